@@ -1,12 +1,27 @@
 //! `farcall bench`
 
+mod call;
+mod python;
+mod raw;
+mod table;
+
 use crate::failure::Failure;
-use clap::Args;
+use clap::{Args, Subcommand};
 
 /// Measure, beside a peer or a physical limit in the same run
 #[derive(Args)]
-pub(crate) struct Arguments {}
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
 
-pub(crate) fn run(_: &Arguments) -> Result<(), Failure> {
-    Err(Failure::usage("later"))
+#[derive(Subcommand)]
+enum Command {
+    Call(call::Arguments),
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    match &arguments.command {
+        Command::Call(arguments) => call::run(arguments),
+    }
 }
