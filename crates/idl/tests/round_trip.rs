@@ -205,7 +205,8 @@ proptest! {
         interface in interface(),
         scalars in vec(-3..40i64, usize::from(SCALARS)),
     ) {
-        let mut values: Vec<_> = scalars.into_iter().map(|value| Some(Scalar::Int(value))).collect();
+        let scalars = scalars.into_iter().map(|value| Some(Scalar::Int(value)));
+        let mut values: Vec<_> = scalars.collect();
         values.resize(interface.params.len(), None);
         if let Ok(layout) = interface.layout(&values, &[]) {
             for array in &layout.arrays {
