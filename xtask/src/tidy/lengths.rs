@@ -15,7 +15,7 @@ const LONG_FILES: &[(&str, &str)] = &[];
 
 /// Kinds of file whose lines are held to [`COLUMNS`].
 const CODE: &[&str] = &[
-    "rs", "py", "pyi", "c", "h", "cpp", "hpp", "f90", "java", "toml", "idl",
+    "rs", "py", "pyi", "c", "h", "cpp", "hpp", "f90", "java", "idl",
 ];
 
 pub(super) fn check(source: &Source) -> Vec<Finding> {
