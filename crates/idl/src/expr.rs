@@ -23,6 +23,8 @@ pub enum Op {
     Const(i64),
     /// A number with a fraction or an exponent, finite and not negative; only in costs.
     Real(f64),
+    /// The code of a printable ASCII character, written `'A'`.
+    Char(u8),
     /// The scalar with this index in the list of parameters.
     Param(u16),
     /// The element with this index in [`crate::Interface::element_refs`].
@@ -71,7 +73,7 @@ impl Op {
     /// How many values the operation takes from the stack.
     pub fn operands(self) -> usize {
         match self {
-            Op::Const(_) | Op::Real(_) | Op::Param(_) | Op::Element(_) => 0,
+            Op::Const(_) | Op::Real(_) | Op::Char(_) | Op::Param(_) | Op::Element(_) => 0,
             Op::Neg | Op::Not => 1,
             Op::Select => 3,
             _ => 2,
@@ -167,6 +169,7 @@ impl Expr {
                 Op::Real(value) if !value.is_finite() || value.is_sign_negative() => {
                     return Err(ExprError::Malformed);
                 }
+                Op::Char(code) if !matches!(code, b' '..=b'~') => return Err(ExprError::Malformed),
                 _ => {}
             }
             depth = depth
@@ -262,6 +265,7 @@ impl Expr {
 fn integer_operand(op: Op, values: Values<'_>) -> Result<i64, EvalError> {
     match op {
         Op::Const(value) => Ok(value),
+        Op::Char(code) => Ok(i64::from(code)),
         Op::Param(index) => match values.scalars.get(usize::from(index)) {
             Some(Some(scalar)) => scalar.as_integer().ok_or(EvalError::Scalar(index)),
             _ => Err(EvalError::Scalar(index)),

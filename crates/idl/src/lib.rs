@@ -18,12 +18,20 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod check;
+mod diagnostic;
 mod expr;
 mod interface;
 mod layout;
+mod lexer;
+mod parser;
 mod print;
 mod scalar;
 
+pub use check::{
+    InterfaceError, MAX_DOCUMENT, MAX_INTERFACE, Parsed, parse_document, parse_interface,
+};
+pub use diagnostic::{Diagnostic, Position, Severity, position, render};
 pub use expr::{EvalError, Expr, ExprError, MAX_DEPTH, MAX_OPS, Op, Values};
 pub use interface::{
     Body, Callback, Class, Convention, Dim, Document, ElementRef, Interface, Library, Mode, Order,

@@ -36,6 +36,8 @@ impl Scope<'_> {
             let entry = match op {
                 Op::Const(value) => (value.to_string(), ATOM),
                 Op::Real(value) => (format!("{value:?}"), ATOM),
+                Op::Char(code @ (b'\'' | b'\\')) => (format!("'\\{}'", char::from(code)), ATOM),
+                Op::Char(code) => (format!("'{}'", char::from(code)), ATOM),
                 Op::Param(index) => (self.name(usize::from(index)).to_string(), ATOM),
                 Op::Element(index) => (self.element(usize::from(index)), ATOM),
                 Op::Neg => (format!("-{}", take(UNARY)), UNARY),
