@@ -78,3 +78,12 @@ impl Pieces {
         }
     }
 }
+
+/// Reverses the bytes of every group of `unit` bytes: from the sender's byte order to the other.
+///
+/// # Panics
+/// If the length is not a multiple of `unit`, or `unit` is 0.
+pub fn swap_bytes(bytes: &mut [u8], unit: usize) {
+    assert_eq!(bytes.len() % unit, 0);
+    bytes.chunks_exact_mut(unit).for_each(<[u8]>::reverse);
+}

@@ -87,6 +87,39 @@ impl Interface {
         self.element_refs.iter().map(index).collect()
     }
 
+    /// The values of [`Interface::element_refs`], read from the caller's arrays: `bytes_of` gives
+    /// the bytes of the array with a parameter index, in the byte order of this machine.
+    pub fn element_values<'a>(
+        &self,
+        scalars: &[Option<Scalar>],
+        bytes_of: impl Fn(usize) -> &'a [u8],
+    ) -> Result<Vec<i64>, ElementError> {
+        let indices = self.element_indices(scalars)?;
+        let pairs = self.element_refs.iter().zip(indices);
+        pairs.map(|(reference, index)| self.element_value(reference.param, index, &bytes_of))
+            .collect()
+    }
+
+    fn element_value<'a>(
+        &self,
+        param: usize,
+        index: i64,
+        bytes_of: &impl Fn(usize) -> &'a [u8],
+    ) -> Result<i64, ElementError> {
+        let element = self.params[param].ty;
+        let size = element.size().unwrap_or(1) as usize;
+        let bytes = bytes_of(param);
+        let start = usize::try_from(index).ok().and_then(|index| index.checked_mul(size));
+        start
+            .and_then(|start| bytes.get(start..)?.get(..size))
+            .and_then(|bytes| read_integer(element, bytes))
+            .ok_or_else(|| ElementError::OutOfBounds {
+                array: self.name_of(param),
+                index,
+                size: (bytes.len() / size) as u64,
+            })
+    }
+
     /// Checks the elements a layout was made with against the arrays in the job buffer, which are
     /// in the byte order of this machine by now.
     pub fn verify_elements(
