@@ -21,6 +21,20 @@ pub enum Address {
     Unix(PathBuf),
 }
 
+/// The server to use where none is named: `FARCALL_SERVER`, else `NINF_SERVER` with
+/// `NINF_SERVER_PORT`, else this machine at the default port.
+pub fn default_address() -> String {
+    let set = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
+    if let Some(address) = set("FARCALL_SERVER") {
+        return address;
+    }
+    match (set("NINF_SERVER"), set("NINF_SERVER_PORT")) {
+        (Some(host), Some(port)) => format!("{host}:{port}"),
+        (Some(host), None) => host,
+        (None, _) => format!("farcall://localhost:{DEFAULT_PORT}"),
+    }
+}
+
 /// Text that is not an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(

@@ -110,7 +110,7 @@ impl Connection {
             return self.take_data(jobs, chunk, now);
         }
         if self.unread.is_empty() {
-            return self.read(&mut []);
+            return self.read(Vec::new());
         }
         let input = &self.input[self.unread.clone()];
         let (taken, event) = self.proto.handle_input(input, now)?;
@@ -119,7 +119,7 @@ impl Connection {
     }
 
     /// Reads into `places`, and what comes beyond them into the input buffer.
-    fn read(&mut self, mut places: Vec<IoSliceMut<'_>>) -> Result<Step, Broken> {
+    fn read<'a>(&'a mut self, mut places: Vec<IoSliceMut<'a>>) -> Result<Step, Broken> {
         let room: usize = places.iter().map(|place| place.len()).sum();
         let most = if room > 0 { LOOK_AHEAD } else { INPUT_BYTES };
         places.push(IoSliceMut::new(&mut self.input[..most]));
@@ -207,11 +207,6 @@ impl Connection {
         self.unread.start += count;
         let event = self.proto.handle_data(count as u64, now);
         Ok(event.map_or(Step::Progress(count), Step::Event))
-    }
-
-    /// Whether input that has been read still waits to be handled.
-    pub(crate) fn has_unread(&self) -> bool {
-        !self.unread.is_empty()
     }
 
     /// Writes until everything is out or the socket takes no more. Returns whether all is out.

@@ -14,15 +14,19 @@ use crate::job::Job;
 use crate::listen::Listener;
 use farcall_rpc_proto::FailureKind;
 use crate::worker::{Launcher, State, Worker};
-use rustix::event::epoll::{self, EventData, EventFlags, EventVec};
-use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustix::event::epoll::{self, Event, EventData, EventFlags};
+use rustix::buffer::spare_capacity;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
 use slab::Slab;
 use std::collections::VecDeque;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+/// Events taken in one turn.
+const EVENTS: usize = 256;
 /// How long a stopping server waits for its last words to be taken.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// How often connections are looked through for some that never greeted.
@@ -153,11 +157,10 @@ impl Reactor {
         let keys: Vec<usize> = self.workers.iter().map(|(key, _)| key).collect();
         for key in keys {
             let worker = &mut self.workers[key];
-            let mut poll =
-                [rustix::event::PollFd::new(&worker.socket(), rustix::event::PollFlags::IN)];
             // A library has as long as it needs for its own initialisation.
-            while rustix::event::poll(&mut poll, None) == Err(rustix::io::Errno::INTR) {}
-            drop(poll);
+            let socket = worker.socket();
+            let mut poll = [PollFd::new(&socket, PollFlags::IN)];
+            while rustix::event::poll(&mut poll, None) == Err(Errno::INTR) {}
             match worker.read_greeting() {
                 Some(Ok(())) => worker.state = State::Idle,
                 Some(Err(error)) => return Err(error),
@@ -172,7 +175,7 @@ impl Reactor {
 
     /// Serves until it is told to stop by SIGTERM or SIGINT.
     pub(crate) fn run(&mut self) -> io::Result<()> {
-        let mut events = EventVec::with_capacity(256);
+        let mut events = Vec::with_capacity(EVENTS);
         let spin = self.config.workers.spin();
         let mut spin_until = Instant::now();
         while !self.is_stopped() {
@@ -181,9 +184,10 @@ impl Reactor {
             let timeout = if asleep { self.next_deadline(now) } else { Some(Duration::ZERO) };
             self.wait(&mut events, timeout)?;
             let mut active = !events.is_empty();
-            for event in &events {
-                let event: epoll::Event = *event;
-                self.handle(Source::from_data(event.data), event.flags);
+            for event in events.drain(..) {
+                // Copied: the fields of a packed struct cannot be borrowed.
+                let Event { flags, data } = event;
+                self.handle(Source::from_data(data), flags);
             }
             active |= self.collect_outcomes();
             active |= self.serve_ready();
@@ -198,17 +202,14 @@ impl Reactor {
         Ok(())
     }
 
-    fn wait(&self, events: &mut EventVec, timeout: Option<Duration>) -> io::Result<()> {
+    fn wait(&self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<()> {
         let timeout = timeout.map(|timeout| Timespec {
             tv_sec: timeout.as_secs() as i64,
             tv_nsec: timeout.subsec_nanos().into(),
         });
-        match epoll::wait(&self.epoll, events, timeout.as_ref()) {
-            Err(rustix::io::Errno::INTR) => {
-                events.clear();
-                Ok(())
-            }
-            other => Ok(other?),
+        match epoll::wait(&self.epoll, spare_capacity(events), timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
         }
     }
 

@@ -167,7 +167,7 @@ impl Reactor {
                 worker.library == library && worker.state == State::Idle
             });
             if let Some((worker, _)) = idle {
-                self.run(job, worker);
+                self.hand_over(job, worker);
                 continue;
             }
             if let Some(index) = starting.iter().position(|starting| *starting == library) {
@@ -182,7 +182,7 @@ impl Reactor {
         self.queue = waiting;
     }
 
-    fn run(&mut self, key: usize, worker: usize) {
+    fn hand_over(&mut self, key: usize, worker: usize) {
         let job = &mut self.jobs[key];
         let Ok(Function { index, .. }) = self.functions.get(job.function) else { return };
         let call = CallRequest {

@@ -250,7 +250,10 @@ impl Reactor {
         self.stopping = Some(Instant::now() + LAST_WORDS);
         self.listeners.clear();
         let keys: Vec<usize> = self.connections.iter().map(|(key, _)| key).collect();
-        for key in keys.into_iter().filter(|key| !self.closed.contains(key)) {
+        for key in keys {
+            if !self.is_open(key) {
+                continue;
+            }
             let connection = &mut self.connections[key];
             let mut open: Vec<_> = connection.jobs.iter().map(|(call, job)| (*call, *job)).collect();
             open.retain(|(_, job)| !connection.sending.contains(job));
