@@ -23,7 +23,10 @@ pub(crate) unsafe fn read<'a>(
     let problem = |text: String| Problem::argument(format!("{name}: {text}"));
     if given.len() != function.passed.len() {
         let expected = function.passed.len();
-        return Err(problem(format!("expected {expected} arguments, given {}", given.len())));
+        return Err(problem(format!(
+            "expected {expected} arguments, given {}",
+            given.len()
+        )));
     }
     let mut pointers = vec![None; interface.params.len()];
     for (&index, &pointer) in function.passed.iter().zip(given) {
@@ -41,10 +44,11 @@ pub(crate) unsafe fn read<'a>(
             _ => None,
         });
     }
-    let elements = elements(function, &scalars, &pointers)
+    let elements =
+        elements(function, &scalars, &pointers).map_err(|error| problem(error.to_string()))?;
+    let layout = interface
+        .layout(&scalars, &elements)
         .map_err(|error| problem(error.to_string()))?;
-    let layout =
-        interface.layout(&scalars, &elements).map_err(|error| problem(error.to_string()))?;
 
     let mut arguments = Vec::with_capacity(pointers.len());
     for (index, (param, scalar)) in interface.params.iter().zip(scalars).enumerate() {
@@ -77,7 +81,10 @@ fn elements(
     let length = |param: usize| {
         let used = interface.element_refs.iter().zip(&indices);
         let used = used.filter(|(reference, _)| reference.param == param);
-        let count = used.map(|(_, &index)| index.max(0) as usize + 1).max().unwrap_or(0);
+        let count = used
+            .map(|(_, &index)| index.max(0) as usize + 1)
+            .max()
+            .unwrap_or(0);
         count * interface.params[param].ty.size().unwrap_or(0) as usize
     };
     interface.element_values(scalars, |param| match pointers[param] {
@@ -94,7 +101,10 @@ fn mismatch(param: &Param, given: &str) -> String {
         true => param.ty.name().to_owned(),
         false => format!("an array of {}", param.ty.name()),
     };
-    format!("argument `{}`: expected {expected}, given {given}", param.name)
+    format!(
+        "argument `{}`: expected {expected}, given {given}",
+        param.name
+    )
 }
 
 /// # Safety
@@ -133,13 +143,20 @@ unsafe fn scalar(ty: Type, pointer: *const c_void) -> Result<Scalar, String> {
             Type::Long | Type::LongLong => Scalar::Int(read_as::<i64>(pointer)),
             Type::UnsignedLong | Type::UnsignedLongLong => {
                 let value = read_as::<u64>(pointer);
-                Scalar::Int(value.try_into().map_err(|_| format!("{value}, past 2^63 - 1"))?)
+                Scalar::Int(
+                    value
+                        .try_into()
+                        .map_err(|_| format!("{value}, past 2^63 - 1"))?,
+                )
             }
             Type::Float => Scalar::Float(read_as::<f32>(pointer).into()),
             Type::Double => Scalar::Float(read_as::<f64>(pointer)),
             Type::SComplex => {
                 let [re, im] = read_as::<[f32; 2]>(pointer);
-                Scalar::Complex { re: re.into(), im: im.into() }
+                Scalar::Complex {
+                    re: re.into(),
+                    im: im.into(),
+                }
             }
             Type::DComplex => {
                 let [re, im] = read_as::<[f64; 2]>(pointer);
@@ -151,7 +168,10 @@ unsafe fn scalar(ty: Type, pointer: *const c_void) -> Result<Scalar, String> {
                     return Err("NULL".to_owned());
                 }
                 let text = CStr::from_ptr(text).to_str();
-                Scalar::Text(text.map_err(|_| "text that is not UTF-8".to_owned())?.to_owned())
+                Scalar::Text(
+                    text.map_err(|_| "text that is not UTF-8".to_owned())?
+                        .to_owned(),
+                )
             }
         }
     };

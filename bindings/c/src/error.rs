@@ -16,7 +16,10 @@ pub(crate) struct Problem {
 
 impl Problem {
     pub(crate) fn argument(message: String) -> Problem {
-        Problem { status: Status::FarcallArgument, message }
+        Problem {
+            status: Status::FarcallArgument,
+            message,
+        }
     }
 
     pub(crate) fn null(what: &str) -> Problem {
@@ -32,14 +35,17 @@ impl From<Error> for Problem {
             Error::Failed(failure) => match failure.kind {
                 FailureKind::UnknownFunction => Status::FarcallUnknownFunction,
                 FailureKind::BadArgument => Status::FarcallArgument,
-                FailureKind::LibraryCrashed
-                | FailureKind::TimeLimit
-                | FailureKind::OutOfMemory => Status::FarcallLibrary,
+                FailureKind::LibraryCrashed | FailureKind::TimeLimit | FailureKind::OutOfMemory => {
+                    Status::FarcallLibrary
+                }
                 _ => Status::FarcallServer,
             },
             _ => Status::FarcallConnection,
         };
-        Problem { status, message: error.to_string() }
+        Problem {
+            status,
+            message: error.to_string(),
+        }
     }
 }
 
@@ -68,7 +74,10 @@ pub(crate) fn guard<T>(failed: T, body: impl FnOnce() -> Result<T, Problem>) -> 
         Ok(Err(problem)) => problem,
         Err(_) => {
             let message = "a fault of libfarcall: its message is on standard error".to_owned();
-            Problem { status: Status::FarcallInternal, message }
+            Problem {
+                status: Status::FarcallInternal,
+                message,
+            }
         }
     };
     let message = problem.message.replace('\0', "?");

@@ -105,7 +105,10 @@ pub unsafe extern "C" fn farcall_connect(address: *const c_char) -> *mut Server 
         // SAFETY: the caller's promise.
         let address = unsafe { text(address, "farcall_connect: address") }?;
         let client = farcall_client::Server::connect(address, Options::default())?;
-        Ok(Box::into_raw(Box::new(Server { client, functions: Mutex::default() })))
+        Ok(Box::into_raw(Box::new(Server {
+            client,
+            functions: Mutex::default(),
+        })))
     })
 }
 
@@ -141,15 +144,28 @@ pub unsafe extern "C" fn farcall_function_of(
         let server = unsafe { server.as_ref() }.ok_or(Problem::null("server"))?;
         // SAFETY: the caller's promise.
         let name = unsafe { text(name, "farcall_function_of: name") }?;
-        let lock = || server.functions.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || {
+            server
+                .functions
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
         if let Some(known) = lock().get_mut(name) {
             return Ok(ptr::from_mut(&mut **known));
         }
         let client = server.client.function(name)?;
         let params = &client.interface().params;
-        let passed = (0..params.len()).filter(|&index| params[index].is_passed()).collect();
-        let made = Box::new(Function { client, passed, times: Mutex::default() });
-        Ok(ptr::from_mut(&mut **lock().entry(name.to_owned()).or_insert(made)))
+        let passed = (0..params.len())
+            .filter(|&index| params[index].is_passed())
+            .collect();
+        let made = Box::new(Function {
+            client,
+            passed,
+            times: Mutex::default(),
+        });
+        Ok(ptr::from_mut(
+            &mut **lock().entry(name.to_owned()).or_insert(made),
+        ))
     })
 }
 
@@ -207,12 +223,26 @@ pub unsafe extern "C" fn farcall_call_array(
         // SAFETY: the caller's promise.
         let mut arguments = unsafe { argument::read(function, given) }?;
         let times = function.client.call(&mut arguments)?.times;
-        let farcall_client::Times { send, exec, recv, other, total } = times;
-        *function.times.lock().unwrap_or_else(PoisonError::into_inner) =
-            Times { send, exec, recv, other, total };
+        let farcall_client::Times {
+            send,
+            exec,
+            recv,
+            other,
+            total,
+        } = times;
+        *function
+            .times
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Times {
+            send,
+            exec,
+            recv,
+            other,
+            total,
+        };
         Ok(Some(Status::FarcallOk))
     });
-    done.unwrap_or_else(error::farcall_error_status)
+    done.unwrap_or_else(|| error::farcall_error_status())
 }
 
 /// How long the last call of the function took, in any thread; zeros before the first.
@@ -225,7 +255,10 @@ pub unsafe extern "C" fn farcall_times_of(function: *const Function) -> Times {
     // SAFETY: the caller's promise.
     let function = unsafe { function.as_ref() };
     function.map_or_else(Times::default, |function| {
-        *function.times.lock().unwrap_or_else(PoisonError::into_inner)
+        *function
+            .times
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     })
 }
 
@@ -254,5 +287,6 @@ unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<&'a str, Problem> 
     }
     // SAFETY: the caller's promise.
     let text = unsafe { CStr::from_ptr(text) };
-    text.to_str().map_err(|_| Problem::argument(format!("{what} is not UTF-8")))
+    text.to_str()
+        .map_err(|_| Problem::argument(format!("{what} is not UTF-8")))
 }
