@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let config = configuration(&arguments)?;
     let catalog = Catalog::load(&arguments.files).map_err(Failure::failed)?;
     let program = std::env::current_exe()?;
-    let server = Server::bind(config, &catalog, (program, vec!["worker".to_string()]))
+    let server = Server::bind(config, catalog, (program, vec!["worker".to_string()]))
         .map_err(Failure::failed)?;
     tracing::info!("serving {} functions", server.functions());
     let mut out = std::io::stdout().lock();

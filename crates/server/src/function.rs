@@ -1,9 +1,9 @@
 //! The functions a server has, by name and by number.
 
 use farcall_idl::Interface;
-use farcall_library::Catalog;
+use farcall_library::{Catalog, CatalogError, Entry};
 use farcall_rpc_proto::{Failure, FailureKind, FunctionSummary, Listing};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Functions of one page of a listing.
@@ -11,10 +11,8 @@ const PAGE: usize = 256;
 
 /// One function served.
 pub(crate) struct Function {
-    /// Index of its library.
-    pub(crate) library: usize,
-    /// Index in the library's catalog.
-    pub(crate) index: usize,
+    /// Where its library and its interface are.
+    pub(crate) entry: Entry,
     pub(crate) interface: Interface,
     /// What clients are sent as the interface.
     text: String,
@@ -22,43 +20,31 @@ pub(crate) struct Function {
 
 /// All functions served.
 pub(crate) struct FunctionTable {
+    catalog: Catalog,
+    /// In the order of their qualified names.
     functions: Vec<Function>,
-    by_qualified_name: BTreeMap<String, usize>,
-    by_name: HashMap<String, Vec<usize>>,
+    by_entry: HashMap<Entry, usize>,
     /// Number of the first function. It differs from one start of a server to the next, so that
     /// numbers from before a restart are recognised as stale.
     base: u64,
 }
 
 impl FunctionTable {
-    /// The functions of all libraries. A name that two of them define is an error.
-    pub(crate) fn new(catalogs: &[Catalog]) -> Result<FunctionTable, String> {
+    pub(crate) fn new(catalog: Catalog) -> FunctionTable {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let base = (since_epoch.as_nanos() as u64 & 0xffff_ffff_ffff) << 16;
-        let mut table = FunctionTable {
-            functions: Vec::new(),
-            by_qualified_name: BTreeMap::new(),
-            by_name: HashMap::new(),
-            base,
-        };
-        for (library, catalog) in catalogs.iter().enumerate() {
-            for (index, interface) in catalog.interfaces().iter().enumerate() {
-                table.add(library, index, interface)?;
-            }
-        }
-        Ok(table)
-    }
-
-    fn add(&mut self, library: usize, index: usize, interface: &Interface) -> Result<(), String> {
-        let number = self.functions.len();
-        let qualified = interface.qualified_name().into_owned();
-        if self.by_qualified_name.insert(qualified.clone(), number).is_some() {
-            return Err(format!("`{qualified}` is defined twice; rename one or its module"));
-        }
-        self.by_name.entry(interface.name.clone()).or_default().push(number);
-        let text = interface.public_text();
-        self.functions.push(Function { library, index, interface: interface.clone(), text });
-        Ok(())
+        let mut functions: Vec<Function> = catalog
+            .entries()
+            .map(|(entry, interface)| Function {
+                entry,
+                interface: interface.clone(),
+                text: interface.public_text(),
+            })
+            .collect();
+        functions.sort_by_cached_key(|function| function.interface.qualified_name().into_owned());
+        let numbered = functions.iter().enumerate();
+        let by_entry = numbered.map(|(index, function)| (function.entry, index)).collect();
+        FunctionTable { catalog, functions, by_entry, base }
     }
 
     /// Number of functions.
@@ -68,14 +54,8 @@ impl FunctionTable {
 
     /// Number and text of the function of that name, qualified or not.
     pub(crate) fn describe(&self, name: &str) -> Result<(u64, &str), Failure> {
-        let index = match self.by_qualified_name.get(name) {
-            Some(index) => *index,
-            None => match self.by_name.get(name).map(Vec::as_slice) {
-                Some([index]) => *index,
-                Some(several) => return Err(self.ambiguous(name, several)),
-                None => return Err(self.unknown(name)),
-            },
-        };
+        let entry = self.catalog.find(name).map_err(|error| self.unknown(name, &error))?;
+        let index = self.by_entry[&entry];
         Ok((self.base + index as u64, &self.functions[index].text))
     }
 
@@ -90,36 +70,25 @@ impl FunctionTable {
 
     /// The page that starts at index `from` of the names in order.
     pub(crate) fn page(&self, from: u32) -> Listing {
-        let from = from as usize;
-        let names = self.by_qualified_name.iter().skip(from).take(PAGE);
-        let functions: Vec<FunctionSummary> = names
-            .map(|(name, index)| FunctionSummary {
-                name: name.clone(),
-                title: self.title(*index),
-            })
-            .collect();
-        let end = from + functions.len();
-        let next = (end < self.functions.len() && end > from).then_some(end as u32);
-        Listing { functions, next }
+        let from = (from as usize).min(self.functions.len());
+        let end = (from + PAGE).min(self.functions.len());
+        let functions = self.functions[from..end].iter().map(|function| FunctionSummary {
+            name: function.interface.qualified_name().into_owned(),
+            title: title(&function.interface),
+        });
+        let next = (end < self.functions.len()).then_some(end as u32);
+        Listing { functions: functions.collect(), next }
     }
 
-    fn title(&self, index: usize) -> String {
-        let description = self.functions[index].interface.description.as_deref().unwrap_or("");
-        description.lines().next().unwrap_or("").trim().chars().take(200).collect()
-    }
-
-    fn ambiguous(&self, name: &str, several: &[usize]) -> Failure {
-        let names: Vec<_> =
-            several.iter().map(|index| self.functions[*index].interface.qualified_name()).collect();
-        let text = format!("`{name}` is ambiguous: write {}", names.join(" or "));
-        Failure::new(FailureKind::UnknownFunction, text)
-    }
-
-    fn unknown(&self, name: &str) -> Failure {
+    fn unknown(&self, name: &str, error: &CatalogError) -> Failure {
+        if !matches!(error, CatalogError::Unknown(_)) {
+            return Failure::new(FailureKind::UnknownFunction, error.to_string());
+        }
         let entry = name.rsplit('/').next().unwrap_or(name);
         let closest = self
-            .by_name
-            .keys()
+            .functions
+            .iter()
+            .map(|function| function.interface.name.as_str())
             .map(|known| (strsim::damerau_levenshtein(known, entry), known))
             .filter(|(distance, _)| *distance <= 2)
             .min();
@@ -131,4 +100,10 @@ impl FunctionTable {
         let text = format!("there is no function `{shown}`{hint}");
         Failure::new(FailureKind::UnknownFunction, text)
     }
+}
+
+/// The first line of the description.
+fn title(interface: &Interface) -> String {
+    let description = interface.description.as_deref().unwrap_or("");
+    description.lines().next().unwrap_or("").trim().chars().take(200).collect()
 }

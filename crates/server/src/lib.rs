@@ -1,7 +1,7 @@
 //! The computational server. It owns the sockets and the job buffers; worker processes map the
 //! buffers and call the library in place.
 //!
-//! [`Server::bind`] takes a typed [`Config`] and the [`Catalog`]s to serve and returns once every
+//! [`Server::bind`] takes a typed [`Config`] and the [`Catalog`] to serve and returns once every
 //! library is bound; [`Server::run`] serves until SIGTERM or SIGINT. A worker process is this
 //! program started anew with the command given in [`WorkerCommand`], which must call
 //! [`run_worker`].
@@ -24,11 +24,14 @@ pub use config::{Config, Limits, Workers};
 pub use farcall_library::Catalog;
 pub use worker::process::run_worker;
 
+use farcall_idl::Document;
+use farcall_library::{CompileError, Source};
 use function::FunctionTable;
 use listen::Listener;
 use reactor::Reactor;
 use std::io;
 use std::path::PathBuf;
+use worker::LibrarySource;
 
 /// The program, and its first arguments, that becomes a worker by calling [`run_worker`].
 pub type WorkerCommand = (PathBuf, Vec<String>);
@@ -47,9 +50,14 @@ pub enum StartError {
     /// There is neither an address nor a socket to listen on.
     #[error("nothing to listen on: give an address or a Unix socket")]
     NowhereToListen,
-    /// Two functions have one name.
-    #[error("{0}")]
-    Functions(String),
+    /// The C text of an interface file cannot be compiled, or may not be.
+    #[error("{}: {source}", path.display())]
+    Compile {
+        /// The interface file.
+        path: PathBuf,
+        /// What is wrong.
+        source: CompileError,
+    },
     /// A library cannot be bound, or its worker cannot be started.
     #[error("{0}")]
     Library(String),
@@ -77,15 +85,15 @@ impl Server {
     /// Binds the libraries and listens. On return every function can be called.
     pub fn bind(
         config: Config,
-        catalogs: &[Catalog],
+        catalog: Catalog,
         worker: WorkerCommand,
     ) -> Result<Server, StartError> {
-        let table = FunctionTable::new(catalogs).map_err(StartError::Functions)?;
+        let libraries = libraries(&catalog, config.allow_code)?;
+        let table = FunctionTable::new(catalog);
         let functions = table.len();
         let listeners = listen(&config)?;
         let addresses = listeners.iter().map(Listener::address).collect();
-        let catalogs = catalogs.iter().map(Catalog::to_json).collect();
-        let mut reactor = Reactor::new(config, listeners, table, catalogs, worker)?;
+        let mut reactor = Reactor::new(config, listeners, table, libraries, worker)?;
         reactor.warm_up().map_err(StartError::Library)?;
         Ok(Server { addresses, functions, reactor })
     }
@@ -104,6 +112,16 @@ impl Server {
     pub fn run(mut self) -> io::Result<()> {
         self.reactor.run()
     }
+}
+
+/// One library for each interface file, with its C text compiled.
+fn libraries(catalog: &Catalog, allow_code: bool) -> Result<Vec<LibrarySource>, StartError> {
+    let library = |(source, document): (&Source, &Document)| {
+        let compiled = farcall_library::compile(document, source.folder(), allow_code)
+            .map_err(|error| StartError::Compile { path: source.path.clone(), source: error })?;
+        Ok(LibrarySource { source: source.clone(), compiled })
+    };
+    catalog.files().map(library).collect()
 }
 
 fn listen(config: &Config) -> Result<Vec<Listener>, StartError> {

@@ -13,7 +13,8 @@ use crate::function::FunctionTable;
 use crate::job::Job;
 use crate::listen::Listener;
 use farcall_rpc_proto::FailureKind;
-use crate::worker::{Launcher, State, Worker};
+use crate::WorkerCommand;
+use crate::worker::{Launcher, LibrarySource, State, Worker};
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd};
@@ -75,8 +76,7 @@ pub(crate) struct Reactor {
     epoll: OwnedFd,
     listeners: Vec<Listener>,
     functions: FunctionTable,
-    /// One per library, as workers are told it.
-    catalogs: Vec<String>,
+    libraries: Vec<LibrarySource>,
     launcher: Launcher,
     slots: usize,
     /// Rung by workers that finish while this thread sleeps.
@@ -103,8 +103,8 @@ impl Reactor {
         config: Config,
         listeners: Vec<Listener>,
         functions: FunctionTable,
-        catalogs: Vec<String>,
-        worker_command: (std::path::PathBuf, Vec<String>),
+        libraries: Vec<LibrarySource>,
+        worker_command: WorkerCommand,
     ) -> io::Result<Reactor> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let doorbell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
@@ -122,7 +122,7 @@ impl Reactor {
             epoll,
             listeners,
             functions,
-            catalogs,
+            libraries,
             doorbell,
             signals,
             connections: Slab::new(),
@@ -151,7 +151,7 @@ impl Reactor {
     /// Starts one worker for each library and waits until all are bound, so that a library that
     /// cannot be bound is known before anybody calls it.
     pub(crate) fn warm_up(&mut self) -> Result<(), String> {
-        for library in 0..self.catalogs.len() {
+        for library in 0..self.libraries.len() {
             self.start_worker(library).map_err(|error| format!("cannot start a worker: {error}"))?;
         }
         let keys: Vec<usize> = self.workers.iter().map(|(key, _)| key).collect();

@@ -4,9 +4,10 @@ mod control;
 pub(crate) mod process;
 
 use crate::buffer::{JobBuffer, sealed_memory};
-use crate::config;
+use crate::{WorkerCommand, config};
 use control::{Control, Outcome, Request};
 pub(crate) use control::TEXT_BYTES;
+use farcall_library::{Compiled, Source};
 use farcall_rpc_proto::{Failure, FailureKind};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{OFlags, fcntl_setfl};
@@ -33,8 +34,11 @@ const TAIL_BYTES: usize = 2048;
 /// What a worker is told when it starts, as JSON in a memory object.
 #[derive(Serialize, Deserialize)]
 struct Start {
-    /// The library to bind, as `farcall_library::Catalog::to_json` writes it.
-    catalog: String,
+    /// The interface file: its path and its text after the preprocessor.
+    path: PathBuf,
+    text: String,
+    /// The shared library made from its C text.
+    compiled: Option<PathBuf>,
     spin_us: u64,
     /// 0 means no limit.
     memory: u64,
@@ -86,10 +90,16 @@ pub(crate) enum State {
     Running { job: usize, deadline: Option<Instant> },
 }
 
+/// What a worker binds: an interface file, and the shared library made from its C text.
+pub(crate) struct LibrarySource {
+    pub(crate) source: Source,
+    pub(crate) compiled: Option<Compiled>,
+}
+
 /// How workers are started.
 pub(crate) struct Launcher {
     /// Program and first arguments of a worker process.
-    pub(crate) command: (PathBuf, Vec<String>),
+    pub(crate) command: WorkerCommand,
     pub(crate) settings: config::Workers,
 }
 
@@ -114,7 +124,7 @@ impl Launcher {
     pub(crate) fn start(
         &self,
         library: usize,
-        catalog: &str,
+        source: &LibrarySource,
         doorbell: BorrowedFd<'_>,
     ) -> io::Result<Worker> {
         let (ours, theirs) =
@@ -123,7 +133,9 @@ impl Launcher {
         fcntl_setfl(&output, OFlags::NONBLOCK)?;
         let control = Control::create()?;
         let start = Start {
-            catalog: catalog.to_string(),
+            path: source.source.path.clone(),
+            text: source.source.text.clone(),
+            compiled: source.compiled.as_ref().map(Compiled::path),
             spin_us: self.settings.spin().as_micros() as u64,
             memory: self.settings.memory,
         };

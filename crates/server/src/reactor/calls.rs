@@ -2,7 +2,6 @@
 
 use super::{Reactor, Source};
 use crate::buffer::{JobBuffer, NoBuffer};
-use crate::function::Function;
 use crate::job::{self, Job};
 use crate::worker::{CallRequest, Death, State, TEXT_BYTES, Worker};
 use farcall_idl::Layout;
@@ -162,7 +161,7 @@ impl Reactor {
         {
             free -= 1;
             let Ok(function) = self.functions.get(self.jobs[job].function) else { continue };
-            let library = function.library;
+            let library = function.entry.file;
             let idle = self.workers.iter().find(|(_, worker)| {
                 worker.library == library && worker.state == State::Idle
             });
@@ -184,9 +183,9 @@ impl Reactor {
 
     fn hand_over(&mut self, key: usize, worker: usize) {
         let job = &mut self.jobs[key];
-        let Ok(Function { index, .. }) = self.functions.get(job.function) else { return };
+        let Ok(function) = self.functions.get(job.function) else { return };
         let call = CallRequest {
-            function: *index,
+            function: function.entry.function,
             buffer: job.buffer.as_ref(),
             swap: job.swap,
             message: &job.message,
@@ -278,8 +277,8 @@ impl Reactor {
     }
 
     pub(super) fn start_worker(&mut self, library: usize) -> io::Result<()> {
-        let catalog = &self.catalogs[library];
-        let worker = self.launcher.start(library, catalog, self.doorbell.as_fd())?;
+        let source = &self.libraries[library];
+        let worker = self.launcher.start(library, source, self.doorbell.as_fd())?;
         tracing::debug!("worker {} starts", worker.pid());
         let key = self.workers.vacant_key();
         self.watch(worker.socket(), Source::WorkerSocket(key), EventFlags::IN)?;
@@ -321,7 +320,7 @@ impl Reactor {
     /// next would fare no better.
     fn fail_waiting(&mut self, library: usize, cause: &str) {
         let of_library = |job: &usize| {
-            self.functions.get(self.jobs[*job].function).is_ok_and(|f| f.library == library)
+            self.functions.get(self.jobs[*job].function).is_ok_and(|f| f.entry.file == library)
         };
         let waiting: Vec<usize> = self.queue.iter().copied().filter(of_library).collect();
         self.queue.retain(|job| !waiting.contains(job));

@@ -3,8 +3,8 @@
 use super::control::{Control, Outcome, Request};
 use super::{MemoryMessage, SOCKET_FD, Start};
 use crate::buffer::Mapping;
-use farcall_idl::Layout;
-use farcall_library::{Catalog, Library};
+use farcall_idl::{Interface, Layout};
+use farcall_library::{Binding, Source};
 use farcall_rpc_proto::{Call, swap_bytes};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
@@ -35,16 +35,20 @@ pub fn run_worker() -> io::Result<()> {
     let control: &'static Control = Box::leak(Box::new(Control::open(control)?));
     limit(start.memory)?;
     install_handlers(control)?;
-    let library = match bind(&start.catalog) {
-        Ok(library) => library,
+    let source = Source { path: start.path, text: start.text };
+    let document = source.parse().document;
+    let binding = match Binding::load(&document, source.folder(), start.compiled.as_deref()) {
+        Ok(binding) => binding,
         Err(error) => {
-            rustix::net::send(&socket, error.as_bytes(), rustix::net::SendFlags::NOSIGNAL)?;
+            let text = format!("{}: {error}", source.path.display());
+            rustix::net::send(&socket, text.as_bytes(), rustix::net::SendFlags::NOSIGNAL)?;
             return Ok(());
         }
     };
     rustix::net::send(&socket, b"ready", rustix::net::SendFlags::NOSIGNAL)?;
     let spin = Duration::from_micros(start.spin_us);
-    Worker { socket, control, doorbell, library, mappings: HashMap::new() }.serve(spin)
+    let interfaces = document.interfaces;
+    Worker { socket, control, doorbell, interfaces, binding, mappings: HashMap::new() }.serve(spin)
 }
 
 fn first_word(bytes: Vec<u8>) -> [u8; 8] {
@@ -60,16 +64,16 @@ fn read_start(file: OwnedFd, bytes: u64) -> io::Result<Start> {
     serde_json::from_slice(&text).map_err(io::Error::other)
 }
 
-fn bind(catalog: &str) -> Result<Library, String> {
-    let catalog = Catalog::from_json(catalog).map_err(|error| error.to_string())?;
-    Library::open(&catalog).map_err(|error| error.to_string())
-}
+/// As aligned as a job buffer, for calls that have none.
+#[repr(align(64))]
+struct Aligned;
 
 struct Worker {
     socket: OwnedFd,
     control: &'static Control,
     doorbell: OwnedFd,
-    library: Library,
+    interfaces: Vec<Interface>,
+    binding: Binding,
     mappings: HashMap<u64, Mapping>,
 }
 
@@ -112,14 +116,13 @@ impl Worker {
     fn call(&self, request: &Request, message: &[u8]) -> Result<u64, String> {
         let call = Call::decode(message).map_err(|error| error.to_string())?;
         let function = request.function as usize;
-        let interface =
-            self.library.interfaces().get(function).ok_or("the function does not exist")?;
+        let interface = self.interfaces.get(function).ok_or("the function does not exist")?;
         let layout = interface
             .layout(&call.scalars, &call.elements)
             .map_err(|error| error.to_string())?;
         let memory = match self.mappings.get(&request.buffer) {
             Some(mapping) => (mapping.start(), mapping.bytes()),
-            None => (std::ptr::NonNull::dangling().as_ptr(), 0),
+            None => (std::ptr::NonNull::<Aligned>::dangling().as_ptr().cast(), 0),
         };
         if layout.bytes > memory.1 as u64 {
             return Err("the job buffer is too small".to_string());
@@ -137,8 +140,9 @@ impl Worker {
         // SAFETY: the layout was made for this interface and lies within the buffer. That the
         // library keeps to its interface is its owner's promise; if it breaks it, this process
         // ends and the server goes on.
-        unsafe { self.library.invoke(function, &call.scalars, &layout, memory.0) };
-        Ok(start.elapsed().as_nanos() as u64)
+        let called = unsafe { self.binding.invoke(function, &call.scalars, &layout, memory.0) };
+        let exec_nanos = start.elapsed().as_nanos() as u64;
+        called.map(|()| exec_nanos).map_err(|error| error.to_string())
     }
 }
 
