@@ -61,7 +61,7 @@ impl From<farcall_client::Times> for Times {
     }
 }
 
-/// A function of a server. `help(f)` shows its interface.
+// Without a documentation of the class, which would stand before that of each function.
 #[pyclass(frozen, module = "farcall")]
 pub(crate) struct Function {
     client: farcall_client::Function,
