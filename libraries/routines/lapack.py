@@ -77,7 +77,8 @@ def symmetric_systems():
     arguments = (f"IN char uplo, IN int n, IN int nrhs, {A}, OUT int ipiv[n], {B}, "
                  f"{work()}, IN int lwork, {INFO}")
     cases = [dict(case, lwork=448) for case in UPLO]
-    for name, precisions, kind in (("{p}sysv", "sdcz", "symmetric"), ("{p}hesv", "cz", "hermitian")):
+    kinds = (("{p}sysv", "sdcz", "symmetric"), ("{p}hesv", "cz", "hermitian"))
+    for name, precisions, kind in kinds:
         yield from routine(name, arguments,
                            f"Solve A X = B, A {kind}; lwork at least 1, better 64 n",
                            "1 / 3 * n^3 + 2 * n^2 * nrhs", cases, precisions)
@@ -195,7 +196,8 @@ def symmetric_eigenvalues():
     reals = f"{work('rwork', 'lrwork', '{R}')}, IN int lrwork"
     yield from routine("{p}heevd", f"{head}, {reals}, {integers}, {INFO}",
                        words.format(kind="hermitian") + "divide and conquer; with vectors lwork at "
-                       "least 2 n + n^2, lrwork 1 + 5 n + 2 n^2 and liwork 3 + 5 n, else n + 1, n, 1",
+                       "least 2 n + n^2, lrwork 1 + 5 n + 2 n^2 and liwork 3 + 5 n, else n + 1, n "
+                       "and 1",
                        cost, [dict(case, lrwork=300) for case in divide], "cz")
 
 
@@ -211,6 +213,7 @@ def general_eigenvalues():
     yield from routine("{p}geev", f"{head}, OUT {{T}} wr[n], OUT {{T}} wi[n], {tail}, {INFO}",
                        "Eigenvalues wr + i wi and vectors of a general matrix; lwork at least 4 n",
                        cost, cases, "sd")
-    yield from routine("{p}geev", f"{head}, OUT {{T}} w[n], {tail}, WORK {{R}} rwork[2 * n], {INFO}",
+    yield from routine("{p}geev",
+                       f"{head}, OUT {{T}} w[n], {tail}, WORK {{R}} rwork[2 * n], {INFO}",
                        "Eigenvalues and vectors of a general matrix; lwork at least 2 n", cost,
                        cases, "cz")

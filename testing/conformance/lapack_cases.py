@@ -119,7 +119,8 @@ class Case:
     def array(self, param, random):
         kind = TYPES[param.type]
         shape = self.shape(param)
-        array = np.full(shape, 0 if kind == np.int32 else UNUSED, kind, "F" if self.fortran else "C")
+        unused = 0 if kind == np.int32 else UNUSED
+        array = np.full(shape, unused, kind, "F" if self.fortran else "C")
         part = array[self.section(param)]
         if param.mode == "OUT":
             part[...] = 0
