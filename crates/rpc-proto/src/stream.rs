@@ -57,8 +57,11 @@ impl Pieces {
         }
     }
 
-    /// The next contiguous part, of at most `most` bytes; `None` at the end of the stream.
+    /// The next contiguous part, of at most `most` bytes; `None` at the end of the stream, or for 0.
     pub fn take(&mut self, most: u64) -> Option<Piece> {
+        if most == 0 {
+            return None;
+        }
         let whole = match self.rest.take() {
             Some(piece) => piece,
             None => self.next_run()?,
