@@ -2,7 +2,8 @@
 
 from .description import is_one, matrix, routine, vector
 
-HEADER = """/* BLAS, levels 1 to 3. Written by libraries/generate.py: change libraries/routines/blas.py. */
+HEADER = """
+/* BLAS, levels 1 to 3. Written by libraries/generate.py: change libraries/routines/blas.py */
 Module blas;
 Library "libopenblas.so.0";"""
 

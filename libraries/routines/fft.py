@@ -2,7 +2,8 @@
 
 from .description import Routine, split_params
 
-HEADER = """/* Fourier transforms by FFTW. Written by libraries/generate.py: change libraries/routines/fft.py.
+HEADER = """
+/* Fourier transforms by FFTW. Written by libraries/generate.py: change libraries/routines/fft.py.
 
    sign -1 is the forward transform, 1 the backward one; neither is scaled. Real transforms have the
    n / 2 + 1 first complex coefficients. info is 0, -i where argument i is wrong, or 1 where FFTW

@@ -8,7 +8,8 @@ sizes.
 
 from .description import is_one, matrix, routine
 
-HEADER = """/* LAPACK. Written by libraries/generate.py: change libraries/routines/lapack.py.
+HEADER = """
+/* LAPACK. Written by libraries/generate.py: change libraries/routines/lapack.py.
 
    The argument lists are LAPACK's without the work space: WORK arrays are made at the server and
    are not passed. lwork, lrwork and liwork stay; work space has as many elements as they say. The

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::Once;
 
 use farcall_idl::{Interface, Mode, Param, Scalar, Type};
-use farcall_library::{Binding, Catalog};
+use farcall_library::{Binding, Catalog, check_files};
 use serde_json::Value;
 
 fn root() -> PathBuf {
@@ -206,4 +206,37 @@ fn fft_gives_the_same_bits() {
         return;
     }
     assert_eq!(compare("fft"), 14);
+}
+
+#[test]
+fn all_files_are_accepted_without_a_finding() {
+    let names = [
+        "libraries/blas",
+        "libraries/lapack",
+        "libraries/fft",
+        "libraries/bench",
+    ];
+    let names = names
+        .into_iter()
+        .chain(["testing/faults/faults", "testing/faults/stop"]);
+    let (text, accepted) = check_files(names.map(|name| root().join(format!("{name}.idl"))), false);
+    assert!(
+        accepted && text.matches("0 errors, 0 warnings").count() == 6,
+        "{text}"
+    );
+}
+
+#[test]
+fn generated_files_are_not_stale() {
+    let script = root().join("libraries/generate.py");
+    match Command::new("python3").arg(script).arg("--check").output() {
+        Ok(output) => {
+            assert!(
+                output.status.success(),
+                "{}",
+                String::from_utf8_lossy(&output.stdout)
+            );
+        }
+        Err(error) => println!("SKIPPED: staleness is not tested: python3: {error}"),
+    }
 }
