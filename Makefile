@@ -34,6 +34,7 @@ check: build ## what must hold before a merge: format, lints, tidy, licences, do
 	$(python) -m ruff check
 	$(python) -m ruff format --check
 	$(python) -m mypy
+	$(python) -m mypy.stubtest farcall --mypy-config-file mypy.ini
 
 bench: build ## figures, with a peer or a physical limit beside them in the same run
 	$(farcall) bench call

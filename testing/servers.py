@@ -105,7 +105,7 @@ def resident_bytes(pid="self"):
 
 def descriptors(pid="self"):
     """Number of open files of a process."""
-    return len(os.listdir(f"/proc/{pid}/fd"))
+    return sum(1 for _ in pathlib.Path(f"/proc/{pid}/fd").iterdir())
 
 
 @pytest.fixture(scope="session")

@@ -85,7 +85,7 @@ def wrong_calls(server):
         lambda: function(1, 2, 3, 4, 5, 6, 7, 8, 9),
         lambda: function(n=1, m=2),
         lambda: function(1, n=1),
-        lambda: function(),
+        function,
         lambda: function(**shared()),
         lambda: server.call("no/such"),
         lambda: server.call(""),

@@ -1,9 +1,9 @@
 """Call a numerical library on any machine as if it were local.
 
-    server = farcall.connect("farcall://host:3717")
-    dgesv = server.function("lapack/dgesv")
-    help(dgesv)
-    x = dgesv(n=n, nrhs=1, a=A, lda=n, b=B, ldb=n).b
+server = farcall.connect("farcall://host:3717")
+dgesv = server.function("lapack/dgesv")
+help(dgesv)
+x = dgesv(n=n, nrhs=1, a=A, lda=n, b=B, ldb=n).b
 """
 
 from ._errors import (

@@ -16,6 +16,17 @@ _Argument: TypeAlias = (
     | None
 )
 
+__all__ = [
+    "Function",
+    "FunctionSummary",
+    "Interface",
+    "Parameter",
+    "Server",
+    "Times",
+    "__version__",
+    "connect",
+]
+
 __version__: str
 
 def connect(
@@ -24,6 +35,7 @@ def connect(
     timeout: float | None = None,
     connect_timeout: float = 10.0,
 ) -> Server: ...
+
 @final
 class Server:
     @property
