@@ -57,7 +57,7 @@ impl Pieces {
         }
     }
 
-    /// The next contiguous part, of at most `most` bytes; `None` at the end of the stream, or for 0.
+    /// The next contiguous part, of at most `most` bytes; `None` at the end of the stream or for 0.
     pub fn take(&mut self, most: u64) -> Option<Piece> {
         if most == 0 {
             return None;
