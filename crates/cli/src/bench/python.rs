@@ -32,7 +32,11 @@ impl PythonClient {
         let mut answers = BufReader::new(process.stdout.take()?);
         let mut line = String::new();
         answers.read_line(&mut line).ok()?;
-        let client = PythonClient { process, requests, answers };
+        let client = PythonClient {
+            process,
+            requests,
+            answers,
+        };
         (line.trim() == "ready").then_some(client)
     }
 
@@ -42,7 +46,8 @@ impl PythonClient {
         let mut line = String::new();
         self.answers.read_line(&mut line)?;
         let text = line.trim();
-        text.parse().map_err(|_| Failure::failed(format!("the Python client says `{text}`")))
+        text.parse()
+            .map_err(|_| Failure::failed(format!("the Python client says `{text}`")))
     }
 }
 

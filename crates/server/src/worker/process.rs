@@ -27,9 +27,7 @@ pub fn run_worker() -> io::Result<()> {
     let socket = unsafe { OwnedFd::from_raw_fd(SOCKET_FD) };
     rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
     let (size, mut descriptors) = receive(&socket)?;
-    let [control, doorbell, start] = descriptors
-        .drain(..)
-        .collect::<Vec<_>>()
+    let [control, doorbell, start] = std::mem::take(&mut descriptors)
         .try_into()
         .map_err(|_| io::Error::other("run by the server only"))?;
     let start = read_start(start, u64::from_ne_bytes(first_word(size)))?;
