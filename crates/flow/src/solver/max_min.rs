@@ -53,13 +53,23 @@ impl Link {
     }
 }
 
+/// What a flow gets: its rate, and the link that limits it.
+#[derive(Debug, Clone, Copy)]
+struct Share {
+    rate: f64,
+    bottleneck: LinkId,
+}
+
+impl Share {
+    const NEW: Self = Self { rate: 0.0, bottleneck: NONE };
+}
+
 /// The max-min solver. Drive it with [`MaxMin::begin`], any number of [`MaxMin::remove`] and
 /// [`MaxMin::add`], then [`MaxMin::solve`].
 #[derive(Debug, Clone)]
 pub struct MaxMin {
     paths: Paths,
-    rate: Vec<f64>,
-    bottleneck: Vec<LinkId>,
+    shares: Vec<Share>,
     links: Vec<Link>,
     pool: ListPool,
     active: usize,
@@ -73,7 +83,6 @@ pub struct MaxMin {
     changed: Vec<Slot>,
     changed_in: Vec<u32>,
     round: u32,
-    bounds: Vec<f64>,
     visits: u64,
 }
 
@@ -94,8 +103,7 @@ impl MaxMin {
         };
         Self {
             paths: Paths::new(max_hops),
-            rate: Vec::new(),
-            bottleneck: Vec::new(),
+            shares: Vec::new(),
             links: bandwidth.map(link).collect(),
             pool: ListPool::default(),
             active: 0,
@@ -107,7 +115,6 @@ impl MaxMin {
             changed: Vec::new(),
             changed_in: Vec::new(),
             round: 0,
-            bounds: Vec::new(),
             visits: 0,
         }
     }
@@ -115,7 +122,7 @@ impl MaxMin {
     /// Rate of an active flow in bytes/s, as of the last [`MaxMin::solve`].
     #[inline]
     pub fn rate(&self, slot: Slot) -> f64 {
-        self.rate[slot as usize]
+        self.shares[slot as usize].rate
     }
 
     /// The flows that the last [`Self::solve`] set anew.
@@ -165,8 +172,8 @@ impl MaxMin {
             self.paths.clear(slot);
             return;
         }
-        let (rate, own) = (self.rate[slot as usize], self.bottleneck[slot as usize]);
-        self.links[own as usize].own -= 1;
+        let Share { rate, bottleneck } = self.shares[slot as usize];
+        self.links[bottleneck as usize].own -= 1;
         for &l in path {
             let link = &mut self.links[l as usize];
             link.count -= 1;
@@ -185,15 +192,13 @@ impl MaxMin {
     #[inline]
     pub fn add(&mut self, slot: Slot, path: &[LinkId]) {
         self.paths.grow(slot);
-        if self.rate.len() < self.paths.slots() {
-            self.rate.resize(self.paths.slots(), 0.0);
-            self.bottleneck.resize(self.paths.slots(), NONE);
+        if self.shares.len() < self.paths.slots() {
+            self.shares.resize(self.paths.slots(), Share::NEW);
             self.changed_in.resize(self.paths.slots(), 0);
         }
         self.paths.set(slot, path);
         self.active += 1;
-        self.rate[slot as usize] = 0.0;
-        self.bottleneck[slot as usize] = NONE;
+        self.shares[slot as usize] = Share::NEW;
         if self.bulk {
             for &l in path {
                 self.links[l as usize].count += 1;
@@ -245,20 +250,21 @@ impl MaxMin {
                 }
             }
             if narrowest != NONE {
-                self.bottleneck[slot as usize] = narrowest;
-                if self.rate[slot as usize] != share {
-                    self.rate[slot as usize] = share;
+                let old = &mut self.shares[slot as usize];
+                if old.rate != share {
                     self.changed.push(slot);
                 }
+                *old = Share { rate: share, bottleneck: narrowest };
             }
         }
         for slot in 0..self.paths.slots() as u32 {
+            let rate = self.shares[slot as usize].rate;
             for &l in self.paths.get(slot) {
-                self.links[l as usize].load += self.rate[slot as usize];
+                self.links[l as usize].load += rate;
             }
         }
         self.paths.active().all(|slot| {
-            let link = &self.links[self.bottleneck[slot as usize] as usize];
+            let link = &self.links[self.shares[slot as usize].bottleneck as usize];
             link.load >= link.bandwidth * (1.0 - SAME)
         })
     }
@@ -274,8 +280,7 @@ impl MaxMin {
         }
         for slot in 0..self.paths.slots() as u32 {
             if self.paths.is_active(slot) {
-                self.rate[slot as usize] = 0.0;
-                self.bottleneck[slot as usize] = NONE;
+                self.shares[slot as usize] = Share::NEW;
                 self.arrived.push(slot);
             }
             for &l in self.paths.get(slot) {
@@ -297,13 +302,13 @@ impl MaxMin {
             if !self.paths.is_active(slot) {
                 continue;
             }
-            let rate = self.rate[slot as usize];
+            let Share { rate, bottleneck } = self.shares[slot as usize];
             for &l in self.paths.get(slot) {
                 let link = &mut self.links[l as usize];
                 link.load += rate;
                 self.pool.push(&mut link.list, slot);
             }
-            let own = &mut self.links[self.bottleneck[slot as usize] as usize];
+            let own = &mut self.links[bottleneck as usize];
             own.own += 1;
             own.level = rate;
         }
@@ -325,14 +330,20 @@ impl MaxMin {
             }
             link.dirty = false;
             let key = link.key;
-            let level = self.level(l);
+            if link.own + link.pending == 0 && link.load <= link.bandwidth * (1.0 + OVER) {
+                continue;
+            }
+            let next = self.heap.peek().map_or(u64::MAX, |Reverse((bits, _))| *bits);
+            let expected = link.estimate();
+            let level = if expected > key && expected.to_bits() > next {
+                expected
+            } else {
+                self.level(l)
+            };
             if level == f64::INFINITY {
                 continue;
             }
-            if let Some(&Reverse((next, _))) = self.heap.peek()
-                && level > key
-                && level.to_bits() > next
-            {
+            if level > key && level.to_bits() > next {
                 let link = &mut self.links[l as usize];
                 link.dirty = true;
                 link.key = level;
@@ -351,33 +362,14 @@ impl MaxMin {
 
     /// Makes dirty the link of a new flow's path that is likely to be its bottleneck.
     fn aim(&mut self, slot: Slot) {
-        let mut bounds = std::mem::take(&mut self.bounds);
-        bounds.clear();
-        bounds.extend(
-            self.paths
-                .get(slot)
-                .iter()
-                .map(|&l| self.links[l as usize].estimate()),
-        );
-        let mut exact = usize::MAX;
-        loop {
-            let at = (0..bounds.len()).min_by(|&a, &b| bounds[a].total_cmp(&bounds[b]));
-            let at = at.unwrap_or(0);
-            let l = self.paths.get(slot)[at];
-            if at == exact || self.links[l as usize].dirty {
-                let key = bounds[at];
-                let link = &mut self.links[l as usize];
-                if !link.dirty || key < link.key {
-                    link.dirty = true;
-                    link.key = key;
-                    self.heap.push(Reverse((key.to_bits(), l)));
-                }
-                break;
+        let (mut lowest, mut at) = (f64::INFINITY, NONE);
+        for &l in self.paths.get(slot) {
+            let estimate = self.links[l as usize].estimate();
+            if estimate < lowest {
+                (lowest, at) = (estimate, l);
             }
-            bounds[at] = self.level(l);
-            exact = at;
         }
-        self.bounds = bounds;
+        mark(&mut self.heap, &mut self.links[at as usize], at);
     }
 
     /// The level at which the link is full, infinite if it is not; refreshes its load and leaves
@@ -388,9 +380,8 @@ impl MaxMin {
         self.demand.clear();
         let (mut fixed, mut free) = (0.0, 0u32);
         for &slot in list {
-            let own = self.bottleneck[slot as usize];
-            let rate = self.rate[slot as usize];
-            let unbound = own == l || own == NONE;
+            let Share { rate, bottleneck } = self.shares[slot as usize];
+            let unbound = bottleneck == l || bottleneck == NONE;
             self.demand.push(if unbound { f64::INFINITY } else { rate });
             fixed += if unbound { 0.0 } else { rate };
             free += u32::from(unbound);
@@ -443,10 +434,14 @@ impl MaxMin {
             load += x;
             let slot = self.pool.get(list)[i];
             let s = slot as usize;
-            let was = self.bottleneck[s];
-            let old = self.rate[s];
+            let share = &mut self.shares[s];
+            let Share { rate: old, bottleneck: was } = *share;
+            share.bottleneck = l;
+            let same = (x - old).abs() <= SAME * x;
+            if !same {
+                share.rate = x;
+            }
             if was != l {
-                self.bottleneck[s] = l;
                 if was == NONE {
                     for &m in self.paths.get(slot) {
                         self.links[m as usize].pending -= 1;
@@ -455,10 +450,9 @@ impl MaxMin {
                     self.links[was as usize].own -= 1;
                 }
             }
-            if (x - old).abs() <= SAME * x {
+            if same {
                 continue;
             }
-            self.rate[s] = x;
             if self.changed_in[s] != self.round {
                 self.changed_in[s] = self.round;
                 self.changed.push(slot);
