@@ -2,6 +2,7 @@
 
 mod calendar;
 mod dag;
+mod driver;
 mod queues;
 mod report;
 #[cfg(test)]
@@ -17,8 +18,7 @@ use crate::platform::{LinkId, Platform};
 use crate::script::Script;
 use crate::solver::{EqualSplit, Iterated, MaxMin, Slot, certify};
 use calendar::Calendar;
-use dag::Dag;
-use queues::Queues;
+pub(crate) use driver::{Action, Driver};
 pub use report::{Blocked, Deadlock, RunError};
 
 /// How the active flows share the links.
@@ -95,6 +95,24 @@ impl Workload {
         }
     }
 
+    /// Refuses more ranks than the platform, or the placement, has nodes.
+    pub(crate) fn check_places(
+        &self,
+        platform: &Platform,
+        placement: &Placement,
+    ) -> Result<(), RunError> {
+        let ranks = self.ranks() as usize;
+        let places = placement
+            .ranks()
+            .unwrap_or(platform.nodes())
+            .min(platform.nodes());
+        if ranks > places {
+            Err(RunError::TooManyRanks { ranks, places })
+        } else {
+            Ok(())
+        }
+    }
+
     /// Number of messages.
     pub fn messages(&self) -> u64 {
         match self {
@@ -129,20 +147,6 @@ pub struct Summary {
     pub messages: u64,
     /// Batches of completions.
     pub events: u64,
-}
-
-/// What a driver asks of the engine.
-#[derive(Debug, Clone, Copy)]
-enum Action {
-    /// Start a message now; `token` comes back when it is sent and when it has arrived.
-    Send {
-        rank: u32,
-        to: u32,
-        bytes: f64,
-        token: u32,
-    },
-    /// Call back with `token` after `delay` seconds.
-    Wake { delay: f64, token: u32 },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -203,11 +207,6 @@ macro_rules! each {
             Rates::Iterated($r) => $e,
         }
     };
-}
-
-enum Driver {
-    Queues(Queues),
-    Dag(Dag),
 }
 
 /// Receives every message as it arrives.
@@ -271,12 +270,7 @@ impl<'a> Simulation<'a> {
                 Rates::Iterated(Iterated::new(bandwidth, hops, threshold))
             }
         };
-        let window = config.window.max(1);
-        let driver = match workload {
-            Workload::Pattern(pattern) => Driver::Queues(Queues::of_pattern(pattern, window)),
-            Workload::Script(script) => Driver::Queues(Queues::of_script(script, window)),
-            Workload::Goal(goal) => Driver::Dag(Dag::new(goal, window)),
-        };
+        let driver = Driver::new(workload, config.window);
         let link_bytes = if config.link_bytes {
             vec![0.0; platform.links()]
         } else {
@@ -361,10 +355,7 @@ impl<'a> Simulation<'a> {
     pub fn step(&mut self) -> Result<bool, RunError> {
         if !self.begun {
             self.begun = true;
-            match &mut self.driver {
-                Driver::Queues(queues) => queues.begin(&mut self.actions),
-                Driver::Dag(dag) => dag.begin(&mut self.actions),
-            }
+            self.driver.begin(&mut self.actions);
             self.perform();
             self.settle()?;
         }
@@ -407,11 +398,7 @@ impl<'a> Simulation<'a> {
     }
 
     fn finished(&self) -> Result<bool, RunError> {
-        let deadlock = match &self.driver {
-            Driver::Queues(queues) => queues.deadlock(self.now),
-            Driver::Dag(dag) => dag.deadlock(self.now),
-        };
-        match deadlock {
+        match self.driver.deadlock(self.now) {
             None => Ok(false),
             Some(deadlock) => Err(RunError::Deadlock(deadlock)),
         }
@@ -453,10 +440,7 @@ impl<'a> Simulation<'a> {
 
     #[inline]
     fn sent(&mut self, rank: u32, token: u32) {
-        match &mut self.driver {
-            Driver::Queues(queues) => queues.sent(rank, &mut self.actions),
-            Driver::Dag(dag) => dag.sent(token, &mut self.actions),
-        }
+        self.driver.sent(rank, token, &mut self.actions);
     }
 
     #[inline]
@@ -472,18 +456,12 @@ impl<'a> Simulation<'a> {
                 end,
             });
         }
-        match &mut self.driver {
-            Driver::Queues(queues) => queues.arrived(rank, to, &mut self.actions),
-            Driver::Dag(dag) => dag.arrived(token, &mut self.actions),
-        }
+        self.driver.arrived(rank, to, token, &mut self.actions);
     }
 
     fn fire(&mut self, timer: Timer) {
         match timer {
-            Timer::Wake(token) => match &mut self.driver {
-                Driver::Queues(queues) => queues.wake(token, &mut self.actions),
-                Driver::Dag(dag) => dag.wake(token, &mut self.actions),
-            },
+            Timer::Wake(token) => self.driver.wake(token, &mut self.actions),
             Timer::Arrive {
                 rank,
                 to,

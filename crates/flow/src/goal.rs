@@ -96,6 +96,9 @@ impl Goal {
     }
 }
 
+/// A rank's operations, their lines and their dependencies.
+type Block = (Vec<Operation>, Vec<u32>, Vec<Dependency>);
+
 /// A dependency as read: (later, earlier, whether the earlier one must be done, line).
 type Dependency = (u32, u32, bool, u32);
 
@@ -103,7 +106,7 @@ struct Parser {
     limits: Limits,
     ranks: Option<u32>,
     /// Blocks seen: for each rank its operations.
-    blocks: Vec<Option<(Vec<Operation>, Vec<u32>, Vec<Dependency>)>>,
+    blocks: Vec<Option<Block>>,
     open: Option<u32>,
     labels: HashMap<String, u32>,
     total: usize,

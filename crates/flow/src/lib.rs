@@ -23,6 +23,7 @@
 mod engine;
 mod error;
 mod goal;
+mod packet;
 mod pattern;
 mod placement;
 pub mod platform;
@@ -35,6 +36,7 @@ pub use engine::{
 };
 pub use error::{SpecError, TextError};
 pub use goal::{Goal, Operation};
+pub use packet::{PacketConfig, PacketSimulation};
 pub use pattern::{Kind, PATTERN_KINDS, Pattern, Round};
 pub use placement::{Placement, SplitMix64};
 pub use platform::Platform;

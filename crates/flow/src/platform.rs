@@ -129,6 +129,15 @@ impl Platform {
         each!(self, t => t.route(src, dst, out))
     }
 
+    /// The ring that a link is part of, as a number shared by the links of one dimension and
+    /// direction of a wrapped grid; none where routes cannot close a cycle of buffers.
+    pub fn ring(&self, link: LinkId) -> Option<u32> {
+        match &self.topology {
+            Topology::Grid(grid) => grid.ring(link),
+            _ => None,
+        }
+    }
+
     /// A name for a link, for people: ends, level or dimension, and direction.
     pub fn link_name(&self, link: LinkId) -> String {
         each!(self, t => t.link_name(link))

@@ -2,13 +2,13 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::Action;
+use super::driver::Action;
 use super::report::{Blocked, Deadlock};
 use crate::goal::{Goal, Operation};
 
 /// Sends are eager: a message travels whether its receive is posted or not. A rank has at most
 /// `window` sends under way; further ones wait in the order in which they became ready.
-pub(super) struct Dag {
+pub(crate) struct Dag {
     goal: Goal,
     window: u32,
     /// Operations each one still waits for.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::collections::HashSet;
 
-use super::Action;
+use super::driver::Action;
 use super::report::{Blocked, Deadlock};
 use crate::pattern::Pattern;
 use crate::script::{Script, Step};
@@ -37,7 +37,7 @@ struct Cursor {
     state: State,
 }
 
-pub(super) struct Queues {
+pub(crate) struct Queues {
     source: Source,
     window: u32,
     cursors: Vec<Cursor>,

@@ -161,7 +161,7 @@ fn doubling(n: u32, size: f64, rank: u32, round: u64) -> Round {
     let inside = rank < 2 * folded;
     if round == 0 || round == exchanges + 1 {
         let back = round != 0;
-        return match (inside, (rank % 2 == 0) != back) {
+        return match (inside, rank.is_multiple_of(2) != back) {
             (false, _) => Round::NOTHING,
             (true, true) => Round {
                 send: Some((rank ^ 1, size)),
@@ -175,7 +175,7 @@ fn doubling(n: u32, size: f64, rank: u32, round: u64) -> Round {
             },
         };
     }
-    if inside && rank % 2 == 0 {
+    if inside && rank.is_multiple_of(2) {
         return Round::NOTHING;
     }
     let virtual_rank = if inside { rank / 2 } else { rank - folded };
@@ -200,7 +200,7 @@ fn halo(dims: &[u32], size: f64, rank: u32, round: u64) -> Round {
                 let base = rank - at * stride;
                 let up = base + (at + 1) % n * stride;
                 let down = base + (at + n - 1) % n * stride;
-                let (to, from) = if round % 2 == 0 {
+                let (to, from) = if round.is_multiple_of(2) {
                     (up, down)
                 } else {
                     (down, up)

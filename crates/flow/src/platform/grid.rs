@@ -169,6 +169,13 @@ impl Grid {
         }
     }
 
+    pub(super) fn ring(&self, link: LinkId) -> Option<u32> {
+        let d = self.dims.len() as u32;
+        let lane = link % (2 * d);
+        let wrapped = link < 2 * d * self.nodes && self.wrap[lane as usize / 2];
+        wrapped.then_some(lane)
+    }
+
     pub(super) fn link_name(&self, link: LinkId) -> String {
         let d = self.dims.len() as u32;
         let grid = 2 * d * self.nodes;

@@ -61,7 +61,10 @@ struct Share {
 }
 
 impl Share {
-    const NEW: Self = Self { rate: 0.0, bottleneck: NONE };
+    const NEW: Self = Self {
+        rate: 0.0,
+        bottleneck: NONE,
+    };
 }
 
 /// The max-min solver. Drive it with [`MaxMin::begin`], any number of [`MaxMin::remove`] and
@@ -254,7 +257,10 @@ impl MaxMin {
                 if old.rate != share {
                     self.changed.push(slot);
                 }
-                *old = Share { rate: share, bottleneck: narrowest };
+                *old = Share {
+                    rate: share,
+                    bottleneck: narrowest,
+                };
             }
         }
         for slot in 0..self.paths.slots() as u32 {
@@ -333,7 +339,10 @@ impl MaxMin {
             if link.own + link.pending == 0 && link.load <= link.bandwidth * (1.0 + OVER) {
                 continue;
             }
-            let next = self.heap.peek().map_or(u64::MAX, |Reverse((bits, _))| *bits);
+            let next = self
+                .heap
+                .peek()
+                .map_or(u64::MAX, |Reverse((bits, _))| *bits);
             let expected = link.estimate();
             let level = if expected > key && expected.to_bits() > next {
                 expected
@@ -435,7 +444,10 @@ impl MaxMin {
             let slot = self.pool.get(list)[i];
             let s = slot as usize;
             let share = &mut self.shares[s];
-            let Share { rate: old, bottleneck: was } = *share;
+            let Share {
+                rate: old,
+                bottleneck: was,
+            } = *share;
             share.bottleneck = l;
             let same = (x - old).abs() <= SAME * x;
             if !same {
