@@ -1,0 +1,346 @@
+//! `farcall call`
+
+use crate::failure::Failure;
+use crate::npy::{self, Array};
+use crate::target::Target;
+use clap::Args;
+use farcall_client::{Argument, Function, Interface, Outcome, Scalar};
+use farcall_idl::{ArrayLayout, Layout, Mode, Param, Type};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Call a function from the shell
+///
+/// Scalars are written as they are, arrays as @FILE.npy or as numbers with commas between. OUT
+/// arrays need not be given.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  farcall call ddot n=3 x=1,2,3 incx=1 y=4,5,6 incy=1
+  farcall call dgesv n=100 nrhs=1 a=@a.npy lda=100 b=@b.npy ldb=100 -o b=x.npy --time")]
+pub(crate) struct Arguments {
+    /// Name of the function, with or without its module
+    function: String,
+    /// Arguments by name; an input file is never overwritten
+    #[arg(value_name = "NAME=VALUE")]
+    arguments: Vec<String>,
+    /// File for an OUT or INOUT array; may be given several times
+    #[arg(short, long = "output", value_name = "NAME=FILE.npy")]
+    output: Vec<String>,
+    #[command(flatten)]
+    target: Target,
+    /// Show how long the parts of the call took
+    #[arg(long)]
+    time: bool,
+    /// Show what the call would move and need, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// The arguments of one call, checked against the interface.
+struct Call {
+    function: Function,
+    scalars: Vec<Option<Scalar>>,
+    layout: Layout,
+    /// Bytes of each array parameter.
+    arrays: BTreeMap<usize, Vec<u8>>,
+    outputs: BTreeMap<usize, PathBuf>,
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
+    let server = arguments.target.connect(None)?;
+    let function = server.function(&arguments.function)?;
+    let mut call = Call::prepare(function, &arguments)?;
+    if arguments.dry_run {
+        call.print_plan(arguments.json);
+        return Ok(());
+    }
+    let outcome = call.run()?;
+    call.write_outputs()?;
+    if arguments.json {
+        println!("{}", call.to_json(&outcome));
+    } else {
+        call.print_results();
+        if arguments.time {
+            print_times(&outcome);
+        }
+    }
+    Ok(())
+}
+
+impl Call {
+    fn prepare(function: Function, arguments: &Arguments) -> Result<Call, Failure> {
+        let interface = function.interface();
+        let mut values = named(&arguments.arguments, interface, "NAME=VALUE")?;
+        let output_names = named(&arguments.output, interface, "-o NAME=FILE.npy")?;
+        let mut outputs = BTreeMap::new();
+        for (param, file) in output_names {
+            if !interface.params[param].mode.is_returned() {
+                let name = &interface.params[param].name;
+                return Err(Failure::usage(format!("-o {name}: it is not an OUT array")));
+            }
+            outputs.insert(param, PathBuf::from(file));
+        }
+        refuse_overwriting(&values, &outputs)?;
+        let missing: Vec<&str> = (0..interface.params.len())
+            .filter(|index| needs_value(&interface.params[*index]) && !values.contains_key(index))
+            .map(|index| interface.params[index].name.as_str())
+            .collect();
+        if !missing.is_empty() {
+            let names = missing.join("`, `");
+            return Err(Failure::usage(format!(
+                "missing: `{names}`\nthe interface is\n{}",
+                function.text()
+            )));
+        }
+        let scalars = scalars(interface, &mut values)?;
+        let given = values.into_iter().map(|(param, text)| Ok((param, read_array(&text)?)));
+        let given: BTreeMap<usize, Array> = given.collect::<Result<_, Failure>>()?;
+        Call::lay_out(function, scalars, given, outputs)
+    }
+
+    fn lay_out(
+        function: Function,
+        scalars: Vec<Option<Scalar>>,
+        given: BTreeMap<usize, Array>,
+        outputs: BTreeMap<usize, PathBuf>,
+    ) -> Result<Call, Failure> {
+        let interface = function.interface();
+        let order = interface.order();
+        let mut arrays = BTreeMap::new();
+        let mut shapes = BTreeMap::new();
+        for (param, array) in given {
+            shapes.insert(param, array.shape.clone());
+            let Param { name, ty, .. } = &interface.params[param];
+            let bytes = array
+                .into_bytes(*ty, order)
+                .map_err(|error| Failure::usage(format!("`{name}`: {error}")))?;
+            arrays.insert(param, bytes);
+        }
+        let elements = interface
+            .element_values(&scalars, |param| arrays.get(&param).map_or(&[], Vec::as_slice))
+            .map_err(Failure::usage)?;
+        let layout = interface.layout(&scalars, &elements).map_err(Failure::usage)?;
+        for array in &layout.arrays {
+            let expected = array.shape(order);
+            if let Some(shape) = shapes.get(&array.param)
+                && !same_shape(shape, &expected)
+            {
+                let name = &interface.params[array.param].name;
+                return Err(Failure::usage(format!(
+                    "`{name}`: expected shape {expected:?}, given {shape:?}"
+                )));
+            }
+            if array.mode == Mode::Out {
+                let bytes = usize::try_from(array.client_bytes).map_err(Failure::failed)?;
+                arrays.entry(array.param).or_insert_with(|| vec![0; bytes]);
+            }
+        }
+        Ok(Call { function, scalars, layout, arrays, outputs })
+    }
+
+    fn run(&mut self) -> Result<Outcome, Failure> {
+        let mut arrays: BTreeMap<usize, &mut Vec<u8>> =
+            self.arrays.iter_mut().map(|(param, bytes)| (*param, bytes)).collect();
+        let params = &self.function.interface().params;
+        let mut arguments: Vec<Argument<'_>> = Vec::with_capacity(params.len());
+        for (index, param) in params.iter().enumerate() {
+            arguments.push(match (&self.scalars[index], arrays.remove(&index)) {
+                (Some(scalar), _) => Argument::Scalar(scalar.clone()),
+                (None, Some(bytes)) if param.mode.is_returned() => Argument::Out(bytes),
+                (None, Some(bytes)) => Argument::In(bytes),
+                (None, None) => Argument::Skip,
+            });
+        }
+        Ok(self.function.call(&mut arguments)?)
+    }
+
+    /// The arrays that come back.
+    fn results(&self) -> impl Iterator<Item = (&Param, &ArrayLayout, &[u8])> {
+        let params = &self.function.interface().params;
+        let returned = self.layout.arrays.iter().filter(|array| array.mode.is_returned());
+        returned.map(|array| (&params[array.param], array, self.arrays[&array.param].as_slice()))
+    }
+
+    fn write_outputs(&self) -> Result<(), Failure> {
+        let order = self.function.interface().order();
+        for (param, array, bytes) in self.results() {
+            if let Some(path) = self.outputs.get(&array.param) {
+                npy::write(path, param.ty, &array.shape(order), order, bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn print_results(&self) {
+        let order = self.function.interface().order();
+        for (param, array, bytes) in self.results() {
+            let shape = array.shape(order);
+            match self.outputs.get(&array.param) {
+                Some(path) => println!("{} {shape:?} -> {}", param.name, path.display()),
+                None => {
+                    println!("{} {shape:?} = {}", param.name, npy::preview(param.ty, bytes, 8));
+                }
+            }
+        }
+    }
+
+    fn to_json(&self, outcome: &Outcome) -> Value {
+        let order = self.function.interface().order();
+        let results: BTreeMap<&str, Value> = self
+            .results()
+            .map(|(param, array, _)| {
+                let file = self.outputs.get(&array.param);
+                let shape = array.shape(order);
+                let value = json!({ "type": param.ty.name(), "shape": shape, "file": file });
+                (param.name.as_str(), value)
+            })
+            .collect();
+        let times = outcome.times;
+        json!({
+            "schema": 1,
+            "function": self.function.qualified_name(),
+            "results": results,
+            "send_s": times.send,
+            "exec_s": times.exec,
+            "recv_s": times.recv,
+            "other_s": times.other,
+            "total_s": times.total,
+        })
+    }
+
+    fn print_plan(&self, as_json: bool) {
+        let (sent, returned) = (self.layout.sent_bytes(), self.layout.returned_bytes());
+        let (memory, cost) = (self.layout.bytes, self.layout.cost);
+        if as_json {
+            let plan = json!({
+                "schema": 1,
+                "function": self.function.qualified_name(),
+                "sent_bytes": sent,
+                "returned_bytes": returned,
+                "server_bytes": memory,
+                "operations": cost,
+            });
+            return println!("{plan}");
+        }
+        println!("{}", self.function.qualified_name());
+        println!("  sent        {sent} bytes");
+        println!("  returned    {returned} bytes");
+        println!("  on server   {memory} bytes");
+        match cost {
+            Some(cost) => println!("  operations  {cost:.3e}"),
+            None => println!("  operations  not stated by the interface"),
+        }
+    }
+}
+
+fn print_times(outcome: &Outcome) {
+    let times = outcome.times;
+    for (name, seconds) in [
+        ("SEND", times.send),
+        ("EXEC", times.exec),
+        ("RECV", times.recv),
+        ("OTHER", times.other),
+        ("total", times.total),
+    ] {
+        println!("{name:6} {:12.6} s", seconds);
+    }
+}
+
+/// `name=value` words by parameter index.
+fn named(
+    words: &[String],
+    interface: &Interface,
+    form: &str,
+) -> Result<BTreeMap<usize, String>, Failure> {
+    let mut values = BTreeMap::new();
+    for word in words {
+        let (name, value) = word
+            .split_once('=')
+            .ok_or_else(|| Failure::usage(format!("`{word}`: write {form}")))?;
+        let index = interface.param(name).ok_or_else(|| {
+            let names: Vec<&str> = interface.params.iter().map(|p| p.name.as_str()).collect();
+            Failure::usage(format!("no argument `{name}`; there are: {}", names.join(", ")))
+        })?;
+        if values.insert(index, value.to_string()).is_some() {
+            return Err(Failure::usage(format!("`{name}` is given twice")));
+        }
+    }
+    Ok(values)
+}
+
+fn needs_value(param: &Param) -> bool {
+    param.is_scalar() || param.mode.is_sent()
+}
+
+/// Takes the scalars out of the values.
+fn scalars(
+    interface: &Interface,
+    values: &mut BTreeMap<usize, String>,
+) -> Result<Vec<Option<Scalar>>, Failure> {
+    let scalar = |(index, param): (usize, &Param)| {
+        if !param.is_scalar() {
+            return Ok(None);
+        }
+        let text = values.remove(&index).expect("checked to be there");
+        parse_scalar(&text, param).map(Some)
+    };
+    interface.params.iter().enumerate().map(scalar).collect()
+}
+
+fn parse_scalar(text: &str, param: &Param) -> Result<Scalar, Failure> {
+    let number = || match text.parse() {
+        Ok(value) => Some(Scalar::Int(value)),
+        Err(_) => text.parse().ok().map(Scalar::Float),
+    };
+    let scalar = match param.ty {
+        Type::String | Type::Filename | Type::FilePointer => Some(Scalar::Text(text.to_string())),
+        Type::Char if text.len() == 1 => Some(Scalar::Text(text.to_string())),
+        Type::SComplex | Type::DComplex => match text.split_once(',') {
+            Some((re, im)) => match (re.parse(), im.parse()) {
+                (Ok(re), Ok(im)) => Some(Scalar::Complex { re, im }),
+                _ => None,
+            },
+            None => number(),
+        },
+        _ => number(),
+    };
+    let scalar = scalar.ok_or_else(|| {
+        let (name, ty) = (&param.name, param.ty.name());
+        Failure::usage(format!("`{name}`: expected {ty}, given `{text}`"))
+    })?;
+    scalar.convert(param).map_err(Failure::usage)
+}
+
+fn read_array(text: &str) -> Result<Array, Failure> {
+    match text.strip_prefix('@') {
+        Some(path) => Array::read(Path::new(path)),
+        None => Array::inline(text),
+    }
+}
+
+/// Whether two shapes hold the same elements in the same order: axes of length 1 do not matter.
+fn same_shape(a: &[u64], b: &[u64]) -> bool {
+    let long = |shape: &[u64]| -> Vec<u64> {
+        shape.iter().copied().filter(|length| *length != 1).collect()
+    };
+    long(a) == long(b)
+}
+
+fn refuse_overwriting(
+    values: &BTreeMap<usize, String>,
+    outputs: &BTreeMap<usize, PathBuf>,
+) -> Result<(), Failure> {
+    let files = values.values().filter_map(|text| text.strip_prefix('@'));
+    let inputs: Vec<PathBuf> = files.filter_map(|file| Path::new(file).canonicalize().ok()).collect();
+    for path in outputs.values() {
+        if path.canonicalize().is_ok_and(|path| inputs.contains(&path)) {
+            let path = path.display();
+            return Err(Failure::usage(format!("-o {path}: it is an input file; name another")));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! The `farcall` command: the only place where arguments are parsed. One file per subcommand.
+
+mod bench;
+mod call;
+mod describe;
+mod failure;
+mod idl;
+mod ls;
+mod npy;
+mod serve;
+mod target;
+
+use clap::{Parser, Subcommand};
+use failure::Failure;
+use std::process::ExitCode;
+
+/// Call numerical libraries on any machine as if they were local.
+#[derive(Parser)]
+#[command(name = "farcall", version, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Serve(serve::Arguments),
+    Call(call::Arguments),
+    Ls(ls::Arguments),
+    Describe(describe::Arguments),
+    Idl(idl::Arguments),
+    Bench(bench::Arguments),
+    /// Run as a worker of a server (started by the server, not by hand).
+    #[command(hide = true)]
+    Worker,
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Serve(arguments) => serve::run(arguments),
+        Command::Call(arguments) => call::run(arguments),
+        Command::Ls(arguments) => ls::run(&arguments),
+        Command::Describe(arguments) => describe::run(&arguments),
+        Command::Idl(arguments) => idl::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
+        Command::Worker => farcall_server::run_worker().map_err(Failure::failed),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            anstream::eprintln!("\x1b[1;31merror\x1b[0m: {failure}");
+            failure.exit_code()
+        }
+    }
+}

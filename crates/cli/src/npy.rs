@@ -1,0 +1,279 @@
+//! Arrays from and to NumPy's `.npy` files and the command line.
+
+use crate::failure::Failure;
+use farcall_idl::{Order, Type};
+use npyz::{NpyHeader, TypeChar, TypeStr, WriteOptions, WriterBuilder};
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Write};
+use std::path::Path;
+
+/// An array as it came: elements are raw bytes in the byte order of this machine.
+pub(crate) struct Array {
+    pub(crate) shape: Vec<u64>,
+    order: Order,
+    kind: TypeChar,
+    /// Bytes of one element.
+    size: usize,
+    bytes: Vec<u8>,
+}
+
+/// An element on its way from one type to another.
+#[derive(Clone, Copy)]
+enum Number {
+    Integer(i64),
+    Real(f64),
+    Complex(f64, f64),
+}
+
+impl Array {
+    /// Reads a `.npy` file.
+    pub(crate) fn read(path: &Path) -> Result<Array, Failure> {
+        let fail =
+            |error: &dyn std::fmt::Display| Failure::failed(format!("{}: {error}", path.display()));
+        let mut reader = BufReader::new(File::open(path).map_err(|error| fail(&error))?);
+        let header = NpyHeader::from_reader(&mut reader).map_err(|error| fail(&error))?;
+        let npyz::DType::Plain(element) = header.dtype() else {
+            return Err(fail(&"structured arrays cannot be passed"));
+        };
+        let (kind, size) = (element.type_char(), element.num_bytes().unwrap_or(0));
+        let numbers = [TypeChar::Int, TypeChar::Uint, TypeChar::Float, TypeChar::Complex];
+        if !numbers.contains(&kind) || !matches!(size, 1 | 2 | 4 | 8 | 16) {
+            return Err(fail(&format!("elements of type {element} cannot be passed")));
+        }
+        let mut bytes = Vec::new();
+        reader.read_to_end(&mut bytes).map_err(|error| fail(&error))?;
+        let elements: u64 = header.shape().iter().product();
+        if bytes.len() as u64 != elements * size as u64 {
+            return Err(fail(&"the file is shorter or longer than its shape says"));
+        }
+        if element.endianness() != npyz::Endianness::of_machine() {
+            let unit = if kind == TypeChar::Complex { size / 2 } else { size };
+            bytes.chunks_exact_mut(unit.max(1)).for_each(<[u8]>::reverse);
+        }
+        let order = match header.order() {
+            npyz::Order::C => Order::RowMajor,
+            npyz::Order::Fortran => Order::ColumnMajor,
+        };
+        Ok(Array { shape: header.shape().to_vec(), order, kind, size, bytes })
+    }
+
+    /// A vector written as `1,2.5,3`.
+    pub(crate) fn inline(text: &str) -> Result<Array, Failure> {
+        let parse = |word: &str| word.trim().parse::<f64>();
+        let values: Vec<f64> = text.split(',').map(parse).collect::<Result<_, _>>().map_err(|_| {
+            Failure::usage(format!("`{text}` is neither @FILE.npy nor numbers with commas between"))
+        })?;
+        let integers = values.iter().all(|value| value.fract() == 0.0 && value.abs() < 2f64.powi(53));
+        let bytes = if integers {
+            values.iter().flat_map(|value| (*value as i64).to_ne_bytes()).collect()
+        } else {
+            values.iter().flat_map(|value| value.to_ne_bytes()).collect()
+        };
+        let kind = if integers { TypeChar::Int } else { TypeChar::Float };
+        Ok(Array { shape: vec![values.len() as u64], order: Order::RowMajor, kind, size: 8, bytes })
+    }
+
+    /// Elements of the wanted type in the wanted order. Values are converted where that loses
+    /// nothing.
+    pub(crate) fn into_bytes(self, ty: Type, order: Order) -> Result<Vec<u8>, String> {
+        let (kind, size) = type_of(ty).ok_or("text is no array")?;
+        let bytes = if (self.kind, self.size) == (kind, size) {
+            self.bytes
+        } else {
+            let mut converted = Vec::with_capacity(self.bytes.len() / self.size * size);
+            for element in self.bytes.chunks_exact(self.size) {
+                write_number(read_number(element, self.kind), ty, &mut converted)?;
+            }
+            converted
+        };
+        let vector = self.shape.iter().filter(|length| **length > 1).count() < 2;
+        if vector || self.order == order {
+            return Ok(bytes);
+        }
+        Ok(transpose(&bytes, size, &self.shape, order))
+    }
+}
+
+/// Writes a `.npy` file.
+pub(crate) fn write(
+    path: &Path,
+    ty: Type,
+    shape: &[u64],
+    order: Order,
+    bytes: &[u8],
+) -> Result<(), Failure> {
+    let fail = |error: std::io::Error| Failure::failed(format!("{}: {error}", path.display()));
+    let order = match order {
+        Order::RowMajor => npyz::Order::C,
+        Order::ColumnMajor => npyz::Order::Fortran,
+    };
+    let mut writer = WriteOptions::new_header_only()
+        .dtype(npyz::DType::Plain(type_str(ty)))
+        .shape(shape)
+        .order(order)
+        .writer(BufWriter::new(File::create(path).map_err(fail)?))
+        .write_header_only()
+        .map_err(fail)?;
+    writer.write_all(bytes).and_then(|()| writer.flush()).map_err(fail)
+}
+
+/// The first elements as text, for people.
+pub(crate) fn preview(ty: Type, bytes: &[u8], most: usize) -> String {
+    let Some((kind, size)) = type_of(ty) else { return String::new() };
+    let words: Vec<String> = bytes
+        .chunks_exact(size)
+        .take(most)
+        .map(|element| match read_number(element, kind) {
+            Number::Integer(value) => value.to_string(),
+            Number::Real(value) => format!("{value:.6}"),
+            Number::Complex(re, im) => format!("{re:.6}{im:+.6}j"),
+        })
+        .collect();
+    let more = if bytes.len() / size > most { ", ..." } else { "" };
+    format!("[{}{more}]", words.join(", "))
+}
+
+fn type_of(ty: Type) -> Option<(TypeChar, usize)> {
+    let kind = match ty {
+        Type::Char | Type::Short | Type::Int | Type::Long | Type::LongLong => TypeChar::Int,
+        Type::UnsignedChar
+        | Type::UnsignedShort
+        | Type::UnsignedInt
+        | Type::UnsignedLong
+        | Type::UnsignedLongLong => TypeChar::Uint,
+        Type::Float | Type::Double => TypeChar::Float,
+        Type::SComplex | Type::DComplex => TypeChar::Complex,
+        Type::String | Type::Filename | Type::FilePointer => return None,
+    };
+    Some((kind, ty.size()? as usize))
+}
+
+fn type_str(ty: Type) -> TypeStr {
+    let (kind, size) = type_of(ty).expect("arrays have numbers");
+    let endianness = match (size, npyz::Endianness::of_machine()) {
+        (1, _) => "|",
+        (_, endianness) => endianness.to_str(),
+    };
+    format!("{endianness}{}{size}", kind.to_str()).parse().expect("a type of NumPy's")
+}
+
+fn read_number(bytes: &[u8], kind: TypeChar) -> Number {
+    let real = |bytes: &[u8]| match *bytes {
+        [a, b, c, d] => f64::from(f32::from_ne_bytes([a, b, c, d])),
+        _ => f64::from_ne_bytes(bytes.try_into().unwrap_or_default()),
+    };
+    match kind {
+        TypeChar::Float => Number::Real(real(bytes)),
+        TypeChar::Complex => {
+            let (re, im) = bytes.split_at(bytes.len() / 2);
+            Number::Complex(real(re), real(im))
+        }
+        _ => Number::Integer(integer(bytes, kind == TypeChar::Int)),
+    }
+}
+
+/// Unsigned values above 2^63 - 1 come out negative, and are refused by what follows.
+fn integer(bytes: &[u8], signed: bool) -> i64 {
+    let value = match *bytes {
+        [a] => i64::from(a),
+        [a, b] => i64::from(u16::from_ne_bytes([a, b])),
+        [a, b, c, d] => i64::from(u32::from_ne_bytes([a, b, c, d])),
+        _ => i64::from_ne_bytes(bytes.try_into().unwrap_or_default()),
+    };
+    let unused = 64 - 8 * bytes.len() as u32;
+    if signed { value << unused >> unused } else { value }
+}
+
+fn write_number(number: Number, ty: Type, out: &mut Vec<u8>) -> Result<(), String> {
+    let lossy = || Err(format!("its values do not fit {}", ty.name()));
+    match (ty, number) {
+        (Type::Double, Number::Real(value)) => out.extend(value.to_ne_bytes()),
+        (Type::Double, Number::Integer(value)) if (value as f64) as i64 == value => {
+            out.extend((value as f64).to_ne_bytes());
+        }
+        (Type::Float, Number::Real(value)) if f64::from(value as f32) == value => {
+            out.extend((value as f32).to_ne_bytes());
+        }
+        (Type::Float, Number::Integer(value)) if (value as f32) as i64 == value => {
+            out.extend((value as f32).to_ne_bytes());
+        }
+        (Type::SComplex | Type::DComplex, number) => {
+            let (re, im) = match number {
+                Number::Complex(re, im) => (re, im),
+                Number::Real(re) => (re, 0.0),
+                Number::Integer(re) => (re as f64, 0.0),
+            };
+            let part = if ty == Type::SComplex { Type::Float } else { Type::Double };
+            write_number(Number::Real(re), part, out)?;
+            write_number(Number::Real(im), part, out)?;
+        }
+        (_, Number::Integer(value)) => match ty.integer_range() {
+            Some((least, most)) if (least..=most).contains(&value) => {
+                let bytes = value.to_le_bytes();
+                let mut bytes = bytes[..ty.size().unwrap_or(8) as usize].to_vec();
+                if cfg!(target_endian = "big") {
+                    bytes.reverse();
+                }
+                out.extend(bytes);
+            }
+            _ => return lossy(),
+        },
+        _ => return lossy(),
+    }
+    Ok(())
+}
+
+/// The elements in the other order; `to` is the order wanted.
+fn transpose(bytes: &[u8], size: usize, shape: &[u64], to: Order) -> Vec<u8> {
+    let shape: Vec<usize> = shape.iter().map(|length| *length as usize).collect();
+    let count: usize = shape.iter().product();
+    // Distances in elements of the source, with the axis that varies fastest in the target last.
+    let mut strides = vec![1; shape.len()];
+    let mut axes: Vec<usize> = (0..shape.len()).collect();
+    match to {
+        Order::RowMajor => (1..shape.len()).for_each(|i| strides[i] = strides[i - 1] * shape[i - 1]),
+        Order::ColumnMajor => {
+            (0..shape.len() - 1).rev().for_each(|i| strides[i] = strides[i + 1] * shape[i + 1]);
+            axes.reverse();
+        }
+    }
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut index = vec![0; shape.len()];
+    let mut position = 0;
+    for _ in 0..count {
+        out.extend_from_slice(&bytes[position * size..][..size]);
+        for &axis in axes.iter().rev() {
+            index[axis] += 1;
+            position += strides[axis];
+            if index[axis] < shape[axis] {
+                break;
+            }
+            position -= strides[axis] * shape[axis];
+            index[axis] = 0;
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_matrix_changes_its_order_there_and_back() {
+        let bytes: Vec<u8> = (0..24).collect();
+        let columns = transpose(&bytes, 2, &[3, 4], Order::ColumnMajor);
+        assert_eq!(columns[..6], [0, 1, 8, 9, 16, 17]);
+        assert_eq!(transpose(&columns, 2, &[3, 4], Order::RowMajor), bytes);
+    }
+
+    #[test]
+    fn numbers_are_converted_only_without_loss() {
+        let bytes = Array::inline("1,2,3").unwrap().into_bytes(Type::Double, Order::RowMajor);
+        assert_eq!(bytes.unwrap()[8..16], 2f64.to_ne_bytes());
+        let bytes = Array::inline("1.5").unwrap().into_bytes(Type::Int, Order::RowMajor);
+        assert_eq!(bytes.unwrap_err(), "its values do not fit int");
+        let bytes = Array::inline("-1,300").unwrap().into_bytes(Type::Short, Order::RowMajor);
+        assert_eq!(bytes.unwrap()[2..4], 300i16.to_ne_bytes());
+    }
+}

@@ -1,0 +1,112 @@
+//! `farcall serve`
+
+use crate::failure::Failure;
+use clap::Args;
+use farcall_library::Catalog;
+use farcall_server::{Config, Server};
+use std::io::Write;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use tracing_subscriber::EnvFilter;
+
+/// Serve the functions of interface files
+///
+/// Prints `listening on ADDRESS` once every function can be called, and serves until Ctrl-C or
+/// SIGTERM.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  farcall serve libraries/lapack.idl
+  farcall serve libraries/*.idl --listen 0.0.0.0:3717 --workers 4
+  farcall serve my.idl --unix /tmp/farcall.sock --listen 127.0.0.1:0")]
+pub(crate) struct Arguments {
+    /// Interface files
+    #[arg(required = true, value_name = "IDL")]
+    files: Vec<PathBuf>,
+    /// Address to listen on; port 0 picks a free one [default: 127.0.0.1:3717]
+    #[arg(long, value_name = "ADDR")]
+    listen: Vec<String>,
+    /// Unix socket to listen on; without --listen, on nothing else
+    #[arg(long, value_name = "PATH")]
+    unix: Option<PathBuf>,
+    /// Configuration file; docs/farcall.toml shows every setting
+    #[arg(long, value_name = "FILE", env = "FARCALL_CONFIG")]
+    config: Option<PathBuf>,
+    /// Calls that compute at the same time [default: processor cores / threads]
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
+    /// Threads that the library may use in each call [default: 1]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Seconds after which a running call is ended; 0 means never
+    #[arg(long, value_name = "SECONDS")]
+    time_limit: Option<f64>,
+    /// Compile and run C text in the interface files
+    #[arg(long)]
+    allow_code: bool,
+    /// What to log on standard error: error, warn, info, debug or trace
+    #[arg(long, value_name = "LEVEL", default_value = "info", env = "FARCALL_LOG")]
+    log: String,
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
+    let filter = EnvFilter::try_new(&arguments.log).map_err(Failure::usage)?;
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_target(false)
+        .with_writer(std::io::stderr)
+        .init();
+    let config = configuration(&arguments)?;
+    let catalog = Catalog::load(&arguments.files).map_err(Failure::failed)?;
+    let program = std::env::current_exe()?;
+    let server = Server::bind(config, catalog, (program, vec!["worker".to_string()]))
+        .map_err(Failure::failed)?;
+    tracing::info!("serving {} functions", server.functions());
+    let mut out = std::io::stdout().lock();
+    for (index, address) in server.addresses().iter().enumerate() {
+        let prefix = if index == 0 { "listening on " } else { "" };
+        writeln!(out, "{prefix}{address}")?;
+    }
+    out.flush()?;
+    drop(out);
+    server.run().map_err(Failure::failed)
+}
+
+/// The configuration file with the command line's options over it.
+fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
+    let mut config = match &arguments.config {
+        None => Config::default(),
+        Some(path) => {
+            let fail = |error: &dyn std::fmt::Display| {
+                Failure::usage(format!("{}: {error}", path.display()))
+            };
+            let text = std::fs::read_to_string(path).map_err(|error| fail(&error))?;
+            Config::parse(&text).map_err(|error| fail(&error))?
+        }
+    };
+    if !arguments.listen.is_empty() {
+        config.listen.clear();
+        for address in &arguments.listen {
+            config.listen.push(resolve(address)?);
+        }
+    }
+    if let Some(path) = &arguments.unix {
+        config.unix = Some(path.clone());
+    }
+    if config.listen.is_empty() && config.unix.is_none() {
+        config.listen.push(SocketAddr::from(([127, 0, 0, 1], farcall_client::DEFAULT_PORT)));
+    }
+    let workers = &mut config.workers;
+    workers.count = arguments.workers.unwrap_or(workers.count);
+    workers.threads = arguments.threads.unwrap_or(workers.threads);
+    workers.time_limit_s = arguments.time_limit.unwrap_or(workers.time_limit_s);
+    config.allow_code |= arguments.allow_code;
+    Ok(config)
+}
+
+fn resolve(text: &str) -> Result<SocketAddr, Failure> {
+    let text = text.strip_prefix("farcall://").unwrap_or(text);
+    let mut addresses = text.to_socket_addrs().map_err(|error| {
+        Failure::usage(format!("--listen {text}: {error}; write ADDRESS:PORT, e.g. 127.0.0.1:0"))
+    })?;
+    addresses.next().ok_or_else(|| Failure::usage(format!("--listen {text}: no such address")))
+}

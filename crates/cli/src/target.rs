@@ -1,0 +1,36 @@
+//! Which server a command talks to.
+
+use crate::failure::Failure;
+use clap::Args;
+use farcall_client::{Options, Server};
+use std::time::Duration;
+
+/// Which server, and how long to wait for it.
+#[derive(Args)]
+pub(crate) struct Target {
+    /// Server to talk to [default: from the environment, else farcall://localhost:3717]
+    #[arg(long, value_name = "URL")]
+    server: Option<String>,
+    /// Seconds to wait for each answer; for ever if not given
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<f64>,
+}
+
+impl Target {
+    /// Connects to the server that the option, or `server` of the command, or the environment
+    /// names.
+    pub(crate) fn connect(&self, server: Option<&str>) -> Result<Server, Failure> {
+        let timeout = match self.timeout {
+            None => None,
+            Some(seconds) => Some(
+                Duration::try_from_secs_f64(seconds)
+                    .map_err(|_| Failure::usage("--timeout takes a number of seconds above 0"))?,
+            ),
+        };
+        let options = Options { timeout, ..Options::default() };
+        Ok(match server.or(self.server.as_deref()) {
+            Some(address) => Server::connect(address, options)?,
+            None => Server::connect(&farcall_client::default_address(), options)?,
+        })
+    }
+}

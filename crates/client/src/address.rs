@@ -1,0 +1,138 @@
+//! Where a server listens.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// The port a server listens on unless it is told otherwise.
+pub const DEFAULT_PORT: u16 = 3717;
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// `farcall://host:port`
+    Tcp {
+        /// Name or address; IPv6 without brackets.
+        host: String,
+        /// Port number.
+        port: u16,
+    },
+    /// `unix:///path`
+    Unix(PathBuf),
+}
+
+/// The server to use where none is named: `FARCALL_SERVER`, else `NINF_SERVER` with
+/// `NINF_SERVER_PORT`, else this machine at the default port.
+pub fn default_address() -> String {
+    let set = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
+    if let Some(address) = set("FARCALL_SERVER") {
+        return address;
+    }
+    match (set("NINF_SERVER"), set("NINF_SERVER_PORT")) {
+        (Some(host), Some(port)) => format!("{host}:{port}"),
+        (Some(host), None) => host,
+        (None, _) => format!("farcall://localhost:{DEFAULT_PORT}"),
+    }
+}
+
+/// Text that is not an address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{text}` is not a server address: {reason}; write farcall://HOST:PORT, HOST:PORT or \
+     unix:///PATH"
+)]
+pub struct AddressError {
+    text: String,
+    reason: &'static str,
+}
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Address, AddressError> {
+        let error = |reason| AddressError { text: text.to_string(), reason };
+        let rest = match text.split_once("://") {
+            Some(("unix", path)) if path.starts_with('/') => return Ok(Address::Unix(path.into())),
+            Some(("unix", _)) => return Err(error("the path of a Unix socket is absolute")),
+            Some(("farcall" | "ninf", rest)) => rest,
+            Some(_) => return Err(error("the scheme is unknown")),
+            None => text,
+        };
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        let (host, port) = split_port(rest).map_err(error)?;
+        if host.is_empty() {
+            return Err(error("the host is missing"));
+        }
+        if host.chars().any(|c| c == '/' || c == '@' || c.is_whitespace()) {
+            return Err(error("the host has a character that no host name has"));
+        }
+        let port = match port {
+            None => DEFAULT_PORT,
+            Some(port) => port.parse().map_err(|_| error("the port is not 0 to 65535"))?,
+        };
+        Ok(Address::Tcp { host: host.to_string(), port })
+    }
+}
+
+/// Host and port of `host`, `host:port`, `[v6]` or `[v6]:port`.
+fn split_port(text: &str) -> Result<(&str, Option<&str>), &'static str> {
+    if let Some(rest) = text.strip_prefix('[') {
+        let (host, after) = rest.split_once(']').ok_or("the bracket is not closed")?;
+        return match after.strip_prefix(':') {
+            Some(port) => Ok((host, Some(port))),
+            None if after.is_empty() => Ok((host, None)),
+            None => Err("a port follows the bracket after a colon"),
+        };
+    }
+    match text.split_once(':') {
+        Some((_, port)) if port.contains(':') => Err("an IPv6 address stands in brackets"),
+        Some((host, port)) => Ok((host, Some(port))),
+        None => Ok((text, None)),
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp { host, port } if host.contains(':') => {
+                write!(f, "farcall://[{host}]:{port}")
+            }
+            Address::Tcp { host, port } => write!(f, "farcall://{host}:{port}"),
+            Address::Unix(path) => write!(f, "unix://{}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_print_as_they_are_written() {
+        for text in ["farcall://host:1", "farcall://[::1]:3717", "unix:///run/farcall.sock"] {
+            assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
+        }
+        for (text, full) in [
+            ("host", "farcall://host:3717"),
+            ("127.0.0.1:80", "farcall://127.0.0.1:80"),
+            ("ninf://host/", "farcall://host:3717"),
+            ("[fe80::1]", "farcall://[fe80::1]:3717"),
+        ] {
+            assert_eq!(text.parse::<Address>().unwrap().to_string(), full);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (text, reason) in [
+            ("", "the host is missing"),
+            ("http://host", "the scheme is unknown"),
+            ("host:70000", "the port is not 0 to 65535"),
+            ("::1", "an IPv6 address stands in brackets"),
+            ("[::1", "the bracket is not closed"),
+            ("unix://relative", "the path of a Unix socket is absolute"),
+        ] {
+            assert_eq!(text.parse::<Address>().unwrap_err().reason, reason, "{text}");
+        }
+    }
+}

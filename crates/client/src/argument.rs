@@ -1,0 +1,133 @@
+//! What a caller passes for each parameter.
+
+use farcall_idl::{ArrayLayout, ElementError, Interface, LayoutError, Mode, Param, Scalar};
+
+/// What a caller passes for one parameter.
+///
+/// Arrays are the bytes of the whole declared array, contiguous in the declared order of indices
+/// and in the byte order of this machine.
+#[derive(Debug)]
+pub enum Argument<'a> {
+    /// The value of a scalar.
+    Scalar(Scalar),
+    /// An IN array.
+    In(&'a [u8]),
+    /// An OUT or INOUT array. After a failed call its contents are undefined.
+    Out(&'a mut [u8]),
+    /// Work space, which exists only at the server.
+    Skip,
+}
+
+impl Argument<'_> {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Argument::In(bytes) => bytes,
+            Argument::Out(bytes) => bytes,
+            Argument::Scalar(_) | Argument::Skip => &[],
+        }
+    }
+
+    fn what(&self) -> &'static str {
+        match self {
+            Argument::Scalar(_) => "a scalar",
+            Argument::In(_) => "an IN array",
+            Argument::Out(_) => "an array to write to",
+            Argument::Skip => "nothing",
+        }
+    }
+}
+
+/// Arguments that do not fit the interface.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ArgumentError {
+    /// The number of arguments is wrong.
+    #[error("expected {expected} arguments, given {given}")]
+    Count {
+        /// Parameters of the interface.
+        expected: usize,
+        /// Arguments given.
+        given: usize,
+    },
+    /// An argument is of the wrong kind.
+    #[error("argument `{argument}`: expected {expected}, given {given}")]
+    Kind {
+        /// Its name.
+        argument: String,
+        /// What the parameter takes.
+        expected: &'static str,
+        /// What was given.
+        given: &'static str,
+    },
+    /// An array has the wrong length.
+    #[error("argument `{argument}`: expected {expected} bytes, given {given}")]
+    Length {
+        /// Its name.
+        argument: String,
+        /// Bytes the dimensions come to.
+        expected: u64,
+        /// Bytes given.
+        given: u64,
+    },
+    /// A scalar does not fit, or sizes do not come out.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// An array element that a size depends on is not there.
+    #[error(transparent)]
+    Element(#[from] ElementError),
+}
+
+/// The scalars among the arguments, in the form of [`Interface::layout`].
+pub(crate) fn scalars(
+    interface: &Interface,
+    arguments: &[Argument<'_>],
+) -> Result<Vec<Option<Scalar>>, ArgumentError> {
+    let expected = interface.params.len();
+    if arguments.len() != expected {
+        return Err(ArgumentError::Count { expected, given: arguments.len() });
+    }
+    let value = |(param, argument): (&Param, &Argument<'_>)| match argument {
+        Argument::Scalar(value) if param.is_scalar() => {
+            Ok(Some(value.clone().convert(param).map_err(LayoutError::Scalar)?))
+        }
+        _ => Ok(None),
+    };
+    interface.params.iter().zip(arguments).map(value).collect()
+}
+
+/// The values of array elements that sizes depend on.
+pub(crate) fn elements(
+    interface: &Interface,
+    scalars: &[Option<Scalar>],
+    arguments: &[Argument<'_>],
+) -> Result<Vec<i64>, ArgumentError> {
+    if interface.element_refs.is_empty() {
+        return Ok(Vec::new());
+    }
+    Ok(interface.element_values(scalars, |param| arguments[param].bytes())?)
+}
+
+/// Whether an array argument is of the kind and length that the layout says.
+pub(crate) fn check_array(
+    param: &Param,
+    array: &ArrayLayout,
+    argument: &Argument<'_>,
+) -> Result<(), ArgumentError> {
+    let expected = match (param.mode, argument) {
+        (Mode::In, Argument::In(_)) | (Mode::Work, Argument::Skip) => None,
+        (Mode::Out | Mode::InOut, Argument::Out(_)) => None,
+        (Mode::In, _) => Some("an IN array"),
+        (Mode::Work, _) => Some("nothing, it is work space"),
+        (Mode::Out | Mode::InOut, _) => Some("an array to write to"),
+    };
+    let argument_name = || param.name.clone();
+    if let Some(expected) = expected {
+        let given = argument.what();
+        return Err(ArgumentError::Kind { argument: argument_name(), expected, given });
+    }
+    let given = argument.bytes().len() as u64;
+    if given != array.client_bytes {
+        let expected = array.client_bytes;
+        return Err(ArgumentError::Length { argument: argument_name(), expected, given });
+    }
+    Ok(())
+}

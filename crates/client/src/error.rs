@@ -1,0 +1,117 @@
+//! Why a call failed, and whose fault it was.
+
+use crate::{Address, AddressError, ArgumentError};
+use farcall_rpc_proto::{self as proto, Failure, FailureKind, ProtocolError};
+use std::io;
+use std::time::Duration;
+
+/// Why an operation failed. [`Error::fault`] says whose fault it was.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The text is not an address.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// No connection to the server.
+    #[error("cannot connect to {address}: {source}{}", connect_hint(.source))]
+    Connect {
+        /// Where to.
+        address: Address,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The connection broke. A call under way may or may not have run.
+    #[error("connection to {address} lost: {source}")]
+    Disconnected {
+        /// Where to.
+        address: Address,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The peer does not keep to the protocol, or closed the connection and said why.
+    #[error("{address}: {source}")]
+    Protocol {
+        /// The peer.
+        address: Address,
+        /// What it did.
+        source: ProtocolError,
+    },
+    /// The interface that the server sent cannot be used.
+    #[error("{address}: the interface of `{function}` cannot be read: {reason}")]
+    Interface {
+        /// The server.
+        address: Address,
+        /// The function.
+        function: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// An argument does not fit; nothing was sent.
+    #[error("{function}: {source}")]
+    Argument {
+        /// Qualified name of the function.
+        function: String,
+        /// What is wrong.
+        source: ArgumentError,
+    },
+    /// The time-out of [`crate::Options`] passed. The call was given up.
+    #[error("no answer from {address} within {} s; the call was given up", .after.as_secs_f64())]
+    Timeout {
+        /// The server.
+        address: Address,
+        /// The time-out.
+        after: Duration,
+    },
+    /// [`crate::Options::on_interrupt`] asked to give up.
+    #[error("interrupted; the call was given up")]
+    Interrupted,
+    /// The server reports a failure.
+    #[error("{0}")]
+    Failed(Failure),
+}
+
+/// Whose fault a failure is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The caller's: arguments, names, limits, giving up.
+    Caller,
+    /// The peer's or the network's.
+    Peer,
+    /// The called library's.
+    Library,
+    /// The serving machine's.
+    Machine,
+}
+
+impl Error {
+    /// Whose fault it was.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Error::Address(_) | Error::Argument { .. } | Error::Interrupted => Fault::Caller,
+            Error::Connect { .. }
+            | Error::Disconnected { .. }
+            | Error::Protocol { .. }
+            | Error::Interface { .. }
+            | Error::Timeout { .. } => Fault::Peer,
+            Error::Failed(failure) => match failure.kind.fault() {
+                proto::Fault::Caller => Fault::Caller,
+                proto::Fault::Library => Fault::Library,
+                proto::Fault::Machine => Fault::Machine,
+            },
+        }
+    }
+
+    /// Whether the interface is to be fetched again before another try.
+    pub(crate) fn is_stale_interface(&self) -> bool {
+        matches!(self, Error::Failed(failure) if failure.kind == FailureKind::StaleInterface)
+    }
+}
+
+fn connect_hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => {
+            "; is `farcall serve` running there?"
+        }
+        _ => "",
+    }
+}

@@ -1,0 +1,38 @@
+//! Calls functions of a Farcall server: blocking, on the caller's own thread, with arrays sent
+//! from and received into the caller's own memory.
+//!
+//! ```no_run
+//! use farcall_client::{Argument, Options, Scalar, Server};
+//!
+//! let server = Server::connect("farcall://localhost:3717", Options::default())?;
+//! let ddot = server.function("blas/ddot")?;
+//! let x: Vec<u8> = [1.0f64, 2.0].iter().flat_map(|v| v.to_ne_bytes()).collect();
+//! let mut result = [0; 8];
+//! let arguments = &mut [
+//!     Argument::Scalar(Scalar::Int(2)),
+//!     Argument::In(&x),
+//!     Argument::Scalar(Scalar::Int(1)),
+//!     Argument::In(&x),
+//!     Argument::Scalar(Scalar::Int(1)),
+//!     Argument::Out(&mut result),
+//! ];
+//! let outcome = ddot.call(arguments)?;
+//! println!("{} in {} s", f64::from_ne_bytes(result), outcome.times.total);
+//! # Ok::<(), farcall_client::Error>(())
+//! ```
+
+mod address;
+mod argument;
+mod connection;
+mod error;
+mod function;
+mod server;
+mod socket;
+
+pub use address::{Address, AddressError, DEFAULT_PORT, default_address};
+pub use argument::{Argument, ArgumentError};
+pub use error::{Error, Fault};
+pub use farcall_idl::{Interface, Scalar};
+pub use farcall_rpc_proto::{Failure, FailureKind, FunctionSummary};
+pub use function::{Function, Outcome, Times};
+pub use server::{Options, Server};

@@ -1,0 +1,62 @@
+//! One parameter: what a mode and a type may be together.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use super::Checker;
+use crate::diagnostic::Diagnostic;
+use crate::parser::Parameter;
+use crate::{Mode, Param, Type};
+
+impl Checker<'_> {
+    /// The parameter without its dimensions.
+    pub(super) fn header(&mut self, parameter: &Parameter) -> Param {
+        let name = &parameter.name;
+        let scalar = parameter.dims.is_empty();
+        let mode = parameter.mode.unwrap_or(Mode::In);
+        if parameter.mode.is_none() && !scalar {
+            let message = format!("array `{}` has no mode and is taken as IN", name.text);
+            self.warn(&name.span, message, "write IN, OUT, INOUT or WORK");
+        }
+        let ty = parameter.ty.unwrap_or(Type::Int);
+        if parameter.ty.is_none() {
+            let message = format!("`{}` has no type and is taken as int", name.text);
+            self.warn(&name.span, message, "write the type");
+        }
+        if scalar {
+            self.scalar(parameter, mode, ty);
+        } else if ty.size().is_none() {
+            let message = format!("there are no arrays of {}", ty.name());
+            let help = "use a two-dimensional array of char";
+            self.findings
+                .push(Diagnostic::error(parameter.span.clone(), message).help(help));
+        }
+        Param {
+            name: name.text.clone(),
+            mode,
+            allocate: parameter.allocate,
+            broadcast: parameter.broadcast,
+            ty,
+            dims: Vec::new(),
+        }
+    }
+
+    fn scalar(&mut self, parameter: &Parameter, mode: Mode, ty: Type) {
+        let file = matches!(ty, Type::Filename | Type::FilePointer);
+        if mode == Mode::In || (file && mode != Mode::Work) {
+            return;
+        }
+        let name = &parameter.name.text;
+        let message = format!("scalar `{name}` cannot be {}", mode.name());
+        let help = match ty {
+            Type::String => format!("write `{} char {name}[size]`", mode.name()),
+            _ => format!(
+                "write `{} {} *{name}`, an array of one element",
+                mode.name(),
+                ty.name()
+            ),
+        };
+        self.findings
+            .push(Diagnostic::error(parameter.span.clone(), message).help(help));
+    }
+}

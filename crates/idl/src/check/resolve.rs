@@ -1,0 +1,249 @@
+//! Expressions: names become indices, values of elements become references.
+
+use alloc::format;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+use super::Checker;
+use super::function::quoted;
+use crate::diagnostic::Diagnostic;
+use crate::parser::{Dimension, Expression, Name, Operation, Parameter, Span};
+use crate::{Dim, ElementRef, Expr, Mode, Op, Param, Range, Type, Values};
+
+/// What an expression is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Sizes: whole numbers.
+    Integer,
+    /// Costs: numbers.
+    Real,
+}
+
+/// What a parameter is, as far as expressions may use it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    Scalar,
+    /// One dimension without a range.
+    Plain,
+    Array,
+}
+
+impl Shape {
+    pub(super) fn of(parameter: &Parameter) -> Shape {
+        match parameter.dims.as_slice() {
+            [] => Shape::Scalar,
+            [dim] if dim.range.is_none() => Shape::Plain,
+            _ => Shape::Array,
+        }
+    }
+}
+
+/// Most references to elements of arrays in one interface.
+const MAX_ELEMENTS: usize = 64;
+
+pub(super) struct Resolver<'c, 'a, 'p> {
+    pub(super) checker: &'c mut Checker<'a>,
+    pub(super) params: &'p [Param],
+    pub(super) shapes: &'p [Shape],
+    /// None where elements of arrays may not be used.
+    pub(super) elements: Option<&'p mut Vec<ElementRef>>,
+}
+
+impl Resolver<'_, '_, '_> {
+    pub(super) fn dimensions(&mut self, parameter: &Parameter) -> Vec<Dim> {
+        parameter
+            .dims
+            .iter()
+            .filter_map(|dim| self.dimension(parameter, dim))
+            .collect()
+    }
+
+    fn dimension(&mut self, parameter: &Parameter, dim: &Dimension) -> Option<Dim> {
+        let range = match &dim.range {
+            None => None,
+            Some((start, end, step)) => Some(Range {
+                start: self.optional(start.as_ref())?,
+                end: self.expression(end, Kind::Integer)?,
+                step: self.optional(step.as_ref())?,
+            }),
+        };
+        if let (Some(range), Some((_, end, step))) = (&range, &dim.range) {
+            self.warn_of_zeros(range, &end.span, step.as_ref().map(|step| &step.span));
+        }
+        let size = match (&dim.size, &range) {
+            (Some(size), _) => self.expression(size, Kind::Integer)?,
+            (None, Some(range)) => range.end.clone(),
+            (None, None) => {
+                if dim.brackets {
+                    let name = &parameter.name.text;
+                    let message = format!("array `{name}` has no size and is taken as one element");
+                    let help = format!("write the size, as in `{name}[n]`");
+                    self.checker.warn(&dim.span, message, &help);
+                }
+                Expr::constant(1)
+            }
+        };
+        self.check_constant(&size, &dim.span);
+        Some(Dim { size, range })
+    }
+
+    fn optional(&mut self, expression: Option<&Expression>) -> Option<Option<Expr>> {
+        match expression {
+            None => Some(None),
+            Some(expression) => self.expression(expression, Kind::Integer).map(Some),
+        }
+    }
+
+    fn warn_of_zeros(&mut self, range: &Range, end: &Span, step: Option<&Span>) {
+        if constant(&range.end) == Some(0) {
+            let message = "an end of 0 means the size: everything travels";
+            self.checker.warn(
+                end,
+                message,
+                "leave the range out, or write the end you mean",
+            );
+        }
+        if let (Some(expr), Some(span)) = (&range.step, step) {
+            match constant(expr) {
+                Some(0) => {
+                    let message = "a step of 0 means 1: every element travels";
+                    self.checker.warn(
+                        span,
+                        message,
+                        "leave the step out, or write the one you mean",
+                    );
+                }
+                Some(value) if value < 0 => {
+                    self.checker
+                        .error(span, format!("the step is {value}, below 1"));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn check_constant(&mut self, size: &Expr, span: &Span) {
+        if let Some(value) = constant(size).filter(|value| *value < 0) {
+            self.checker.error(span, format!("the size is {value}"));
+        }
+    }
+
+    /// The expression with indices for names; nothing where an error was reported.
+    pub(super) fn expression(&mut self, expression: &Expression, kind: Kind) -> Option<Expr> {
+        let mut ops = Vec::with_capacity(expression.ops.len());
+        let mut complete = true;
+        for (operation, span) in &expression.ops {
+            let op = match operation {
+                Operation::Op(Op::Real(_)) if kind == Kind::Integer => {
+                    self.checker.error(span, "a size is a whole number");
+                    None
+                }
+                Operation::Op(op) => Some(*op),
+                Operation::Name => self.name(span, kind),
+                Operation::Element(name, index) => self.element(name, index, span),
+            };
+            complete &= op.is_some();
+            ops.extend(op);
+        }
+        if !complete {
+            return None;
+        }
+        match Expr::new(ops) {
+            Ok(expr) => Some(expr),
+            Err(error) => {
+                self.checker.error(&expression.span, error.to_string());
+                None
+            }
+        }
+    }
+
+    fn find(&mut self, text: &str, span: &Span) -> Option<usize> {
+        let found = self.params.iter().position(|param| param.name == text);
+        if found.is_none() {
+            let diagnostic =
+                Diagnostic::error(span.clone(), format!("{} is no parameter", quoted(text)));
+            let names = self.params.iter().map(|param| param.name.as_str());
+            let diagnostic = diagnostic.suggest(text, names);
+            self.checker.findings.push(diagnostic);
+        }
+        found
+    }
+
+    fn name(&mut self, span: &Span, kind: Kind) -> Option<Op> {
+        let text = &self.checker.text[span.clone()];
+        let index = self.find(text, span)?;
+        let param = &self.params[index];
+        let message = match (kind, param.ty) {
+            _ if self.shapes[index] != Shape::Scalar => {
+                format!("array `{text}` stands where a number is needed")
+            }
+            (_, ty) if ty.is_integer() => return u16::try_from(index).ok().map(Op::Param),
+            (Kind::Real, Type::Float | Type::Double) => {
+                return u16::try_from(index).ok().map(Op::Param);
+            }
+            (Kind::Integer, ty) => {
+                format!("`{text}` is {} but a size is a whole number", ty.name())
+            }
+            (Kind::Real, ty) => format!("`{text}` is {} but a cost is a number", ty.name()),
+        };
+        self.checker.error(span, message);
+        None
+    }
+
+    fn element(&mut self, name: &Name, index: &Expression, span: &Span) -> Option<Op> {
+        let param = self.find(&name.text, &name.span)?;
+        let nested = index
+            .ops
+            .iter()
+            .any(|(op, _)| matches!(op, Operation::Element(..)));
+        if nested || self.elements.is_none() {
+            self.checker
+                .error(span, "an element of an array cannot stand here");
+            return None;
+        }
+        if !self.is_plain_array(param, &name.span) {
+            return None;
+        }
+        let index = self.expression(index, Kind::Integer)?;
+        let reference = ElementRef { param, index };
+        let elements = self.elements.as_deref_mut()?;
+        let position = elements.iter().position(|known| *known == reference);
+        let position = position.unwrap_or_else(|| {
+            elements.push(reference);
+            elements.len() - 1
+        });
+        if position >= MAX_ELEMENTS {
+            self.checker
+                .error(span, "too many elements of arrays are used in expressions");
+            return None;
+        }
+        u16::try_from(position).ok().map(Op::Element)
+    }
+
+    /// Whether elements of the parameter may be used: IN, one dimension without a range, integers.
+    fn is_plain_array(&mut self, param: usize, span: &Span) -> bool {
+        let Param { mode, ty, .. } = &self.params[param];
+        let plain = matches!(mode, Mode::In | Mode::InOut) && ty.is_integer();
+        if plain && self.shapes[param] == Shape::Plain {
+            return true;
+        }
+        let message = format!(
+            "no element of {} can stand here",
+            quoted(&self.params[param].name)
+        );
+        let help = "it must be an IN array of integers with one dimension and no range";
+        self.checker
+            .findings
+            .push(Diagnostic::error(span.clone(), message).help(help));
+        false
+    }
+}
+
+/// The value of an expression without names.
+fn constant(expr: &Expr) -> Option<i64> {
+    expr.integer(Values {
+        scalars: &[],
+        elements: &[],
+    })
+    .ok()
+}

@@ -1,0 +1,271 @@
+//! What is wrong with a file of interfaces, where, and what to do about it.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::Range;
+
+use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
+
+mod suggest;
+
+pub(crate) use suggest::closest;
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// The file is not accepted.
+    Error,
+    /// The file is accepted; it may not mean what was meant.
+    Warning,
+}
+
+/// One finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// How bad it is.
+    pub severity: Severity,
+    /// What is wrong, in one line.
+    pub message: String,
+    /// The bytes of the text it is about.
+    pub span: Range<usize>,
+    /// What to do.
+    pub help: Option<String>,
+}
+
+impl Diagnostic {
+    pub(crate) fn error(span: Range<usize>, message: impl Into<String>) -> Diagnostic {
+        let severity = Severity::Error;
+        Diagnostic {
+            severity,
+            message: message.into(),
+            span,
+            help: None,
+        }
+    }
+
+    pub(crate) fn warning(span: Range<usize>, message: impl Into<String>) -> Diagnostic {
+        Diagnostic {
+            severity: Severity::Warning,
+            ..Diagnostic::error(span, message)
+        }
+    }
+
+    pub(crate) fn help(mut self, help: impl Into<String>) -> Diagnostic {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// Asks "did you mean" where one of the candidates is close to the word.
+    pub(crate) fn suggest<'a>(
+        self,
+        word: &str,
+        candidates: impl IntoIterator<Item = &'a str>,
+    ) -> Diagnostic {
+        match closest(word, candidates) {
+            Some(candidate) => {
+                let help = ["did you mean `", candidate, "`?"].concat();
+                self.help(help)
+            }
+            None => self,
+        }
+    }
+}
+
+/// A place in a file, as people count it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// The file that a line marker of the C preprocessor names; none means the file itself.
+    pub file: Option<String>,
+    /// Line, from 1.
+    pub line: usize,
+    /// Column in characters, from 1.
+    pub column: usize,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(file) = &self.file {
+            write!(f, "{file}:")?;
+        }
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
+/// Where a byte of the text is, with the C preprocessor's line markers taken into account.
+pub fn position(text: &str, offset: usize) -> Position {
+    let segment = segment(text, offset);
+    let end = floor(text, offset);
+    let before = &text[segment.start.min(end)..end];
+    let line = segment.first_line + before.matches('\n').count();
+    let last_line = before.rsplit('\n').next().unwrap_or("");
+    let file = segment.file.map(ToString::to_string);
+    Position {
+        file,
+        line,
+        column: last_line.chars().count() + 1,
+    }
+}
+
+/// Findings as text for a terminal: the line, a caret and what to do.
+pub fn render(diagnostics: &[Diagnostic], path: &str, text: &str, colour: bool) -> String {
+    let renderer = if colour {
+        Renderer::styled()
+    } else {
+        Renderer::plain()
+    };
+    let mut rendered = String::new();
+    for diagnostic in diagnostics {
+        rendered.push_str(&renderer.render(&[group(diagnostic, path, text)]));
+        rendered.push_str("\n\n");
+    }
+    rendered
+}
+
+fn group<'a>(
+    diagnostic: &'a Diagnostic,
+    path: &'a str,
+    text: &'a str,
+) -> annotate_snippets::Group<'a> {
+    let segment = segment(text, diagnostic.span.start);
+    let start = floor(text, diagnostic.span.start).max(segment.start);
+    let end = floor(text, diagnostic.span.end).clamp(start, segment.end.max(start));
+    // A few lines around the place: rendering must not depend on the size of the file.
+    let first = text[segment.start..start]
+        .rfind('\n')
+        .map_or(segment.start, |at| {
+            let at = segment.start + at;
+            text[segment.start..at]
+                .rfind('\n')
+                .map_or(segment.start, |at| segment.start + at + 1)
+        });
+    let last = text[end..segment.end]
+        .find('\n')
+        .map_or(segment.end, |at| end + at);
+    let line = segment.first_line + text[segment.start..first].matches('\n').count();
+    let annotation = AnnotationKind::Primary.span(start - first..end - first);
+    let snippet = Snippet::source(&text[first..last])
+        .line_start(line)
+        .path(segment.file.unwrap_or(path))
+        .annotation(annotation);
+    let level = match diagnostic.severity {
+        Severity::Error => Level::ERROR,
+        Severity::Warning => Level::WARNING,
+    };
+    let group = level
+        .primary_title(diagnostic.message.as_str())
+        .element(snippet);
+    match &diagnostic.help {
+        Some(help) => group.element(Level::HELP.message(help.as_str())),
+        None => group,
+    }
+}
+
+/// Text between two line markers.
+struct Segment<'a> {
+    file: Option<&'a str>,
+    first_line: usize,
+    start: usize,
+    end: usize,
+}
+
+fn segment(text: &str, offset: usize) -> Segment<'_> {
+    let mut current = Segment {
+        file: None,
+        first_line: 1,
+        start: 0,
+        end: text.len(),
+    };
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        if let Some((number, file)) = line_marker(line) {
+            if at > offset {
+                current.end = at;
+                return current;
+            }
+            let start = at + line.len();
+            current = Segment {
+                file,
+                first_line: number,
+                start,
+                end: text.len(),
+            };
+        }
+        at += line.len();
+    }
+    current
+}
+
+/// `# 12 "file" 1` or `#line 12 "file"`.
+pub(crate) fn line_marker(line: &str) -> Option<(usize, Option<&str>)> {
+    let rest = line.strip_prefix('#')?;
+    let rest = rest.trim_start_matches([' ', '\t']);
+    let rest = rest
+        .strip_prefix("line")
+        .unwrap_or(rest)
+        .trim_start_matches([' ', '\t']);
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    let number = rest[..digits].parse().ok()?;
+    let file = rest[digits..].trim_start().strip_prefix('"');
+    let file = file.and_then(|file| file.split('"').next());
+    Some((number, file))
+}
+
+/// The greatest boundary of a character that is not above the offset.
+fn floor(text: &str, offset: usize) -> usize {
+    text.floor_char_boundary(offset.min(text.len()))
+}
+
+/// Collects findings, up to a bound.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    found: Vec<Diagnostic>,
+    errors: usize,
+}
+
+/// More findings than this help nobody.
+const MAX_FINDINGS: usize = 100;
+
+impl Findings {
+    pub(crate) fn push(&mut self, diagnostic: Diagnostic) {
+        self.errors += usize::from(diagnostic.severity == Severity::Error);
+        if self.found.len() < MAX_FINDINGS {
+            self.found.push(diagnostic);
+        }
+    }
+
+    pub(crate) fn errors(&self) -> usize {
+        self.errors
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.found.len() >= MAX_FINDINGS
+    }
+
+    pub(crate) fn into_sorted(mut self) -> Vec<Diagnostic> {
+        self.found.sort_by_key(|diagnostic| diagnostic.span.start);
+        self.found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_follow_line_markers() {
+        let text = "ab\ncd\n# 7 \"x.h\" 1\nef\n# 3 \"y.idl\"\ngé!\n";
+        let at = |needle: &str| position(text, text.find(needle).unwrap()).to_string();
+        assert_eq!(at("d"), "2:2");
+        assert_eq!(at("f\n# 3"), "x.h:7:2");
+        assert_eq!(at("!"), "y.idl:3:3");
+    }
+
+    #[test]
+    fn a_place_outside_the_text_is_its_end() {
+        assert_eq!(position("ab", 9).to_string(), "1:3");
+        let finding = [Diagnostic::error(7..90, "end")];
+        assert!(render(&finding, "f", "ab", false).contains("f:1:3"));
+        assert!(render(&finding, "f", "", false).contains("end"));
+    }
+}

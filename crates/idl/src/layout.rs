@@ -1,0 +1,501 @@
+//! The layout of one call: which bytes of which array travel, and where each array lies.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::{
+    Dim, EvalError, Expr, Interface, Mode, Order, Param, Scalar, ScalarError, Type, Values,
+};
+
+mod elements;
+mod runs;
+
+pub use elements::ElementError;
+pub use runs::{Run, Runs};
+
+/// Greatest number of dimensions of an array.
+pub const MAX_RANK: usize = 16;
+
+/// Every array starts at a multiple of this in the job buffer.
+const ALIGNMENT: u64 = 64;
+
+/// Where the arrays of one call lie.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Layout {
+    /// The array parameters in the order of the interface, work space included.
+    pub arrays: Vec<ArrayLayout>,
+    /// Bytes of the whole job buffer.
+    pub bytes: u64,
+    /// Operations from CalcOrder; none where the interface states no cost or it has no value.
+    pub cost: Option<f64>,
+    /// Processor elements the call wants, at least 1.
+    pub processor_elements: Option<i64>,
+}
+
+/// One array of one call.
+///
+/// The client has the array in its declared size. Only the section travels, in the order of the
+/// declared indices. The job buffer holds the declared size with the section at its own places,
+/// or, under `Shrink "yes"`, the section alone, packed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ArrayLayout {
+    /// Index of the parameter.
+    pub param: usize,
+    /// Direction.
+    pub mode: Mode,
+    /// Type of an element.
+    pub element: Type,
+    /// Bytes of an element.
+    pub element_bytes: u32,
+    /// Whether the job buffer holds the packed section only.
+    pub packed: bool,
+    /// Declared dimensions, the last varying fastest, each with the part that travels.
+    pub axes: Vec<Axis>,
+    /// Start in the job buffer, a multiple of 64.
+    pub offset: u64,
+    /// Bytes in the job buffer.
+    pub bytes: u64,
+    /// Bytes of the caller's array; 0 for work space.
+    pub client_bytes: u64,
+    /// Bytes that travel in each direction of the mode; 0 for work space.
+    pub wire_bytes: u64,
+}
+
+/// One dimension of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Axis {
+    /// Declared size.
+    pub size: u64,
+    /// The part that travels.
+    pub section: Section,
+}
+
+/// A part of a dimension: `start`, `start + step`, ... below `end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// First index.
+    pub start: u64,
+    /// One past the last index.
+    pub end: u64,
+    /// Distance, at least 1.
+    pub step: u64,
+    /// Number of indices.
+    pub count: u64,
+}
+
+impl Axis {
+    /// Whether the section is the whole dimension.
+    pub fn is_full(&self) -> bool {
+        self.section.count == self.size
+    }
+}
+
+/// Why a call has no layout.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LayoutError {
+    /// A scalar is missing or does not fit.
+    Scalar(ScalarError),
+    /// The list of scalars has another length than the list of parameters.
+    ArgumentCount {
+        /// Parameters of the interface.
+        expected: usize,
+        /// Entries given.
+        given: usize,
+    },
+    /// The list of elements has another length than [`Interface::element_refs`].
+    ElementCount {
+        /// References of the interface.
+        expected: usize,
+        /// Entries given.
+        given: usize,
+    },
+    /// A dimension or its range has no acceptable value.
+    Dimension {
+        /// Name of the array.
+        array: Box<str>,
+        /// Which dimension, from 0.
+        dimension: usize,
+        /// Which of its expressions.
+        part: DimensionPart,
+        /// The expression as text.
+        expression: Box<str>,
+        /// What is wrong.
+        problem: Problem,
+    },
+    /// The bytes of an array, or of all arrays together, do not fit 64 bits.
+    TooLarge {
+        /// Name of the array at which it happened.
+        array: Box<str>,
+    },
+    /// `ProcessorElements` has no acceptable value.
+    ProcessorElements {
+        /// The expression as text.
+        expression: Box<str>,
+        /// What is wrong.
+        problem: Problem,
+    },
+}
+
+/// Which expression of a dimension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DimensionPart {
+    /// `[size]`
+    Size,
+    /// `[ : start, ...]`
+    Start,
+    /// `[ : end]`
+    End,
+    /// `[ : start, end, step]`
+    Step,
+}
+
+/// What is wrong with the value of an expression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Problem {
+    /// It has none.
+    Eval(EvalError),
+    /// It is this negative number, or zero where at least 1 is needed.
+    Negative(i64),
+    /// It is `value`, outside `least ..= greatest`.
+    OutOfRange {
+        /// The value.
+        value: i64,
+        /// Least value accepted.
+        least: i64,
+        /// Greatest value accepted.
+        greatest: i64,
+    },
+}
+
+impl fmt::Display for DimensionPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            DimensionPart::Size => "size",
+            DimensionPart::Start => "start",
+            DimensionPart::End => "end",
+            DimensionPart::Step => "step",
+        })
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Problem::Eval(error) => error.fmt(f),
+            Problem::Negative(value) => write!(f, "is {value}"),
+            Problem::OutOfRange {
+                value,
+                least,
+                greatest,
+            } => {
+                write!(f, "is {value}, outside {least} to {greatest}")
+            }
+        }
+    }
+}
+
+impl fmt::Display for LayoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LayoutError::Scalar(error) => error.fmt(f),
+            LayoutError::ArgumentCount { expected, given } => {
+                write!(f, "expected {expected} arguments, given {given}")
+            }
+            LayoutError::ElementCount { expected, given } => {
+                write!(
+                    f,
+                    "expected the values of {expected} array elements, given {given}"
+                )
+            }
+            LayoutError::Dimension {
+                array,
+                dimension,
+                part,
+                expression,
+                problem,
+            } => write!(
+                f,
+                "array `{array}`: the {part} `{expression}` of dimension {} {problem}",
+                dimension + 1
+            ),
+            LayoutError::TooLarge { array } => {
+                write!(f, "array `{array}`: its size in bytes does not fit 64 bits")
+            }
+            LayoutError::ProcessorElements {
+                expression,
+                problem,
+            } => {
+                write!(f, "ProcessorElements `{expression}` {problem}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for LayoutError {}
+
+impl Interface {
+    /// The layout of a call with these scalars.
+    ///
+    /// `scalars` has one entry for each parameter, `None` for arrays; `elements` has the values of
+    /// [`Interface::element_refs`]. All sizes are computed in checked 64-bit arithmetic; nothing is
+    /// allocated in proportion to them.
+    pub fn layout(
+        &self,
+        scalars: &[Option<Scalar>],
+        elements: &[i64],
+    ) -> Result<Layout, LayoutError> {
+        self.check_scalars(scalars)?;
+        if elements.len() != self.element_refs.len() {
+            return Err(LayoutError::ElementCount {
+                expected: self.element_refs.len(),
+                given: elements.len(),
+            });
+        }
+        let values = Values { scalars, elements };
+        let mut arrays = Vec::with_capacity(self.params.len());
+        let mut bytes = 0u64;
+        for (index, param) in self.params.iter().enumerate() {
+            if param.is_scalar() {
+                continue;
+            }
+            let array = self.array(index, param, bytes, values)?;
+            bytes = array
+                .offset
+                .checked_add(array.bytes)
+                .and_then(|end| end.checked_next_multiple_of(ALIGNMENT))
+                .filter(|end| *end <= i64::MAX as u64)
+                .ok_or_else(|| too_large(param))?;
+            arrays.push(array);
+        }
+        Ok(Layout {
+            arrays,
+            bytes,
+            cost: self.cost(values),
+            processor_elements: self.wanted_elements(values)?,
+        })
+    }
+
+    /// Whether every scalar is there and fits its type, and nothing is given for arrays.
+    pub fn check_scalars(&self, scalars: &[Option<Scalar>]) -> Result<(), LayoutError> {
+        if scalars.len() != self.params.len() {
+            return Err(LayoutError::ArgumentCount {
+                expected: self.params.len(),
+                given: scalars.len(),
+            });
+        }
+        for (param, scalar) in self.params.iter().zip(scalars) {
+            match scalar {
+                Some(value) if param.is_scalar() => {
+                    value.check(param).map_err(LayoutError::Scalar)?;
+                }
+                None if !param.is_scalar() => {}
+                None => return Err(LayoutError::Scalar(ScalarError::missing(param))),
+                Some(value) => {
+                    return Err(LayoutError::Scalar(ScalarError::not_array(param, value)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn array(
+        &self,
+        index: usize,
+        param: &Param,
+        offset: u64,
+        values: Values<'_>,
+    ) -> Result<ArrayLayout, LayoutError> {
+        let element_bytes = param.ty.size().ok_or_else(|| too_large(param))?;
+        let mut axes = Vec::with_capacity(param.dims.len());
+        let mut declared = Some(u64::from(element_bytes));
+        let mut section = declared;
+        for (dimension, dim) in param.dims.iter().enumerate() {
+            let evaluator = DimEvaluator {
+                interface: self,
+                param,
+                dimension,
+                values,
+            };
+            let axis = evaluator.axis(dim)?;
+            declared = declared.and_then(|bytes| bytes.checked_mul(axis.size));
+            section = section.and_then(|bytes| bytes.checked_mul(axis.section.count));
+            axes.push(axis);
+        }
+        let declared = declared.ok_or_else(|| too_large(param))?;
+        let section = section.ok_or_else(|| too_large(param))?;
+        let passed = param.is_passed();
+        Ok(ArrayLayout {
+            param: index,
+            mode: param.mode,
+            element: param.ty,
+            element_bytes,
+            packed: self.shrink && passed,
+            axes,
+            offset,
+            bytes: if self.shrink && passed {
+                section
+            } else {
+                declared
+            },
+            client_bytes: if passed { declared } else { 0 },
+            wire_bytes: if passed { section } else { 0 },
+        })
+    }
+
+    fn cost(&self, values: Values<'_>) -> Option<f64> {
+        let cost = self.calc_order.as_ref()?.real(values).ok()?;
+        (cost.is_finite() && cost >= 0.0).then_some(cost)
+    }
+
+    fn wanted_elements(&self, values: Values<'_>) -> Result<Option<i64>, LayoutError> {
+        let Some(expr) = &self.processor_elements else {
+            return Ok(None);
+        };
+        let problem = match expr.integer(values) {
+            Ok(count) if count >= 1 => return Ok(Some(count)),
+            Ok(count) => Problem::Negative(count),
+            Err(error) => Problem::Eval(error),
+        };
+        Err(LayoutError::ProcessorElements {
+            expression: self.expression(expr),
+            problem,
+        })
+    }
+
+    fn expression(&self, expr: &Expr) -> Box<str> {
+        self.expr_text(expr).into_boxed_str()
+    }
+}
+
+fn too_large(param: &Param) -> LayoutError {
+    LayoutError::TooLarge {
+        array: param.name.as_str().into(),
+    }
+}
+
+/// Evaluates the expressions of one dimension and says which one failed.
+struct DimEvaluator<'a> {
+    interface: &'a Interface,
+    param: &'a Param,
+    dimension: usize,
+    values: Values<'a>,
+}
+
+impl DimEvaluator<'_> {
+    fn axis(&self, dim: &Dim) -> Result<Axis, LayoutError> {
+        let size = self.value(&dim.size, DimensionPart::Size, i64::MAX)?;
+        let full = Section {
+            start: 0,
+            end: size as u64,
+            step: 1,
+            count: size as u64,
+        };
+        let Some(range) = &dim.range else {
+            return Ok(Axis {
+                size: size as u64,
+                section: full,
+            });
+        };
+        let end = match self.value(&range.end, DimensionPart::End, size)? {
+            0 => size,
+            end => end,
+        };
+        let start = match &range.start {
+            Some(start) => self.value(start, DimensionPart::Start, end)?,
+            None => 0,
+        };
+        let step = match &range.step {
+            Some(step) => self.value(step, DimensionPart::Step, i64::MAX)?.max(1),
+            None => 1,
+        };
+        let (start, end, step) = (start as u64, end as u64, step as u64);
+        let count = (end - start).div_ceil(step);
+        Ok(Axis {
+            size: size as u64,
+            section: Section {
+                start,
+                end,
+                step,
+                count,
+            },
+        })
+    }
+
+    fn value(&self, expr: &Expr, part: DimensionPart, greatest: i64) -> Result<i64, LayoutError> {
+        let problem = match expr.integer(self.values) {
+            Ok(value) if (0..=greatest).contains(&value) => return Ok(value),
+            Ok(value) if greatest == i64::MAX => Problem::Negative(value),
+            Ok(value) => Problem::OutOfRange {
+                value,
+                least: 0,
+                greatest,
+            },
+            Err(error) => Problem::Eval(error),
+        };
+        Err(LayoutError::Dimension {
+            array: self.param.name.as_str().into(),
+            dimension: self.dimension,
+            part,
+            expression: self.interface.expression(expr),
+            problem,
+        })
+    }
+}
+
+impl Layout {
+    /// The layout of the array with this parameter index.
+    pub fn array(&self, param: usize) -> Option<&ArrayLayout> {
+        self.arrays.iter().find(|array| array.param == param)
+    }
+
+    /// Bytes of array sections that travel to the server.
+    pub fn sent_bytes(&self) -> u64 {
+        let sent = self.arrays.iter().filter(|array| array.mode.is_sent());
+        sent.fold(0, |sum, array| sum.saturating_add(array.wire_bytes))
+    }
+
+    /// Bytes of array sections that travel back.
+    pub fn returned_bytes(&self) -> u64 {
+        let returned = self.arrays.iter().filter(|array| array.mode.is_returned());
+        returned.fold(0, |sum, array| sum.saturating_add(array.wire_bytes))
+    }
+}
+
+impl ArrayLayout {
+    /// Whether the section is the whole array, so that it is one run of bytes.
+    pub fn is_full(&self) -> bool {
+        self.axes.iter().all(Axis::is_full)
+    }
+
+    /// Shape of the caller's array, slowest index first for [`Order::RowMajor`] and fastest first
+    /// for [`Order::ColumnMajor`]: `a[n][lda:n]` under `Calls "FORTRAN"` is (lda, n).
+    pub fn shape(&self, order: Order) -> Vec<u64> {
+        let mut shape: Vec<u64> = self.axes.iter().map(|axis| axis.size).collect();
+        if order == Order::ColumnMajor {
+            shape.reverse();
+        }
+        shape
+    }
+
+    /// The byte ranges of the caller's array that travel, in the order they travel.
+    pub fn client_runs(&self) -> Runs {
+        match self.mode {
+            Mode::Work => Runs::empty(),
+            _ => Runs::section(0, self.element_bytes, &self.axes),
+        }
+    }
+
+    /// The byte ranges of the job buffer that travel, in the order they travel; they match the
+    /// client's in total length. Offsets count from the start of the job buffer.
+    pub fn buffer_runs(&self) -> Runs {
+        match self.mode {
+            Mode::Work => Runs::empty(),
+            _ if self.packed => Runs::single(self.offset, self.wire_bytes),
+            _ => Runs::section(self.offset, self.element_bytes, &self.axes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,193 @@
+//! Elements of IN arrays that dimensions depend on.
+//!
+//! Their values are needed before the array is there: the caller sends them beside the scalars,
+//! and the side that runs the function verifies them against the array once it has come.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::Layout;
+use crate::{EvalError, Interface, Scalar, Type, Values};
+
+/// Why the elements used by the layout are not those of the array.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ElementError {
+    /// The index has no value.
+    Eval {
+        /// Name of the array.
+        array: Box<str>,
+        /// What went wrong.
+        error: EvalError,
+    },
+    /// The index is not one of the array's.
+    OutOfBounds {
+        /// Name of the array.
+        array: Box<str>,
+        /// The index.
+        index: i64,
+        /// Elements of the array.
+        size: u64,
+    },
+    /// The caller stated another value than the array has.
+    Differs {
+        /// Name of the array.
+        array: Box<str>,
+        /// The index.
+        index: i64,
+        /// What the caller stated.
+        stated: i64,
+        /// What the array has.
+        actual: i64,
+    },
+}
+
+impl fmt::Display for ElementError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ElementError::Eval { array, error } => {
+                write!(
+                    f,
+                    "array `{array}`: the index of an element used as a size {error}"
+                )
+            }
+            ElementError::OutOfBounds { array, index, size } => write!(
+                f,
+                "array `{array}`: element {index} is used as a size but it has {size} elements"
+            ),
+            ElementError::Differs {
+                array,
+                index,
+                stated,
+                actual,
+            } => write!(
+                f,
+                "array `{array}`: element {index} is {actual}, the call was laid out for {stated}"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for ElementError {}
+
+impl Interface {
+    /// The index of each entry of [`Interface::element_refs`], for a caller that has the arrays.
+    pub fn element_indices(&self, scalars: &[Option<Scalar>]) -> Result<Vec<i64>, ElementError> {
+        let values = Values {
+            scalars,
+            elements: &[],
+        };
+        let index = |reference: &crate::ElementRef| {
+            let index = reference.index.integer(values);
+            index.map_err(|error| ElementError::Eval {
+                array: self.name_of(reference.param),
+                error,
+            })
+        };
+        self.element_refs.iter().map(index).collect()
+    }
+
+    /// The values of [`Interface::element_refs`], read from the caller's arrays: `bytes_of` gives
+    /// the bytes of the array with a parameter index, in the byte order of this machine.
+    pub fn element_values<'a>(
+        &self,
+        scalars: &[Option<Scalar>],
+        bytes_of: impl Fn(usize) -> &'a [u8],
+    ) -> Result<Vec<i64>, ElementError> {
+        let indices = self.element_indices(scalars)?;
+        let pairs = self.element_refs.iter().zip(indices);
+        pairs.map(|(reference, index)| self.element_value(reference.param, index, &bytes_of))
+            .collect()
+    }
+
+    fn element_value<'a>(
+        &self,
+        param: usize,
+        index: i64,
+        bytes_of: &impl Fn(usize) -> &'a [u8],
+    ) -> Result<i64, ElementError> {
+        let element = self.params[param].ty;
+        let size = element.size().unwrap_or(1) as usize;
+        let bytes = bytes_of(param);
+        let start = usize::try_from(index).ok().and_then(|index| index.checked_mul(size));
+        start
+            .and_then(|start| bytes.get(start..)?.get(..size))
+            .and_then(|bytes| read_integer(element, bytes))
+            .ok_or_else(|| ElementError::OutOfBounds {
+                array: self.name_of(param),
+                index,
+                size: (bytes.len() / size) as u64,
+            })
+    }
+
+    /// Checks the elements a layout was made with against the arrays in the job buffer, which are
+    /// in the byte order of this machine by now.
+    pub fn verify_elements(
+        &self,
+        scalars: &[Option<Scalar>],
+        elements: &[i64],
+        layout: &Layout,
+        buffer: &[u8],
+    ) -> Result<(), ElementError> {
+        if self.element_refs.is_empty() {
+            return Ok(());
+        }
+        let indices = self.element_indices(scalars)?;
+        for ((reference, index), stated) in self.element_refs.iter().zip(indices).zip(elements) {
+            let actual = element(layout, reference.param, index, buffer);
+            let actual = actual.ok_or_else(|| ElementError::OutOfBounds {
+                array: self.name_of(reference.param),
+                index,
+                size: layout
+                    .array(reference.param)
+                    .map_or(0, |array| array.axes[0].size),
+            })?;
+            if actual != *stated {
+                let array = self.name_of(reference.param);
+                return Err(ElementError::Differs {
+                    array,
+                    index,
+                    stated: *stated,
+                    actual,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn name_of(&self, param: usize) -> Box<str> {
+        self.params
+            .get(param)
+            .map_or("", |param| param.name.as_str())
+            .into()
+    }
+}
+
+fn element(layout: &Layout, param: usize, index: i64, buffer: &[u8]) -> Option<i64> {
+    let array = layout.array(param)?;
+    let index = u64::try_from(index)
+        .ok()
+        .filter(|index| *index < array.axes[0].size)?;
+    let size = u64::from(array.element_bytes);
+    let start = usize::try_from(array.offset + index * size).ok()?;
+    let bytes = buffer.get(start..)?.get(..array.element_bytes as usize)?;
+    read_integer(array.element, bytes)
+}
+
+/// An integer of the type in native byte order; `None` for other types and for unsigned values
+/// above 2^63 - 1.
+fn read_integer(ty: Type, bytes: &[u8]) -> Option<i64> {
+    Some(match ty {
+        Type::Char => i64::from(bytes[0] as i8),
+        Type::UnsignedChar => i64::from(bytes[0]),
+        Type::Short => i64::from(i16::from_ne_bytes(bytes.try_into().ok()?)),
+        Type::UnsignedShort => i64::from(u16::from_ne_bytes(bytes.try_into().ok()?)),
+        Type::Int => i64::from(i32::from_ne_bytes(bytes.try_into().ok()?)),
+        Type::UnsignedInt => i64::from(u32::from_ne_bytes(bytes.try_into().ok()?)),
+        Type::Long | Type::LongLong => i64::from_ne_bytes(bytes.try_into().ok()?),
+        Type::UnsignedLong | Type::UnsignedLongLong => {
+            i64::try_from(u64::from_ne_bytes(bytes.try_into().ok()?)).ok()?
+        }
+        _ => return None,
+    })
+}

@@ -1,0 +1,314 @@
+use alloc::string::ToString;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::*;
+use crate::{Body, Convention, ElementRef, Op, Range};
+
+fn op(op: Op) -> Expr {
+    Expr::new(vec![op]).unwrap()
+}
+
+fn scalar(name: &str, ty: Type) -> Param {
+    array(name, Mode::In, ty, vec![])
+}
+
+fn array(name: &str, mode: Mode, ty: Type, dims: Vec<Dim>) -> Param {
+    Param {
+        name: name.to_string(),
+        mode,
+        allocate: false,
+        broadcast: false,
+        ty,
+        dims,
+    }
+}
+
+fn dim(size: Op) -> Dim {
+    Dim {
+        size: op(size),
+        range: None,
+    }
+}
+
+fn upto(size: Op, end: Op) -> Dim {
+    Dim {
+        size: op(size),
+        range: Some(Range {
+            start: None,
+            end: op(end),
+            step: None,
+        }),
+    }
+}
+
+fn interface(params: Vec<Param>) -> Interface {
+    let args = (0..params.len()).collect();
+    Interface {
+        module: Some("lapack".to_string()),
+        name: "f".to_string(),
+        description: None,
+        params,
+        callbacks: vec![],
+        required: vec![],
+        backend: None,
+        shrink: false,
+        language: None,
+        calc_order: None,
+        comm_order: None,
+        processor_elements: None,
+        repeatable: false,
+        element_refs: vec![],
+        body: Body::Calls {
+            convention: Convention::Fortran,
+            function: "f".to_string(),
+            args,
+            returns: None,
+        },
+    }
+}
+
+/// n, lda, a[n][lda:n], info[1]
+fn matrix() -> Interface {
+    interface(vec![
+        scalar("n", Type::Int),
+        scalar("lda", Type::Int),
+        array(
+            "a",
+            Mode::InOut,
+            Type::Double,
+            vec![dim(Op::Param(0)), upto(Op::Param(1), Op::Param(0))],
+        ),
+        array("info", Mode::Out, Type::Int, vec![dim(Op::Const(1))]),
+    ])
+}
+
+fn ints(values: &[i64], params: usize) -> Vec<Option<Scalar>> {
+    let mut scalars: Vec<_> = values
+        .iter()
+        .map(|value| Some(Scalar::Int(*value)))
+        .collect();
+    scalars.resize(params, None);
+    scalars
+}
+
+fn runs(runs: Runs) -> Vec<(u64, u64)> {
+    runs.map(|run| (run.offset, run.len)).collect()
+}
+
+#[test]
+fn a_full_section_is_one_run() {
+    let layout = matrix().layout(&ints(&[3, 3], 4), &[]).unwrap();
+    let a = &layout.arrays[0];
+    assert_eq!(
+        (a.offset, a.bytes, a.client_bytes, a.wire_bytes),
+        (0, 72, 72, 72)
+    );
+    assert_eq!(runs(a.client_runs()), [(0, 72)]);
+    let info = &layout.arrays[1];
+    assert_eq!((info.offset, info.bytes), (128, 4));
+    assert_eq!(runs(info.buffer_runs()), [(128, 4)]);
+    assert_eq!(layout.bytes, 192);
+    assert_eq!((layout.sent_bytes(), layout.returned_bytes()), (72, 76));
+}
+
+#[test]
+fn a_section_travels_alone_and_lies_at_its_own_places() {
+    let layout = matrix().layout(&ints(&[2, 5], 4), &[]).unwrap();
+    let a = &layout.arrays[0];
+    assert_eq!((a.bytes, a.client_bytes, a.wire_bytes), (80, 80, 32));
+    assert_eq!(runs(a.client_runs()), [(0, 16), (40, 16)]);
+    assert_eq!(runs(a.buffer_runs()), [(0, 16), (40, 16)]);
+    assert_eq!(a.shape(Order::ColumnMajor), [5, 2]);
+    assert_eq!(a.shape(Order::RowMajor), [2, 5]);
+}
+
+#[test]
+fn shrink_packs_the_job_buffer() {
+    let mut interface = matrix();
+    interface.shrink = true;
+    let layout = interface.layout(&ints(&[2, 5], 4), &[]).unwrap();
+    let a = &layout.arrays[0];
+    assert_eq!((a.bytes, a.client_bytes, a.wire_bytes), (32, 80, 32));
+    assert_eq!(runs(a.client_runs()), [(0, 16), (40, 16)]);
+    assert_eq!(runs(a.buffer_runs()), [(0, 32)]);
+}
+
+#[test]
+fn an_end_of_zero_is_the_size() {
+    let layout = matrix().layout(&ints(&[0, 5], 4), &[]).unwrap();
+    let a = &layout.arrays[0];
+    assert_eq!(
+        a.axes[1].section,
+        Section {
+            start: 0,
+            end: 5,
+            step: 1,
+            count: 5
+        }
+    );
+    assert_eq!((a.bytes, a.wire_bytes), (0, 0));
+    assert_eq!(runs(a.client_runs()), []);
+}
+
+#[test]
+fn steps_and_outer_sections() {
+    let range = |start, end, step| {
+        let [start, end, step] = [start, end, step].map(|value| op(Op::Const(value)));
+        Some(Range {
+            start: Some(start),
+            end,
+            step: Some(step),
+        })
+    };
+    let dims = vec![
+        Dim {
+            size: op(Op::Const(4)),
+            range: range(1, 4, 2),
+        },
+        Dim {
+            size: op(Op::Const(6)),
+            range: range(1, 6, 2),
+        },
+        Dim {
+            size: op(Op::Const(2)),
+            range: None,
+        },
+    ];
+    let interface = interface(vec![array("a", Mode::In, Type::Int, dims)]);
+    let layout = interface.layout(&[None], &[]).unwrap();
+    let a = &layout.arrays[0];
+    let expected = [(56, 8), (72, 8), (88, 8), (152, 8), (168, 8), (184, 8)];
+    assert_eq!(runs(a.client_runs()), expected);
+    assert_eq!(a.wire_bytes, 48);
+    assert_eq!(a.client_bytes, 192);
+}
+
+#[test]
+fn errors_name_array_dimension_and_expression() {
+    let text = |n, lda| {
+        matrix()
+            .layout(&ints(&[n, lda], 4), &[])
+            .unwrap_err()
+            .to_string()
+    };
+    assert_eq!(text(-1, 5), "array `a`: the size `n` of dimension 1 is -1");
+    assert_eq!(
+        text(5, 3),
+        "array `a`: the end `n` of dimension 2 is 5, outside 0 to 3"
+    );
+    assert_eq!(
+        text(1 << 31, 3),
+        "argument `n`: expected int (-2147483648 to 2147483647), given 2147483648"
+    );
+    let mut wide = matrix();
+    wide.params[0].ty = Type::Long;
+    wide.params[1].ty = Type::Long;
+    let error = wide.layout(&ints(&[1 << 40, 1 << 40], 4), &[]).unwrap_err();
+    assert_eq!(error, LayoutError::TooLarge { array: "a".into() });
+}
+
+#[test]
+fn wrong_scalars_are_named() {
+    let interface = matrix();
+    let error = |scalars: &[Option<Scalar>]| interface.layout(scalars, &[]).unwrap_err();
+    assert_eq!(
+        error(&[]),
+        LayoutError::ArgumentCount {
+            expected: 4,
+            given: 0
+        }
+    );
+    assert_eq!(
+        error(&ints(&[1], 4)).to_string(),
+        "argument `lda`: expected int (-2147483648 to 2147483647), given nothing"
+    );
+    assert_eq!(
+        error(&ints(&[1, 1, 1], 4)).to_string(),
+        "argument `a`: expected an array of double, given the scalar 1"
+    );
+    let float = [Some(Scalar::Float(1.5)), Some(Scalar::Int(1)), None, None];
+    assert_eq!(
+        error(&float).to_string(),
+        "argument `n`: expected int (-2147483648 to 2147483647), given 1.5"
+    );
+}
+
+#[test]
+fn work_space_has_memory_but_does_not_travel() {
+    let work = array("w", Mode::Work, Type::Double, vec![dim(Op::Param(0))]);
+    let mut interface = interface(vec![scalar("n", Type::Int), work]);
+    interface.shrink = true;
+    let layout = interface.layout(&ints(&[10], 2), &[]).unwrap();
+    let w = &layout.arrays[0];
+    assert_eq!((w.bytes, w.client_bytes, w.wire_bytes), (80, 0, 0));
+    assert_eq!(runs(w.client_runs()), []);
+    assert_eq!(runs(w.buffer_runs()), []);
+}
+
+#[test]
+fn elements_are_stated_and_verified() {
+    let mut interface = interface(vec![
+        scalar("n", Type::Int),
+        array(
+            "ptr",
+            Mode::In,
+            Type::Int,
+            vec![Dim {
+                size: Expr::new(vec![Op::Param(0), Op::Const(1), Op::Add]).unwrap(),
+                range: None,
+            }],
+        ),
+        array("val", Mode::In, Type::Double, vec![dim(Op::Element(0))]),
+    ]);
+    interface.element_refs.push(ElementRef {
+        param: 1,
+        index: Expr::param(0),
+    });
+    let scalars = ints(&[2], 3);
+    assert_eq!(interface.element_indices(&scalars).unwrap(), [2]);
+    let layout = interface.layout(&scalars, &[7]).unwrap();
+    assert_eq!(layout.arrays[1].bytes, 56);
+    let mut buffer = vec![0u8; layout.bytes as usize];
+    buffer[8..12].copy_from_slice(&7i32.to_ne_bytes());
+    assert_eq!(
+        interface.verify_elements(&scalars, &[7], &layout, &buffer),
+        Ok(())
+    );
+    buffer[8..12].copy_from_slice(&8i32.to_ne_bytes());
+    assert_eq!(
+        interface
+            .verify_elements(&scalars, &[7], &layout, &buffer)
+            .unwrap_err()
+            .to_string(),
+        "array `ptr`: element 2 is 8, the call was laid out for 7"
+    );
+    assert_eq!(
+        interface.layout(&scalars, &[]),
+        Err(LayoutError::ElementCount {
+            expected: 1,
+            given: 0
+        })
+    );
+}
+
+#[test]
+fn a_cost_without_a_value_does_not_fail_the_call() {
+    let mut interface = matrix();
+    interface.calc_order = Some(Expr::new(vec![Op::Const(1), Op::Param(0), Op::Div]).unwrap());
+    assert_eq!(
+        interface.layout(&ints(&[4, 4], 4), &[]).unwrap().cost,
+        Some(0.25)
+    );
+    assert_eq!(interface.layout(&ints(&[0, 4], 4), &[]).unwrap().cost, None);
+    interface.processor_elements = Some(Expr::param(0));
+    assert_eq!(
+        interface
+            .layout(&ints(&[2, 4], 4), &[])
+            .unwrap()
+            .processor_elements,
+        Some(2)
+    );
+    let error = interface.layout(&ints(&[0, 4], 4), &[]).unwrap_err();
+    assert_eq!(error.to_string(), "ProcessorElements `n` is 0");
+}

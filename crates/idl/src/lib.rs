@@ -1,0 +1,44 @@
+//! Interfaces of remote library functions.
+//!
+//! An interface is written in the Ninf IDL: the parameters of a library function, which of them
+//! travel in which direction, how large each array is as an expression of the other arguments,
+//! and how the function is called. This crate holds
+//!
+//! - the checked model ([`Document`], [`Interface`], [`Param`]),
+//! - dimension and cost expressions ([`Expr`]) in checked 64-bit arithmetic,
+//! - the layout of one call ([`Interface::layout`]): how many bytes each array has, where it lies
+//!   in the job buffer and which of its bytes travel.
+//!
+//! It does no I/O and trusts none of its input: expressions, sizes and text may come from a peer.
+//! The text of an interface ([`Interface::text`]) is also its encoding on the wire.
+
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod check;
+mod diagnostic;
+mod expr;
+mod interface;
+mod layout;
+mod lexer;
+mod parser;
+mod print;
+mod scalar;
+
+pub use check::{
+    InterfaceError, MAX_DOCUMENT, MAX_INTERFACE, Parsed, parse_document, parse_interface,
+};
+pub use diagnostic::{Diagnostic, Position, Severity, position, render};
+pub use expr::{EvalError, Expr, ExprError, MAX_DEPTH, MAX_OPS, Op, Values};
+pub use interface::{
+    Body, Callback, Class, Convention, Dim, Document, ElementRef, Interface, Library, Mode, Order,
+    Param, Range, StringLengths, Type,
+};
+pub use layout::{
+    ArrayLayout, Axis, DimensionPart, ElementError, Layout, LayoutError, MAX_RANK, Problem, Run,
+    Runs, Section,
+};
+pub use scalar::{Scalar, ScalarError};

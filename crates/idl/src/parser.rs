@@ -1,0 +1,277 @@
+//! From tokens to declarations whose names are not resolved yet.
+//!
+//! Recursion is bounded. After an error the parser goes on at the next declaration, so that one
+//! run reports what is wrong in the whole file.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use crate::diagnostic::{Diagnostic, Findings};
+use crate::lexer::{Kind, Token, tokens};
+use crate::{Convention, Mode, Op, Type};
+
+mod declaration;
+mod expression;
+mod function;
+mod parameter;
+
+pub(crate) use declaration::Declaration;
+
+/// A place in the text.
+pub(crate) type Span = Range<usize>;
+
+/// A name or string and where it stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Name {
+    pub(crate) text: String,
+    pub(crate) span: Span,
+}
+
+/// `Define` or `DefMethod`.
+#[derive(Debug)]
+pub(crate) struct Function {
+    pub(crate) name: Name,
+    pub(crate) params: Vec<Parameter>,
+    pub(crate) callbacks: Vec<(Name, Vec<Parameter>)>,
+    pub(crate) options: Options,
+    pub(crate) body: Body,
+}
+
+/// What may stand between the parameters and the body.
+#[derive(Debug, Default)]
+pub(crate) struct Options {
+    pub(crate) description: Option<String>,
+    pub(crate) required: Vec<String>,
+    pub(crate) backend: Option<String>,
+    pub(crate) shrink: Option<bool>,
+    pub(crate) language: Option<String>,
+    pub(crate) repeatable: Option<bool>,
+    pub(crate) calc_order: Option<Expression>,
+    pub(crate) comm_order: Option<Expression>,
+    pub(crate) processor_elements: Option<Expression>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Body {
+    Calls {
+        convention: Convention,
+        function: Name,
+        args: Vec<Name>,
+        returns: Option<Name>,
+    },
+    Code(String),
+}
+
+#[derive(Debug)]
+pub(crate) struct Parameter {
+    pub(crate) name: Name,
+    pub(crate) span: Span,
+    pub(crate) mode: Option<Mode>,
+    pub(crate) allocate: bool,
+    pub(crate) broadcast: bool,
+    pub(crate) ty: Option<Type>,
+    pub(crate) dims: Vec<Dimension>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Dimension {
+    pub(crate) span: Span,
+    /// None for `*` and `[]`.
+    pub(crate) size: Option<Expression>,
+    /// Start, end, step.
+    pub(crate) range: Option<(Option<Expression>, Expression, Option<Expression>)>,
+    /// Written as `[]`, not as `*`.
+    pub(crate) brackets: bool,
+}
+
+/// An expression in postfix order.
+#[derive(Debug)]
+pub(crate) struct Expression {
+    pub(crate) ops: Vec<(Operation, Span)>,
+    pub(crate) span: Span,
+}
+
+#[derive(Debug)]
+pub(crate) enum Operation {
+    Op(Op),
+    Name,
+    Element(Name, Expression),
+}
+
+/// The error has been reported.
+#[derive(Debug)]
+pub(crate) struct Reported;
+
+pub(crate) type Parse<T> = Result<T, Reported>;
+
+/// Deepest nesting of expressions and declarators.
+const MAX_NESTING: usize = 48;
+/// Most parameters of a function.
+const MAX_PARAMS: usize = 256;
+
+pub(crate) struct Parser<'a> {
+    text: &'a str,
+    tokens: Vec<Token>,
+    at: usize,
+    depth: usize,
+    pub(crate) findings: Findings,
+}
+
+impl<'a> Parser<'a> {
+    pub(crate) fn new(text: &'a str) -> Parser<'a> {
+        let mut findings = Findings::default();
+        let tokens = tokens(text, &mut findings);
+        Parser {
+            text,
+            tokens,
+            at: 0,
+            depth: 0,
+            findings,
+        }
+    }
+
+    /// The token `ahead` places on; the end of the text repeats.
+    fn token(&self, ahead: usize) -> &Token {
+        &self.tokens[(self.at + ahead).min(self.tokens.len() - 1)]
+    }
+
+    fn span(&self) -> Span {
+        self.token(0).span.clone()
+    }
+
+    /// From a place to the end of the token before this one.
+    fn span_from(&self, start: usize) -> Span {
+        start..self.tokens[self.at.saturating_sub(1)].span.end.max(start)
+    }
+
+    fn advance(&mut self) {
+        self.at = (self.at + 1).min(self.tokens.len() - 1);
+    }
+
+    fn at_end(&self) -> bool {
+        self.token(0).kind == Kind::End
+    }
+
+    fn is(&self, symbol: &str) -> bool {
+        self.is_ahead(0, symbol)
+    }
+
+    fn is_ahead(&self, ahead: usize, symbol: &str) -> bool {
+        matches!(self.token(ahead).kind, Kind::Symbol(found) if found == symbol)
+    }
+
+    fn take(&mut self, symbol: &str) -> bool {
+        let found = self.is(symbol);
+        if found {
+            self.advance();
+        }
+        found
+    }
+
+    fn word_ahead(&self, ahead: usize) -> Option<&'a str> {
+        let token = self.token(ahead);
+        (token.kind == Kind::Word).then(|| &self.text[token.span.clone()])
+    }
+
+    fn fail<T>(&mut self, diagnostic: Diagnostic) -> Parse<T> {
+        self.findings.push(diagnostic);
+        Err(Reported)
+    }
+
+    /// What stands here, for messages.
+    fn found(&self) -> String {
+        match self.token(0).kind {
+            Kind::End => "the end of the file".to_string(),
+            Kind::Code => "a block".to_string(),
+            Kind::Text => "a string".to_string(),
+            _ => ["`", &self.text[self.span()], "`"].concat(),
+        }
+    }
+
+    fn expected<T>(&mut self, what: &str) -> Parse<T> {
+        let message = ["expected ", what, ", found ", &self.found()].concat();
+        let diagnostic = Diagnostic::error(self.span(), message);
+        self.fail(diagnostic)
+    }
+
+    fn expect(&mut self, symbol: &str) -> Parse<()> {
+        if self.take(symbol) {
+            Ok(())
+        } else {
+            self.expected(&["`", symbol, "`"].concat())
+        }
+    }
+
+    fn name(&mut self, what: &str) -> Parse<Name> {
+        let Some(word) = self.word_ahead(0) else {
+            return self.expected(what);
+        };
+        let name = Name {
+            text: word.to_string(),
+            span: self.span(),
+        };
+        self.advance();
+        Ok(name)
+    }
+
+    fn is_text(&self) -> bool {
+        self.token(0).kind == Kind::Text
+    }
+
+    /// A string; several in a row are one, as in C.
+    fn text(&mut self, what: &str) -> Parse<Name> {
+        if !self.is_text() {
+            return self.expected(what);
+        }
+        let start = self.span().start;
+        let mut text = String::new();
+        while self.is_text() {
+            unescape(&self.text[self.span()], &mut text);
+            self.advance();
+        }
+        Ok(Name {
+            text,
+            span: self.span_from(start),
+        })
+    }
+
+    fn code(&mut self) -> Option<String> {
+        if self.token(0).kind != Kind::Code {
+            return None;
+        }
+        let span = self.span();
+        self.advance();
+        Some(self.text[span.start + 1..span.end - 1].to_string())
+    }
+
+    /// Runs with one more level of nesting, or fails where there are too many.
+    fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Parse<T>) -> Parse<T> {
+        if self.depth >= MAX_NESTING {
+            let diagnostic = Diagnostic::error(self.span(), "this is nested too deeply");
+            return self.fail(diagnostic);
+        }
+        self.depth += 1;
+        let parsed = parse(self);
+        self.depth -= 1;
+        parsed
+    }
+}
+
+/// The text of a literal whose quotes and escapes the lexer has checked.
+fn unescape(literal: &str, text: &mut String) {
+    let inner = literal.strip_prefix('"').unwrap_or(literal);
+    let mut characters = inner.strip_suffix('"').unwrap_or(inner).chars();
+    while let Some(character) = characters.next() {
+        text.push(match character {
+            '\\' => match characters.next() {
+                Some('n') => '\n',
+                Some('t') => '\t',
+                Some('r') => '\r',
+                Some(other) => other,
+                None => '\\',
+            },
+            other => other,
+        });
+    }
+}

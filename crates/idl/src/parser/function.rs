@@ -1,0 +1,266 @@
+//! A function: name, parameters, options, body.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::{Body, Function, MAX_PARAMS, Name, Options, Parse, Parser, Span};
+use crate::Convention;
+use crate::diagnostic::Diagnostic;
+use crate::lexer::Kind;
+
+/// Words an option or a body starts with.
+const OPTIONS: [&str; 10] = [
+    "Required",
+    "Backend",
+    "Shrink",
+    "CalcOrder",
+    "CommOrder",
+    "Language",
+    "ProcessorElements",
+    "Repeatable",
+    "Calls",
+    "Define",
+];
+
+/// What a function ends with.
+const BODY: &str = "a function ends with `Calls \"C\" name(arguments);` or `{ C text }`";
+
+impl Parser<'_> {
+    /// What follows `Define` or `DefMethod`.
+    pub(super) fn function(&mut self) -> Parse<Function> {
+        let name = self.name("the name of the function")?;
+        self.expect("(")?;
+        let (mut params, mut callbacks) = (Vec::new(), Vec::new());
+        if !self.takes_void_list() {
+            loop {
+                if self.is_callback() {
+                    callbacks.push(self.callback()?);
+                } else {
+                    let param = self.parameter()?;
+                    if !callbacks.is_empty() {
+                        let message = "parameters come before callbacks";
+                        return self.fail(Diagnostic::error(param.span, message));
+                    }
+                    params.push(param);
+                }
+                self.bounded(params.len() + callbacks.len())?;
+                if !self.take(",") {
+                    break;
+                }
+            }
+            self.expect_end_of_list()?;
+        }
+        let options = self.options()?;
+        let body = self.body()?;
+        self.take(";");
+        Ok(Function {
+            name,
+            params,
+            callbacks,
+            options,
+            body,
+        })
+    }
+
+    /// `)` or `void)`: there are no parameters.
+    fn takes_void_list(&mut self) -> bool {
+        if self.word_ahead(0) == Some("void") && self.is_ahead(1, ")") {
+            self.advance();
+        }
+        self.take(")")
+    }
+
+    fn expect_end_of_list(&mut self) -> Parse<()> {
+        if self.take(")") {
+            return Ok(());
+        }
+        let message = ["expected `,` or `)`, found ", &self.found()].concat();
+        let diagnostic = Diagnostic::error(self.span(), message);
+        self.fail(diagnostic)
+    }
+
+    fn bounded(&mut self, count: usize) -> Parse<()> {
+        if count <= MAX_PARAMS {
+            return Ok(());
+        }
+        let diagnostic = Diagnostic::error(self.span(), "too many parameters");
+        self.fail(diagnostic)
+    }
+
+    fn callback(&mut self) -> Parse<(Name, Vec<super::Parameter>)> {
+        let name = self.name("the name of the callback")?;
+        self.expect("(")?;
+        let mut params = Vec::new();
+        if !self.takes_void_list() {
+            loop {
+                params.push(self.parameter()?);
+                self.bounded(params.len())?;
+                if !self.take(",") {
+                    break;
+                }
+            }
+            self.expect_end_of_list()?;
+        }
+        Ok((name, params))
+    }
+
+    /// Options in any order; the description is a string without a word before it.
+    pub(super) fn options(&mut self) -> Parse<Options> {
+        let mut options = Options::default();
+        loop {
+            let span = self.span();
+            if self.is_text() {
+                let text = self.text("a description")?.text;
+                self.once(&mut options.description, text, "the description", span)?;
+                continue;
+            }
+            let Some(word) = self.word_ahead(0) else {
+                return Ok(options);
+            };
+            if word == "Calls" {
+                return Ok(options);
+            }
+            self.advance();
+            self.option(word, span, &mut options)?;
+        }
+    }
+
+    fn option(&mut self, word: &str, span: Span, options: &mut Options) -> Parse<()> {
+        match word {
+            "Required" => options.required.push(self.text("\"a file\"")?.text),
+            "Backend" => {
+                let text = self.text("\"a backend\"")?.text;
+                self.once(&mut options.backend, text, word, span)?;
+            }
+            "Language" => {
+                let text = self.text("\"a language\"")?.text;
+                self.once(&mut options.language, text, word, span)?;
+            }
+            "Shrink" => {
+                let answer = self.yes_or_no()?;
+                self.once(&mut options.shrink, answer, word, span)?;
+            }
+            "Repeatable" => {
+                let answer = self.yes_or_no()?;
+                self.once(&mut options.repeatable, answer, word, span)?;
+            }
+            "CalcOrder" | "CommOrder" | "ProcessorElements" => {
+                let expression = self.expression()?;
+                let option = match word {
+                    "CalcOrder" => &mut options.calc_order,
+                    "CommOrder" => &mut options.comm_order,
+                    _ => &mut options.processor_elements,
+                };
+                self.once(option, expression, word, span)?;
+            }
+            other => return self.unknown_option(other, span),
+        }
+        Ok(())
+    }
+
+    /// Reports the word and goes on at the next option.
+    fn unknown_option(&mut self, word: &str, span: Span) -> Parse<()> {
+        let message = ["`", word, "` is no option of a function"].concat();
+        if word == "Define" || word == "DefMethod" {
+            self.at = self.at.saturating_sub(1);
+            return self.fail(Diagnostic::error(span, "a body is missing").help(BODY));
+        }
+        self.findings
+            .push(Diagnostic::error(span, message).suggest(word, OPTIONS));
+        loop {
+            let code = self.token(0).kind == Kind::Code;
+            let option = self
+                .word_ahead(0)
+                .is_some_and(|word| OPTIONS.contains(&word));
+            if code || option || self.at_end() || self.is_text() || self.is(";") {
+                return Ok(());
+            }
+            self.advance();
+        }
+    }
+
+    fn once<T>(&mut self, slot: &mut Option<T>, value: T, what: &str, span: Span) -> Parse<()> {
+        if slot.replace(value).is_none() {
+            return Ok(());
+        }
+        let message = [what, " is given twice"].concat();
+        self.findings
+            .push(Diagnostic::error(span, message).help("leave one out"));
+        Ok(())
+    }
+
+    fn yes_or_no(&mut self) -> Parse<bool> {
+        let answer = self.text("\"yes\" or \"no\"")?;
+        match answer.text.as_str() {
+            yes if yes.eq_ignore_ascii_case("yes") => Ok(true),
+            no if no.eq_ignore_ascii_case("no") => Ok(false),
+            _ => {
+                let message = "the answer is \"yes\" or \"no\"";
+                self.fail(Diagnostic::error(answer.span, message))
+            }
+        }
+    }
+
+    fn body(&mut self) -> Parse<Body> {
+        if let Some(code) = self.code() {
+            return Ok(Body::Code(code));
+        }
+        if self.word_ahead(0) != Some("Calls") {
+            let message = ["expected a body, found ", &self.found()].concat();
+            let diagnostic = Diagnostic::error(self.span(), message).help(BODY);
+            return self.fail(diagnostic);
+        }
+        self.advance();
+        let convention = self.convention()?;
+        let mut function = self.name("the name of a function")?;
+        let mut returns = None;
+        if self.take("=") {
+            let value = core::mem::replace(&mut function, self.name("the name of a function")?);
+            returns = Some(value);
+        }
+        self.expect("(")?;
+        let mut args = Vec::new();
+        if !self.take(")") {
+            loop {
+                if let Kind::Integer(_) | Kind::Real(_) | Kind::Text | Kind::Char(_) =
+                    self.token(0).kind
+                {
+                    let message = "an argument is the name of a parameter";
+                    let diagnostic = Diagnostic::error(self.span(), message);
+                    return self.fail(diagnostic.help("pass a constant from a `{ C }` body"));
+                }
+                args.push(self.name("the name of a parameter")?);
+                self.bounded(args.len())?;
+                if !self.take(",") {
+                    break;
+                }
+            }
+            self.expect_end_of_list()?;
+        }
+        self.end_of_declaration("Calls")?;
+        Ok(Body::Calls {
+            convention,
+            function,
+            args,
+            returns,
+        })
+    }
+
+    fn convention(&mut self) -> Parse<Convention> {
+        if !self.is_text() {
+            return Ok(Convention::C);
+        }
+        let convention = self.text("a convention")?;
+        let upper: String = convention.text.to_ascii_uppercase();
+        match upper.as_str() {
+            "C" => Ok(Convention::C),
+            "C++" => Ok(Convention::Cpp),
+            "FORTRAN" => Ok(Convention::Fortran),
+            _ => {
+                let message = ["\"", &convention.text, "\" is no calling convention"].concat();
+                let help = "known are \"C\", \"C++\" and \"FORTRAN\"";
+                self.fail(Diagnostic::error(convention.span, message).help(help))
+            }
+        }
+    }
+}

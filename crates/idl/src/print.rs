@@ -1,0 +1,302 @@
+//! The canonical text of an interface.
+//!
+//! The text parses back to an equal interface, and it is how a server sends an interface to a
+//! client: there is no other encoding.
+
+use alloc::string::{String, ToString};
+use core::fmt::{self, Write};
+
+use crate::{Body, Class, Dim, Document, Expr, Interface, Library, Param, Range, StringLengths};
+
+mod expression;
+
+use expression::Scope;
+
+impl Interface {
+    /// The whole interface as IDL text, with its module.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        if let Some(module) = &self.module {
+            text.push_str("Module ");
+            text.push_str(module);
+            text.push_str(";\n");
+        }
+        text.push_str(&self.to_string());
+        text
+    }
+
+    /// The interface as a caller needs it: [`Interface::text`] with the C text of a body and the
+    /// names of object files left out.
+    pub fn public_text(&self) -> String {
+        match &self.body {
+            Body::Code(_) => {
+                let mut public = self.clone();
+                public.body = Body::Code(String::new());
+                public.required.clear();
+                public.text()
+            }
+            Body::Calls { .. } => self.text(),
+        }
+    }
+
+    /// An expression of this interface as text.
+    pub fn expr_text(&self, expr: &Expr) -> String {
+        let mut text = String::new();
+        // Writing to a String does not fail.
+        let _ = self.scope().write(&mut text, expr);
+        text
+    }
+
+    fn scope(&self) -> Scope<'_> {
+        Scope {
+            params: &self.params,
+            elements: &self.element_refs,
+        }
+    }
+}
+
+/// `Define` and what follows, without the module.
+impl fmt::Display for Interface {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write_as(f, "Define")
+    }
+}
+
+impl Interface {
+    fn write_as(&self, f: &mut impl Write, keyword: &str) -> fmt::Result {
+        write!(f, "{keyword} {}(", self.name)?;
+        let scope = self.scope();
+        let mut first = true;
+        for param in &self.params {
+            separate(f, &mut first)?;
+            write_param(f, param, &scope)?;
+        }
+        for callback in &self.callbacks {
+            separate(f, &mut first)?;
+            write!(f, "{}(", callback.name)?;
+            let scope = Scope {
+                params: &callback.params,
+                elements: &[],
+            };
+            let mut first_inside = true;
+            for param in &callback.params {
+                if !first_inside {
+                    f.write_str(", ")?;
+                }
+                first_inside = false;
+                write_param(f, param, &scope)?;
+            }
+            if callback.params.is_empty() {
+                f.write_str("void")?;
+            }
+            f.write_str(")")?;
+        }
+        f.write_str(")\n")?;
+        self.write_options(f, &scope)?;
+        self.write_body(f)
+    }
+
+    fn write_options(&self, f: &mut impl Write, scope: &Scope<'_>) -> fmt::Result {
+        if let Some(description) = &self.description {
+            write_string(f, "    ", description, "\n")?;
+        }
+        write_common_options(
+            f,
+            &self.required,
+            self.backend.as_deref(),
+            self.shrink,
+            self.language.as_deref(),
+        )?;
+        for (name, expr) in [
+            ("CalcOrder", &self.calc_order),
+            ("CommOrder", &self.comm_order),
+            ("ProcessorElements", &self.processor_elements),
+        ] {
+            if let Some(expr) = expr {
+                write!(f, "    {name} ")?;
+                scope.write(f, expr)?;
+                f.write_str("\n")?;
+            }
+        }
+        if self.repeatable {
+            f.write_str("    Repeatable \"yes\"\n")?;
+        }
+        Ok(())
+    }
+
+    fn write_body(&self, f: &mut impl Write) -> fmt::Result {
+        let (convention, function, args, returns) = match &self.body {
+            Body::Code(code) => return writeln!(f, "{{{code}}}"),
+            Body::Calls {
+                convention,
+                function,
+                args,
+                returns,
+            } => (convention, function, args, returns),
+        };
+        write!(f, "    Calls \"{}\" ", convention.name())?;
+        if let Some(returns) = returns {
+            write!(f, "{} = ", self.argument_name(*returns))?;
+        }
+        write!(f, "{function}(")?;
+        let mut first = true;
+        for arg in args {
+            if !first {
+                f.write_str(", ")?;
+            }
+            first = false;
+            f.write_str(self.argument_name(*arg))?;
+        }
+        f.write_str(");\n")
+    }
+
+    /// Name of an entry of a call's argument list: a parameter or, counted on, a callback.
+    pub fn argument_name(&self, arg: usize) -> &str {
+        if let Some(param) = self.params.get(arg) {
+            return &param.name;
+        }
+        let callback = self.callbacks.get(arg - self.params.len());
+        callback.map_or("", |callback| callback.name.as_str())
+    }
+}
+
+impl fmt::Display for Document {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(module) = &self.module {
+            writeln!(f, "Module {module};")?;
+        }
+        for library in &self.libraries {
+            match library {
+                Library::Library(name) => write_string(f, "Library ", name, ";\n")?,
+                Library::File(name) => write_string(f, "LibFile ", name, ";\n")?,
+            }
+        }
+        let settings = [
+            ("Compiler ", &self.compiler),
+            ("Linker ", &self.linker),
+            ("FortranFormat ", &self.fortran_format),
+        ];
+        for (keyword, value) in settings {
+            if let Some(value) = value {
+                write_string(f, keyword, value, ";\n")?;
+            }
+        }
+        for options in &self.compile_options {
+            write_string(f, "CompileOptions ", options, ";\n")?;
+        }
+        if self.string_lengths == StringLengths::JustAfter {
+            f.write_str("FortranStringConvention justAfter;\n")?;
+        }
+        for code in &self.globals {
+            writeln!(f, "Globals {{{code}}}")?;
+        }
+        for interface in &self.interfaces {
+            write!(f, "\n{interface}")?;
+        }
+        for class in &self.classes {
+            write!(f, "\n{class}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "DefClass {}", self.name)?;
+        if let Some(description) = &self.description {
+            write_string(f, "    ", description, "\n")?;
+        }
+        let (backend, language) = (self.backend.as_deref(), self.language.as_deref());
+        write_common_options(f, &self.required, backend, self.shrink, language)?;
+        f.write_str("{\n")?;
+        if let Some(state) = &self.state {
+            writeln!(f, "DefState {{{state}}}")?;
+        }
+        for method in &self.methods {
+            method.write_as(f, "DefMethod")?;
+        }
+        f.write_str("}\n")
+    }
+}
+
+fn separate(f: &mut impl Write, first: &mut bool) -> fmt::Result {
+    f.write_str(if *first { "\n    " } else { ",\n    " })?;
+    *first = false;
+    Ok(())
+}
+
+fn write_common_options(
+    f: &mut impl Write,
+    required: &[String],
+    backend: Option<&str>,
+    shrink: bool,
+    language: Option<&str>,
+) -> fmt::Result {
+    for file in required {
+        write_string(f, "    Required ", file, "\n")?;
+    }
+    if let Some(backend) = backend {
+        write_string(f, "    Backend ", backend, "\n")?;
+    }
+    if shrink {
+        f.write_str("    Shrink \"yes\"\n")?;
+    }
+    if let Some(language) = language {
+        write_string(f, "    Language ", language, "\n")?;
+    }
+    Ok(())
+}
+
+fn write_param(f: &mut impl Write, param: &Param, scope: &Scope<'_>) -> fmt::Result {
+    f.write_str(param.mode.name())?;
+    if param.allocate {
+        f.write_str(" allocate")?;
+    }
+    if param.broadcast {
+        f.write_str(" broadcast")?;
+    }
+    write!(f, " {} {}", param.ty.name(), param.name)?;
+    for dim in &param.dims {
+        write_dim(f, dim, scope)?;
+    }
+    Ok(())
+}
+
+fn write_dim(f: &mut impl Write, dim: &Dim, scope: &Scope<'_>) -> fmt::Result {
+    f.write_str("[")?;
+    scope.write(f, &dim.size)?;
+    if let Some(Range { start, end, step }) = &dim.range {
+        f.write_str(":")?;
+        if start.is_some() || step.is_some() {
+            match start {
+                Some(start) => scope.write(f, start)?,
+                None => f.write_str("0")?,
+            }
+            f.write_str(",")?;
+        }
+        scope.write(f, end)?;
+        if let Some(step) = step {
+            f.write_str(",")?;
+            scope.write(f, step)?;
+        }
+    }
+    f.write_str("]")
+}
+
+/// A string literal. Only what the lexer reads back is escaped.
+fn write_string(f: &mut impl Write, before: &str, text: &str, after: &str) -> fmt::Result {
+    f.write_str(before)?;
+    f.write_str("\"")?;
+    for character in text.chars() {
+        match character {
+            '"' => f.write_str("\\\"")?,
+            '\\' => f.write_str("\\\\")?,
+            '\n' => f.write_str("\\n")?,
+            '\t' => f.write_str("\\t")?,
+            '\r' => f.write_str("\\r")?,
+            other => f.write_char(other)?,
+        }
+    }
+    f.write_str("\"")?;
+    f.write_str(after)
+}

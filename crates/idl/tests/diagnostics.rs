@@ -1,0 +1,41 @@
+//! What a person sees: each file in `diagnostics/` has its expected output beside it.
+//!
+//! `UPDATE_EXPECTED=1 cargo test -p farcall-idl --test diagnostics` writes the expected outputs.
+
+use std::fs;
+use std::path::Path;
+
+use farcall_idl::{parse_document, render};
+
+#[test]
+fn diagnostics_are_as_expected() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/diagnostics");
+    let update = std::env::var_os("UPDATE_EXPECTED").is_some();
+    let mut files = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "idl") {
+            continue;
+        }
+        files += 1;
+        let text = fs::read_to_string(&path).unwrap();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let parsed = parse_document(&text);
+        let rendered = render(&parsed.diagnostics, name, &text, false);
+        let expected = path.with_extension("txt");
+        if update {
+            fs::write(&expected, &rendered).unwrap();
+        }
+        let expected = fs::read_to_string(&expected).unwrap_or_default();
+        assert_eq!(rendered, expected, "{name}");
+    }
+    assert!(files >= 7);
+}
+
+#[test]
+fn colour_is_only_there_where_asked_for() {
+    let text = "Define f(IN nit n) {}";
+    let parsed = parse_document(text);
+    assert!(render(&parsed.diagnostics, "f.idl", text, true).contains('\x1b'));
+    assert!(!render(&parsed.diagnostics, "f.idl", text, false).contains('\x1b'));
+}

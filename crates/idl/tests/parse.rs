@@ -1,0 +1,189 @@
+//! Files as people write them: what the published IDL accepts, and what it means.
+
+use farcall_idl::{
+    Body, Convention, Interface, Library, Mode, Parsed, Scalar, StringLengths, Type,
+    parse_document, parse_interface, render,
+};
+
+const SCALAPACK: &str = include_str!("fixtures/scalapack.idl");
+const NINF1: &str = include_str!("fixtures/ninf1.idl");
+const NINFG: &str = include_str!("fixtures/ninfg.idl");
+
+fn accept(text: &str) -> Parsed {
+    let parsed = parse_document(text);
+    assert!(
+        !parsed.has_errors(),
+        "{}",
+        render(&parsed.diagnostics, "test.idl", text, false)
+    );
+    parsed
+}
+
+fn interface<'a>(parsed: &'a Parsed, name: &str) -> &'a Interface {
+    parsed
+        .document
+        .interfaces
+        .iter()
+        .find(|interface| interface.name == name)
+        .unwrap()
+}
+
+#[test]
+fn the_published_scalapack_interfaces_are_accepted() {
+    let parsed = accept(SCALAPACK);
+    let pdposv = interface(&parsed, "pdposv");
+    assert_eq!(pdposv.backend.as_deref(), Some("BLACS"));
+    assert!(pdposv.shrink);
+    assert_eq!(pdposv.params[3].mode, Mode::InOut);
+    let scalars: Vec<Option<Scalar>> = pdposv
+        .params
+        .iter()
+        .map(|param| match param.name.as_str() {
+            "uplo" => Some(Scalar::Text("U".into())),
+            "n" => Some(Scalar::Int(10)),
+            "nrhs" => Some(Scalar::Int(2)),
+            "lda" | "ldb" => Some(Scalar::Int(12)),
+            _ => None,
+        })
+        .collect();
+    let layout = pdposv.layout(&scalars, &[]).unwrap();
+    assert_eq!(layout.arrays[0].client_bytes, 12 * 10 * 8);
+    assert_eq!(layout.arrays[0].bytes, 10 * 10 * 8);
+    assert_eq!(layout.arrays[1].wire_bytes, 2 * 10 * 8);
+    assert_eq!(interface(&parsed, "pdsyev").params.len(), 9);
+}
+
+#[test]
+fn ninf_1_spelling_is_accepted() {
+    let parsed = accept(NINF1);
+    let dmmul = interface(&parsed, "dmmul");
+    assert_eq!(dmmul.qualified_name(), "sample/dmmul");
+    assert_eq!(dmmul.params[0].ty, Type::Long);
+    assert_eq!(dmmul.params[1].mode, Mode::In);
+    assert_eq!(dmmul.params[3].mode, Mode::Out);
+    assert_eq!(dmmul.required, ["sample.o"]);
+    let ep = interface(&parsed, "ep");
+    let shapes: Vec<usize> = ep.params.iter().map(|param| param.dims.len()).collect();
+    assert_eq!(shapes, [0, 0, 1, 1, 2]);
+    assert_eq!(ep.params[1].ty, Type::Int);
+}
+
+#[test]
+fn ninf_g_declarations_are_accepted() {
+    let parsed = accept(NINFG);
+    let document = &parsed.document;
+    assert_eq!(
+        document.libraries,
+        [
+            Library::Library("-lm".into()),
+            Library::File("part.o".into())
+        ]
+    );
+    assert_eq!(document.compile_options, ["-O2 -Wall"]);
+    assert_eq!(document.fortran_format.as_deref(), Some("%l_"));
+    assert_eq!(document.string_lengths, StringLengths::JustAfter);
+    assert!(document.globals[0].contains("\"}\""));
+    let minimise = interface(&parsed, "minimise");
+    assert_eq!(minimise.callbacks.len(), 2);
+    assert_eq!(minimise.callbacks[0].params.len(), 3);
+    assert!(matches!(&minimise.body, Body::Code(code) if code.contains("search")));
+    let sparse = interface(&parsed, "sparse");
+    assert_eq!(sparse.element_refs.len(), 1);
+    assert!(sparse.repeatable && !sparse.shrink);
+    assert!(sparse.params[4].allocate && sparse.params[4].broadcast);
+    let dot = interface(&parsed, "dot");
+    assert_eq!(dot.param("r"), Some(3));
+    assert!(matches!(
+        &dot.body,
+        Body::Calls {
+            convention: Convention::Fortran,
+            returns: Some(3),
+            ..
+        }
+    ));
+    assert_eq!(document.classes[0].methods.len(), 2);
+    assert_eq!(document.classes[0].state.as_deref(), Some(" int value; "));
+}
+
+#[test]
+fn every_fixture_prints_and_parses_back() {
+    for text in [SCALAPACK, NINF1, NINFG] {
+        let parsed = accept(text);
+        let printed = parsed.document.to_string();
+        assert_eq!(accept(&printed).document, parsed.document, "{printed}");
+        for interface in &parsed.document.interfaces {
+            let text = interface.text();
+            assert_eq!(parse_interface(&text).as_ref(), Ok(interface), "{text}");
+        }
+    }
+}
+
+#[test]
+fn the_canonical_text_is_stable() {
+    let text = "Define f(double mode_inout a[n][lda:n], IN int n, IN int lda, OUT int *info) \
+        CalcOrder 2/3*n^3-(n-1)-(-n)^2 + (jobz=='N')*min(n,lda) IN_ \"x\"";
+    assert!(parse_document(text).has_errors());
+    let text = text.replace(" IN_ \"x\"", ", IN char jobz");
+    let (head, tail) = text.split_once(") CalcOrder").unwrap();
+    let tail = tail.trim_end_matches(", IN char jobz");
+    let text =
+        format!("{head}, IN char jobz) CalcOrder {tail} Calls \"fortran\" f(n, a, lda, info);");
+    let parsed = accept(&text);
+    assert_eq!(
+        parsed.document.interfaces[0].text(),
+        "Define f(\n    INOUT double a[n][lda:n],\n    IN int n,\n    IN int lda,\n    \
+         OUT int info[1],\n    IN char jobz)\n    \
+         CalcOrder 2 / 3 * n^3 - (n - 1) - (-n)^2 + (jobz == 'N') * min(n, lda)\n    \
+         Calls \"FORTRAN\" f(n, a, lda, info);\n"
+    );
+}
+
+#[test]
+fn the_text_of_an_interface_is_taken_strictly() {
+    let error = |text: &str| parse_interface(text).unwrap_err().to_string();
+    assert_eq!(error(""), "expected one interface, found 0");
+    let one = "Define f(IN int n) Calls \"C\" f(n);";
+    assert!(parse_interface(one).is_ok());
+    assert!(parse_interface(&format!("Module m; {one}")).is_ok());
+    assert_eq!(
+        error(&format!("{one} Define g(IN int n) Calls \"C\" f(n);")),
+        "expected one interface, found 2"
+    );
+    assert_eq!(
+        error(&format!("Library \"libc.so.6\"; {one}")),
+        "expected one interface and its module, found other declarations"
+    );
+    assert_eq!(
+        error("Define f(\n  IN nit n) {}"),
+        "2:6: `nit` is neither a mode nor a type"
+    );
+    assert!(error(&" ".repeat(farcall_idl::MAX_INTERFACE + 1)).contains("longer than"));
+}
+
+#[test]
+fn hostile_nesting_is_refused_and_does_not_overflow() {
+    for (open, middle, close) in [
+        ("(", "1", ")"),
+        ("-", "1", ""),
+        ("n[", "0", "]"),
+        ("1?", "1", ":1"),
+        ("2^", "2", ""),
+    ] {
+        let expression = [&open.repeat(50_000), middle, &close.repeat(50_000)].concat();
+        let text = format!("Define f(IN int n, IN int a[{expression}]) Calls f(n, a);");
+        assert!(parse_document(&text).has_errors());
+    }
+    let stars = format!("Define f(IN int {}a) Calls f(a);", "*".repeat(100_000));
+    assert!(parse_document(&stars).has_errors());
+    let parens = format!("Define f(IN int {}a", "(".repeat(100_000));
+    assert!(parse_document(&parens).has_errors());
+}
+
+#[test]
+fn the_body_can_be_kept_from_callers() {
+    let parsed = accept(NINFG);
+    let minimise = interface(&parsed, "minimise");
+    let public = parse_interface(&minimise.public_text()).unwrap();
+    assert_eq!(public.params, minimise.params);
+    assert_eq!(public.body, Body::Code(String::new()));
+}

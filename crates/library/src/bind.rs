@@ -1,0 +1,369 @@
+//! From interfaces to prepared calls: libraries are loaded, symbols found, conventions settled.
+
+use std::ffi::c_void;
+use std::path::Path;
+
+use farcall_idl::{Body, Convention, Document, Interface, Library, Param, StringLengths, Type};
+use libffi::middle::{Cif, Type as FfiType};
+use thiserror::Error;
+
+use crate::compile::symbol;
+use crate::loader::{LoadError, Loaded};
+
+/// The functions of one file of interfaces, ready to be called.
+#[derive(Debug)]
+pub struct Binding {
+    libraries: Vec<Loaded>,
+    /// By index of the interface; none where another engine runs it.
+    pub(crate) functions: Vec<Option<Function>>,
+}
+
+/// A symbol that no library has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingSymbol {
+    /// Qualified name of the interface.
+    pub interface: String,
+    /// The symbols tried.
+    pub symbols: Vec<String>,
+}
+
+/// Why a file of interfaces cannot be bound.
+#[derive(Debug, Error)]
+pub enum BindError {
+    /// A library cannot be loaded.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// Symbols are missing; all of them are listed.
+    #[error("symbols are missing in {libraries}:{}", list(missing))]
+    Missing {
+        /// The libraries searched.
+        libraries: String,
+        /// What was not found.
+        missing: Vec<MissingSymbol>,
+    },
+    /// An interface has something that cannot be called.
+    #[error("`{interface}`: {what}")]
+    Unsupported {
+        /// Qualified name of the interface.
+        interface: String,
+        /// What it has.
+        what: &'static str,
+    },
+}
+
+fn list(missing: &[MissingSymbol]) -> String {
+    let line = |symbol: &MissingSymbol| {
+        format!(
+            "\n  `{}`: no {}",
+            symbol.interface,
+            symbol.symbols.join(", ")
+        )
+    };
+    missing.iter().map(line).collect()
+}
+
+/// A prepared call.
+#[derive(Debug)]
+pub(crate) struct Function {
+    pub(crate) address: *mut c_void,
+    pub(crate) cif: Cif,
+    pub(crate) args: Vec<Argument>,
+    /// The array that takes the value, counted among arrays, and its bytes.
+    pub(crate) returns: Option<(usize, usize)>,
+    pub(crate) params: usize,
+    pub(crate) arrays: usize,
+    /// Index into [`Binding::libraries`].
+    library: usize,
+}
+
+// SAFETY: a prepared call is only read after it was made.
+unsafe impl Send for Function {}
+// SAFETY: as above.
+unsafe impl Sync for Function {}
+
+/// Where the value of one argument of the call comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Argument {
+    /// A scalar by value.
+    Value { param: usize, ty: Type },
+    /// The address of a private copy of a scalar.
+    Reference { param: usize, ty: Type },
+    /// The address of a private copy of a text, ended by NUL.
+    Text { param: usize },
+    /// The address of an array in the job buffer, counted among arrays.
+    Array { array: usize },
+    /// Hidden length of the text.
+    TextLength { param: usize },
+    /// Hidden length of one character.
+    OneCharacter,
+    /// Hidden length of an array of characters: the size of its last dimension.
+    RowLength { array: usize },
+}
+
+impl Binding {
+    /// Loads the libraries of a file of interfaces and finds all symbols.
+    ///
+    /// `folder` is where relative names of libraries start; `compiled` is the shared library made
+    /// from bodies. Interfaces with a `Backend` are left to the engine that runs it.
+    pub fn load(
+        document: &Document,
+        folder: &Path,
+        compiled: Option<&Path>,
+    ) -> Result<Binding, BindError> {
+        let mut libraries = Vec::new();
+        if let Some(path) = compiled {
+            libraries.push(Loaded::open(&path.to_string_lossy(), folder)?);
+        }
+        for library in &document.libraries {
+            let Library::Library(names) = library else {
+                continue;
+            };
+            if names.starts_with('-') {
+                for name in names
+                    .split_whitespace()
+                    .filter(|name| name.starts_with("-l"))
+                {
+                    libraries.push(Loaded::open(name, folder)?);
+                }
+            } else {
+                libraries.push(Loaded::open(names, folder)?);
+            }
+        }
+        if libraries.is_empty() {
+            libraries.push(Loaded::process());
+        }
+        let mut binding = Binding {
+            libraries,
+            functions: Vec::new(),
+        };
+        let mut missing = Vec::new();
+        for (index, interface) in document.interfaces.iter().enumerate() {
+            let function = match runs_here(interface) {
+                true => binding.function(document, index, interface, &mut missing)?,
+                false => None,
+            };
+            binding.functions.push(function);
+        }
+        if missing.is_empty() {
+            return Ok(binding);
+        }
+        let names: Vec<&str> = binding
+            .libraries
+            .iter()
+            .map(|library| library.name.as_str())
+            .collect();
+        Err(BindError::Missing {
+            libraries: names.join(", "),
+            missing,
+        })
+    }
+
+    /// Whether the interface with this index can be invoked here.
+    pub fn is_bound(&self, function: usize) -> bool {
+        self.functions.get(function).is_some_and(Option::is_some)
+    }
+
+    pub(crate) fn libraries(&self) -> &[Loaded] {
+        &self.libraries
+    }
+
+    /// The address of some function of a library, if one is bound.
+    pub(crate) fn symbol_of(&self, library: &Loaded) -> Option<*mut c_void> {
+        let index = self
+            .libraries
+            .iter()
+            .position(|known| std::ptr::eq(known, library))?;
+        let mut functions = self.functions.iter().flatten();
+        functions
+            .find(|function| function.library == index)
+            .map(|function| function.address)
+    }
+
+    fn function(
+        &self,
+        document: &Document,
+        index: usize,
+        interface: &Interface,
+        missing: &mut Vec<MissingSymbol>,
+    ) -> Result<Option<Function>, BindError> {
+        let names = match &interface.body {
+            Body::Code(_) => vec![symbol(index)],
+            Body::Calls {
+                convention: Convention::Fortran,
+                function,
+                ..
+            } => fortran_names(function, document.fortran_format.as_deref()),
+            Body::Calls { function, .. } => vec![function.clone()],
+        };
+        let found = names.iter().find_map(|name| {
+            let mut libraries = self.libraries.iter().enumerate();
+            libraries.find_map(|(library, loaded)| Some((library, loaded.symbol(name)?)))
+        });
+        let Some((library, address)) = found else {
+            let interface = interface.qualified_name().into_owned();
+            missing.push(MissingSymbol {
+                interface,
+                symbols: names,
+            });
+            return Ok(None);
+        };
+        let unsupported = |what| BindError::Unsupported {
+            interface: interface.qualified_name().into_owned(),
+            what,
+        };
+        let args = arguments(interface, document.string_lengths).map_err(unsupported)?;
+        let ordinal = Ordinals::of(interface);
+        let (result, returns) = match &interface.body {
+            Body::Calls {
+                returns: Some(param),
+                ..
+            } => {
+                let ty = interface.params[*param].ty;
+                let array = ordinal.array(*param).unwrap_or(0);
+                (ffi_type(ty), Some((array, ty.size().unwrap_or(0) as usize)))
+            }
+            _ => (FfiType::void(), None),
+        };
+        let cif = Cif::new(args.iter().map(|argument| ffi_argument(*argument)), result);
+        let (params, arrays) = (interface.params.len(), ordinal.count);
+        Ok(Some(Function {
+            address,
+            cif,
+            args,
+            returns,
+            params,
+            arrays,
+            library,
+        }))
+    }
+}
+
+/// Whether the function is an ordinary call in one process.
+fn runs_here(interface: &Interface) -> bool {
+    match interface.backend.as_deref() {
+        None => true,
+        Some(backend) => backend.eq_ignore_ascii_case("normal"),
+    }
+}
+
+/// What a Fortran compiler makes of a name: gfortran's first, then g77's, then none.
+fn fortran_names(name: &str, format: Option<&str>) -> Vec<String> {
+    let lower = name.to_ascii_lowercase();
+    if let Some(format) = format {
+        let name = format
+            .replace("%s", name)
+            .replace("%l", &lower)
+            .replace("%u", &name.to_ascii_uppercase());
+        return vec![name];
+    }
+    let mut names = vec![format!("{lower}_"), format!("{lower}__"), lower.clone()];
+    if lower != name {
+        names.push(name.to_string());
+    }
+    names
+}
+
+/// The place of each array parameter among the arrays.
+struct Ordinals {
+    by_param: Vec<Option<usize>>,
+    count: usize,
+}
+
+impl Ordinals {
+    fn of(interface: &Interface) -> Ordinals {
+        let mut count = 0;
+        let mut next = |param: &Param| {
+            let ordinal = count;
+            count += usize::from(!param.is_scalar());
+            (!param.is_scalar()).then_some(ordinal)
+        };
+        let by_param = interface.params.iter().map(&mut next).collect();
+        Ordinals { by_param, count }
+    }
+
+    fn array(&self, param: usize) -> Option<usize> {
+        self.by_param[param]
+    }
+}
+
+fn arguments(interface: &Interface, lengths: StringLengths) -> Result<Vec<Argument>, &'static str> {
+    let ordinals = Ordinals::of(interface);
+    let all: Vec<usize>;
+    let (fortran, order) = match &interface.body {
+        Body::Calls {
+            convention, args, ..
+        } => (*convention == Convention::Fortran, args),
+        Body::Code(_) => {
+            all = (0..interface.params.len()).collect();
+            (false, &all)
+        }
+    };
+    let mut arguments = Vec::with_capacity(order.len() * 2);
+    let mut hidden = Vec::new();
+    for &param in order {
+        let Some(Param { ty, .. }) = interface.params.get(param) else {
+            return Err("functions of the caller as arguments are not served");
+        };
+        let ty = *ty;
+        let (argument, length) = match (ordinals.array(param), ty) {
+            (Some(array), Type::Char) => (
+                Argument::Array { array },
+                Some(Argument::RowLength { array }),
+            ),
+            (Some(array), _) => (Argument::Array { array }, None),
+            (None, Type::FilePointer) => {
+                return Err("filepointer parameters are not served; use filename");
+            }
+            (None, Type::String | Type::Filename) => (
+                Argument::Text { param },
+                Some(Argument::TextLength { param }),
+            ),
+            (None, Type::Char) if fortran => (
+                Argument::Reference { param, ty },
+                Some(Argument::OneCharacter),
+            ),
+            (None, _) if fortran => (Argument::Reference { param, ty }, None),
+            (None, _) => (Argument::Value { param, ty }, None),
+        };
+        arguments.push(argument);
+        match lengths {
+            _ if !fortran => {}
+            StringLengths::JustAfter => arguments.extend(length),
+            StringLengths::Last => hidden.extend(length),
+        }
+    }
+    arguments.append(&mut hidden);
+    Ok(arguments)
+}
+
+fn ffi_argument(argument: Argument) -> FfiType {
+    match argument {
+        Argument::Value { ty, .. } => ffi_type(ty),
+        Argument::TextLength { .. } | Argument::OneCharacter | Argument::RowLength { .. } => {
+            FfiType::usize()
+        }
+        Argument::Reference { .. } | Argument::Text { .. } | Argument::Array { .. } => {
+            FfiType::pointer()
+        }
+    }
+}
+
+/// A complex number goes and comes as a structure of its two parts: the ABIs of x86-64 and aarch64
+/// treat both alike.
+fn ffi_type(ty: Type) -> FfiType {
+    match ty {
+        Type::Char => FfiType::i8(),
+        Type::Short => FfiType::i16(),
+        Type::Int => FfiType::i32(),
+        Type::Long | Type::LongLong => FfiType::i64(),
+        Type::UnsignedChar => FfiType::u8(),
+        Type::UnsignedShort => FfiType::u16(),
+        Type::UnsignedInt => FfiType::u32(),
+        Type::UnsignedLong | Type::UnsignedLongLong => FfiType::u64(),
+        Type::Float => FfiType::f32(),
+        Type::Double => FfiType::f64(),
+        Type::SComplex => FfiType::structure([FfiType::f32(), FfiType::f32()]),
+        Type::DComplex => FfiType::structure([FfiType::f64(), FfiType::f64()]),
+        Type::String | Type::Filename | Type::FilePointer => FfiType::pointer(),
+    }
+}

@@ -1,0 +1,190 @@
+//! The interfaces of several files, by name.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use farcall_idl::{Document, Interface, Severity, render};
+use thiserror::Error;
+
+use crate::{Source, SourceError};
+
+/// The checked interfaces of several files.
+#[derive(Debug, Default)]
+pub struct Catalog {
+    files: Vec<(Source, Document)>,
+    /// By qualified name.
+    qualified: HashMap<String, Entry>,
+    /// By name alone, where one module has it.
+    plain: HashMap<String, Vec<Entry>>,
+}
+
+/// Where an interface is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Entry {
+    /// Index of the file in the catalog.
+    pub file: usize,
+    /// Index of the interface in the file, also in its binding.
+    pub function: usize,
+}
+
+/// Why a file cannot be added, or a name not be found.
+#[derive(Debug, Error)]
+pub enum CatalogError {
+    /// The file cannot be read.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// The file has errors.
+    #[error("{}: not accepted\n{rendered}", path.display())]
+    Diagnostics {
+        /// The file.
+        path: PathBuf,
+        /// The errors as text, without colour.
+        rendered: String,
+    },
+    /// Another file has a function of the same qualified name.
+    #[error("`{name}` is defined by {} and by {}", first.display(), second.display())]
+    Twice {
+        /// The qualified name.
+        name: String,
+        /// The file that came first.
+        first: PathBuf,
+        /// The file that came now.
+        second: PathBuf,
+    },
+    /// No function has the name.
+    #[error("there is no function `{0}`")]
+    Unknown(String),
+    /// Several modules have a function of that name.
+    #[error("`{name}` is in several modules; call one of {}", candidates.join(", "))]
+    Ambiguous {
+        /// The name.
+        name: String,
+        /// The qualified names.
+        candidates: Vec<String>,
+    },
+}
+
+impl Catalog {
+    /// Reads and checks files.
+    pub fn load<P: Into<PathBuf>>(
+        paths: impl IntoIterator<Item = P>,
+    ) -> Result<Catalog, CatalogError> {
+        let mut catalog = Catalog::default();
+        for path in paths {
+            catalog.add(Source::read(path)?)?;
+        }
+        Ok(catalog)
+    }
+
+    /// Adds a file, all of it or nothing, and returns its index.
+    pub fn add(&mut self, source: Source) -> Result<usize, CatalogError> {
+        let parsed = source.parse();
+        if parsed.has_errors() {
+            let path = source.path.display().to_string();
+            let rendered = render(&parsed.diagnostics, &path, &source.text, false);
+            return Err(CatalogError::Diagnostics {
+                path: source.path,
+                rendered,
+            });
+        }
+        let document = parsed.document;
+        for interface in &document.interfaces {
+            if let Some(entry) = self.qualified.get(&*interface.qualified_name()) {
+                return Err(CatalogError::Twice {
+                    name: interface.qualified_name().into_owned(),
+                    first: self.files[entry.file].0.path.clone(),
+                    second: source.path,
+                });
+            }
+        }
+        let file = self.files.len();
+        for (function, interface) in document.interfaces.iter().enumerate() {
+            let entry = Entry { file, function };
+            self.qualified
+                .insert(interface.qualified_name().into_owned(), entry);
+            self.plain
+                .entry(interface.name.clone())
+                .or_default()
+                .push(entry);
+        }
+        self.files.push((source, document));
+        Ok(file)
+    }
+
+    /// The function of that name, `module/name` or the name alone where only one module has it.
+    pub fn find(&self, name: &str) -> Result<Entry, CatalogError> {
+        if let Some(entry) = self.qualified.get(name) {
+            return Ok(*entry);
+        }
+        match self.plain.get(name).map(Vec::as_slice) {
+            Some([entry]) => Ok(*entry),
+            Some(entries) => Err(CatalogError::Ambiguous {
+                name: name.to_string(),
+                candidates: entries
+                    .iter()
+                    .map(|entry| self.interface(*entry).qualified_name().into_owned())
+                    .collect(),
+            }),
+            None => Err(CatalogError::Unknown(name.to_string())),
+        }
+    }
+
+    /// The interface of an entry of this catalog.
+    pub fn interface(&self, entry: Entry) -> &Interface {
+        &self.files[entry.file].1.interfaces[entry.function]
+    }
+
+    /// The files in the order they were added.
+    pub fn files(&self) -> impl ExactSizeIterator<Item = (&Source, &Document)> {
+        self.files
+            .iter()
+            .map(|(source, document)| (source, document))
+    }
+
+    /// All functions in the order of the files.
+    pub fn entries(&self) -> impl Iterator<Item = (Entry, &Interface)> {
+        self.files
+            .iter()
+            .enumerate()
+            .flat_map(|(file, (_, document))| {
+                let functions = document.interfaces.iter().enumerate();
+                functions.map(move |(function, interface)| (Entry { file, function }, interface))
+            })
+    }
+}
+
+/// Checks files for a person at a terminal: all findings as text, and whether every file is
+/// accepted.
+pub fn check_files<P: Into<PathBuf>>(
+    paths: impl IntoIterator<Item = P>,
+    colour: bool,
+) -> (String, bool) {
+    let (mut rendered, mut accepted) = (String::new(), true);
+    for path in paths {
+        let source = match Source::read(path) {
+            Ok(source) => source,
+            Err(error) => {
+                accepted = false;
+                rendered.push_str(&format!("error: {error}\n"));
+                continue;
+            }
+        };
+        let parsed = source.parse();
+        let path = source.path.display().to_string();
+        rendered.push_str(&render(&parsed.diagnostics, &path, &source.text, colour));
+        let count = |severity| {
+            parsed
+                .diagnostics
+                .iter()
+                .filter(|found| found.severity == severity)
+                .count()
+        };
+        let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
+        accepted &= errors == 0;
+        let functions = parsed.document.interfaces.len();
+        rendered.push_str(&format!(
+            "{path}: {functions} functions, {errors} errors, {warnings} warnings\n"
+        ));
+    }
+    (rendered, accepted)
+}

@@ -1,0 +1,233 @@
+//! Bodies written in C, and object files, built into one shared library.
+
+use std::fmt::Write;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use farcall_idl::{Body, Document, Interface, Library, Param, Type};
+use tempfile::TempDir;
+use thiserror::Error;
+
+use crate::source::compiler;
+
+/// A shared library built from a file of interfaces; the file goes away with this value.
+#[derive(Debug)]
+pub struct Compiled {
+    folder: TempDir,
+}
+
+/// Why bodies could not be built.
+#[derive(Debug, Error)]
+pub enum CompileError {
+    /// The operator has not allowed it.
+    #[error(
+        "`{function}` needs the C compiler, which is off: a body runs with the rights of the \
+         worker; allow it in the server's configuration, or name a finished library"
+    )]
+    NotAllowed {
+        /// The first function that needs it.
+        function: String,
+    },
+    /// The function has something that bodies cannot have.
+    #[error("`{function}`: {what}")]
+    Unsupported {
+        /// The function.
+        function: String,
+        /// What it has.
+        what: &'static str,
+    },
+    /// A file could not be written.
+    #[error("cannot write the C text: {0}")]
+    Write(#[from] io::Error),
+    /// The compiler could not be run.
+    #[error("cannot run `{command}`: {error}; install a C compiler or name one in CC")]
+    NoCompiler {
+        /// The command.
+        command: String,
+        /// What the system says.
+        #[source]
+        error: io::Error,
+    },
+    /// The compiler or linker found errors.
+    #[error("`{command}` says\n{messages}")]
+    Failed {
+        /// The command.
+        command: String,
+        /// Its messages.
+        messages: String,
+    },
+}
+
+impl Compiled {
+    /// The shared library.
+    pub fn path(&self) -> PathBuf {
+        self.folder.path().join(LIBRARY)
+    }
+}
+
+const LIBRARY: &str = "bodies.so";
+
+/// The symbol of the body of the interface with this index.
+pub(crate) fn symbol(index: usize) -> String {
+    format!("farcall_body_{index}")
+}
+
+/// The first function of the file that cannot be called without a C compiler.
+pub fn needs_compiler(document: &Document) -> Option<&Interface> {
+    let files = document
+        .libraries
+        .iter()
+        .any(|library| matches!(library, Library::File(_)));
+    let needs = |interface: &&Interface| {
+        files || matches!(interface.body, Body::Code(_)) || !interface.required.is_empty()
+    };
+    document.interfaces.iter().find(needs)
+}
+
+/// Builds the bodies, `Required` files and `LibFile`s of a file of interfaces into one shared
+/// library in a private folder; nothing where there are none.
+///
+/// `allowed` is the operator's word: with it false, a file that needs the compiler is refused.
+pub fn compile(
+    document: &Document,
+    folder: &Path,
+    allowed: bool,
+) -> Result<Option<Compiled>, CompileError> {
+    let Some(first) = needs_compiler(document) else {
+        return Ok(None);
+    };
+    if !allowed {
+        return Err(CompileError::NotAllowed {
+            function: first.qualified_name().into_owned(),
+        });
+    }
+    let compiled = Compiled {
+        folder: tempfile::Builder::new().prefix("farcall-").tempdir()?,
+    };
+    let source = compiled.folder.path().join("bodies.c");
+    let object = compiled.folder.path().join("bodies.o");
+    fs::write(&source, text(document)?)?;
+    let cc = document.compiler.clone().unwrap_or_else(compiler);
+    let options = document
+        .compile_options
+        .iter()
+        .flat_map(|options| options.split_whitespace());
+    let mut compile = command(&cc);
+    compile
+        .args(["-c", "-fPIC", "-O2"])
+        .args(options)
+        .arg("-o")
+        .arg(&object)
+        .arg(&source);
+    run(compile.current_dir(folder), &cc)?;
+    let linker = document.linker.as_deref().unwrap_or(&cc);
+    let mut link = command(linker);
+    link.args(["-shared", "-o"])
+        .arg(compiled.path())
+        .arg(&object);
+    link.args(link_arguments(document));
+    run(link.current_dir(folder), linker)?;
+    Ok(Some(compiled))
+}
+
+fn link_arguments(document: &Document) -> Vec<String> {
+    let mut arguments: Vec<String> = Vec::new();
+    let required = document
+        .interfaces
+        .iter()
+        .flat_map(|interface| &interface.required);
+    for file in required {
+        if !arguments.contains(file) {
+            arguments.push(file.clone());
+        }
+    }
+    for library in &document.libraries {
+        match library {
+            Library::File(file) if file.ends_with(".a") => {
+                let whole = ["-Wl,--whole-archive", file, "-Wl,--no-whole-archive"];
+                arguments.extend(whole.map(String::from));
+            }
+            Library::File(file) => arguments.push(file.clone()),
+            Library::Library(name) if name.starts_with('-') => {
+                arguments.extend(name.split_whitespace().map(String::from));
+            }
+            Library::Library(name) if name.contains('/') => arguments.push(name.clone()),
+            Library::Library(name) => arguments.push(format!("-l:{name}")),
+        }
+    }
+    arguments
+}
+
+fn command(words: &str) -> Command {
+    let mut words = words.split_whitespace();
+    let mut command = Command::new(words.next().unwrap_or("cc"));
+    command.args(words).stdin(Stdio::null());
+    command
+}
+
+fn run(command: &mut Command, name: &str) -> Result<(), CompileError> {
+    let output = command.output().map_err(|error| CompileError::NoCompiler {
+        command: name.to_string(),
+        error,
+    })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let messages = String::from_utf8_lossy(&output.stderr)
+        .trim_end()
+        .to_string();
+    Err(CompileError::Failed {
+        command: name.to_string(),
+        messages,
+    })
+}
+
+fn text(document: &Document) -> Result<String, CompileError> {
+    let mut text = String::new();
+    for globals in &document.globals {
+        text.push_str(globals);
+        text.push('\n');
+    }
+    for (index, interface) in document.interfaces.iter().enumerate() {
+        let Body::Code(code) = &interface.body else {
+            continue;
+        };
+        let params = interface
+            .params
+            .iter()
+            .map(|param| declaration(interface, param));
+        let params = params.collect::<Result<Vec<_>, _>>()?.join(", ");
+        let params = if params.is_empty() {
+            "void".to_string()
+        } else {
+            params
+        };
+        // Writing to a String does not fail.
+        let _ = write!(
+            text,
+            "__attribute__((visibility(\"default\")))\nvoid {}({params})\n{{{code}}}\n",
+            symbol(index)
+        );
+    }
+    Ok(text)
+}
+
+fn declaration(interface: &Interface, param: &Param) -> Result<String, CompileError> {
+    let ty = match param.ty {
+        Type::LongLong => "long long",
+        Type::UnsignedLongLong => "unsigned long long",
+        Type::SComplex => "float _Complex",
+        Type::DComplex => "double _Complex",
+        Type::String | Type::Filename => "const char *",
+        Type::FilePointer => {
+            let function = interface.qualified_name().into_owned();
+            let what = "filepointer parameters are not served; use filename";
+            return Err(CompileError::Unsupported { function, what });
+        }
+        other => other.name(),
+    };
+    let pointer = if param.is_scalar() { "" } else { "*" };
+    Ok(format!("{ty} {pointer}{}", param.name))
+}

@@ -1,0 +1,96 @@
+//! Which library it really is: path and version.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::path::PathBuf;
+
+use crate::Binding;
+use crate::loader::Loaded;
+
+/// A loaded library as a person wants to see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// As the file of interfaces names it.
+    pub name: String,
+    /// The file it was loaded from.
+    pub path: Option<PathBuf>,
+    /// What the library says about itself.
+    pub version: Option<String>,
+}
+
+/// Functions without arguments that return text.
+const FUNCTIONS: [&str; 2] = ["openblas_get_config", "mkl_get_version_string"];
+/// Text.
+const TEXTS: [&str; 3] = ["fftw_version", "fftwf_version", "farcall_library_version"];
+
+impl Binding {
+    /// The libraries behind the functions.
+    pub fn identities(&self) -> Vec<Identity> {
+        let identity = |library: &Loaded| Identity {
+            name: library.name.clone(),
+            path: self.symbol_of(library).and_then(path_of),
+            version: version(library),
+        };
+        self.libraries().iter().map(identity).collect()
+    }
+
+    /// Sets the number of threads that libraries which have such a call use; false where none has.
+    ///
+    /// # Safety
+    /// Runs code of the library; no function of it may be running.
+    pub unsafe fn set_threads(&self, threads: u32) -> bool {
+        let mut done = false;
+        for library in self.libraries() {
+            let symbols = ["openblas_set_num_threads", "omp_set_num_threads"];
+            let Some(address) = symbols
+                .into_iter()
+                .find_map(|symbol| library.symbol(symbol))
+            else {
+                continue;
+            };
+            // SAFETY: both are `void (int)` in every release of their libraries.
+            unsafe {
+                let set: unsafe extern "C" fn(libc::c_int) = std::mem::transmute(address);
+                set(threads.min(i32::MAX as u32) as libc::c_int);
+            }
+            done = true;
+        }
+        done
+    }
+}
+
+fn version(library: &Loaded) -> Option<String> {
+    let function = FUNCTIONS
+        .into_iter()
+        .find_map(|symbol| library.symbol(symbol));
+    let text = match function {
+        // SAFETY: the functions in the list are `char *(void)`.
+        Some(address) => unsafe {
+            let get: unsafe extern "C" fn() -> *const c_char = std::mem::transmute(address);
+            get()
+        },
+        None => TEXTS
+            .into_iter()
+            .find_map(|symbol| library.symbol(symbol))? as *const c_char,
+    };
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: the library's own constant text, ended by NUL.
+    let text = unsafe { CStr::from_ptr(text) };
+    Some(text.to_string_lossy().trim().to_string())
+}
+
+fn path_of(address: *mut c_void) -> Option<PathBuf> {
+    // SAFETY: dladdr only reads the address as a number and fills the structure.
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        if libc::dladdr(address, &mut info) == 0 || info.dli_fname.is_null() {
+            return None;
+        }
+        Some(PathBuf::from(
+            CStr::from_ptr(info.dli_fname)
+                .to_string_lossy()
+                .into_owned(),
+        ))
+    }
+}

@@ -1,0 +1,191 @@
+//! One call, in place: no argument is copied but scalars.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use farcall_idl::{Layout, Scalar, Type};
+use libffi::raw::ffi_call;
+use smallvec::SmallVec;
+use thiserror::Error;
+
+use crate::Binding;
+use crate::bind::{Argument, Function};
+
+/// Why a call was not made.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum InvokeError {
+    /// The interface is not bound here: there is none of that index, or another engine runs it.
+    #[error("function {0} cannot be called in this process")]
+    NotBound(usize),
+    /// The scalars or the layout are those of another function.
+    #[error("the arguments are not those of the function")]
+    OtherFunction,
+    /// A scalar is missing or has another type than the interface says.
+    #[error("argument {0} is missing or has another type")]
+    Scalar(usize),
+}
+
+/// Room for one scalar, or for an address or a length.
+#[derive(Clone, Copy, Default)]
+#[repr(C, align(16))]
+struct Slot([u8; 16]);
+
+impl Slot {
+    fn set<const N: usize>(&mut self, bytes: [u8; N]) {
+        self.0[..N].copy_from_slice(&bytes);
+    }
+
+    fn address(address: *const c_void) -> Slot {
+        Slot::size(address.expose_provenance())
+    }
+
+    fn size(size: usize) -> Slot {
+        let mut slot = Slot::default();
+        slot.set(size.to_ne_bytes());
+        slot
+    }
+
+    fn scalar(scalar: &Scalar, ty: Type) -> Option<Slot> {
+        let mut slot = Slot::default();
+        match (ty, scalar) {
+            (Type::Float, Scalar::Float(value)) => slot.set((*value as f32).to_ne_bytes()),
+            (Type::Double, Scalar::Float(value)) => slot.set(value.to_ne_bytes()),
+            (Type::SComplex, Scalar::Complex { re, im }) => {
+                slot.0[..4].copy_from_slice(&(*re as f32).to_ne_bytes());
+                slot.0[4..8].copy_from_slice(&(*im as f32).to_ne_bytes());
+            }
+            (Type::DComplex, Scalar::Complex { re, im }) => {
+                slot.0[..8].copy_from_slice(&re.to_ne_bytes());
+                slot.0[8..].copy_from_slice(&im.to_ne_bytes());
+            }
+            (Type::Char, Scalar::Text(text)) => slot.0[0] = *text.as_bytes().first()?,
+            (ty, Scalar::Int(value)) if ty.is_integer() => match ty.size()? {
+                1 => slot.set((*value as u8).to_ne_bytes()),
+                2 => slot.set((*value as u16).to_ne_bytes()),
+                4 => slot.set((*value as u32).to_ne_bytes()),
+                _ => slot.set(value.to_ne_bytes()),
+            },
+            _ => return None,
+        }
+        Some(slot)
+    }
+}
+
+type Slots = SmallVec<[Slot; 32]>;
+type Texts = SmallVec<[Box<[u8]>; 2]>;
+
+impl Binding {
+    /// Calls the function with this index on a job buffer.
+    ///
+    /// Scalars are copied, so the library may write to them without effect. A value of the function
+    /// goes into its OUT array.
+    ///
+    /// # Safety
+    /// `layout` is what the interface with this index gives for `scalars`, and `base` is aligned to
+    /// 64 bytes and good for reads and writes of `layout.bytes` bytes until the call returns. The
+    /// library is trusted to keep to its interface.
+    pub unsafe fn invoke(
+        &self,
+        function: usize,
+        scalars: &[Option<Scalar>],
+        layout: &Layout,
+        base: *mut u8,
+    ) -> Result<(), InvokeError> {
+        let index = function;
+        let function = self.functions.get(index).and_then(Option::as_ref);
+        let function = function.ok_or(InvokeError::NotBound(index))?;
+        if scalars.len() != function.params || layout.arrays.len() != function.arrays {
+            return Err(InvokeError::OtherFunction);
+        }
+        // Both are filled before addresses into them are taken, and not moved after.
+        let mut texts = Texts::new();
+        let mut storage = Slots::from_elem(Slot::default(), function.args.len());
+        let mut values = Slots::from_elem(Slot::default(), function.args.len());
+        for (place, argument) in function.args.iter().enumerate() {
+            values[place] = match *argument {
+                Argument::Value { param, ty } => scalar(scalars, param, ty)?,
+                Argument::Reference { param, ty } => {
+                    storage[place] = scalar(scalars, param, ty)?;
+                    Slot::address((&raw mut storage[place]).cast())
+                }
+                Argument::Text { param } => {
+                    texts.push(private_text(scalars, param)?);
+                    Slot::address(
+                        texts
+                            .last()
+                            .map_or(ptr::null(), |text| text.as_ptr().cast()),
+                    )
+                }
+                Argument::TextLength { param } => Slot::size(text(scalars, param)?.len()),
+                Argument::OneCharacter => Slot::size(1),
+                Argument::Array { array } => {
+                    let offset = layout.arrays[array].offset as usize;
+                    Slot::address(base.wrapping_add(offset).cast_const().cast())
+                }
+                Argument::RowLength { array } => {
+                    let axis = layout.arrays[array].axes.last();
+                    Slot::size(axis.map_or(0, |axis| axis.size as usize))
+                }
+            };
+        }
+        // SAFETY: every argument above has the type the call was prepared with; the caller answers
+        // for the memory and for the library.
+        unsafe { call(function, &mut values, layout, base) };
+        Ok(())
+    }
+}
+
+/// # Safety
+/// As [`Binding::invoke`]; `values` are the arguments of the function.
+unsafe fn call(function: &Function, values: &mut Slots, layout: &Layout, base: *mut u8) {
+    let mut pointers: SmallVec<[*mut c_void; 32]> = values
+        .iter_mut()
+        .map(|value| ptr::from_mut(value).cast())
+        .collect();
+    let mut result = Slot::default();
+    // SAFETY: the address is a function; the prepared call and the values match it as far as the
+    // interface is true, which the caller answers for. The result has room for every type.
+    unsafe {
+        let address: unsafe extern "C" fn() = std::mem::transmute(function.address);
+        ffi_call(
+            function.cif.as_raw_ptr(),
+            Some(address),
+            (&raw mut result).cast(),
+            pointers.as_mut_ptr(),
+        );
+    }
+    if let Some((array, bytes)) = function.returns {
+        let target = base.wrapping_add(layout.arrays[array].offset as usize);
+        // An integer result is widened to a register: on a little-endian machine its bytes come
+        // first, on the others last.
+        let start = if cfg!(target_endian = "big") && bytes < 8 {
+            8 - bytes
+        } else {
+            0
+        };
+        // SAFETY: the array has one element of this type inside the job buffer.
+        unsafe { ptr::copy_nonoverlapping(result.0[start..].as_ptr(), target, bytes) };
+    }
+}
+
+fn scalar(scalars: &[Option<Scalar>], param: usize, ty: Type) -> Result<Slot, InvokeError> {
+    let slot = scalars[param]
+        .as_ref()
+        .and_then(|scalar| Slot::scalar(scalar, ty));
+    slot.ok_or(InvokeError::Scalar(param))
+}
+
+fn text(scalars: &[Option<Scalar>], param: usize) -> Result<&str, InvokeError> {
+    match &scalars[param] {
+        Some(Scalar::Text(text)) => Ok(text),
+        _ => Err(InvokeError::Scalar(param)),
+    }
+}
+
+fn private_text(scalars: &[Option<Scalar>], param: usize) -> Result<Box<[u8]>, InvokeError> {
+    let text = text(scalars, param)?;
+    let mut bytes = Vec::with_capacity(text.len() + 1);
+    bytes.extend_from_slice(text.as_bytes());
+    bytes.push(0);
+    Ok(bytes.into_boxed_slice())
+}

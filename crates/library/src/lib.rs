@@ -1,0 +1,28 @@
+//! Numerical libraries made callable.
+//!
+//! From a file of interfaces to functions that can be called:
+//!
+//! - [`Source`] reads a file, through the C preprocessor where it has directives;
+//! - [`Catalog`] holds the checked interfaces of several files;
+//! - [`compile`] builds bodies written in C, where the operator allows that;
+//! - [`Binding`] loads the libraries, finds every symbol and prepares every call;
+//! - [`Binding::invoke`] calls a function on a job buffer, in place.
+//!
+//! Loading a library runs its code, and calling a function trusts it with the process: the server
+//! does both in a worker process of its own.
+
+mod bind;
+mod catalog;
+mod compile;
+mod identity;
+mod invoke;
+mod loader;
+mod source;
+
+pub use bind::{BindError, Binding, MissingSymbol};
+pub use catalog::{Catalog, CatalogError, Entry, check_files};
+pub use compile::{CompileError, Compiled, compile, needs_compiler};
+pub use identity::Identity;
+pub use invoke::InvokeError;
+pub use loader::LoadError;
+pub use source::{Source, SourceError};

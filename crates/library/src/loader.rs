@@ -1,0 +1,126 @@
+//! Shared libraries and their symbols.
+
+use std::ffi::{CStr, CString, c_void};
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+/// Folders, separated by colons, that are searched for libraries after the folder of the file of
+/// interfaces.
+pub(crate) const SEARCH_PATH: &str = "FARCALL_LIBRARY_PATH";
+
+/// A library that cannot be loaded.
+#[derive(Debug, Error)]
+#[error("library `{name}`: {message}")]
+pub struct LoadError {
+    /// As the file of interfaces names it.
+    pub name: String,
+    /// What the dynamic linker says.
+    pub message: String,
+}
+
+/// A loaded library. It is never unloaded: functions and exit handlers of it may still run.
+#[derive(Clone, Debug)]
+pub(crate) struct Loaded {
+    pub(crate) name: String,
+    handle: *mut c_void,
+}
+
+// SAFETY: a handle of the dynamic linker may be used from any thread.
+unsafe impl Send for Loaded {}
+// SAFETY: as above; the dynamic linker locks for itself.
+unsafe impl Sync for Loaded {}
+
+impl Loaded {
+    /// Loads a library by the name in `Library "..."`: one with a `/` is relative to the folder of
+    /// the file; one without is looked for in that folder, in `FARCALL_LIBRARY_PATH` and then where
+    /// the system looks.
+    pub(crate) fn open(name: &str, folder: &Path) -> Result<Loaded, LoadError> {
+        let candidates = candidates(name, folder);
+        let mut message = String::new();
+        for candidate in &candidates {
+            match open(candidate) {
+                Ok(handle) => {
+                    return Ok(Loaded {
+                        name: name.to_string(),
+                        handle,
+                    });
+                }
+                Err(error) => message = error,
+            }
+        }
+        Err(LoadError {
+            name: name.to_string(),
+            message,
+        })
+    }
+
+    /// What the program itself and the libraries it was linked with offer.
+    pub(crate) fn process() -> Loaded {
+        Loaded {
+            name: "the C library".to_string(),
+            handle: libc::RTLD_DEFAULT,
+        }
+    }
+
+    /// The address of a symbol.
+    pub(crate) fn symbol(&self, name: &str) -> Option<*mut c_void> {
+        let name = CString::new(name).ok()?;
+        // SAFETY: the handle is one of dlopen's, never closed, and the name ends with NUL.
+        let address = unsafe { libc::dlsym(self.handle, name.as_ptr()) };
+        (!address.is_null()).then_some(address)
+    }
+}
+
+fn candidates(name: &str, folder: &Path) -> Vec<PathBuf> {
+    let file = match name.strip_prefix("-l") {
+        Some(short) => format!("lib{short}.so"),
+        None => name.to_string(),
+    };
+    if file.contains('/') {
+        return vec![folder.join(file)];
+    }
+    let folders = std::env::var_os(SEARCH_PATH).unwrap_or_default();
+    let folders: Vec<PathBuf> = std::env::split_paths(&folders).collect();
+    let folders = std::iter::once(folder.to_path_buf()).chain(folders);
+    let mut candidates: Vec<PathBuf> = folders
+        .map(|folder| folder.join(&file))
+        .filter(|path| path.is_file())
+        .collect();
+    // A name without a slash is the system's to find; the development name of a system library
+    // may be a linker script, so the name of its interface is tried as well.
+    candidates.push(PathBuf::from(&file));
+    if name == "-lm" || name == "-lc" {
+        candidates.insert(0, PathBuf::from(format!("{file}.6")));
+    }
+    candidates
+}
+
+fn open(path: &Path) -> Result<*mut c_void, String> {
+    use std::os::unix::ffi::OsStrExt;
+    // A path that is only a name would be searched for by the system.
+    let path = match path.is_relative() && path.components().count() > 1 {
+        true => std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf()),
+        false => path.to_path_buf(),
+    };
+    let name = CString::new(path.as_os_str().as_bytes())
+        .map_err(|_| "the name contains NUL".to_string())?;
+    // SAFETY: the name ends with NUL. Initialisers of the library run, which is the purpose.
+    let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    if handle.is_null() {
+        Err(last_error())
+    } else {
+        Ok(handle)
+    }
+}
+
+fn last_error() -> String {
+    // SAFETY: dlerror returns NUL-terminated text or null, valid until the next call here.
+    unsafe {
+        let message = libc::dlerror();
+        if message.is_null() {
+            return "cannot be loaded".to_string();
+        }
+        CStr::from_ptr(message).to_string_lossy().into_owned()
+    }
+}

@@ -1,0 +1,144 @@
+//! Files of interfaces, through the C preprocessor where they have directives.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use farcall_idl::{MAX_DOCUMENT, Parsed, parse_document};
+use thiserror::Error;
+
+/// A file of interfaces as the parser takes it.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// Path of the file.
+    pub path: PathBuf,
+    /// Its text after the preprocessor.
+    pub text: String,
+}
+
+/// Why a file could not be read.
+#[derive(Debug, Error)]
+pub enum SourceError {
+    /// The file is not there or may not be read.
+    #[error("{}: {error}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        #[source]
+        error: io::Error,
+    },
+    /// The file is too long.
+    #[error("{}: longer than {MAX_DOCUMENT} bytes", path.display())]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+    },
+    /// There is no C preprocessor.
+    #[error(
+        "{}: the file has preprocessor directives and `{compiler}` cannot be run: {error}; install \
+         a C compiler (`apt-get install gcc libc6-dev`) or name one in CC",
+        path.display()
+    )]
+    NoPreprocessor {
+        /// The file.
+        path: PathBuf,
+        /// The command.
+        compiler: String,
+        /// What the system says.
+        #[source]
+        error: io::Error,
+    },
+    /// The C preprocessor found errors.
+    #[error("{}: the C preprocessor says\n{messages}", path.display())]
+    Preprocessor {
+        /// The file.
+        path: PathBuf,
+        /// Its messages.
+        messages: String,
+    },
+}
+
+impl Source {
+    /// Reads a file. `cc -E` (or the command in `CC`) runs only if a line starts with `#`.
+    pub fn read(path: impl Into<PathBuf>) -> Result<Source, SourceError> {
+        let path = path.into();
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) => return Err(SourceError::Read { path, error }),
+        };
+        if bytes.len() > MAX_DOCUMENT {
+            return Err(SourceError::TooLong { path });
+        }
+        let text = match String::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(_) => {
+                let error = io::Error::new(io::ErrorKind::InvalidData, "the text is not UTF-8");
+                return Err(SourceError::Read { path, error });
+            }
+        };
+        let directives = text.lines().any(|line| line.trim_start().starts_with('#'));
+        let text = if directives { preprocess(&path)? } else { text };
+        Ok(Source { path, text })
+    }
+
+    /// The folder the file is in: names of libraries and object files are looked up there first.
+    pub fn folder(&self) -> &Path {
+        match self.path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        }
+    }
+
+    /// What the file says and what is wrong with it.
+    pub fn parse(&self) -> Parsed {
+        parse_document(&self.text)
+    }
+}
+
+/// The C compiler: `CC`, or `cc`.
+pub(crate) fn compiler() -> String {
+    match std::env::var("CC") {
+        Ok(compiler) if !compiler.trim().is_empty() => compiler,
+        _ => "cc".to_string(),
+    }
+}
+
+fn preprocess(path: &Path) -> Result<String, SourceError> {
+    let compiler = compiler();
+    let mut words = compiler.split_whitespace();
+    let program = words.next().unwrap_or("cc");
+    let output = Command::new(program)
+        .args(words)
+        .args(["-E", "-x", "c"])
+        .arg(path)
+        .stdin(Stdio::null())
+        .output();
+    let output = match output {
+        Ok(output) => output,
+        Err(error) => {
+            return Err(SourceError::NoPreprocessor {
+                path: path.into(),
+                compiler,
+                error,
+            });
+        }
+    };
+    if !output.status.success() {
+        let messages = String::from_utf8_lossy(&output.stderr)
+            .trim_end()
+            .to_string();
+        return Err(SourceError::Preprocessor {
+            path: path.into(),
+            messages,
+        });
+    }
+    String::from_utf8(output.stdout).map_err(|_| SourceError::Read {
+        path: path.into(),
+        error: io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the preprocessed text is not UTF-8",
+        ),
+    })
+}

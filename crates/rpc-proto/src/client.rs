@@ -1,0 +1,263 @@
+//! The calling end of a connection.
+
+use crate::frame::{Header, Kind, append_control};
+use crate::message::{
+    self, Call, DescribeRequest, Failure, GoodbyeMessage, Hello, InterfaceMessage, ListRequest,
+    Listing, ResultMessage, Times,
+};
+use crate::receiver::{Chunk, Frame, Receiver, Stream};
+use crate::sender::{Sender, Transmit};
+use crate::{CallId, Limits, ProtocolError};
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// What the server has said.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// The server greets: the connection may be used.
+    Connected(Hello),
+    /// A page of the functions served.
+    Listing(CallId, Listing),
+    /// An interface in canonical IDL, and the number under which to call it.
+    Interface {
+        /// The describe request.
+        request: CallId,
+        /// For [`Call::function`].
+        function: u64,
+        /// Canonical IDL of one function.
+        text: String,
+    },
+    /// The call is complete: its whole result stream has been taken.
+    Done(CallId, Times),
+    /// The request failed.
+    Failed(CallId, Failure),
+}
+
+enum Request {
+    /// A list or describe request.
+    Query,
+    /// A call whose result has not begun.
+    Computing {
+        result_bytes: u64,
+    },
+    Receiving(Stream),
+    /// Cancelled here, not yet answered there.
+    Cancelled(Option<Stream>),
+}
+
+/// State of one connection to a server. See the crate documentation for how to drive it.
+pub struct Connection {
+    limits: Limits,
+    receiver: Receiver,
+    core: Core,
+}
+
+struct Core {
+    connected: bool,
+    last_id: CallId,
+    sender: Sender,
+    requests: BTreeMap<CallId, Request>,
+}
+
+impl Connection {
+    /// Starts with the greeting in the outgoing queue. Requests may follow at once.
+    pub fn new(limits: Limits, hello: &Hello) -> Connection {
+        let mut sender = Sender::new(&limits);
+        message::append(&mut sender.control, Kind::Hello, 0, hello);
+        let core = Core { connected: false, last_id: 0, sender, requests: BTreeMap::new() };
+        Connection { receiver: Receiver::new(limits.clone()), limits, core }
+    }
+
+    /// Asks for the functions served, from index `from` on.
+    pub fn list(&mut self, from: u32) -> Result<CallId, ProtocolError> {
+        let id = self.open(Request::Query)?;
+        message::append(&mut self.core.sender.control, Kind::List, id, &ListRequest { from });
+        Ok(id)
+    }
+
+    /// Asks for the interface of `name`.
+    pub fn describe(&mut self, name: &str) -> Result<CallId, ProtocolError> {
+        let id = self.open(Request::Query)?;
+        let request = DescribeRequest { name: name.into() };
+        message::append(&mut self.core.sender.control, Kind::Describe, id, &request);
+        Ok(id)
+    }
+
+    /// Opens a call whose result stream will have `result_bytes` bytes.
+    pub fn call(&mut self, call: &Call, result_bytes: u64) -> Result<CallId, ProtocolError> {
+        let id = self.open(Request::Computing { result_bytes })?;
+        append_control(&mut self.core.sender.control, Kind::Call, id, |out| call.encode(out));
+        self.core.sender.start_stream(id, call.data_bytes);
+        Ok(id)
+    }
+
+    /// Gives up a call. Its end is reported as [`Event::Done`] or [`Event::Failed`] all the same,
+    /// whichever comes; result bytes that arrive until then are marked to be thrown away.
+    pub fn cancel(&mut self, call: CallId) {
+        let Some(request) = self.core.requests.get_mut(&call) else { return };
+        let stream = match request {
+            Request::Receiving(stream) => Some(*stream),
+            Request::Computing { .. } => None,
+            Request::Query | Request::Cancelled(_) => return,
+        };
+        *request = Request::Cancelled(stream);
+        if let Some(chunk) = self.receiver.incoming.as_mut().filter(|chunk| chunk.call == call) {
+            chunk.discard = true;
+        }
+        self.core.sender.drop_stream(call);
+        append_control(&mut self.core.sender.control, Kind::Cancel, call, |_| ());
+    }
+
+    fn open(&mut self, request: Request) -> Result<CallId, ProtocolError> {
+        if self.core.requests.len() >= self.limits.calls {
+            return Err(ProtocolError::TooManyCalls(self.limits.calls));
+        }
+        self.core.last_id += 1;
+        self.core.requests.insert(self.core.last_id, request);
+        Ok(self.core.last_id)
+    }
+
+    /// Takes bytes from the server; returns how many, and an event if one is complete.
+    pub fn handle_input(&mut self, input: &[u8]) -> Result<(usize, Option<Event>), ProtocolError> {
+        let mut taken = 0;
+        while taken < input.len() {
+            let (count, frame) = self.receiver.next(&input[taken..])?;
+            taken += count;
+            let event = match frame {
+                None => break,
+                Some(Frame::Control(header, payload)) => self.core.control(header, payload)?,
+                Some(Frame::Data(header)) => {
+                    self.receiver.incoming = Some(self.core.data(&header)?);
+                    break;
+                }
+            };
+            if event.is_some() {
+                return Ok((taken, event));
+            }
+        }
+        Ok((taken, None))
+    }
+
+    /// The array data that comes next on the wire, if any.
+    pub fn incoming(&self) -> Option<Chunk> {
+        self.receiver.incoming
+    }
+
+    /// `count` bytes of [`Connection::incoming`] have been taken.
+    ///
+    /// # Panics
+    /// If that many were not incoming.
+    pub fn handle_data(&mut self, count: u64) {
+        self.receiver.data_taken(count);
+    }
+
+    /// Puts out the next frames; see [`Transmit`].
+    pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Transmit {
+        self.core.sender.poll(out).0
+    }
+
+    /// Whether no request is open and nothing waits to be sent.
+    pub fn is_idle(&self) -> bool {
+        self.core.requests.is_empty() && self.core.sender.is_idle()
+    }
+}
+
+impl Core {
+    fn control(
+        &mut self,
+        header: Header,
+        payload: &[u8],
+    ) -> Result<Option<Event>, ProtocolError> {
+        let (kind, id) = (header.kind, header.call);
+        if kind == Kind::Goodbye {
+            let message: GoodbyeMessage = message::parse(kind, payload)?;
+            return Err(ProtocolError::Goodbye(message.reason));
+        }
+        if self.connected == (kind == Kind::Hello) {
+            return Err(ProtocolError::OutOfPlace(kind));
+        }
+        match kind {
+            Kind::Hello => {
+                let hello: Hello = message::parse(kind, payload)?;
+                hello.agree()?;
+                self.connected = true;
+                Ok(Some(Event::Connected(hello)))
+            }
+            Kind::Listing => {
+                self.close_query(id, kind)?;
+                Ok(Some(Event::Listing(id, message::parse(kind, payload)?)))
+            }
+            Kind::Interface => {
+                self.close_query(id, kind)?;
+                let InterfaceMessage { function, text } = message::parse(kind, payload)?;
+                Ok(Some(Event::Interface { request: id, function, text }))
+            }
+            Kind::Result => self.result(id, message::parse(kind, payload)?).map(|()| None),
+            Kind::Done => {
+                let times = message::parse(kind, payload)?;
+                self.done(id).map(|()| Some(Event::Done(id, times)))
+            }
+            Kind::Failure => {
+                let failure: Failure = message::parse(kind, payload)?;
+                Ok(self.failed(id).then_some(Event::Failed(id, failure)))
+            }
+            _ => Err(ProtocolError::OutOfPlace(kind)),
+        }
+    }
+
+    fn close_query(&mut self, id: CallId, kind: Kind) -> Result<(), ProtocolError> {
+        match self.requests.remove(&id) {
+            Some(Request::Query) => Ok(()),
+            _ => Err(ProtocolError::OutOfPlace(kind)),
+        }
+    }
+
+    fn result(&mut self, id: CallId, message: ResultMessage) -> Result<(), ProtocolError> {
+        let stream = Stream::new(message.data_bytes);
+        match self.requests.get_mut(&id) {
+            Some(request @ Request::Computing { .. }) => {
+                if !matches!(request, Request::Computing { result_bytes }
+                    if *result_bytes == message.data_bytes)
+                {
+                    return Err(ProtocolError::StrayData);
+                }
+                *request = Request::Receiving(stream);
+                Ok(())
+            }
+            Some(Request::Cancelled(slot @ None)) => {
+                *slot = Some(stream);
+                Ok(())
+            }
+            _ => Err(ProtocolError::OutOfPlace(Kind::Result)),
+        }
+    }
+
+    fn done(&mut self, id: CallId) -> Result<(), ProtocolError> {
+        match self.requests.remove(&id) {
+            Some(Request::Receiving(stream) | Request::Cancelled(Some(stream)))
+                if stream.is_complete() =>
+            {
+                Ok(())
+            }
+            _ => Err(ProtocolError::OutOfPlace(Kind::Done)),
+        }
+    }
+
+    /// Closes a failed request; what of its data stream is not yet out is withdrawn.
+    fn failed(&mut self, id: CallId) -> bool {
+        let known = self.requests.remove(&id).is_some();
+        if self.sender.drop_stream(id) {
+            append_control(&mut self.sender.control, Kind::Cancel, id, |_| ());
+        }
+        known
+    }
+
+    fn data(&mut self, header: &Header) -> Result<Chunk, ProtocolError> {
+        match self.requests.get_mut(&header.call) {
+            Some(Request::Receiving(stream)) => stream.admit(header, false),
+            Some(Request::Cancelled(Some(stream))) => stream.admit(header, true),
+            _ => Err(ProtocolError::StrayData),
+        }
+    }
+}

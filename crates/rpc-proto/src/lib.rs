@@ -1,0 +1,107 @@
+//! The Farcall protocol: frames, control messages, and the two ends of a connection as state
+//! machines without I/O. `docs/spec/protocol.md` is the specification, `testing/conformance`
+//! holds its golden bytes.
+//!
+//! # Driving a connection
+//!
+//! [`client::Connection`] and [`server::Connection`] are driven alike. One mutation, then drain:
+//!
+//! 1. Bytes from the peer go to `handle_input`, which says how many it took and what happened.
+//! 2. While `incoming()` returns a [`Chunk`], the next bytes on the wire are array data. The
+//!    caller puts them straight to where that part of the call's data stream lives (from its
+//!    own read buffer or by reading the socket into place) and reports them to `handle_data`.
+//! 3. `poll_transmit` is called until it returns [`Transmit::Idle`]. It appends frame bytes to a
+//!    buffer of the caller's; after [`Transmit::Data`] the named part of the data stream follows
+//!    on the wire, straight from where it lives.
+//!
+//! So array bytes never pass through this crate, and neither end copies them. The *data stream*
+//! of a call is the concatenation of its array sections in the order of the interface: IN and
+//! INOUT towards the server, INOUT and OUT back.
+//!
+//! Time comes from the caller as nanoseconds of any monotonic clock; nothing here reads one.
+//! Every queue and table has its bound in [`Limits`].
+#![no_std]
+
+extern crate alloc;
+
+pub mod client;
+mod frame;
+mod message;
+mod receiver;
+mod sender;
+pub mod server;
+mod stream;
+
+pub use frame::{FrameError, HEADER_BYTES, Header, Kind};
+pub use message::{
+    Call, FailureKind, Failure, Fault, FunctionSummary, Hello, Listing, MessageError, Times,
+    VERSION_MAX, VERSION_MIN,
+};
+pub use receiver::Chunk;
+pub use sender::Transmit;
+pub use stream::{Direction, Piece, Pieces, Side, swap_bytes};
+
+use alloc::string::String;
+
+/// A monotonic time in nanoseconds, read by the caller.
+pub type Nanos = u64;
+
+/// Number of a request on its connection, chosen by the client, never used twice.
+pub type CallId = u64;
+
+/// Bounds of one connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Largest control message in bytes, both ways.
+    pub control_bytes: u32,
+    /// Array data in one frame, in bytes: the grain at which a small call overtakes a large one.
+    pub chunk_bytes: u32,
+    /// Calls that may be open at once.
+    pub calls: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { control_bytes: 1 << 20, chunk_bytes: 256 << 10, calls: 1024 }
+    }
+}
+
+/// Why a connection cannot go on. The connection is to be closed; every open call has failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProtocolError {
+    /// The first bytes are not a Farcall greeting.
+    #[error("the peer does not speak the Farcall protocol")]
+    NotFarcall,
+    /// A frame header breaks the rules.
+    #[error("broken frame: {0}")]
+    Frame(#[from] FrameError),
+    /// A control message cannot be decoded.
+    #[error("broken {kind:?} message: {source}")]
+    Message {
+        /// The frame that carried it.
+        kind: Kind,
+        /// What is wrong with it.
+        source: MessageError,
+    },
+    /// A frame that is known, but not allowed at this point.
+    #[error("{0:?} frame out of place")]
+    OutOfPlace(Kind),
+    /// Array data for a call that is not open, or more than was announced.
+    #[error("array data that no call expects")]
+    StrayData,
+    /// More calls were opened at once than the connection allows.
+    #[error("more than {0} calls open on one connection")]
+    TooManyCalls(usize),
+    /// No protocol version in common.
+    #[error("the peer speaks protocol versions {theirs_min} to {theirs_max}, this side \
+             {VERSION_MIN} to {VERSION_MAX}: update the older one")]
+    Version {
+        /// Oldest version of the peer.
+        theirs_min: u32,
+        /// Newest version of the peer.
+        theirs_max: u32,
+    },
+    /// The peer closed the connection and said why.
+    #[error("the peer closed the connection: {0}")]
+    Goodbye(String),
+}

@@ -1,0 +1,388 @@
+//! Control messages: CBOR (RFC 8949), each an array whose fields are only ever added at the end.
+
+use crate::frame::append_control;
+use crate::{CallId, Kind, ProtocolError};
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use farcall_idl::Scalar;
+use minicbor::data::Type;
+use minicbor::{Decode, Decoder, Encode, Encoder, decode, encode};
+
+/// Oldest protocol version this code speaks.
+pub const VERSION_MIN: u32 = 1;
+/// Newest protocol version this code speaks.
+pub const VERSION_MAX: u32 = 1;
+
+/// First bytes of every greeting, so that a stranger on the port is recognised at once.
+const MAGIC: &str = "farcall";
+
+/// Most scalars and element values a call may carry.
+const MAX_SCALARS: u64 = 4096;
+
+/// What is wrong with a control message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct MessageError(String);
+
+/// Greeting of either side.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Hello {
+    #[n(0)]
+    magic: String,
+    /// Oldest version spoken; in the server's greeting, the version chosen.
+    #[n(1)]
+    pub version_min: u32,
+    /// Newest version spoken; in the server's greeting, the version chosen.
+    #[n(2)]
+    pub version_max: u32,
+    /// Optional features, one bit each; unknown bits are ignored.
+    #[n(3)]
+    pub features: u64,
+    /// Program and version, for logs and error messages.
+    #[n(4)]
+    pub agent: String,
+    /// What proves who the client is, where the server asks for it.
+    #[n(5)]
+    pub token: Option<String>,
+}
+
+impl Hello {
+    /// A greeting for every version this code speaks.
+    pub fn new(agent: &str) -> Hello {
+        Hello {
+            magic: MAGIC.to_string(),
+            version_min: VERSION_MIN,
+            version_max: VERSION_MAX,
+            features: 0,
+            agent: agent.to_string(),
+            token: None,
+        }
+    }
+
+    /// The newest version both sides speak.
+    pub(crate) fn agree(&self) -> Result<u32, ProtocolError> {
+        if self.magic != MAGIC {
+            return Err(ProtocolError::NotFarcall);
+        }
+        let newest = self.version_max.min(VERSION_MAX);
+        if newest < self.version_min.max(VERSION_MIN) {
+            return Err(ProtocolError::Version {
+                theirs_min: self.version_min,
+                theirs_max: self.version_max,
+            });
+        }
+        Ok(newest)
+    }
+}
+
+/// A page of the functions served.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Listing {
+    /// Functions of this page, by qualified name.
+    #[n(0)]
+    pub functions: Vec<FunctionSummary>,
+    /// Index from which the next page starts, if there is one.
+    #[n(1)]
+    pub next: Option<u32>,
+}
+
+/// One line of a listing.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct FunctionSummary {
+    /// Qualified name, `module/entry`.
+    #[n(0)]
+    pub name: String,
+    /// The interface's own one-line description.
+    #[n(1)]
+    pub title: String,
+}
+
+/// Asks for a page of the functions served.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct ListRequest {
+    /// Index of the first function of the page.
+    #[n(0)]
+    pub(crate) from: u32,
+}
+
+/// Asks for an interface by name, qualified or not.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct DescribeRequest {
+    #[n(0)]
+    pub(crate) name: String,
+}
+
+/// The call has been computed.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct ResultMessage {
+    /// Length of the result stream in bytes.
+    #[n(0)]
+    pub(crate) data_bytes: u64,
+}
+
+/// Why a connection ends.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct GoodbyeMessage {
+    #[n(0)]
+    pub(crate) reason: String,
+}
+
+/// Answer to a describe request.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct InterfaceMessage {
+    /// Number under which calls name the function, valid until the server re-registers it.
+    #[n(0)]
+    pub(crate) function: u64,
+    /// The interface in canonical IDL.
+    #[n(1)]
+    pub(crate) text: String,
+}
+
+/// Opens a call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    /// The function, as numbered by its interface message.
+    pub function: u64,
+    /// One value per parameter, `None` for everything that is not an IN scalar.
+    pub scalars: Vec<Option<Scalar>>,
+    /// Values of the array elements that dimensions refer to, in the interface's order.
+    pub elements: Vec<i64>,
+    /// Length of the data stream that follows, in bytes.
+    pub data_bytes: u64,
+}
+
+impl Call {
+    /// Appends the message's CBOR; also the form in which a server hands scalars to a worker.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut encoder = Encoder::new(out);
+        // Writing to a Vec cannot fail.
+        let _ = encode_call(self, &mut encoder);
+    }
+
+    /// Reads the message, with every count bounded before memory is taken for it.
+    pub fn decode(bytes: &[u8]) -> Result<Call, MessageError> {
+        decode_call(&mut Decoder::new(bytes)).map_err(|error| MessageError(error.to_string()))
+    }
+}
+
+fn encode_call(call: &Call, e: &mut Encoder<&mut Vec<u8>>) -> Result<(), VecError> {
+    e.array(4)?.u64(call.function)?.array(call.scalars.len() as u64)?;
+    for scalar in &call.scalars {
+        match scalar {
+            None => e.null()?,
+            Some(Scalar::Int(value)) => e.i64(*value)?,
+            Some(Scalar::Float(value)) => e.f64(*value)?,
+            Some(Scalar::Complex { re, im }) => e.array(2)?.f64(*re)?.f64(*im)?,
+            Some(Scalar::Text(text)) => e.str(text)?,
+        };
+    }
+    e.array(call.elements.len() as u64)?;
+    for element in &call.elements {
+        e.i64(*element)?;
+    }
+    e.u64(call.data_bytes)?;
+    Ok(())
+}
+
+type VecError = encode::Error<core::convert::Infallible>;
+
+fn decode_call(d: &mut Decoder) -> Result<Call, decode::Error> {
+    let fields = d.array()?;
+    if fields.is_none_or(|count| count < 4) {
+        return Err(decode::Error::message("a call has at least four fields"));
+    }
+    let function = d.u64()?;
+    let count = bounded_count(d)?;
+    let scalars = (0..count).map(|_| decode_scalar(d)).collect::<Result<_, _>>()?;
+    let count = bounded_count(d)?;
+    let elements = (0..count).map(|_| d.i64()).collect::<Result<_, _>>()?;
+    Ok(Call { function, scalars, elements, data_bytes: d.u64()? })
+}
+
+fn bounded_count(d: &mut Decoder) -> Result<u64, decode::Error> {
+    match d.array()? {
+        Some(count) if count <= MAX_SCALARS => Ok(count),
+        _ => Err(decode::Error::message("too many values, or their number is not given")),
+    }
+}
+
+fn decode_scalar(d: &mut Decoder) -> Result<Option<Scalar>, decode::Error> {
+    Ok(Some(match d.datatype()? {
+        Type::Null => {
+            d.null()?;
+            return Ok(None);
+        }
+        Type::F16 | Type::F32 | Type::F64 => Scalar::Float(d.f64()?),
+        Type::String => Scalar::Text(d.str()?.into()),
+        Type::Array => {
+            if d.array()? != Some(2) {
+                return Err(decode::Error::message("a complex value has two parts"));
+            }
+            Scalar::Complex { re: d.f64()?, im: d.f64()? }
+        }
+        _ => Scalar::Int(d.i64()?),
+    }))
+}
+
+/// How long the parts of a call took, in nanoseconds: the split of the second Ninf paper
+/// (section 4.2), seen from the serving side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Times {
+    /// From the call's first byte to the end of its data stream.
+    #[n(0)]
+    pub send: u64,
+    /// From the end of the data stream to the start of the library.
+    #[n(1)]
+    pub wait: u64,
+    /// The library alone.
+    #[n(2)]
+    pub exec: u64,
+    /// From the first to the last byte of the result handed to the transport.
+    #[n(3)]
+    pub recv: u64,
+}
+
+/// Why a request failed.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    /// What kind of failure.
+    #[n(0)]
+    pub kind: FailureKind,
+    /// What happened and what to do, for the user's eyes.
+    #[n(1)]
+    pub message: String,
+}
+
+/// Kinds of failure a server reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum FailureKind {
+    /// No such function.
+    #[n(1)]
+    UnknownFunction,
+    /// The function was registered anew since its interface was fetched.
+    #[n(2)]
+    StaleInterface,
+    /// An argument does not fit the interface.
+    #[n(3)]
+    BadArgument,
+    /// The call is larger than the server allows.
+    #[n(4)]
+    TooLarge,
+    /// The server has no room for the call now.
+    #[n(5)]
+    Busy,
+    /// The library crashed or ended its process.
+    #[n(6)]
+    LibraryCrashed,
+    /// The library ran past its time limit.
+    #[n(7)]
+    TimeLimit,
+    /// The library ran past its memory limit.
+    #[n(8)]
+    OutOfMemory,
+    /// The client asked for it.
+    #[n(9)]
+    Cancelled,
+    /// The server is going down.
+    #[n(10)]
+    ServerStopping,
+    /// A fault of the server itself.
+    #[n(11)]
+    Internal,
+}
+
+/// Whose fault a failure is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The caller's arguments or wishes.
+    Caller,
+    /// The called library.
+    Library,
+    /// The serving machine or Farcall itself.
+    Machine,
+}
+
+impl FailureKind {
+    /// Whose fault this kind is.
+    pub fn fault(self) -> Fault {
+        use FailureKind::*;
+        match self {
+            UnknownFunction | StaleInterface | BadArgument | TooLarge | Cancelled => Fault::Caller,
+            LibraryCrashed | TimeLimit | OutOfMemory => Fault::Library,
+            Busy | ServerStopping | Internal => Fault::Machine,
+        }
+    }
+}
+
+impl Failure {
+    /// A failure with its text.
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Failure {
+        Failure { kind, message: message.into() }
+    }
+}
+
+/// Appends a control frame around a derived message.
+pub(crate) fn append(out: &mut Vec<u8>, kind: Kind, call: CallId, message: &impl Encode<()>) {
+    // Writing to a Vec cannot fail.
+    append_control(out, kind, call, |out| drop(encode(message, out)));
+}
+
+/// Decodes the payload of a control frame.
+pub(crate) fn parse<'a, T: Decode<'a, ()>>(
+    kind: Kind,
+    payload: &'a [u8],
+) -> Result<T, ProtocolError> {
+    decode(payload).map_err(|error| {
+        let source = MessageError(error.to_string());
+        ProtocolError::Message { kind, source }
+    })
+}
+
+/// Decodes the payload of a call frame.
+pub(crate) fn parse_call(payload: &[u8]) -> Result<Call, ProtocolError> {
+    Call::decode(payload).map_err(|source| ProtocolError::Message { kind: Kind::Call, source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn call_round_trip() {
+        let call = Call {
+            function: 3,
+            scalars: vec![
+                Some(Scalar::Int(-5)),
+                None,
+                Some(Scalar::Float(0.5)),
+                Some(Scalar::Complex { re: 1.0, im: -2.0 }),
+                Some(Scalar::Text("abc".into())),
+            ],
+            elements: vec![17],
+            data_bytes: 1 << 40,
+        };
+        let mut bytes = Vec::new();
+        call.encode(&mut bytes);
+        assert_eq!(Call::decode(&bytes), Ok(call));
+    }
+
+    #[test]
+    fn counts_are_bounded_before_memory_is_taken() {
+        // [1, [2^32 - 1 scalars...
+        let bytes = [0x84, 0x01, 0x9a, 0xff, 0xff, 0xff, 0xff];
+        assert!(Call::decode(&bytes).is_err());
+    }
+
+    #[test]
+    fn versions_without_overlap_are_refused() {
+        let mut hello = Hello::new("test");
+        hello.version_min = VERSION_MAX + 1;
+        hello.version_max = VERSION_MAX + 3;
+        assert!(matches!(hello.agree(), Err(ProtocolError::Version { .. })));
+        hello.version_min = VERSION_MIN;
+        assert_eq!(hello.agree(), Ok(VERSION_MAX));
+    }
+}

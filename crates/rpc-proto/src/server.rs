@@ -1,0 +1,288 @@
+//! The serving end of a connection.
+
+use crate::frame::{Header, Kind};
+use crate::message::{
+    self, Call, DescribeRequest, Failure, FailureKind, GoodbyeMessage, Hello, InterfaceMessage,
+    ListRequest, Listing, ResultMessage, Times,
+};
+use crate::receiver::{Chunk, Frame, Receiver, Stream};
+use crate::sender::{Sender, Transmit};
+use crate::{CallId, Limits, Nanos, ProtocolError};
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// What the client wants.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// The client greets. Answered already; later requests are served.
+    Connected(Hello),
+    /// Wants the functions from this index on: answer with [`Connection::listing`].
+    List(CallId, u32),
+    /// Wants an interface by name: answer with [`Connection::interface`] or `fail`.
+    Describe(CallId, String),
+    /// Opens a call. Answer with [`Connection::accept`] or [`Connection::fail`] before more
+    /// input is handled: until then nobody knows where its data are to go.
+    Call(CallId, Call),
+    /// The data stream of an accepted call is complete.
+    Ready(CallId),
+    /// The client gave up a call that was accepted. It is answered and closed already.
+    Cancelled(CallId),
+}
+
+enum State {
+    Offered { bytes: u64, since: Nanos },
+    Receiving { stream: Stream, since: Nanos },
+    Running { received: Nanos, send: u64 },
+    Sending { since: Nanos, times: Times },
+    /// Failed while its data were on their way.
+    Discarding(Stream),
+}
+
+/// State of one connection from a client. See the crate documentation for how to drive it.
+pub struct Connection {
+    receiver: Receiver,
+    core: Core,
+}
+
+struct Core {
+    limits: Limits,
+    hello: Hello,
+    connected: bool,
+    sender: Sender,
+    calls: BTreeMap<CallId, State>,
+}
+
+impl Connection {
+    /// Waits for the client's greeting, to be answered with `hello`.
+    pub fn new(limits: Limits, hello: Hello) -> Connection {
+        let sender = Sender::new(&limits);
+        let receiver = Receiver::new(limits.clone());
+        let core = Core { limits, hello, connected: false, sender, calls: BTreeMap::new() };
+        Connection { receiver, core }
+    }
+
+    /// Takes bytes from the client; returns how many, and an event if one is complete.
+    pub fn handle_input(
+        &mut self,
+        input: &[u8],
+        now: Nanos,
+    ) -> Result<(usize, Option<Event>), ProtocolError> {
+        let mut taken = 0;
+        while taken < input.len() {
+            let (count, frame) = match self.receiver.next(&input[taken..]) {
+                Err(_) if !self.core.connected => return Err(ProtocolError::NotFarcall),
+                other => other?,
+            };
+            taken += count;
+            let event = match frame {
+                None => break,
+                Some(Frame::Control(header, payload)) => self.core.control(header, payload, now)?,
+                Some(Frame::Data(header)) => {
+                    self.receiver.incoming = Some(self.core.data(&header)?);
+                    break;
+                }
+            };
+            if event.is_some() {
+                return Ok((taken, event));
+            }
+        }
+        Ok((taken, None))
+    }
+
+    /// The array data that comes next on the wire, if any.
+    pub fn incoming(&self) -> Option<Chunk> {
+        self.receiver.incoming
+    }
+
+    /// `count` bytes of [`Connection::incoming`] have been taken.
+    ///
+    /// # Panics
+    /// If that many were not incoming.
+    pub fn handle_data(&mut self, count: u64, now: Nanos) -> Option<Event> {
+        let call = self.receiver.data_taken(count).call;
+        if self.receiver.incoming.is_some() {
+            return None;
+        }
+        self.core.stream_progress(call, now)
+    }
+
+    /// Takes an offered call. Returns whether it is ready at once, having no data stream.
+    pub fn accept(&mut self, call: CallId, now: Nanos) -> bool {
+        let Some(state) = self.core.calls.get_mut(&call) else { return false };
+        let State::Offered { bytes, since } = *state else { return false };
+        *state = State::Receiving { stream: Stream::new(bytes), since };
+        self.core.stream_progress(call, now).is_some()
+    }
+
+    /// Answers a list request.
+    pub fn listing(&mut self, request: CallId, listing: &Listing) {
+        message::append(&mut self.core.sender.control, Kind::Listing, request, listing);
+    }
+
+    /// Answers a describe request with canonical IDL and the number for [`Call::function`].
+    pub fn interface(&mut self, request: CallId, function: u64, text: String) {
+        let message = InterfaceMessage { function, text };
+        message::append(&mut self.core.sender.control, Kind::Interface, request, &message);
+    }
+
+    /// The library has returned: sends the result stream of `result_bytes` bytes, then the
+    /// times. `wait` and `exec` are what the caller measured, in nanoseconds. A call that is no
+    /// longer open is left alone.
+    pub fn complete(&mut self, call: CallId, result_bytes: u64, exec: u64, now: Nanos) {
+        let Some(state) = self.core.calls.get_mut(&call) else { return };
+        let State::Running { received, send } = *state else { return };
+        let wait = now.saturating_sub(received).saturating_sub(exec);
+        let times = Times { send, wait, exec, recv: 0 };
+        *state = State::Sending { since: now, times };
+        let result = ResultMessage { data_bytes: result_bytes };
+        message::append(&mut self.core.sender.control, Kind::Result, call, &result);
+        self.core.sender.start_stream(call, result_bytes);
+        if result_bytes == 0 {
+            self.core.done(call, now);
+        }
+    }
+
+    /// Fails a request of any kind. Data of the call that still arrive are to be thrown away.
+    pub fn fail(&mut self, request: CallId, failure: &Failure) {
+        let core = &mut self.core;
+        match core.calls.remove(&request) {
+            Some(State::Offered { bytes, .. }) if bytes > 0 => {
+                core.calls.insert(request, State::Discarding(Stream::new(bytes)));
+            }
+            Some(State::Receiving { stream, .. }) => {
+                core.calls.insert(request, State::Discarding(stream));
+                if let Some(chunk) = self.receiver.incoming.as_mut() {
+                    chunk.discard |= chunk.call == request;
+                }
+            }
+            _ => {}
+        }
+        core.sender.drop_stream(request);
+        message::append(&mut core.sender.control, Kind::Failure, request, failure);
+    }
+
+    /// Says why the connection ends; close it once this is sent.
+    pub fn goodbye(&mut self, reason: impl Into<String>) {
+        let message = GoodbyeMessage { reason: reason.into() };
+        message::append(&mut self.core.sender.control, Kind::Goodbye, 0, &message);
+    }
+
+    /// Puts out the next frames; see [`Transmit`].
+    pub fn poll_transmit(&mut self, out: &mut Vec<u8>, now: Nanos) -> Transmit {
+        let (transmit, finished) = self.core.sender.poll(out);
+        if let (Transmit::Data(chunk), true) = (transmit, finished) {
+            self.core.done(chunk.call, now);
+        }
+        transmit
+    }
+
+    /// Whether nothing waits to be sent.
+    pub fn is_sent(&self) -> bool {
+        self.core.sender.is_idle()
+    }
+
+    /// Calls that are open, in any state.
+    pub fn open_calls(&self) -> usize {
+        self.core.calls.len()
+    }
+}
+
+impl Core {
+    fn control(
+        &mut self,
+        header: Header,
+        payload: &[u8],
+        now: Nanos,
+    ) -> Result<Option<Event>, ProtocolError> {
+        let (kind, id) = (header.kind, header.call);
+        if !self.connected {
+            return self.greet(kind, payload).map(Some);
+        }
+        Ok(match kind {
+            Kind::List => {
+                let ListRequest { from } = message::parse(kind, payload)?;
+                Some(Event::List(id, from))
+            }
+            Kind::Describe => {
+                let DescribeRequest { name } = message::parse(kind, payload)?;
+                Some(Event::Describe(id, name))
+            }
+            Kind::Call => {
+                let call = message::parse_call(payload)?;
+                if self.calls.len() >= self.limits.calls {
+                    return Err(ProtocolError::TooManyCalls(self.limits.calls));
+                }
+                let state = State::Offered { bytes: call.data_bytes, since: now };
+                if self.calls.insert(id, state).is_some() {
+                    return Err(ProtocolError::OutOfPlace(kind));
+                }
+                Some(Event::Call(id, call))
+            }
+            Kind::Cancel => self.cancel(id),
+            _ => return Err(ProtocolError::OutOfPlace(kind)),
+        })
+    }
+
+    fn greet(&mut self, kind: Kind, payload: &[u8]) -> Result<Event, ProtocolError> {
+        if kind != Kind::Hello {
+            return Err(ProtocolError::NotFarcall);
+        }
+        let theirs: Hello =
+            message::parse(kind, payload).map_err(|_| ProtocolError::NotFarcall)?;
+        let version = theirs.agree()?;
+        let mut ours = self.hello.clone();
+        (ours.version_min, ours.version_max) = (version, version);
+        message::append(&mut self.sender.control, Kind::Hello, 0, &ours);
+        self.connected = true;
+        Ok(Event::Connected(theirs))
+    }
+
+    fn cancel(&mut self, call: CallId) -> Option<Event> {
+        match self.calls.remove(&call)? {
+            State::Discarding(_) => None,
+            _ => {
+                self.sender.drop_stream(call);
+                let failure = Failure::new(FailureKind::Cancelled, "cancelled by the client");
+                message::append(&mut self.sender.control, Kind::Failure, call, &failure);
+                Some(Event::Cancelled(call))
+            }
+        }
+    }
+
+    fn data(&mut self, header: &Header) -> Result<Chunk, ProtocolError> {
+        match self.calls.get_mut(&header.call) {
+            Some(State::Receiving { stream, .. }) => stream.admit(header, false),
+            Some(State::Discarding(stream)) => stream.admit(header, true),
+            _ => Err(ProtocolError::StrayData),
+        }
+    }
+
+    /// A chunk of the call's stream has been taken whole.
+    fn stream_progress(&mut self, call: CallId, now: Nanos) -> Option<Event> {
+        match self.calls.get_mut(&call)? {
+            State::Receiving { stream, .. } | State::Discarding(stream)
+                if !stream.is_complete() =>
+            {
+                None
+            }
+            state @ State::Receiving { .. } => {
+                let State::Receiving { since, .. } = *state else { return None };
+                *state = State::Running { received: now, send: now.saturating_sub(since) };
+                Some(Event::Ready(call))
+            }
+            State::Discarding(_) => {
+                self.calls.remove(&call);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    fn done(&mut self, call: CallId, now: Nanos) {
+        if let Some(State::Sending { since, mut times }) = self.calls.remove(&call) {
+            times.recv = now.saturating_sub(since);
+            message::append(&mut self.sender.control, Kind::Done, call, &times);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Where the bytes of a call's data stream live, piece by piece.
+
+use alloc::collections::VecDeque;
+use farcall_idl::{ArrayLayout, Layout, Run, Runs};
+
+/// Which of a call's two data streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// IN and INOUT sections, towards the server.
+    Sent,
+    /// INOUT and OUT sections, back to the client.
+    Returned,
+}
+
+/// Whose memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The caller's arrays; offsets count from the start of each array.
+    Client,
+    /// The job buffer; offsets count from its start.
+    Buffer,
+}
+
+/// A contiguous part of a data stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Index of the array parameter.
+    pub param: usize,
+    /// First byte, counted as the [`Side`] says.
+    pub offset: u64,
+    /// Number of bytes, at least 1.
+    pub length: u64,
+}
+
+/// Walks a data stream from its start to its end.
+#[derive(Clone, Debug)]
+pub struct Pieces {
+    arrays: VecDeque<(usize, Runs)>,
+    rest: Option<Piece>,
+}
+
+impl Pieces {
+    /// The stream of a call laid out like this, as it lies on that side.
+    pub fn new(layout: &Layout, direction: Direction, side: Side) -> Pieces {
+        let travels = |array: &&ArrayLayout| match direction {
+            Direction::Sent => array.mode.is_sent(),
+            Direction::Returned => array.mode.is_returned(),
+        };
+        let runs = |array: &ArrayLayout| match side {
+            Side::Client => array.client_runs(),
+            Side::Buffer => array.buffer_runs(),
+        };
+        let arrays = layout.arrays.iter().filter(travels);
+        Pieces { arrays: arrays.map(|array| (array.param, runs(array))).collect(), rest: None }
+    }
+
+    /// The next contiguous part, of at most `most` bytes; `None` at the end of the stream.
+    pub fn take(&mut self, most: u64) -> Option<Piece> {
+        let whole = match self.rest.take() {
+            Some(piece) => piece,
+            None => self.next_run()?,
+        };
+        let length = whole.length.min(most);
+        if length < whole.length {
+            let offset = whole.offset + length;
+            self.rest = Some(Piece { offset, length: whole.length - length, ..whole });
+        }
+        Some(Piece { length, ..whole })
+    }
+
+    fn next_run(&mut self) -> Option<Piece> {
+        loop {
+            let (param, runs) = self.arrays.front_mut()?;
+            if let Some(Run { offset, len }) = runs.next() {
+                return Some(Piece { param: *param, offset, length: len });
+            }
+            self.arrays.pop_front();
+        }
+    }
+}
+
+/// Reverses the bytes of every group of `unit` bytes: from the sender's byte order to the other.
+///
+/// # Panics
+/// If the length is not a multiple of `unit`, or `unit` is 0.
+pub fn swap_bytes(bytes: &mut [u8], unit: usize) {
+    assert_eq!(bytes.len() % unit, 0);
+    bytes.chunks_exact_mut(unit).for_each(<[u8]>::reverse);
+}

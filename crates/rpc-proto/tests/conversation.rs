@@ -1,0 +1,244 @@
+//! A client and a server talk over a pipe that cuts the bytes anywhere.
+
+use farcall_idl::Scalar;
+use farcall_rpc_proto::{
+    Call, CallId, Chunk, Failure, FailureKind, Hello, Limits, Listing, ProtocolError, Transmit,
+    client, server,
+};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+/// What the server does with each call: echo its stream, or refuse it.
+fn is_refused(function: u64) -> bool {
+    function % 5 == 4
+}
+
+struct Conversation {
+    client: client::Connection,
+    server: server::Connection,
+    /// Cut sizes, used over and over.
+    cuts: Vec<usize>,
+    cut: usize,
+    up: Vec<u8>,
+    down: Vec<u8>,
+    sources: BTreeMap<CallId, Vec<u8>>,
+    stored: BTreeMap<CallId, Vec<u8>>,
+    results: BTreeMap<CallId, Vec<u8>>,
+    events: Vec<client::Event>,
+}
+
+impl Conversation {
+    fn new(cuts: Vec<usize>) -> Conversation {
+        let limits = Limits { chunk_bytes: 100, ..Limits::default() };
+        Conversation {
+            client: client::Connection::new(limits.clone(), &Hello::new("client")),
+            server: server::Connection::new(limits, Hello::new("server")),
+            cuts,
+            cut: 0,
+            up: Vec::new(),
+            down: Vec::new(),
+            sources: BTreeMap::new(),
+            stored: BTreeMap::new(),
+            results: BTreeMap::new(),
+            events: Vec::new(),
+        }
+    }
+
+    fn next_cut(&mut self, available: usize) -> usize {
+        self.cut += 1;
+        self.cuts[self.cut % self.cuts.len()].min(available)
+    }
+
+    fn call(&mut self, function: u64, data: Vec<u8>) -> CallId {
+        let scalars = vec![Some(Scalar::Int(7)), None];
+        let bytes = data.len() as u64;
+        let call = Call { function, scalars, elements: vec![], data_bytes: bytes };
+        let id = self.client.call(&call, bytes).unwrap();
+        self.sources.insert(id, data);
+        id
+    }
+
+    fn step(&mut self) -> Result<bool, ProtocolError> {
+        while let transmit @ (Transmit::Frames | Transmit::Data(_)) =
+            self.client.poll_transmit(&mut self.up)
+        {
+            if let Transmit::Data(chunk) = transmit {
+                self.up.extend_from_slice(&self.sources[&chunk.call][span(&chunk)]);
+            }
+        }
+        self.serve_input()?;
+        while let transmit @ (Transmit::Frames | Transmit::Data(_)) =
+            self.server.poll_transmit(&mut self.down, 0)
+        {
+            if let Transmit::Data(chunk) = transmit {
+                self.down.extend_from_slice(&self.stored[&chunk.call][span(&chunk)]);
+            }
+        }
+        self.client_input()?;
+        Ok(!self.up.is_empty() || !self.down.is_empty())
+    }
+
+    fn serve_input(&mut self) -> Result<(), ProtocolError> {
+        let count = self.next_cut(self.up.len());
+        let bytes: Vec<u8> = self.up.drain(..count).collect();
+        let mut rest = bytes.as_slice();
+        loop {
+            let event = if let Some(chunk) = self.server.incoming() {
+                let count = rest.len().min(chunk.length as usize);
+                if count == 0 {
+                    return Ok(());
+                }
+                let (data, after) = rest.split_at(count);
+                rest = after;
+                if !chunk.discard {
+                    self.stored.get_mut(&chunk.call).unwrap().extend_from_slice(data);
+                }
+                self.server.handle_data(count as u64, 0)
+            } else {
+                let (taken, event) = self.server.handle_input(rest, 0)?;
+                rest = &rest[taken..];
+                if event.is_none() && self.server.incoming().is_none() {
+                    assert!(rest.is_empty());
+                    return Ok(());
+                }
+                event
+            };
+            if let Some(event) = event {
+                self.serve(event);
+            }
+        }
+    }
+
+    fn serve(&mut self, event: server::Event) {
+        match event {
+            server::Event::Connected(_) => {}
+            server::Event::List(id, _) => {
+                self.server.listing(id, &Listing { functions: vec![], next: None });
+            }
+            server::Event::Describe(id, name) => self.server.interface(id, 9, name),
+            server::Event::Call(id, call) if is_refused(call.function) => {
+                self.server.fail(id, &Failure::new(FailureKind::BadArgument, "refused"));
+            }
+            server::Event::Call(id, _) => {
+                self.stored.insert(id, Vec::new());
+                if self.server.accept(id, 0) {
+                    self.server.complete(id, 0, 0, 0);
+                }
+            }
+            server::Event::Ready(id) => {
+                let bytes = self.stored[&id].len() as u64;
+                self.server.complete(id, bytes, 0, 0);
+            }
+            server::Event::Cancelled(id) => drop(self.stored.remove(&id)),
+        }
+    }
+
+    fn client_input(&mut self) -> Result<(), ProtocolError> {
+        let count = self.next_cut(self.down.len());
+        let bytes: Vec<u8> = self.down.drain(..count).collect();
+        let mut rest = bytes.as_slice();
+        loop {
+            if let Some(chunk) = self.client.incoming() {
+                let count = rest.len().min(chunk.length as usize);
+                if count == 0 {
+                    return Ok(());
+                }
+                let (data, after) = rest.split_at(count);
+                rest = after;
+                if !chunk.discard {
+                    self.results.entry(chunk.call).or_default().extend_from_slice(data);
+                }
+                self.client.handle_data(count as u64);
+                continue;
+            }
+            let (taken, event) = self.client.handle_input(rest)?;
+            rest = &rest[taken..];
+            let idle = event.is_none() && self.client.incoming().is_none();
+            self.events.extend(event);
+            if idle {
+                assert!(rest.is_empty());
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn span(chunk: &Chunk) -> std::ops::Range<usize> {
+    chunk.offset as usize..(chunk.offset + chunk.length) as usize
+}
+
+fn data(length: usize, seed: u8) -> Vec<u8> {
+    (0..length).map(|index| (index as u8).wrapping_mul(31).wrapping_add(seed)).collect()
+}
+
+proptest! {
+    #[test]
+    fn calls_are_answered_however_the_bytes_are_cut(
+        cuts in prop::collection::vec(1usize..300, 1..20),
+        lengths in prop::collection::vec(0usize..2000, 1..12),
+    ) {
+        let mut talk = Conversation::new(cuts);
+        let query = talk.client.describe("dgesv").unwrap();
+        let list = talk.client.list(0).unwrap();
+        let ids: Vec<CallId> = lengths
+            .iter()
+            .enumerate()
+            .map(|(index, &length)| talk.call(index as u64, data(length, index as u8)))
+            .collect();
+        while talk.step().unwrap() {}
+        prop_assert!(talk.client.is_idle());
+        prop_assert_eq!(talk.server.open_calls(), 0);
+        prop_assert_eq!(talk.events.len(), ids.len() + 3);
+        let named = |event: &client::Event| matches!(event,
+            client::Event::Interface { request, text, .. } if *request == query && text == "dgesv");
+        prop_assert!(talk.events.iter().any(named));
+        let listed = |event: &client::Event| matches!(event,
+            client::Event::Listing(id, _) if *id == list);
+        prop_assert!(talk.events.iter().any(listed));
+        for (index, id) in ids.iter().enumerate() {
+            let result = talk.results.get(id).cloned().unwrap_or_default();
+            if is_refused(index as u64) {
+                prop_assert!(result.is_empty());
+            } else {
+                prop_assert_eq!(&result, &talk.sources[id]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_cancelled_call_ends_and_the_others_go_on(
+        cuts in prop::collection::vec(1usize..300, 1..20),
+        before in 0usize..30,
+    ) {
+        let mut talk = Conversation::new(cuts);
+        let gone = talk.call(0, data(3000, 1));
+        let kept = talk.call(1, data(3000, 2));
+        for _ in 0..before {
+            talk.step().unwrap();
+        }
+        talk.client.cancel(gone);
+        while talk.step().unwrap() {}
+        prop_assert!(talk.client.is_idle());
+        prop_assert_eq!(talk.server.open_calls(), 0);
+        prop_assert_eq!(&talk.results[&kept], &talk.sources[&kept]);
+        let ends = |event: &&client::Event| matches!(event,
+            client::Event::Done(id, _) | client::Event::Failed(id, _) if *id == gone);
+        prop_assert_eq!(talk.events.iter().filter(ends).count(), 1);
+    }
+
+    #[test]
+    fn garbage_is_an_error_and_never_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        let mut server = server::Connection::new(Limits::default(), Hello::new("server"));
+        let result = server.handle_input(&bytes, 0);
+        if bytes.len() >= 16 {
+            prop_assert_eq!(result, Err(ProtocolError::NotFarcall));
+        }
+    }
+}
+
+#[test]
+fn a_stranger_on_the_port_is_recognised() {
+    let mut server = server::Connection::new(Limits::default(), Hello::new("server"));
+    let request = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    assert_eq!(server.handle_input(request, 0), Err(ProtocolError::NotFarcall));
+}

@@ -1,0 +1,198 @@
+//! Job buffers: shared memory that holds the arrays of one call, from the socket to the library
+//! and back, mapped by the server and by the worker that runs the call.
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+
+/// A shared mapping of a whole memory object, unmapped on drop.
+pub(crate) struct Mapping {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: a mapping is plain memory; whoever dereferences `start` answers for synchronisation.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// Maps `bytes` bytes of `fd` for reading and writing, with all pages present at once.
+    pub(crate) fn new(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<Mapping> {
+        let flags = MapFlags::SHARED | MapFlags::POPULATE;
+        // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing.
+        let start = unsafe {
+            mmap(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags, fd, 0)?
+        };
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Mapping { start, bytes })
+    }
+
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: start and length are those of a live mapping that nobody else unmaps.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// A memory object whose size can no longer change, so that no side can make the other fault.
+pub(crate) fn sealed_memory(name: &str, bytes: usize) -> io::Result<OwnedFd> {
+    let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    ftruncate(&fd, bytes as u64)?;
+    fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    Ok(fd)
+}
+
+/// Memory for the arrays of one call.
+pub(crate) struct JobBuffer {
+    /// Never used twice, so that a worker can keep mappings by it.
+    pub(crate) id: u64,
+    fd: OwnedFd,
+    mapping: Mapping,
+}
+
+impl JobBuffer {
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.mapping.start()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.mapping.bytes()
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Why there is no buffer.
+#[derive(Debug)]
+pub(crate) enum NoBuffer {
+    /// The request alone is above the limit.
+    TooLarge,
+    /// Others hold the memory now.
+    Wait,
+    /// The system refused.
+    System(io::Error),
+}
+
+/// Job buffers, kept for reuse because fresh pages are slow: filling a fresh 64 MiB takes twenty
+/// times as long as a warm one.
+pub(crate) struct BufferPool {
+    /// Most bytes in all buffers, in use and idle.
+    limit: usize,
+    total: usize,
+    idle: Vec<JobBuffer>,
+    last_id: u64,
+    /// Buffers that are gone, for the workers to unmap.
+    retired: Vec<u64>,
+}
+
+/// Buffers are made in steps of an eighth of their size, at least this.
+const GRAIN: usize = 64 << 10;
+
+impl BufferPool {
+    pub(crate) fn new(limit: usize) -> BufferPool {
+        BufferPool { limit, total: 0, idle: Vec::new(), last_id: 0, retired: Vec::new() }
+    }
+
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// A buffer of at least `bytes` bytes, a warm one where one fits without much waste.
+    pub(crate) fn take(&mut self, bytes: usize) -> Result<JobBuffer, NoBuffer> {
+        let wanted = rounded(bytes);
+        if wanted > self.limit {
+            return Err(NoBuffer::TooLarge);
+        }
+        let fits = |buffer: &JobBuffer| (wanted..=2 * wanted).contains(&buffer.bytes());
+        let best = (0..self.idle.len())
+            .filter(|&index| fits(&self.idle[index]))
+            .min_by_key(|&index| self.idle[index].bytes());
+        if let Some(index) = best {
+            return Ok(self.idle.remove(index));
+        }
+        while self.total + wanted > self.limit && !self.idle.is_empty() {
+            let oldest = self.idle.remove(0);
+            self.retire(oldest);
+        }
+        if self.total + wanted > self.limit {
+            return Err(NoBuffer::Wait);
+        }
+        let buffer = self.create(wanted).map_err(NoBuffer::System)?;
+        self.total += wanted;
+        Ok(buffer)
+    }
+
+    fn create(&mut self, bytes: usize) -> io::Result<JobBuffer> {
+        let fd = sealed_memory("farcall-job", bytes)?;
+        let mapping = Mapping::new(fd.as_fd(), bytes)?;
+        self.last_id += 1;
+        Ok(JobBuffer { id: self.last_id, fd, mapping })
+    }
+
+    /// Takes a buffer back; it serves the next call of about its size.
+    pub(crate) fn give_back(&mut self, buffer: JobBuffer) {
+        self.idle.push(buffer);
+    }
+
+    /// Ends a buffer that a crashed worker may have left in any state.
+    pub(crate) fn retire(&mut self, buffer: JobBuffer) {
+        self.total -= buffer.bytes();
+        self.retired.push(buffer.id);
+    }
+
+    /// The buffers retired since the last call.
+    pub(crate) fn take_retired(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.retired)
+    }
+}
+
+fn rounded(bytes: usize) -> usize {
+    let step = (bytes / 8).next_power_of_two().max(GRAIN);
+    bytes.max(1).next_multiple_of(step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_is_reused() {
+        let mut pool = BufferPool::new(1 << 24);
+        let buffer = pool.take(100_000).unwrap();
+        let id = buffer.id;
+        pool.give_back(buffer);
+        assert_eq!(pool.take(90_000).unwrap().id, id);
+    }
+
+    #[test]
+    fn the_limit_holds_and_idle_memory_makes_room() {
+        let mut pool = BufferPool::new(1 << 20);
+        assert!(matches!(pool.take(2 << 20), Err(NoBuffer::TooLarge)));
+        let small = pool.take(1 << 19).unwrap();
+        assert!(matches!(pool.take(1 << 20), Err(NoBuffer::Wait)));
+        let id = small.id;
+        pool.give_back(small);
+        assert_eq!(pool.take(1 << 20).unwrap().bytes(), 1 << 20);
+        assert_eq!(pool.take_retired(), [id]);
+    }
+
+    #[test]
+    fn sizes_are_rounded_by_an_eighth_at_most() {
+        for bytes in [1, 4096, 65_537, 1 << 20, (64 << 20) + 1] {
+            let rounded = rounded(bytes);
+            assert!(rounded >= bytes && rounded <= bytes + bytes / 4 + GRAIN);
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! One client connection: moves bytes between the socket, the protocol and the job buffers.
+
+use crate::job::Job;
+use farcall_rpc_proto::server::{self, Event};
+use farcall_rpc_proto::{
+    Call, CallId, Chunk, Hello, Limits, Nanos, Piece, ProtocolError, Transmit,
+};
+use rustix::event::epoll::EventFlags;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::{Errno, readv, writev};
+use slab::Slab;
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, IoSlice, IoSliceMut};
+
+/// Bytes read at once besides array data.
+const INPUT_BYTES: usize = 16 << 10;
+/// Bytes of a read beyond the array data it is for: room for the next frame headers, and little
+/// more, because array data that land here are copied.
+const LOOK_AHEAD: usize = 1 << 10;
+/// Most buffers of one system call.
+const MAX_SLICES: usize = 256;
+/// Array bytes gathered before they are written.
+const GATHER_BYTES: u64 = 1 << 20;
+
+/// What `advance` has done.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Some bytes have moved; there may be more.
+    Progress(usize),
+    Event(Event),
+    /// The socket has no more.
+    Blocked,
+    /// The client closed its side.
+    Closed,
+}
+
+/// Why a connection ends before its time.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Broken {
+    #[error(transparent)]
+    Protocol(#[from] ProtocolError),
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+/// A part of what is to be written.
+enum Part {
+    /// A range of `frames`.
+    Frames { start: usize, end: usize },
+    /// A piece of a job's buffer.
+    Data { job: usize, piece: Piece },
+}
+
+/// One client connection.
+pub(crate) struct Connection {
+    socket: OwnedFd,
+    /// Who it is, for the log.
+    pub(crate) peer: String,
+    pub(crate) proto: server::Connection,
+    pub(crate) connected: bool,
+    pub(crate) opened: Nanos,
+    /// Open jobs by call number.
+    pub(crate) jobs: HashMap<CallId, usize>,
+    /// A call that waits for memory; nothing is read until it has some.
+    pub(crate) waiting: Option<(CallId, Call)>,
+    /// The event mask it is registered with.
+    pub(crate) interest: EventFlags,
+    input: Vec<u8>,
+    unread: std::ops::Range<usize>,
+    landing: VecDeque<Piece>,
+    frames: Vec<u8>,
+    parts: VecDeque<Part>,
+    /// Jobs whose results are being written; released once all is out.
+    pub(crate) sending: Vec<usize>,
+}
+
+impl Connection {
+    pub(crate) fn new(
+        socket: OwnedFd,
+        peer: String,
+        limits: Limits,
+        hello: Hello,
+        now: Nanos,
+    ) -> Connection {
+        Connection {
+            socket,
+            peer,
+            proto: server::Connection::new(limits, hello),
+            connected: false,
+            opened: now,
+            jobs: HashMap::new(),
+            waiting: None,
+            interest: EventFlags::IN,
+            input: vec![0; INPUT_BYTES],
+            unread: 0..0,
+            landing: VecDeque::new(),
+            frames: Vec::new(),
+            parts: VecDeque::new(),
+            sending: Vec::new(),
+        }
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Moves some bytes inwards. An event must be answered before the next call.
+    pub(crate) fn advance(&mut self, jobs: &mut Slab<Job>, now: Nanos) -> Result<Step, Broken> {
+        if let Some(chunk) = self.proto.incoming() {
+            return self.take_data(jobs, chunk, now);
+        }
+        if self.unread.is_empty() {
+            return self.read(Vec::new());
+        }
+        let input = &self.input[self.unread.clone()];
+        let (taken, event) = self.proto.handle_input(input, now)?;
+        self.unread.start += taken;
+        Ok(event.map_or(Step::Progress(taken), Step::Event))
+    }
+
+    /// Reads into `places`, and what comes beyond them into the input buffer.
+    fn read<'a>(&'a mut self, mut places: Vec<IoSliceMut<'a>>) -> Result<Step, Broken> {
+        let room: usize = places.iter().map(|place| place.len()).sum();
+        let most = if room > 0 { LOOK_AHEAD } else { INPUT_BYTES };
+        places.push(IoSliceMut::new(&mut self.input[..most]));
+        match readv(&self.socket, &mut places) {
+            Ok(0) => Ok(Step::Closed),
+            Ok(count) => {
+                self.unread = 0..count.saturating_sub(room);
+                Ok(Step::Progress(count))
+            }
+            Err(Errno::AGAIN) => Ok(Step::Blocked),
+            Err(Errno::INTR) => Ok(Step::Progress(0)),
+            Err(error) => Err(io::Error::from(error).into()),
+        }
+    }
+
+    /// Moves array data to their places in the job buffer.
+    fn take_data(
+        &mut self,
+        jobs: &mut Slab<Job>,
+        chunk: Chunk,
+        now: Nanos,
+    ) -> Result<Step, Broken> {
+        let job = self.jobs.get(&chunk.call).and_then(|key| jobs.get_mut(*key));
+        let Some(job) = job.filter(|_| !chunk.discard) else { return self.discard(chunk, now) };
+        job.swap = chunk.big_endian != cfg!(target_endian = "big");
+        let planned: u64 = self.landing.iter().map(|piece| piece.length).sum();
+        let mut unplanned = chunk.length - planned;
+        while unplanned > 0 && self.landing.len() < MAX_SLICES {
+            let piece = job.next_incoming(unplanned).expect("as long as the layout says");
+            unplanned -= piece.length;
+            self.landing.push_back(piece);
+        }
+        let room = chunk.length - unplanned;
+        let places = self.landing.iter().map(|piece| {
+            // SAFETY: the pieces of a stream are distinct parts of the job's buffer, which lives
+            // as long as the job and which no worker has while arguments arrive.
+            IoSliceMut::new(unsafe { &mut *job.memory(piece) })
+        });
+        let mut places: Vec<_> = places.collect();
+        let step = if self.unread.is_empty() {
+            self.read(places)?
+        } else {
+            Step::Progress(self.copy_unread(&mut places))
+        };
+        let Step::Progress(count) = step else { return Ok(step) };
+        let taken = (count as u64).min(room);
+        self.trim_landing(taken);
+        let event = self.proto.handle_data(taken, now);
+        Ok(event.map_or(Step::Progress(count), Step::Event))
+    }
+
+    /// Copies bytes that came with an earlier read.
+    fn copy_unread(&mut self, places: &mut [IoSliceMut<'_>]) -> usize {
+        let mut copied = 0;
+        for place in places {
+            let unread = &self.input[self.unread.clone()];
+            let count = unread.len().min(place.len());
+            place[..count].copy_from_slice(&unread[..count]);
+            self.unread.start += count;
+            copied += count;
+        }
+        copied
+    }
+
+    fn trim_landing(&mut self, mut taken: u64) {
+        while taken > 0 {
+            let Some(piece) = self.landing.front_mut() else { return };
+            if piece.length > taken {
+                piece.offset += taken;
+                piece.length -= taken;
+                return;
+            }
+            taken -= piece.length;
+            self.landing.pop_front();
+        }
+    }
+
+    /// Throws away data of a call that is gone.
+    fn discard(&mut self, chunk: Chunk, now: Nanos) -> Result<Step, Broken> {
+        self.landing.clear();
+        if self.unread.is_empty() {
+            return self.read(Vec::new());
+        }
+        let count = self.unread.len().min(usize::try_from(chunk.length).unwrap_or(usize::MAX));
+        self.unread.start += count;
+        let event = self.proto.handle_data(count as u64, now);
+        Ok(event.map_or(Step::Progress(count), Step::Event))
+    }
+
+    /// Writes until everything is out or the socket takes no more. Returns whether all is out.
+    pub(crate) fn flush(&mut self, jobs: &mut Slab<Job>, now: Nanos) -> io::Result<bool> {
+        loop {
+            if self.parts.is_empty() {
+                self.frames.clear();
+                self.gather(jobs, now);
+            }
+            if self.parts.is_empty() {
+                return Ok(true);
+            }
+            match self.write(jobs) {
+                Ok(count) => self.written(count),
+                Err(Errno::AGAIN) => return Ok(false),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Whether nothing that was gathered is still to be written.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Collects what the protocol wants sent, up to a bound.
+    fn gather(&mut self, jobs: &mut Slab<Job>, now: Nanos) {
+        let mut gathered = 0;
+        while gathered < GATHER_BYTES {
+            let start = self.frames.len();
+            let transmit = self.proto.poll_transmit(&mut self.frames, now);
+            let end = self.frames.len();
+            if end > start {
+                self.parts.push_back(Part::Frames { start, end });
+            }
+            match transmit {
+                Transmit::Idle => return,
+                Transmit::Frames => {}
+                Transmit::Data(chunk) => {
+                    gathered += chunk.length;
+                    self.gather_chunk(jobs, chunk);
+                }
+            }
+        }
+    }
+
+    fn gather_chunk(&mut self, jobs: &mut Slab<Job>, chunk: Chunk) {
+        let key = self.jobs[&chunk.call];
+        let mut left = chunk.length;
+        while left > 0 {
+            let piece = jobs[key].next_outgoing(left).expect("as long as the layout says");
+            left -= piece.length;
+            self.parts.push_back(Part::Data { job: key, piece });
+        }
+    }
+
+    fn write(&self, jobs: &Slab<Job>) -> Result<usize, Errno> {
+        let slices = self.parts.iter().take(MAX_SLICES).map(|part| match part {
+            Part::Frames { start, end } => IoSlice::new(&self.frames[*start..*end]),
+            // SAFETY: the job lives until its last piece is written, and its worker has finished
+            // with the buffer.
+            Part::Data { job, piece } => IoSlice::new(unsafe { &*jobs[*job].memory(piece) }),
+        });
+        writev(&self.socket, &slices.collect::<Vec<_>>())
+    }
+
+    fn written(&mut self, mut count: usize) {
+        while count > 0 {
+            let Some(part) = self.parts.front_mut() else { return };
+            let length = match part {
+                Part::Frames { start, end } => *end - *start,
+                Part::Data { piece, .. } => piece.length as usize,
+            };
+            if count < length {
+                match part {
+                    Part::Frames { start, .. } => *start += count,
+                    Part::Data { piece, .. } => {
+                        piece.offset += count as u64;
+                        piece.length -= count as u64;
+                    }
+                }
+                return;
+            }
+            count -= length;
+            self.parts.pop_front();
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The functions a server has, by name and by number.
+
+use farcall_idl::Interface;
+use farcall_library::{Catalog, CatalogError, Entry};
+use farcall_rpc_proto::{Failure, FailureKind, FunctionSummary, Listing};
+use std::collections::HashMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Functions of one page of a listing.
+const PAGE: usize = 256;
+
+/// One function served.
+pub(crate) struct Function {
+    /// Where its library and its interface are.
+    pub(crate) entry: Entry,
+    pub(crate) interface: Interface,
+    /// What clients are sent as the interface.
+    text: String,
+}
+
+/// All functions served.
+pub(crate) struct FunctionTable {
+    catalog: Catalog,
+    /// In the order of their qualified names.
+    functions: Vec<Function>,
+    by_entry: HashMap<Entry, usize>,
+    /// Number of the first function. It differs from one start of a server to the next, so that
+    /// numbers from before a restart are recognised as stale.
+    base: u64,
+}
+
+impl FunctionTable {
+    pub(crate) fn new(catalog: Catalog) -> FunctionTable {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let base = (since_epoch.as_nanos() as u64 & 0xffff_ffff_ffff) << 16;
+        let mut functions: Vec<Function> = catalog
+            .entries()
+            .map(|(entry, interface)| Function {
+                entry,
+                interface: interface.clone(),
+                text: interface.public_text(),
+            })
+            .collect();
+        functions.sort_by_cached_key(|function| function.interface.qualified_name().into_owned());
+        let numbered = functions.iter().enumerate();
+        let by_entry = numbered.map(|(index, function)| (function.entry, index)).collect();
+        FunctionTable { catalog, functions, by_entry, base }
+    }
+
+    /// Number of functions.
+    pub(crate) fn len(&self) -> usize {
+        self.functions.len()
+    }
+
+    /// Number and text of the function of that name, qualified or not.
+    pub(crate) fn describe(&self, name: &str) -> Result<(u64, &str), Failure> {
+        let entry = self.catalog.find(name).map_err(|error| self.unknown(name, &error))?;
+        let index = self.by_entry[&entry];
+        Ok((self.base + index as u64, &self.functions[index].text))
+    }
+
+    /// The function of a number, unless the number is from before a restart.
+    pub(crate) fn get(&self, number: u64) -> Result<&Function, Failure> {
+        let index = number.checked_sub(self.base).and_then(|index| usize::try_from(index).ok());
+        index.and_then(|index| self.functions.get(index)).ok_or_else(|| {
+            let text = "the server was restarted; fetch the interface again";
+            Failure::new(FailureKind::StaleInterface, text)
+        })
+    }
+
+    /// The page that starts at index `from` of the names in order.
+    pub(crate) fn page(&self, from: u32) -> Listing {
+        let from = (from as usize).min(self.functions.len());
+        let end = (from + PAGE).min(self.functions.len());
+        let functions = self.functions[from..end].iter().map(|function| FunctionSummary {
+            name: function.interface.qualified_name().into_owned(),
+            title: title(&function.interface),
+        });
+        let next = (end < self.functions.len()).then_some(end as u32);
+        Listing { functions: functions.collect(), next }
+    }
+
+    fn unknown(&self, name: &str, error: &CatalogError) -> Failure {
+        if !matches!(error, CatalogError::Unknown(_)) {
+            return Failure::new(FailureKind::UnknownFunction, error.to_string());
+        }
+        let entry = name.rsplit('/').next().unwrap_or(name);
+        let closest = self
+            .functions
+            .iter()
+            .map(|function| function.interface.name.as_str())
+            .map(|known| (strsim::damerau_levenshtein(known, entry), known))
+            .filter(|(distance, _)| *distance <= 2)
+            .min();
+        let hint = match closest {
+            Some((_, known)) => format!("; did you mean `{known}`?"),
+            None => "; `farcall ls` lists what there is".to_string(),
+        };
+        let shown: String = name.chars().take(100).collect();
+        let text = format!("there is no function `{shown}`{hint}");
+        Failure::new(FailureKind::UnknownFunction, text)
+    }
+}
+
+/// The first line of the description.
+fn title(interface: &Interface) -> String {
+    let description = interface.description.as_deref().unwrap_or("");
+    description.lines().next().unwrap_or("").trim().chars().take(200).collect()
+}

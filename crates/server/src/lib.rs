@@ -1,0 +1,144 @@
+//! The computational server. It owns the sockets and the job buffers; worker processes map the
+//! buffers and call the library in place.
+//!
+//! [`Server::bind`] takes a typed [`Config`] and the [`Catalog`] to serve and returns once every
+//! library is bound; [`Server::run`] serves until SIGTERM or SIGINT. A worker process is this
+//! program started anew with the command given in [`WorkerCommand`], which must call
+//! [`run_worker`].
+//!
+//! The parts, from the outside in: `reactor` is the one thread that waits and moves every call
+//! on; `connection` moves bytes between a socket, the protocol and job buffers; `job` is a call
+//! on its way; `worker` is a worker process as the server sees it, `worker::process` what runs
+//! inside one; `buffer` is the memory they share.
+
+mod buffer;
+mod config;
+mod connection;
+mod function;
+mod job;
+mod listen;
+mod reactor;
+mod worker;
+
+pub use config::{Config, Limits, Workers};
+pub use farcall_library::Catalog;
+pub use worker::process::run_worker;
+
+use farcall_idl::Document;
+use farcall_library::{CompileError, Source};
+use function::FunctionTable;
+use listen::Listener;
+use reactor::Reactor;
+use std::io;
+use std::path::PathBuf;
+use worker::LibrarySource;
+
+/// The program, and its first arguments, that becomes a worker by calling [`run_worker`].
+pub type WorkerCommand = (PathBuf, Vec<String>);
+
+/// Why a server cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {source}{}", listen_hint(.source))]
+    Listen {
+        /// The address.
+        address: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// There is neither an address nor a socket to listen on.
+    #[error("nothing to listen on: give an address or a Unix socket")]
+    NowhereToListen,
+    /// The C text of an interface file cannot be compiled, or may not be.
+    #[error("{}: {source}", path.display())]
+    Compile {
+        /// The interface file.
+        path: PathBuf,
+        /// What is wrong.
+        source: CompileError,
+    },
+    /// A library cannot be bound, or its worker cannot be started.
+    #[error("{0}")]
+    Library(String),
+    /// The system refused something else.
+    #[error("cannot start the server: {0}")]
+    System(#[from] io::Error),
+}
+
+fn listen_hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "; another server has it: choose another port, or port 0",
+        io::ErrorKind::PermissionDenied => "; ports below 1024 need the right to use them",
+        _ => "",
+    }
+}
+
+/// A server that listens.
+pub struct Server {
+    addresses: Vec<String>,
+    functions: usize,
+    reactor: Reactor,
+}
+
+impl Server {
+    /// Binds the libraries and listens. On return every function can be called.
+    pub fn bind(
+        config: Config,
+        catalog: Catalog,
+        worker: WorkerCommand,
+    ) -> Result<Server, StartError> {
+        let libraries = libraries(&catalog, config.allow_code)?;
+        let table = FunctionTable::new(catalog);
+        let functions = table.len();
+        let listeners = listen(&config)?;
+        let addresses = listeners.iter().map(Listener::address).collect();
+        let mut reactor = Reactor::new(config, listeners, table, libraries, worker)?;
+        reactor.warm_up().map_err(StartError::Library)?;
+        Ok(Server { addresses, functions, reactor })
+    }
+
+    /// Where it listens, as clients write it.
+    pub fn addresses(&self) -> &[String] {
+        &self.addresses
+    }
+
+    /// Number of functions served.
+    pub fn functions(&self) -> usize {
+        self.functions
+    }
+
+    /// Serves until SIGTERM or SIGINT. Calls that are open then fail with a message that says so.
+    pub fn run(mut self) -> io::Result<()> {
+        self.reactor.run()
+    }
+}
+
+/// One library for each interface file, with its C text compiled.
+fn libraries(catalog: &Catalog, allow_code: bool) -> Result<Vec<LibrarySource>, StartError> {
+    let library = |(source, document): (&Source, &Document)| {
+        let compiled = farcall_library::compile(document, source.folder(), allow_code)
+            .map_err(|error| StartError::Compile { path: source.path.clone(), source: error })?;
+        Ok(LibrarySource { source: source.clone(), compiled })
+    };
+    catalog.files().map(library).collect()
+}
+
+fn listen(config: &Config) -> Result<Vec<Listener>, StartError> {
+    let mut listeners = Vec::new();
+    for address in &config.listen {
+        let listener = Listener::tcp(*address).map_err(|source| StartError::Listen {
+            address: format!("farcall://{address}"),
+            source,
+        })?;
+        listeners.push(listener);
+    }
+    if let Some(path) = &config.unix {
+        let listener = Listener::unix(path).map_err(|source| StartError::Listen {
+            address: format!("unix://{}", path.display()),
+            source,
+        })?;
+        listeners.push(listener);
+    }
+    if listeners.is_empty() { Err(StartError::NowhereToListen) } else { Ok(listeners) }
+}

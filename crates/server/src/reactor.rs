@@ -1,0 +1,255 @@
+//! The server's one thread: waits for sockets, workers and signals, and moves every call on.
+//!
+//! One thread is enough because it never computes and never blocks: array bytes go from the socket
+//! to the job buffer by the kernel's hand, and the library runs in the workers.
+
+mod calls;
+mod events;
+
+use crate::buffer::BufferPool;
+use crate::config::Config;
+use crate::connection::Connection;
+use crate::function::FunctionTable;
+use crate::job::Job;
+use crate::listen::Listener;
+use farcall_rpc_proto::FailureKind;
+use crate::WorkerCommand;
+use crate::worker::{Launcher, LibrarySource, State, Worker};
+use rustix::event::epoll::{self, Event, EventData, EventFlags};
+use rustix::buffer::spare_capacity;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use slab::Slab;
+use std::collections::VecDeque;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// Events taken in one turn.
+const EVENTS: usize = 256;
+/// How long a stopping server waits for its last words to be taken.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How often connections are looked through for some that never greeted.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// What an event is about.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    Listener(usize),
+    Connection(usize),
+    WorkerSocket(usize),
+    WorkerOutput(usize),
+    Doorbell,
+    Signal,
+}
+
+impl Source {
+    fn data(self) -> EventData {
+        let (kind, index) = match self {
+            Source::Listener(index) => (0, index),
+            Source::Connection(index) => (1, index),
+            Source::WorkerSocket(index) => (2, index),
+            Source::WorkerOutput(index) => (3, index),
+            Source::Doorbell => (4, 0),
+            Source::Signal => (5, 0),
+        };
+        EventData::new_u64(kind << 32 | index as u64)
+    }
+
+    fn from_data(data: EventData) -> Source {
+        let index = (data.u64() & 0xffff_ffff) as usize;
+        match data.u64() >> 32 {
+            0 => Source::Listener(index),
+            1 => Source::Connection(index),
+            2 => Source::WorkerSocket(index),
+            3 => Source::WorkerOutput(index),
+            4 => Source::Doorbell,
+            _ => Source::Signal,
+        }
+    }
+}
+
+/// The state of a running server.
+pub(crate) struct Reactor {
+    config: Config,
+    epoll: OwnedFd,
+    listeners: Vec<Listener>,
+    functions: FunctionTable,
+    libraries: Vec<LibrarySource>,
+    launcher: Launcher,
+    slots: usize,
+    /// Rung by workers that finish while this thread sleeps.
+    doorbell: OwnedFd,
+    signals: UnixStream,
+    connections: Slab<Connection>,
+    /// Connections with input or memory to go on with.
+    ready: VecDeque<usize>,
+    /// Connections to be removed at the end of the turn.
+    closed: Vec<usize>,
+    /// Connections that wait for memory, first come first served.
+    starved: VecDeque<usize>,
+    workers: Slab<Worker>,
+    jobs: Slab<Job>,
+    queue: VecDeque<usize>,
+    pool: BufferPool,
+    start: Instant,
+    next_sweep: Instant,
+    stopping: Option<Instant>,
+}
+
+impl Reactor {
+    pub(crate) fn new(
+        config: Config,
+        listeners: Vec<Listener>,
+        functions: FunctionTable,
+        libraries: Vec<LibrarySource>,
+        worker_command: WorkerCommand,
+    ) -> io::Result<Reactor> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let doorbell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let (signals, signal_end) = UnixStream::pair()?;
+        signals.set_nonblocking(true)?;
+        for signal in [libc::SIGTERM, libc::SIGINT] {
+            signal_hook::low_level::pipe::register(signal, signal_end.try_clone()?)?;
+        }
+        let now = Instant::now();
+        let reactor = Reactor {
+            slots: config.workers.slots(),
+            pool: BufferPool::new(usize::try_from(config.limits.memory).unwrap_or(usize::MAX)),
+            launcher: Launcher { command: worker_command, settings: config.workers.clone() },
+            config,
+            epoll,
+            listeners,
+            functions,
+            libraries,
+            doorbell,
+            signals,
+            connections: Slab::new(),
+            ready: VecDeque::new(),
+            closed: Vec::new(),
+            starved: VecDeque::new(),
+            workers: Slab::new(),
+            jobs: Slab::new(),
+            queue: VecDeque::new(),
+            start: now,
+            next_sweep: now + SWEEP,
+            stopping: None,
+        };
+        for (index, listener) in reactor.listeners.iter().enumerate() {
+            reactor.watch(listener.fd(), Source::Listener(index), EventFlags::IN)?;
+        }
+        reactor.watch(reactor.doorbell.as_fd(), Source::Doorbell, EventFlags::IN)?;
+        reactor.watch(reactor.signals.as_fd(), Source::Signal, EventFlags::IN)?;
+        Ok(reactor)
+    }
+
+    fn watch(&self, fd: BorrowedFd<'_>, source: Source, flags: EventFlags) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, fd, source.data(), flags)?)
+    }
+
+    /// Starts one worker for each library and waits until all are bound, so that a library that
+    /// cannot be bound is known before anybody calls it.
+    pub(crate) fn warm_up(&mut self) -> Result<(), String> {
+        for library in 0..self.libraries.len() {
+            self.start_worker(library).map_err(|error| format!("cannot start a worker: {error}"))?;
+        }
+        let keys: Vec<usize> = self.workers.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            let worker = &mut self.workers[key];
+            // A library has as long as it needs for its own initialisation.
+            let socket = worker.socket();
+            let mut poll = [PollFd::new(&socket, PollFlags::IN)];
+            while rustix::event::poll(&mut poll, None) == Err(Errno::INTR) {}
+            match worker.read_greeting() {
+                Some(Ok(())) => worker.state = State::Idle,
+                Some(Err(error)) => return Err(error),
+                None => {
+                    let death = self.forget_worker(key);
+                    return Err(format!("a worker could not start: it {}", death.cause(0)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Serves until it is told to stop by SIGTERM or SIGINT.
+    pub(crate) fn run(&mut self) -> io::Result<()> {
+        let mut events = Vec::with_capacity(EVENTS);
+        let spin = self.config.workers.spin();
+        let mut spin_until = Instant::now();
+        while !self.is_stopped() {
+            let now = Instant::now();
+            let asleep = now >= spin_until && self.ready.is_empty() && self.ask_for_doorbells();
+            let timeout = if asleep { self.next_deadline(now) } else { Some(Duration::ZERO) };
+            self.wait(&mut events, timeout)?;
+            let mut active = !events.is_empty();
+            for event in events.drain(..) {
+                // Copied: the fields of a packed struct cannot be borrowed.
+                let Event { flags, data } = event;
+                self.handle(Source::from_data(data), flags);
+            }
+            active |= self.collect_outcomes();
+            active |= self.serve_ready();
+            self.dispatch();
+            self.handle_deadlines();
+            self.remove_closed();
+            if active {
+                spin_until = Instant::now() + spin;
+            }
+        }
+        self.shut_down();
+        Ok(())
+    }
+
+    fn wait(&self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<()> {
+        let timeout = timeout.map(|timeout| Timespec {
+            tv_sec: timeout.as_secs() as i64,
+            tv_nsec: timeout.subsec_nanos().into(),
+        });
+        match epoll::wait(&self.epoll, spare_capacity(events), timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Nanoseconds since the start, for the protocol.
+    fn nanos(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    /// Tells every running worker to ring; `false` if one has finished meanwhile.
+    fn ask_for_doorbells(&self) -> bool {
+        self.workers.iter().all(|(_, worker)| worker.ask_for_doorbell())
+    }
+
+    fn next_deadline(&self, now: Instant) -> Option<Duration> {
+        let running = self.workers.iter().filter_map(|(_, worker)| match worker.state {
+            State::Running { deadline, .. } => deadline,
+            _ => None,
+        });
+        let greeting = self.connections.iter().any(|(_, connection)| !connection.connected);
+        let sweep = greeting.then_some(self.next_sweep);
+        let stop = self.stopping;
+        let next = running.chain(sweep).chain(stop).min()?;
+        Some(next.saturating_duration_since(now))
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopping.is_some_and(|deadline| {
+            let flushed =
+                self.connections.iter().all(|(_, connection)| connection.is_flushed());
+            flushed || Instant::now() >= deadline
+        })
+    }
+
+    fn shut_down(&mut self) {
+        for (_, worker) in &mut self.workers {
+            worker.end(FailureKind::ServerStopping, "was ended with its server");
+        }
+        for worker in self.workers.drain() {
+            worker.bury();
+        }
+        self.listeners.clear();
+    }
+}

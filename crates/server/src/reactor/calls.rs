@@ -1,0 +1,332 @@
+//! The way of a call: offered, received, queued, computed, sent.
+
+use super::{Reactor, Source};
+use crate::buffer::{JobBuffer, NoBuffer};
+use crate::job::{self, Job};
+use crate::worker::{CallRequest, Death, State, TEXT_BYTES, Worker};
+use farcall_idl::Layout;
+use farcall_rpc_proto::server::Event;
+use farcall_rpc_proto::{Call, CallId, Failure, FailureKind};
+use rustix::event::epoll::EventFlags;
+use rustix::fd::AsFd;
+use std::io;
+
+impl Reactor {
+    pub(super) fn on_event(&mut self, key: usize, event: Event) {
+        let connection = &mut self.connections[key];
+        match event {
+            Event::Connected(hello) => {
+                tracing::debug!("{}: connected, {}", connection.peer, hello.agent);
+                connection.connected = true;
+            }
+            Event::List(request, from) => {
+                connection.proto.listing(request, &self.functions.page(from));
+            }
+            Event::Describe(request, name) => match self.functions.describe(&name) {
+                Ok((number, text)) => connection.proto.interface(request, number, text.into()),
+                Err(failure) => connection.proto.fail(request, &failure),
+            },
+            Event::Call(id, call) => self.offer(key, id, call),
+            Event::Ready(id) => self.enqueue(self.connections[key].jobs[&id]),
+            Event::Cancelled(id) => {
+                if let Some(job) = self.connections[key].jobs.remove(&id) {
+                    self.abandon(job);
+                }
+            }
+        }
+    }
+
+    /// A client offers a call: it gets a job buffer, waits for one, or is refused.
+    fn offer(&mut self, key: usize, id: CallId, call: Call) {
+        match self.prepare(&call) {
+            Err(failure) => self.connections[key].proto.fail(id, &failure),
+            Ok((layout, message)) => match self.buffer_for(key, &layout) {
+                Ok(buffer) => {
+                    let job = Job::new(key, id, call.function, message, layout, buffer);
+                    let job = self.jobs.insert(job);
+                    let now = self.nanos();
+                    let connection = &mut self.connections[key];
+                    connection.jobs.insert(id, job);
+                    if connection.proto.accept(id, now) {
+                        self.enqueue(job);
+                    }
+                }
+                Err(None) => {
+                    self.connections[key].waiting = Some((id, call));
+                    self.starved.push_back(key);
+                }
+                Err(Some(failure)) => self.connections[key].proto.fail(id, &failure),
+            },
+        }
+    }
+
+    /// Checks a call against its interface. Nothing is allocated in proportion to it.
+    fn prepare(&self, call: &Call) -> Result<(Layout, Vec<u8>), Failure> {
+        let function = self.functions.get(call.function)?;
+        let bad = |error: String| {
+            let name = function.interface.qualified_name();
+            Failure::new(FailureKind::BadArgument, format!("{name}: {error}"))
+        };
+        let layout = function
+            .interface
+            .layout(&call.scalars, &call.elements)
+            .map_err(|error| bad(error.to_string()))?;
+        let expected = layout.sent_bytes();
+        if call.data_bytes != expected {
+            let given = call.data_bytes;
+            return Err(bad(format!("expected {expected} bytes of arrays, {given} announced")));
+        }
+        let mut message = Vec::new();
+        call.encode(&mut message);
+        if message.len() > TEXT_BYTES {
+            let text = format!("its scalars and texts exceed {TEXT_BYTES} bytes; use an array");
+            return Err(bad(text));
+        }
+        Ok((layout, message))
+    }
+
+    /// Memory for a call; `Err(None)` means that it must wait.
+    fn buffer_for(
+        &mut self,
+        key: usize,
+        layout: &Layout,
+    ) -> Result<Option<JobBuffer>, Option<Failure>> {
+        if layout.bytes == 0 {
+            return Ok(None);
+        }
+        if self.starved.iter().any(|other| *other != key) {
+            return Err(None);
+        }
+        let bytes = usize::try_from(layout.bytes).unwrap_or(usize::MAX);
+        let result = self.pool.take(bytes);
+        for id in self.pool.take_retired() {
+            self.workers.iter_mut().for_each(|(_, worker)| worker.forget(id));
+        }
+        match result {
+            Ok(buffer) => Ok(Some(buffer)),
+            Err(NoBuffer::Wait) => Err(None),
+            Err(NoBuffer::TooLarge) => {
+                let limit = self.pool.limit();
+                let text = format!(
+                    "the call needs {bytes} bytes and the server allows {limit} \
+                     (limits.memory in its configuration)"
+                );
+                Err(Some(Failure::new(FailureKind::TooLarge, text)))
+            }
+            Err(NoBuffer::System(error)) => {
+                let text = format!("no memory for the call's {bytes} bytes: {error}");
+                Err(Some(Failure::new(FailureKind::Busy, text)))
+            }
+        }
+    }
+
+    /// Memory has become free: calls that wait for some go on, in their order.
+    fn wake_starved(&mut self) {
+        while let Some(key) = self.starved.pop_front() {
+            let Some((id, call)) = self.connections[key].waiting.take() else { continue };
+            let others = std::mem::take(&mut self.starved);
+            self.offer(key, id, call);
+            let still_starved = !self.starved.is_empty();
+            self.starved.extend(others);
+            if still_starved {
+                return;
+            }
+            self.ready.push_back(key);
+        }
+    }
+
+    fn enqueue(&mut self, job: usize) {
+        self.jobs[job].state = job::State::Queued;
+        self.queue.push_back(job);
+        self.dispatch();
+    }
+
+    /// Gives queued jobs to workers, first come first served, as far as slots are free. Where a
+    /// library has no idle worker one is started, unless enough of them are starting already.
+    pub(super) fn dispatch(&mut self) {
+        if self.queue.is_empty() {
+            return;
+        }
+        let running = self.workers.iter().filter(|(_, worker)| worker.job().is_some()).count();
+        let mut free = self.slots.saturating_sub(running);
+        let mut starting: Vec<usize> = self
+            .workers
+            .iter()
+            .filter(|(_, worker)| worker.state == State::Starting)
+            .map(|(_, worker)| worker.library)
+            .collect();
+        let mut waiting = std::collections::VecDeque::new();
+        while free > 0
+            && let Some(job) = self.queue.pop_front()
+        {
+            free -= 1;
+            let Ok(function) = self.functions.get(self.jobs[job].function) else { continue };
+            let library = function.entry.file;
+            let idle = self.workers.iter().find(|(_, worker)| {
+                worker.library == library && worker.state == State::Idle
+            });
+            if let Some((worker, _)) = idle {
+                self.hand_over(job, worker);
+                continue;
+            }
+            if let Some(index) = starting.iter().position(|starting| *starting == library) {
+                starting.swap_remove(index);
+            } else if let Err(error) = self.start_worker(library) {
+                self.fail_job(job, FailureKind::Internal, &format!("no worker: {error}"));
+                continue;
+            }
+            waiting.push_back(job);
+        }
+        waiting.append(&mut self.queue);
+        self.queue = waiting;
+    }
+
+    fn hand_over(&mut self, key: usize, worker: usize) {
+        let job = &mut self.jobs[key];
+        let Ok(function) = self.functions.get(job.function) else { return };
+        let call = CallRequest {
+            function: function.entry.function,
+            buffer: job.buffer.as_ref(),
+            swap: job.swap,
+            message: &job.message,
+        };
+        let time_limit = self.config.workers.time_limit();
+        match self.workers[worker].run(key, &call, time_limit) {
+            Ok(()) => job.state = job::State::Running { worker },
+            // Its death is on its way and will be handled as such.
+            Err(error) => {
+                self.workers[worker].end(FailureKind::Internal, error.to_string());
+                self.fail_job(key, FailureKind::Internal, "its worker died before the call");
+            }
+        }
+    }
+
+    /// Takes the outcomes of finished calls. Returns whether there were any.
+    pub(super) fn collect_outcomes(&mut self) -> bool {
+        let mut any = false;
+        for key in 0..self.workers.capacity() {
+            let Some(worker) = self.workers.get_mut(key) else { continue };
+            let (Some(outcome), Some(job)) = (worker.poll(), worker.job()) else { continue };
+            worker.state = State::Idle;
+            any = true;
+            match outcome.refusal {
+                None => self.complete(job, outcome.exec_nanos),
+                Some(error) => self.fail_job(job, FailureKind::BadArgument, &error),
+            }
+        }
+        any
+    }
+
+    fn complete(&mut self, key: usize, exec_nanos: u64) {
+        let now = self.nanos();
+        let job = &mut self.jobs[key];
+        let Some(connection_key) = job.connection else { return self.release(key) };
+        job.state = job::State::Sending;
+        let connection = &mut self.connections[connection_key];
+        connection.proto.complete(job.call, job.layout.returned_bytes(), exec_nanos, now);
+        connection.sending.push(key);
+        self.flush(connection_key);
+    }
+
+    /// Fails a job that no worker has (any more).
+    fn fail_job(&mut self, key: usize, kind: FailureKind, cause: &str) {
+        let job = &self.jobs[key];
+        let name = match self.functions.get(job.function) {
+            Ok(function) => function.interface.qualified_name().into_owned(),
+            Err(_) => "the function".to_string(),
+        };
+        let failure = Failure::new(kind, format!("{name} {cause}"));
+        let (connection, call) = (job.connection, job.call);
+        self.release(key);
+        tracing::warn!("call failed: {failure}");
+        if let Some(connection_key) = connection {
+            self.connections[connection_key].proto.fail(call, &failure);
+            self.flush(connection_key);
+        }
+    }
+
+    /// The client no longer wants the job.
+    pub(super) fn abandon(&mut self, key: usize) {
+        let job = &mut self.jobs[key];
+        let connection = job.connection.take();
+        match job.state {
+            job::State::Running { worker } => {
+                let text = "was ended because the client gave the call up";
+                self.workers[worker].end(FailureKind::Cancelled, text);
+            }
+            // Pieces of it may still have to be written.
+            job::State::Sending if connection.is_some_and(|key| !self.closed.contains(&key)) => {}
+            job::State::Queued => {
+                self.queue.retain(|queued| *queued != key);
+                self.release(key);
+            }
+            job::State::Receiving | job::State::Sending => self.release(key),
+        }
+    }
+
+    /// Ends a job and hands its memory on.
+    pub(super) fn release(&mut self, key: usize) {
+        let Some(job) = self.jobs.try_remove(key) else { return };
+        if let Some(connection) = job.connection.and_then(|key| self.connections.get_mut(key)) {
+            connection.jobs.remove(&job.call);
+        }
+        if let Some(buffer) = job.buffer {
+            self.pool.give_back(buffer);
+            self.wake_starved();
+        }
+    }
+
+    pub(super) fn start_worker(&mut self, library: usize) -> io::Result<()> {
+        let source = &self.libraries[library];
+        let worker = self.launcher.start(library, source, self.doorbell.as_fd())?;
+        tracing::debug!("worker {} starts", worker.pid());
+        let key = self.workers.vacant_key();
+        self.watch(worker.socket(), Source::WorkerSocket(key), EventFlags::IN)?;
+        self.watch(worker.output(), Source::WorkerOutput(key), EventFlags::IN)?;
+        self.workers.insert(worker);
+        Ok(())
+    }
+
+    /// Removes a worker that is dead or to be dead.
+    pub(super) fn forget_worker(&mut self, key: usize) -> Death {
+        self.workers.remove(key).bury()
+    }
+
+    /// A worker has ended: its call fails, and another worker takes its place.
+    pub(super) fn worker_died(&mut self, key: usize) {
+        // The last call may have finished just before.
+        self.collect_outcomes();
+        let Worker { library, state, .. } = &self.workers[key];
+        let (library, state) = (*library, *state);
+        let death = self.forget_worker(key);
+        let cause = death.cause(self.config.workers.memory);
+        tracing::warn!("a worker {cause}");
+        match state {
+            State::Running { job, .. } if self.jobs[job].connection.is_none() => self.release(job),
+            State::Running { job, .. } => self.fail_job(job, death.kind(), &cause),
+            State::Starting => return self.fail_waiting(library, &cause),
+            State::Idle => {}
+        }
+        let spare = self.workers.iter().any(|(_, worker)| worker.library == library);
+        if !spare
+            && self.stopping.is_none()
+            && let Err(error) = self.start_worker(library)
+        {
+            tracing::error!("cannot start a worker: {error}");
+        }
+    }
+
+    /// A worker could not bind its library: calls that wait for one like it fail, because the
+    /// next would fare no better.
+    fn fail_waiting(&mut self, library: usize, cause: &str) {
+        let of_library = |job: &usize| {
+            self.functions.get(self.jobs[*job].function).is_ok_and(|f| f.entry.file == library)
+        };
+        let waiting: Vec<usize> = self.queue.iter().copied().filter(of_library).collect();
+        self.queue.retain(|job| !waiting.contains(job));
+        for job in waiting {
+            self.fail_job(job, FailureKind::Internal, &format!("has no worker: it {cause}"));
+        }
+    }
+}
+

@@ -1,0 +1,268 @@
+//! What happens on sockets, pipes and timers.
+
+use super::{LAST_WORDS, Reactor, SWEEP, Source};
+use crate::connection::{Broken, Connection, Step};
+use crate::worker::State;
+use farcall_rpc_proto::{self as proto, Failure, FailureKind, Hello};
+use rustix::event::epoll::{self, EventFlags};
+use rustix::fd::OwnedFd;
+use std::io::{self, Read};
+use std::time::{Duration, Instant};
+
+/// Bytes that one connection may move before the others have their turn.
+const TURN_BYTES: usize = 4 << 20;
+/// Connections accepted in one go.
+const ACCEPTS: usize = 64;
+
+impl Reactor {
+    pub(super) fn handle(&mut self, source: Source, flags: EventFlags) {
+        match source {
+            Source::Listener(index) => self.accept(index),
+            Source::Connection(key) if self.is_open(key) => self.connection_event(key, flags),
+            Source::WorkerSocket(key) if self.workers.contains(key) => self.worker_event(key),
+            Source::WorkerOutput(key) if self.workers.contains(key) => self.worker_output(key),
+            Source::Connection(_) | Source::WorkerSocket(_) | Source::WorkerOutput(_) => {}
+            Source::Doorbell => {
+                let _ = rustix::io::read(&self.doorbell, &mut [0u8; 8]);
+            }
+            Source::Signal => {
+                let _ = self.signals.read(&mut [0; 64]);
+                self.stop();
+            }
+        }
+    }
+
+    fn is_open(&self, key: usize) -> bool {
+        self.connections.contains(key) && !self.closed.contains(&key)
+    }
+
+    fn accept(&mut self, index: usize) {
+        for _ in 0..ACCEPTS {
+            let Some(listener) = self.listeners.get(index) else { return };
+            match listener.accept() {
+                Ok((socket, peer)) => self.admit(socket, peer),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) => {
+                    tracing::warn!("cannot accept a connection: {error}");
+                    return;
+                }
+            }
+        }
+    }
+
+    fn admit(&mut self, socket: OwnedFd, peer: String) {
+        let limits = proto::Limits {
+            calls: self.config.limits.calls_per_connection,
+            ..proto::Limits::default()
+        };
+        let hello = Hello::new(concat!("farcall-server ", env!("CARGO_PKG_VERSION")));
+        let mut connection = Connection::new(socket, peer, limits, hello, self.nanos());
+        let most = self.config.limits.connections;
+        if self.connections.len() >= most {
+            tracing::warn!("{}: refused, {most} connections are open", connection.peer);
+            connection.proto.goodbye(format!("the server is full ({most} connections)"));
+            // One try: a fresh socket has room for it.
+            let _ = connection.flush(&mut self.jobs, 0);
+            return;
+        }
+        let key = self.connections.vacant_key();
+        let registered =
+            self.watch(connection.fd(), Source::Connection(key), connection.interest);
+        match registered {
+            Ok(()) => drop(self.connections.insert(connection)),
+            Err(error) => tracing::warn!("{}: {error}", connection.peer),
+        }
+    }
+
+    fn connection_event(&mut self, key: usize, flags: EventFlags) {
+        if flags.intersects(EventFlags::RDHUP | EventFlags::ERR) {
+            return self.close(key, None);
+        }
+        if flags.contains(EventFlags::OUT) {
+            self.flush(key);
+        }
+        if flags.intersects(EventFlags::IN | EventFlags::HUP) && self.is_open(key) {
+            self.serve(key);
+        }
+    }
+
+    /// Goes on with connections that had more input than their turn allowed.
+    pub(super) fn serve_ready(&mut self) -> bool {
+        let count = self.ready.len();
+        for _ in 0..count {
+            if let Some(key) = self.ready.pop_front()
+                && self.is_open(key)
+            {
+                self.serve(key);
+            }
+        }
+        count > 0
+    }
+
+    /// Takes input from a connection, for one turn.
+    pub(super) fn serve(&mut self, key: usize) {
+        let mut moved = 0;
+        while self.is_open(key) && self.connections[key].waiting.is_none() {
+            let now = self.nanos();
+            match self.connections[key].advance(&mut self.jobs, now) {
+                Ok(Step::Event(event)) => self.on_event(key, event),
+                Ok(Step::Progress(count)) => moved += count,
+                Ok(Step::Blocked) => break,
+                Ok(Step::Closed) => return self.close(key, None),
+                Err(error) => return self.close(key, Some(error)),
+            }
+            if moved >= TURN_BYTES {
+                self.ready.push_back(key);
+                break;
+            }
+        }
+        if self.is_open(key) {
+            self.flush(key);
+        }
+    }
+
+    /// Writes what there is to write; jobs whose results are out are released.
+    pub(super) fn flush(&mut self, key: usize) {
+        let now = self.nanos();
+        match self.connections[key].flush(&mut self.jobs, now) {
+            Ok(true) => {
+                for job in std::mem::take(&mut self.connections[key].sending) {
+                    self.release(job);
+                }
+            }
+            Ok(false) => {}
+            Err(error) => return self.close(key, Some(Broken::Io(error))),
+        }
+        self.update_interest(key);
+    }
+
+    pub(super) fn update_interest(&mut self, key: usize) {
+        let connection = &mut self.connections[key];
+        let mut interest = match connection.waiting {
+            None => EventFlags::IN,
+            Some(_) => EventFlags::RDHUP,
+        };
+        interest.set(EventFlags::OUT, !connection.is_flushed());
+        if interest == connection.interest {
+            return;
+        }
+        connection.interest = interest;
+        let data = Source::Connection(key).data();
+        if let Err(error) = epoll::modify(&self.epoll, connection.fd(), data, interest) {
+            self.close(key, Some(Broken::Io(error.into())));
+        }
+    }
+
+    /// Ends a connection with all its jobs.
+    pub(super) fn close(&mut self, key: usize, error: Option<Broken>) {
+        let connection = &mut self.connections[key];
+        match &error {
+            Some(error) => tracing::warn!("{}: connection closed: {error}", connection.peer),
+            None => tracing::debug!("{}: connection closed", connection.peer),
+        }
+        let _ = epoll::delete(&self.epoll, connection.fd());
+        connection.waiting = None;
+        self.closed.push(key);
+        let sending = std::mem::take(&mut self.connections[key].sending);
+        let jobs = std::mem::take(&mut self.connections[key].jobs);
+        for job in sending {
+            self.release(job);
+        }
+        for (_, job) in jobs {
+            self.abandon(job);
+        }
+    }
+
+    pub(super) fn remove_closed(&mut self) {
+        for key in std::mem::take(&mut self.closed) {
+            self.connections.remove(key);
+            self.starved.retain(|starved| *starved != key);
+            self.ready.retain(|ready| *ready != key);
+        }
+    }
+
+    fn worker_event(&mut self, key: usize) {
+        let worker = &mut self.workers[key];
+        if worker.state == State::Starting {
+            match worker.read_greeting() {
+                Some(Ok(())) => {
+                    worker.state = State::Idle;
+                    return;
+                }
+                Some(Err(error)) => worker.end(FailureKind::Internal, error),
+                None => {}
+            }
+        }
+        self.worker_died(key);
+    }
+
+    fn worker_output(&mut self, key: usize) {
+        let worker = &mut self.workers[key];
+        let bytes = worker.read_output();
+        if bytes.is_empty() {
+            // The end; the worker's socket tells of its death.
+            let _ = epoll::delete(&self.epoll, worker.output());
+        }
+        for line in String::from_utf8_lossy(&bytes).lines() {
+            tracing::info!("worker {}: {line}", worker.pid());
+        }
+    }
+
+    pub(super) fn handle_deadlines(&mut self) {
+        let now = Instant::now();
+        let limit = self.config.workers.time_limit_s;
+        for (_, worker) in &mut self.workers {
+            if let State::Running { deadline: Some(deadline), .. } = worker.state
+                && deadline <= now
+            {
+                let text = format!("ran past its time limit of {limit} s");
+                worker.end(FailureKind::TimeLimit, text);
+            }
+        }
+        if now >= self.next_sweep {
+            self.next_sweep = now + SWEEP;
+            self.sweep();
+        }
+    }
+
+    /// Closes connections that never greeted.
+    fn sweep(&mut self) {
+        let patience = Duration::from_secs_f64(self.config.limits.greeting_s.clamp(0.0, 1e6));
+        let latest = self.nanos().saturating_sub(patience.as_nanos() as u64);
+        let silent: Vec<usize> = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| !connection.connected && connection.opened < latest)
+            .map(|(key, _)| key)
+            .collect();
+        for key in silent {
+            tracing::warn!("{}: no greeting", self.connections[key].peer);
+            self.close(key, None);
+        }
+    }
+
+    /// Begins to stop: running and waiting calls fail, results that are on their way leave.
+    fn stop(&mut self) {
+        if self.stopping.is_some() {
+            return;
+        }
+        tracing::info!("stopping");
+        self.stopping = Some(Instant::now() + LAST_WORDS);
+        self.listeners.clear();
+        let keys: Vec<usize> = self.connections.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            if !self.is_open(key) {
+                continue;
+            }
+            let connection = &mut self.connections[key];
+            let mut open: Vec<_> = connection.jobs.iter().map(|(call, job)| (*call, *job)).collect();
+            open.retain(|(_, job)| !connection.sending.contains(job));
+            for (call, _) in open {
+                let text = "the server is stopping; the call did not complete";
+                connection.proto.fail(call, &Failure::new(FailureKind::ServerStopping, text));
+            }
+            connection.proto.goodbye("the server is stopping");
+            self.flush(key);
+        }
+    }
+}

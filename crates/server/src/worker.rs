@@ -1,0 +1,386 @@
+//! A worker process as the server sees it.
+
+mod control;
+pub(crate) mod process;
+
+use crate::buffer::{JobBuffer, sealed_memory};
+use crate::{WorkerCommand, config};
+use control::{Control, Outcome, Request};
+pub(crate) use control::TEXT_BYTES;
+use farcall_library::{Compiled, Source};
+use farcall_rpc_proto::{Failure, FailureKind};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+    sendmsg, socketpair,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, IoSlice, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// Descriptor under which a worker finds its socket.
+const SOCKET_FD: i32 = 3;
+/// Bytes of a worker's output kept for error messages.
+const TAIL_BYTES: usize = 2048;
+
+/// What a worker is told when it starts, as JSON in a memory object.
+#[derive(Serialize, Deserialize)]
+struct Start {
+    /// The interface file: its path and its text after the preprocessor.
+    path: PathBuf,
+    text: String,
+    /// The shared library made from its C text.
+    compiled: Option<PathBuf>,
+    spin_us: u64,
+    /// 0 means no limit.
+    memory: u64,
+}
+
+/// A message about a job buffer, on the worker's socket.
+#[repr(C)]
+#[derive(Clone, Copy)]
+enum MemoryMessage {
+    /// Map the memory object that comes with the message.
+    Map { id: u64, bytes: u64 },
+    Unmap { id: u64 },
+}
+
+impl MemoryMessage {
+    const BYTES: usize = 16;
+
+    fn encode(self) -> [u8; Self::BYTES] {
+        let (id, bytes) = match self {
+            MemoryMessage::Map { id, bytes } => (id, bytes),
+            MemoryMessage::Unmap { id } => (id, 0),
+        };
+        let mut out = [0; Self::BYTES];
+        out[..8].copy_from_slice(&id.to_ne_bytes());
+        out[8..].copy_from_slice(&bytes.to_ne_bytes());
+        out
+    }
+
+    fn decode(bytes: [u8; Self::BYTES]) -> MemoryMessage {
+        let [id, bytes] = [0, 8].map(|at| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&bytes[at..at + 8]);
+            u64::from_ne_bytes(word)
+        });
+        match bytes {
+            0 => MemoryMessage::Unmap { id },
+            bytes => MemoryMessage::Map { id, bytes },
+        }
+    }
+}
+
+/// What a worker is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Binding its library.
+    Starting,
+    Idle,
+    /// Runs this job, until the deadline at most.
+    Running { job: usize, deadline: Option<Instant> },
+}
+
+/// What a worker binds: an interface file, and the shared library made from its C text.
+pub(crate) struct LibrarySource {
+    pub(crate) source: Source,
+    pub(crate) compiled: Option<Compiled>,
+}
+
+/// How workers are started.
+pub(crate) struct Launcher {
+    /// Program and first arguments of a worker process.
+    pub(crate) command: WorkerCommand,
+    pub(crate) settings: config::Workers,
+}
+
+/// A worker process.
+pub(crate) struct Worker {
+    /// Index of the library it is bound to.
+    pub(crate) library: usize,
+    pub(crate) state: State,
+    /// Why the server ended it, if it did.
+    ended_for: Option<Failure>,
+    process: Child,
+    socket: OwnedFd,
+    output: File,
+    tail: Vec<u8>,
+    control: Control,
+    mapped: HashSet<u64>,
+    stale: Vec<u64>,
+}
+
+impl Launcher {
+    /// Starts a worker for a library. `doorbell` is what it rings when the server sleeps.
+    pub(crate) fn start(
+        &self,
+        library: usize,
+        source: &LibrarySource,
+        doorbell: BorrowedFd<'_>,
+    ) -> io::Result<Worker> {
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        let (output, child_output) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        fcntl_setfl(&output, OFlags::NONBLOCK)?;
+        let control = Control::create()?;
+        let start = Start {
+            path: source.source.path.clone(),
+            text: source.source.text.clone(),
+            compiled: source.compiled.as_ref().map(Compiled::path),
+            spin_us: self.settings.spin().as_micros() as u64,
+            memory: self.settings.memory,
+        };
+        let text = serde_json::to_vec(&start).map_err(io::Error::other)?;
+        let start = sealed_memory("farcall-start", text.len())?;
+        File::from(start.try_clone()?).write_all(&text)?;
+        let process = self.command(&theirs, child_output).spawn()?;
+        let descriptors = [control.fd(), doorbell, start.as_fd()];
+        send(&ours, &(text.len() as u64).to_ne_bytes(), &descriptors)?;
+        Ok(Worker {
+            library,
+            state: State::Starting,
+            ended_for: None,
+            process,
+            socket: ours,
+            output: output.into(),
+            tail: Vec::new(),
+            control,
+            mapped: HashSet::new(),
+            stale: Vec::new(),
+        })
+    }
+
+    fn command(&self, socket: &OwnedFd, output: OwnedFd) -> Command {
+        let (program, arguments) = &self.command;
+        let mut command = Command::new(program);
+        command.args(arguments);
+        let threads = self.settings.threads.max(1).to_string();
+        for name in ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"] {
+            command.env(name, &threads);
+        }
+        let stdout = output.try_clone().map_or_else(|_| Stdio::null(), Stdio::from);
+        command.stdin(Stdio::null()).stdout(stdout).stderr(Stdio::from(output));
+        let (socket, parent) = (socket.as_raw_fd(), std::process::id());
+        // SAFETY: between fork and exec only system calls are made.
+        unsafe {
+            command.pre_exec(move || {
+                if libc::dup2(socket, SOCKET_FD) < 0
+                    || libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) < 0
+                {
+                    return Err(io::Error::last_os_error());
+                }
+                // The parent may have died before the death signal was set.
+                if libc::getppid() as u32 != parent {
+                    return Err(io::ErrorKind::BrokenPipe.into());
+                }
+                Ok(())
+            });
+        }
+        command
+    }
+}
+
+impl Worker {
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    pub(crate) fn output(&self) -> BorrowedFd<'_> {
+        self.output.as_fd()
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// The job it runs.
+    pub(crate) fn job(&self) -> Option<usize> {
+        match self.state {
+            State::Running { job, .. } => Some(job),
+            _ => None,
+        }
+    }
+
+    /// Hands the worker a job. `message` is the encoded call.
+    pub(crate) fn run(
+        &mut self,
+        job: usize,
+        call: &CallRequest<'_>,
+        time_limit: Option<Duration>,
+    ) -> io::Result<()> {
+        let mut memory_messages = 0;
+        for id in std::mem::take(&mut self.stale) {
+            send(&self.socket, &MemoryMessage::Unmap { id }.encode(), &[])?;
+            memory_messages += 1;
+        }
+        if let Some(buffer) = call.buffer
+            && self.mapped.insert(buffer.id)
+        {
+            let map = MemoryMessage::Map { id: buffer.id, bytes: buffer.bytes() as u64 };
+            send(&self.socket, &map.encode(), &[buffer.fd()])?;
+            memory_messages += 1;
+        }
+        let buffer = call.buffer.map_or(0, |buffer| buffer.id);
+        let function = call.function as u64;
+        let request = Request { function, buffer, swap: call.swap, memory_messages };
+        self.tail.clear();
+        self.control.post(&request, call.message);
+        let deadline = time_limit.map(|limit| Instant::now() + limit);
+        self.state = State::Running { job, deadline };
+        Ok(())
+    }
+
+    /// The outcome of the running job, once it is there.
+    pub(crate) fn poll(&self) -> Option<Outcome> {
+        let running = matches!(self.state, State::Running { .. });
+        (running && self.control.is_finished()).then(|| self.control.outcome())
+    }
+
+    /// Asks for the doorbell before the server sleeps; `false` if there is an outcome by now.
+    pub(crate) fn ask_for_doorbell(&self) -> bool {
+        !matches!(self.state, State::Running { .. }) || self.control.ask_for_doorbell()
+    }
+
+    /// A buffer is gone: the mapping is dropped with the next request.
+    pub(crate) fn forget(&mut self, buffer: u64) {
+        if self.mapped.remove(&buffer) {
+            self.stale.push(buffer);
+        }
+    }
+
+    /// Reads what has come on the socket of a starting worker: ready, or why not.
+    pub(crate) fn read_greeting(&self) -> Option<Result<(), String>> {
+        let mut text = vec![0; 60 << 10];
+        match rustix::net::recv(&self.socket, &mut text, rustix::net::RecvFlags::DONTWAIT) {
+            Ok((0, _)) | Err(_) => None,
+            Ok((count, _)) => match &text[..count] {
+                b"ready" => Some(Ok(())),
+                error => Some(Err(String::from_utf8_lossy(error).into_owned())),
+            },
+        }
+    }
+
+    /// Reads what the library has printed: whole lines for the log, the end for error messages.
+    pub(crate) fn read_output(&mut self) -> Vec<u8> {
+        let mut bytes = vec![0; 16 << 10];
+        let count = self.output.read(&mut bytes).unwrap_or(0);
+        bytes.truncate(count);
+        self.tail.extend_from_slice(&bytes);
+        let excess = self.tail.len().saturating_sub(TAIL_BYTES);
+        self.tail.drain(..excess);
+        bytes
+    }
+
+    /// Ends the process. `reason` is what the running call's failure will say.
+    pub(crate) fn end(&mut self, kind: FailureKind, reason: impl Into<String>) {
+        self.ended_for.get_or_insert_with(|| Failure::new(kind, reason));
+        let _ = self.process.kill();
+    }
+
+    /// The process is gone or about to be: waits for it and says why it ended.
+    pub(crate) fn bury(mut self) -> Death {
+        let _ = self.process.kill();
+        let status = self.process.wait();
+        while !self.read_output().is_empty() {}
+        let (signal, out_of_memory) = self.control.last_words();
+        let printed = String::from_utf8_lossy(&self.tail).trim().to_string();
+        Death { status: status.ok(), signal, out_of_memory, printed, ended_for: self.ended_for }
+    }
+}
+
+/// What a worker is to compute.
+pub(crate) struct CallRequest<'a> {
+    /// Index in the library's catalog.
+    pub(crate) function: usize,
+    pub(crate) buffer: Option<&'a JobBuffer>,
+    pub(crate) swap: bool,
+    pub(crate) message: &'a [u8],
+}
+
+/// How a worker ended.
+#[derive(Debug)]
+pub(crate) struct Death {
+    status: Option<ExitStatus>,
+    signal: u32,
+    out_of_memory: bool,
+    printed: String,
+    /// Why the server ended it, if it did.
+    ended_for: Option<Failure>,
+}
+
+impl Death {
+    /// What kind of failure it is for the call that was running.
+    pub(crate) fn kind(&self) -> FailureKind {
+        match &self.ended_for {
+            Some(failure) => failure.kind,
+            None if self.out_of_memory => FailureKind::OutOfMemory,
+            None => FailureKind::LibraryCrashed,
+        }
+    }
+
+    /// The cause, in words that follow the function's name.
+    pub(crate) fn cause(&self, memory_limit: u64) -> String {
+        let cause = if let Some(reason) = &self.ended_for {
+            reason.message.clone()
+        } else if self.out_of_memory {
+            format!("ran out of memory (limit of a worker: {memory_limit} bytes)")
+        } else {
+            match self.status {
+                Some(status) => match status.signal().or(nonzero(self.signal)) {
+                    Some(signal) => describe_signal(signal),
+                    None => format!(
+                        "ended its process (exit status {}), as exit() or STOP do",
+                        status.code().unwrap_or(0)
+                    ),
+                },
+                None => "ended in an unknown way".to_string(),
+            }
+        };
+        match self.printed.lines().last() {
+            Some(line) => format!("{cause}; it printed last: {}", line.trim()),
+            None => cause,
+        }
+    }
+}
+
+fn nonzero(signal: u32) -> Option<i32> {
+    i32::try_from(signal).ok().filter(|signal| *signal != 0)
+}
+
+fn describe_signal(signal: i32) -> String {
+    let (name, what) = match signal {
+        libc::SIGSEGV => ("SIGSEGV", "touched memory that is not its own"),
+        libc::SIGBUS => ("SIGBUS", "touched memory that is not there"),
+        libc::SIGFPE => ("SIGFPE", "divided by zero or the like"),
+        libc::SIGILL => ("SIGILL", "ran into an instruction this processor does not have"),
+        libc::SIGABRT => ("SIGABRT", "called abort()"),
+        libc::SIGKILL => ("SIGKILL", "was killed from outside, or by the system for lack of memory"),
+        _ => return format!("was ended by signal {signal}"),
+    };
+    format!("{what} ({name})")
+}
+
+/// Sends one message with descriptors.
+fn send(socket: &OwnedFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() {
+        ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
+    }
+    loop {
+        match sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL) {
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}

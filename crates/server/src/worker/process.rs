@@ -1,0 +1,241 @@
+//! The worker process: binds one library and calls it until the server closes the socket.
+
+use super::control::{Control, Outcome, Request};
+use super::{MemoryMessage, SOCKET_FD, Start};
+use crate::buffer::Mapping;
+use farcall_idl::{Interface, Layout};
+use farcall_library::{Binding, Source};
+use farcall_rpc_proto::{Call, swap_bytes};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, IoSliceMut};
+use std::os::fd::FromRawFd;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::time::{Duration, Instant};
+
+/// The page that the signal handler writes to.
+static LAST_WORDS: AtomicPtr<Control> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Runs a worker in this process, which the server started for it. Returns when the server is
+/// gone.
+pub fn run_worker() -> io::Result<()> {
+    // SAFETY: the server put the worker's end of a socket pair there; nobody else owns it.
+    let socket = unsafe { OwnedFd::from_raw_fd(SOCKET_FD) };
+    rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
+    let (size, mut descriptors) = receive(&socket)?;
+    let [control, doorbell, start] = descriptors
+        .drain(..)
+        .collect::<Vec<_>>()
+        .try_into()
+        .map_err(|_| io::Error::other("run by the server only"))?;
+    let start = read_start(start, u64::from_ne_bytes(first_word(size)))?;
+    let control: &'static Control = Box::leak(Box::new(Control::open(control)?));
+    limit(start.memory)?;
+    install_handlers(control)?;
+    let source = Source { path: start.path, text: start.text };
+    let document = source.parse().document;
+    let binding = match Binding::load(&document, source.folder(), start.compiled.as_deref()) {
+        Ok(binding) => binding,
+        Err(error) => {
+            let text = format!("{}: {error}", source.path.display());
+            rustix::net::send(&socket, text.as_bytes(), rustix::net::SendFlags::NOSIGNAL)?;
+            return Ok(());
+        }
+    };
+    rustix::net::send(&socket, b"ready", rustix::net::SendFlags::NOSIGNAL)?;
+    let spin = Duration::from_micros(start.spin_us);
+    let interfaces = document.interfaces;
+    Worker { socket, control, doorbell, interfaces, binding, mappings: HashMap::new() }.serve(spin)
+}
+
+fn first_word(bytes: Vec<u8>) -> [u8; 8] {
+    let mut word = [0; 8];
+    let count = bytes.len().min(8);
+    word[..count].copy_from_slice(&bytes[..count]);
+    word
+}
+
+fn read_start(file: OwnedFd, bytes: u64) -> io::Result<Start> {
+    let mut text = vec![0; bytes as usize];
+    File::from(file).read_exact_at(&mut text, 0)?;
+    serde_json::from_slice(&text).map_err(io::Error::other)
+}
+
+/// As aligned as a job buffer, for calls that have none.
+#[repr(align(64))]
+struct Aligned;
+
+struct Worker {
+    socket: OwnedFd,
+    control: &'static Control,
+    doorbell: OwnedFd,
+    interfaces: Vec<Interface>,
+    binding: Binding,
+    mappings: HashMap<u64, Mapping>,
+}
+
+impl Worker {
+    fn serve(mut self, spin: Duration) -> io::Result<()> {
+        let mut message = Vec::new();
+        let mut seen = 0;
+        loop {
+            self.control.wait(seen, spin);
+            seen = self.control.posted();
+            let request = self.control.request(&mut message);
+            for _ in 0..request.memory_messages {
+                self.handle_memory_message()?;
+            }
+            let outcome = match self.call(&request, &message) {
+                Ok(exec_nanos) => Outcome { exec_nanos, refusal: None },
+                Err(error) => Outcome { exec_nanos: 0, refusal: Some(error) },
+            };
+            if self.control.finish(&outcome) {
+                rustix::io::write(&self.doorbell, &1u64.to_ne_bytes())?;
+            }
+        }
+    }
+
+    fn handle_memory_message(&mut self) -> io::Result<()> {
+        let (bytes, mut descriptors) = receive(&self.socket)?;
+        let bytes = bytes.try_into().map_err(|_| io::ErrorKind::InvalidData)?;
+        match (MemoryMessage::decode(bytes), descriptors.pop()) {
+            (MemoryMessage::Map { id, bytes }, Some(fd)) => {
+                self.mappings.insert(id, Mapping::new(fd.as_fd(), bytes as usize)?);
+            }
+            (MemoryMessage::Unmap { id }, _) => drop(self.mappings.remove(&id)),
+            (MemoryMessage::Map { .. }, None) => return Err(io::ErrorKind::InvalidData.into()),
+        }
+        Ok(())
+    }
+
+    /// Calls the library. The server has checked all this; checking again costs little, and keeps
+    /// one mistake there from becoming a wild write here.
+    fn call(&self, request: &Request, message: &[u8]) -> Result<u64, String> {
+        let call = Call::decode(message).map_err(|error| error.to_string())?;
+        let function = request.function as usize;
+        let interface = self.interfaces.get(function).ok_or("the function does not exist")?;
+        let layout = interface
+            .layout(&call.scalars, &call.elements)
+            .map_err(|error| error.to_string())?;
+        let memory = match self.mappings.get(&request.buffer) {
+            Some(mapping) => (mapping.start(), mapping.bytes()),
+            None => (std::ptr::NonNull::<Aligned>::dangling().as_ptr().cast(), 0),
+        };
+        if layout.bytes > memory.1 as u64 {
+            return Err("the job buffer is too small".to_string());
+        }
+        // SAFETY: the buffer is mapped for this long, and the server leaves it alone until the
+        // request is finished.
+        let buffer = unsafe { std::slice::from_raw_parts_mut(memory.0, memory.1) };
+        if request.swap {
+            swap_arguments(&layout, buffer);
+        }
+        interface
+            .verify_elements(&call.scalars, &call.elements, &layout, buffer)
+            .map_err(|error| error.to_string())?;
+        let start = Instant::now();
+        // SAFETY: the layout was made for this interface and lies within the buffer. That the
+        // library keeps to its interface is its owner's promise; if it breaks it, this process
+        // ends and the server goes on.
+        let called = unsafe { self.binding.invoke(function, &call.scalars, &layout, memory.0) };
+        let exec_nanos = start.elapsed().as_nanos() as u64;
+        called.map(|()| exec_nanos).map_err(|error| error.to_string())
+    }
+}
+
+/// Turns arrays that came in the other byte order into this machine's.
+fn swap_arguments(layout: &Layout, buffer: &mut [u8]) {
+    for array in layout.arrays.iter().filter(|array| array.mode.is_sent()) {
+        for run in array.buffer_runs() {
+            let run = &mut buffer[run.offset as usize..][..run.len as usize];
+            swap_bytes(run, array.element.swap_unit() as usize);
+        }
+    }
+}
+
+/// Receives one message with its descriptors; an error when the server is gone.
+fn receive(socket: &OwnedFd) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
+    let mut bytes = vec![0; 64];
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let message = recvmsg(
+        socket,
+        &mut [IoSliceMut::new(&mut bytes)],
+        &mut ancillary,
+        RecvFlags::CMSG_CLOEXEC,
+    )?;
+    if message.bytes == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    bytes.truncate(message.bytes);
+    let mut descriptors = Vec::new();
+    for ancillary in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = ancillary {
+            descriptors.extend(received);
+        }
+    }
+    Ok((bytes, descriptors))
+}
+
+/// Limits private memory. Job buffers are shared memory and do not count.
+fn limit(memory: u64) -> io::Result<()> {
+    let no_core = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: plain system calls on values of this frame.
+    unsafe {
+        if libc::setrlimit(libc::RLIMIT_CORE, &no_core) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        if memory > 0 {
+            let limit = libc::rlimit { rlim_cur: memory, rlim_max: memory };
+            if libc::setrlimit(libc::RLIMIT_DATA, &limit) < 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Leaves a word on the control page when a signal ends the process. Ctrl-C at the server's
+/// terminal is the server's affair.
+fn install_handlers(control: &'static Control) -> io::Result<()> {
+    LAST_WORDS.store(std::ptr::from_ref(control).cast_mut(), Ordering::Release);
+    let stack = Box::leak(vec![0u8; 64 << 10].into_boxed_slice());
+    let stack =
+        libc::stack_t { ss_sp: stack.as_mut_ptr().cast(), ss_flags: 0, ss_size: stack.len() };
+    // SAFETY: the alternate stack is never freed; the handler makes only system calls and atomic
+    // stores.
+    unsafe {
+        if libc::sigaltstack(&stack, std::ptr::null_mut()) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGABRT] {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = on_fatal_signal as extern "C" fn(libc::c_int) as usize;
+            action.sa_flags = libc::SA_ONSTACK | libc::SA_RESETHAND;
+            if libc::sigaction(signal, &action, std::ptr::null_mut()) < 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        libc::signal(libc::SIGINT, libc::SIG_IGN);
+    }
+    Ok(())
+}
+
+extern "C" fn on_fatal_signal(signal: libc::c_int) {
+    /// If this much cannot be had, memory has run out.
+    const PROBE: usize = 16 << 20;
+    // SAFETY: the control page is never freed; mmap and raise are async-signal-safe.
+    unsafe {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let probe = libc::mmap(std::ptr::null_mut(), PROBE, protection, flags, -1, 0);
+        if let Some(control) = LAST_WORDS.load(Ordering::Acquire).as_ref() {
+            control.leave_last_words(signal as u32, probe == libc::MAP_FAILED);
+        }
+        // The default action is back in force: the signal ends the process.
+        libc::raise(signal);
+    }
+}
