@@ -97,7 +97,9 @@ impl Call {
             )));
         }
         let scalars = scalars(interface, &mut values)?;
-        let given = values.into_iter().map(|(param, text)| Ok((param, read_array(&text)?)));
+        let given = values
+            .into_iter()
+            .map(|(param, text)| Ok((param, read_array(&text)?)));
         let given: BTreeMap<usize, Array> = given.collect::<Result<_, Failure>>()?;
         Call::lay_out(function, scalars, given, outputs)
     }
@@ -121,9 +123,13 @@ impl Call {
             arrays.insert(param, bytes);
         }
         let elements = interface
-            .element_values(&scalars, |param| arrays.get(&param).map_or(&[], Vec::as_slice))
+            .element_values(&scalars, |param| {
+                arrays.get(&param).map_or(&[], Vec::as_slice)
+            })
             .map_err(Failure::usage)?;
-        let layout = interface.layout(&scalars, &elements).map_err(Failure::usage)?;
+        let layout = interface
+            .layout(&scalars, &elements)
+            .map_err(Failure::usage)?;
         for array in &layout.arrays {
             let expected = array.shape(order);
             if let Some(shape) = shapes.get(&array.param)
@@ -139,12 +145,21 @@ impl Call {
                 arrays.entry(array.param).or_insert_with(|| vec![0; bytes]);
             }
         }
-        Ok(Call { function, scalars, layout, arrays, outputs })
+        Ok(Call {
+            function,
+            scalars,
+            layout,
+            arrays,
+            outputs,
+        })
     }
 
     fn run(&mut self) -> Result<Outcome, Failure> {
-        let mut arrays: BTreeMap<usize, &mut Vec<u8>> =
-            self.arrays.iter_mut().map(|(param, bytes)| (*param, bytes)).collect();
+        let mut arrays: BTreeMap<usize, &mut Vec<u8>> = self
+            .arrays
+            .iter_mut()
+            .map(|(param, bytes)| (*param, bytes))
+            .collect();
         let params = &self.function.interface().params;
         let mut arguments: Vec<Argument<'_>> = Vec::with_capacity(params.len());
         for (index, param) in params.iter().enumerate() {
@@ -161,8 +176,18 @@ impl Call {
     /// The arrays that come back.
     fn results(&self) -> impl Iterator<Item = (&Param, &ArrayLayout, &[u8])> {
         let params = &self.function.interface().params;
-        let returned = self.layout.arrays.iter().filter(|array| array.mode.is_returned());
-        returned.map(|array| (&params[array.param], array, self.arrays[&array.param].as_slice()))
+        let returned = self
+            .layout
+            .arrays
+            .iter()
+            .filter(|array| array.mode.is_returned());
+        returned.map(|array| {
+            (
+                &params[array.param],
+                array,
+                self.arrays[&array.param].as_slice(),
+            )
+        })
     }
 
     fn write_outputs(&self) -> Result<(), Failure> {
@@ -182,7 +207,11 @@ impl Call {
             match self.outputs.get(&array.param) {
                 Some(path) => println!("{} {shape:?} -> {}", param.name, path.display()),
                 None => {
-                    println!("{} {shape:?} = {}", param.name, npy::preview(param.ty, bytes, 8));
+                    println!(
+                        "{} {shape:?} = {}",
+                        param.name,
+                        npy::preview(param.ty, bytes, 8)
+                    );
                 }
             }
         }
@@ -263,7 +292,10 @@ fn named(
             .ok_or_else(|| Failure::usage(format!("`{word}`: write {form}")))?;
         let index = interface.param(name).ok_or_else(|| {
             let names: Vec<&str> = interface.params.iter().map(|p| p.name.as_str()).collect();
-            Failure::usage(format!("no argument `{name}`; there are: {}", names.join(", ")))
+            Failure::usage(format!(
+                "no argument `{name}`; there are: {}",
+                names.join(", ")
+            ))
         })?;
         if values.insert(index, value.to_string()).is_some() {
             return Err(Failure::usage(format!("`{name}` is given twice")));
@@ -325,7 +357,11 @@ fn read_array(text: &str) -> Result<Array, Failure> {
 /// Whether two shapes hold the same elements in the same order: axes of length 1 do not matter.
 fn same_shape(a: &[u64], b: &[u64]) -> bool {
     let long = |shape: &[u64]| -> Vec<u64> {
-        shape.iter().copied().filter(|length| *length != 1).collect()
+        shape
+            .iter()
+            .copied()
+            .filter(|length| *length != 1)
+            .collect()
     };
     long(a) == long(b)
 }
@@ -335,11 +371,15 @@ fn refuse_overwriting(
     outputs: &BTreeMap<usize, PathBuf>,
 ) -> Result<(), Failure> {
     let files = values.values().filter_map(|text| text.strip_prefix('@'));
-    let inputs: Vec<PathBuf> = files.filter_map(|file| Path::new(file).canonicalize().ok()).collect();
+    let inputs: Vec<PathBuf> = files
+        .filter_map(|file| Path::new(file).canonicalize().ok())
+        .collect();
     for path in outputs.values() {
         if path.canonicalize().is_ok_and(|path| inputs.contains(&path)) {
             let path = path.display();
-            return Err(Failure::usage(format!("-o {path}: it is an input file; name another")));
+            return Err(Failure::usage(format!(
+                "-o {path}: it is an input file; name another"
+            )));
         }
     }
     Ok(())

@@ -30,7 +30,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     } else {
         print!("{}", function.text());
         if let Some(cost) = &function.interface().calc_order {
-            println!("/* operations of one call: {} */", function.interface().expr_text(cost));
+            println!(
+                "/* operations of one call: {} */",
+                function.interface().expr_text(cost)
+            );
         }
     }
     Ok(())
@@ -41,8 +44,11 @@ fn to_json(interface: &Interface, text: &str) -> Value {
         .params
         .iter()
         .map(|param| {
-            let sizes: Vec<String> =
-                param.dims.iter().map(|dim| interface.expr_text(&dim.size)).collect();
+            let sizes: Vec<String> = param
+                .dims
+                .iter()
+                .map(|dim| interface.expr_text(&dim.size))
+                .collect();
             json!({
                 "name": param.name,
                 "mode": param.mode.name(),

@@ -13,12 +13,18 @@ pub(crate) struct Failure {
 impl Failure {
     /// The command was understood and could not be done: status 1.
     pub(crate) fn failed(message: impl fmt::Display) -> Failure {
-        Failure { message: message.to_string(), status: 1 }
+        Failure {
+            message: message.to_string(),
+            status: 1,
+        }
     }
 
     /// The command was used wrongly: status 2.
     pub(crate) fn usage(message: impl fmt::Display) -> Failure {
-        Failure { message: message.to_string(), status: 2 }
+        Failure {
+            message: message.to_string(),
+            status: 2,
+        }
     }
 
     pub(crate) fn exit_code(&self) -> ExitCode {

@@ -28,5 +28,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let (findings, accepted) = farcall_library::check_files(files, colour);
     print!("{findings}");
-    if accepted { Ok(()) } else { Err(Failure::failed("not every file is accepted")) }
+    if accepted {
+        Ok(())
+    } else {
+        Err(Failure::failed("not every file is accepted"))
+    }
 }

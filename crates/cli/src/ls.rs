@@ -20,7 +20,10 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let functions = arguments.target.connect(arguments.address.as_deref())?.functions()?;
+    let functions = arguments
+        .target
+        .connect(arguments.address.as_deref())?
+        .functions()?;
     if arguments.json {
         let rows: Vec<_> = functions
             .iter()
@@ -29,7 +32,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         println!("{}", json!({ "schema": 1, "functions": rows }));
         return Ok(());
     }
-    let width = functions.iter().map(|function| function.name.len()).max().unwrap_or(0);
+    let width = functions
+        .iter()
+        .map(|function| function.name.len())
+        .max()
+        .unwrap_or(0);
     for function in &functions {
         println!("{:width$}  {}", function.name, function.title);
     }

@@ -36,41 +36,86 @@ impl Array {
             return Err(fail(&"structured arrays cannot be passed"));
         };
         let (kind, size) = (element.type_char(), element.num_bytes().unwrap_or(0));
-        let numbers = [TypeChar::Int, TypeChar::Uint, TypeChar::Float, TypeChar::Complex];
+        let numbers = [
+            TypeChar::Int,
+            TypeChar::Uint,
+            TypeChar::Float,
+            TypeChar::Complex,
+        ];
         if !numbers.contains(&kind) || !matches!(size, 1 | 2 | 4 | 8 | 16) {
-            return Err(fail(&format!("elements of type {element} cannot be passed")));
+            return Err(fail(&format!(
+                "elements of type {element} cannot be passed"
+            )));
         }
         let mut bytes = Vec::new();
-        reader.read_to_end(&mut bytes).map_err(|error| fail(&error))?;
+        reader
+            .read_to_end(&mut bytes)
+            .map_err(|error| fail(&error))?;
         let elements: u64 = header.shape().iter().product();
         if bytes.len() as u64 != elements * size as u64 {
             return Err(fail(&"the file is shorter or longer than its shape says"));
         }
         if element.endianness() != npyz::Endianness::of_machine() {
-            let unit = if kind == TypeChar::Complex { size / 2 } else { size };
-            bytes.chunks_exact_mut(unit.max(1)).for_each(<[u8]>::reverse);
+            let unit = if kind == TypeChar::Complex {
+                size / 2
+            } else {
+                size
+            };
+            bytes
+                .chunks_exact_mut(unit.max(1))
+                .for_each(<[u8]>::reverse);
         }
         let order = match header.order() {
             npyz::Order::C => Order::RowMajor,
             npyz::Order::Fortran => Order::ColumnMajor,
         };
-        Ok(Array { shape: header.shape().to_vec(), order, kind, size, bytes })
+        Ok(Array {
+            shape: header.shape().to_vec(),
+            order,
+            kind,
+            size,
+            bytes,
+        })
     }
 
     /// A vector written as `1,2.5,3`.
     pub(crate) fn inline(text: &str) -> Result<Array, Failure> {
         let parse = |word: &str| word.trim().parse::<f64>();
-        let values: Vec<f64> = text.split(',').map(parse).collect::<Result<_, _>>().map_err(|_| {
-            Failure::usage(format!("`{text}` is neither @FILE.npy nor numbers with commas between"))
-        })?;
-        let integers = values.iter().all(|value| value.fract() == 0.0 && value.abs() < 2f64.powi(53));
+        let values: Vec<f64> = text
+            .split(',')
+            .map(parse)
+            .collect::<Result<_, _>>()
+            .map_err(|_| {
+                Failure::usage(format!(
+                    "`{text}` is neither @FILE.npy nor numbers with commas between"
+                ))
+            })?;
+        let integers = values
+            .iter()
+            .all(|value| value.fract() == 0.0 && value.abs() < 2f64.powi(53));
         let bytes = if integers {
-            values.iter().flat_map(|value| (*value as i64).to_ne_bytes()).collect()
+            values
+                .iter()
+                .flat_map(|value| (*value as i64).to_ne_bytes())
+                .collect()
         } else {
-            values.iter().flat_map(|value| value.to_ne_bytes()).collect()
+            values
+                .iter()
+                .flat_map(|value| value.to_ne_bytes())
+                .collect()
         };
-        let kind = if integers { TypeChar::Int } else { TypeChar::Float };
-        Ok(Array { shape: vec![values.len() as u64], order: Order::RowMajor, kind, size: 8, bytes })
+        let kind = if integers {
+            TypeChar::Int
+        } else {
+            TypeChar::Float
+        };
+        Ok(Array {
+            shape: vec![values.len() as u64],
+            order: Order::RowMajor,
+            kind,
+            size: 8,
+            bytes,
+        })
     }
 
     /// Elements of the wanted type in the wanted order. Values are converted where that loses
@@ -114,12 +159,17 @@ pub(crate) fn write(
         .writer(BufWriter::new(File::create(path).map_err(fail)?))
         .write_header_only()
         .map_err(fail)?;
-    writer.write_all(bytes).and_then(|()| writer.flush()).map_err(fail)
+    writer
+        .write_all(bytes)
+        .and_then(|()| writer.flush())
+        .map_err(fail)
 }
 
 /// The first elements as text, for people.
 pub(crate) fn preview(ty: Type, bytes: &[u8], most: usize) -> String {
-    let Some((kind, size)) = type_of(ty) else { return String::new() };
+    let Some((kind, size)) = type_of(ty) else {
+        return String::new();
+    };
     let words: Vec<String> = bytes
         .chunks_exact(size)
         .take(most)
@@ -129,7 +179,11 @@ pub(crate) fn preview(ty: Type, bytes: &[u8], most: usize) -> String {
             Number::Complex(re, im) => format!("{re:.6}{im:+.6}j"),
         })
         .collect();
-    let more = if bytes.len() / size > most { ", ..." } else { "" };
+    let more = if bytes.len() / size > most {
+        ", ..."
+    } else {
+        ""
+    };
     format!("[{}{more}]", words.join(", "))
 }
 
@@ -154,7 +208,9 @@ fn type_str(ty: Type) -> TypeStr {
         (1, _) => "|",
         (_, endianness) => endianness.to_str(),
     };
-    format!("{endianness}{}{size}", kind.to_str()).parse().expect("a type of NumPy's")
+    format!("{endianness}{}{size}", kind.to_str())
+        .parse()
+        .expect("a type of NumPy's")
 }
 
 fn read_number(bytes: &[u8], kind: TypeChar) -> Number {
@@ -181,7 +237,11 @@ fn integer(bytes: &[u8], signed: bool) -> i64 {
         _ => i64::from_ne_bytes(bytes.try_into().unwrap_or_default()),
     };
     let unused = 64 - 8 * bytes.len() as u32;
-    if signed { value << unused >> unused } else { value }
+    if signed {
+        value << unused >> unused
+    } else {
+        value
+    }
 }
 
 fn write_number(number: Number, ty: Type, out: &mut Vec<u8>) -> Result<(), String> {
@@ -203,7 +263,11 @@ fn write_number(number: Number, ty: Type, out: &mut Vec<u8>) -> Result<(), Strin
                 Number::Real(re) => (re, 0.0),
                 Number::Integer(re) => (re as f64, 0.0),
             };
-            let part = if ty == Type::SComplex { Type::Float } else { Type::Double };
+            let part = if ty == Type::SComplex {
+                Type::Float
+            } else {
+                Type::Double
+            };
             write_number(Number::Real(re), part, out)?;
             write_number(Number::Real(im), part, out)?;
         }
@@ -231,9 +295,13 @@ fn transpose(bytes: &[u8], size: usize, shape: &[u64], to: Order) -> Vec<u8> {
     let mut strides = vec![1; shape.len()];
     let mut axes: Vec<usize> = (0..shape.len()).collect();
     match to {
-        Order::RowMajor => (1..shape.len()).for_each(|i| strides[i] = strides[i - 1] * shape[i - 1]),
+        Order::RowMajor => {
+            (1..shape.len()).for_each(|i| strides[i] = strides[i - 1] * shape[i - 1])
+        }
         Order::ColumnMajor => {
-            (0..shape.len() - 1).rev().for_each(|i| strides[i] = strides[i + 1] * shape[i + 1]);
+            (0..shape.len() - 1)
+                .rev()
+                .for_each(|i| strides[i] = strides[i + 1] * shape[i + 1]);
             axes.reverse();
         }
     }
@@ -269,11 +337,17 @@ mod tests {
 
     #[test]
     fn numbers_are_converted_only_without_loss() {
-        let bytes = Array::inline("1,2,3").unwrap().into_bytes(Type::Double, Order::RowMajor);
+        let bytes = Array::inline("1,2,3")
+            .unwrap()
+            .into_bytes(Type::Double, Order::RowMajor);
         assert_eq!(bytes.unwrap()[8..16], 2f64.to_ne_bytes());
-        let bytes = Array::inline("1.5").unwrap().into_bytes(Type::Int, Order::RowMajor);
+        let bytes = Array::inline("1.5")
+            .unwrap()
+            .into_bytes(Type::Int, Order::RowMajor);
         assert_eq!(bytes.unwrap_err(), "its values do not fit int");
-        let bytes = Array::inline("-1,300").unwrap().into_bytes(Type::Short, Order::RowMajor);
+        let bytes = Array::inline("-1,300")
+            .unwrap()
+            .into_bytes(Type::Short, Order::RowMajor);
         assert_eq!(bytes.unwrap()[2..4], 300i16.to_ne_bytes());
     }
 }

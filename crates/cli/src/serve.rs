@@ -44,7 +44,12 @@ pub(crate) struct Arguments {
     #[arg(long)]
     allow_code: bool,
     /// What to log on standard error: error, warn, info, debug or trace
-    #[arg(long, value_name = "LEVEL", default_value = "info", env = "FARCALL_LOG")]
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        default_value = "info",
+        env = "FARCALL_LOG"
+    )]
     log: String,
 }
 
@@ -93,7 +98,10 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
         config.unix = Some(path.clone());
     }
     if config.listen.is_empty() && config.unix.is_none() {
-        config.listen.push(SocketAddr::from(([127, 0, 0, 1], farcall_client::DEFAULT_PORT)));
+        config.listen.push(SocketAddr::from((
+            [127, 0, 0, 1],
+            farcall_client::DEFAULT_PORT,
+        )));
     }
     let workers = &mut config.workers;
     workers.count = arguments.workers.unwrap_or(workers.count);
@@ -106,7 +114,11 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
 fn resolve(text: &str) -> Result<SocketAddr, Failure> {
     let text = text.strip_prefix("farcall://").unwrap_or(text);
     let mut addresses = text.to_socket_addrs().map_err(|error| {
-        Failure::usage(format!("--listen {text}: {error}; write ADDRESS:PORT, e.g. 127.0.0.1:0"))
+        Failure::usage(format!(
+            "--listen {text}: {error}; write ADDRESS:PORT, e.g. 127.0.0.1:0"
+        ))
     })?;
-    addresses.next().ok_or_else(|| Failure::usage(format!("--listen {text}: no such address")))
+    addresses
+        .next()
+        .ok_or_else(|| Failure::usage(format!("--listen {text}: no such address")))
 }

@@ -27,7 +27,10 @@ impl Target {
                     .map_err(|_| Failure::usage("--timeout takes a number of seconds above 0"))?,
             ),
         };
-        let options = Options { timeout, ..Options::default() };
+        let options = Options {
+            timeout,
+            ..Options::default()
+        };
         Ok(match server.or(self.server.as_deref()) {
             Some(address) => Server::connect(address, options)?,
             None => Server::connect(&farcall_client::default_address(), options)?,

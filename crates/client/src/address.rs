@@ -24,7 +24,11 @@ pub enum Address {
 /// The server to use where none is named: `FARCALL_SERVER`, else `NINF_SERVER` with
 /// `NINF_SERVER_PORT`, else this machine at the default port.
 pub fn default_address() -> String {
-    let set = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
+    let set = |name| {
+        std::env::var(name)
+            .ok()
+            .filter(|value: &String| !value.is_empty())
+    };
     if let Some(address) = set("FARCALL_SERVER") {
         return address;
     }
@@ -50,7 +54,10 @@ impl FromStr for Address {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Address, AddressError> {
-        let error = |reason| AddressError { text: text.to_string(), reason };
+        let error = |reason| AddressError {
+            text: text.to_string(),
+            reason,
+        };
         let rest = match text.split_once("://") {
             Some(("unix", path)) if path.starts_with('/') => return Ok(Address::Unix(path.into())),
             Some(("unix", _)) => return Err(error("the path of a Unix socket is absolute")),
@@ -63,14 +70,22 @@ impl FromStr for Address {
         if host.is_empty() {
             return Err(error("the host is missing"));
         }
-        if host.chars().any(|c| c == '/' || c == '@' || c.is_whitespace()) {
+        if host
+            .chars()
+            .any(|c| c == '/' || c == '@' || c.is_whitespace())
+        {
             return Err(error("the host has a character that no host name has"));
         }
         let port = match port {
             None => DEFAULT_PORT,
-            Some(port) => port.parse().map_err(|_| error("the port is not 0 to 65535"))?,
+            Some(port) => port
+                .parse()
+                .map_err(|_| error("the port is not 0 to 65535"))?,
         };
-        Ok(Address::Tcp { host: host.to_string(), port })
+        Ok(Address::Tcp {
+            host: host.to_string(),
+            port,
+        })
     }
 }
 
@@ -109,7 +124,11 @@ mod tests {
 
     #[test]
     fn addresses_print_as_they_are_written() {
-        for text in ["farcall://host:1", "farcall://[::1]:3717", "unix:///run/farcall.sock"] {
+        for text in [
+            "farcall://host:1",
+            "farcall://[::1]:3717",
+            "unix:///run/farcall.sock",
+        ] {
             assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
         }
         for (text, full) in [
@@ -132,7 +151,11 @@ mod tests {
             ("[::1", "the bracket is not closed"),
             ("unix://relative", "the path of a Unix socket is absolute"),
         ] {
-            assert_eq!(text.parse::<Address>().unwrap_err().reason, reason, "{text}");
+            assert_eq!(
+                text.parse::<Address>().unwrap_err().reason,
+                reason,
+                "{text}"
+            );
         }
     }
 }

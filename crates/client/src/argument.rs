@@ -83,12 +83,15 @@ pub(crate) fn scalars(
 ) -> Result<Vec<Option<Scalar>>, ArgumentError> {
     let expected = interface.params.len();
     if arguments.len() != expected {
-        return Err(ArgumentError::Count { expected, given: arguments.len() });
+        return Err(ArgumentError::Count {
+            expected,
+            given: arguments.len(),
+        });
     }
     let value = |(param, argument): (&Param, &Argument<'_>)| match argument {
-        Argument::Scalar(value) if param.is_scalar() => {
-            Ok(Some(value.clone().convert(param).map_err(LayoutError::Scalar)?))
-        }
+        Argument::Scalar(value) if param.is_scalar() => Ok(Some(
+            value.clone().convert(param).map_err(LayoutError::Scalar)?,
+        )),
         _ => Ok(None),
     };
     interface.params.iter().zip(arguments).map(value).collect()
@@ -122,12 +125,20 @@ pub(crate) fn check_array(
     let argument_name = || param.name.clone();
     if let Some(expected) = expected {
         let given = argument.what();
-        return Err(ArgumentError::Kind { argument: argument_name(), expected, given });
+        return Err(ArgumentError::Kind {
+            argument: argument_name(),
+            expected,
+            given,
+        });
     }
     let given = argument.bytes().len() as u64;
     if given != array.client_bytes {
         let expected = array.client_bytes;
-        return Err(ArgumentError::Length { argument: argument_name(), expected, given });
+        return Err(ArgumentError::Length {
+            argument: argument_name(),
+            expected,
+            given,
+        });
     }
     Ok(())
 }

@@ -45,8 +45,11 @@ pub(crate) struct Exchange<'x, 'a> {
 impl Connection {
     /// Connects and exchanges greetings.
     pub(crate) fn open(address: &Address, options: &Options) -> Result<Connection, Error> {
-        let socket = Socket::connect(address, options.connect_timeout)
-            .map_err(|source| Error::Connect { address: address.clone(), source })?;
+        let socket =
+            Socket::connect(address, options.connect_timeout).map_err(|source| Error::Connect {
+                address: address.clone(),
+                source,
+            })?;
         let hello = Hello::new(concat!("farcall-client ", env!("CARGO_PKG_VERSION")));
         let mut connection = Connection {
             address: address.clone(),
@@ -79,7 +82,10 @@ impl Connection {
     /// A page of the functions served.
     pub(crate) fn list(&mut self, from: u32) -> Result<Listing, Error> {
         self.start()?;
-        let id = self.proto.list(from).map_err(|source| self.protocol(source))?;
+        let id = self
+            .proto
+            .list(from)
+            .map_err(|source| self.protocol(source))?;
         self.send_frames()?;
         self.wait(|event| match event {
             Event::Listing(request, listing) if request == id => Some(Ok(listing)),
@@ -91,12 +97,17 @@ impl Connection {
     /// Number and canonical IDL of a function.
     pub(crate) fn describe(&mut self, name: &str) -> Result<(u64, String), Error> {
         self.start()?;
-        let id = self.proto.describe(name).map_err(|source| self.protocol(source))?;
+        let id = self
+            .proto
+            .describe(name)
+            .map_err(|source| self.protocol(source))?;
         self.send_frames()?;
         self.wait(|event| match event {
-            Event::Interface { request, function, text } if request == id => {
-                Some(Ok((function, text)))
-            }
+            Event::Interface {
+                request,
+                function,
+                text,
+            } if request == id => Some(Ok((function, text))),
             Event::Failed(request, failure) if request == id => Some(Err(Error::Failed(failure))),
             _ => None,
         })
@@ -112,14 +123,19 @@ impl Connection {
         let Some(deadline) = self.deadline else {
             return match self.options.timeout {
                 None => Ok(()),
-                Some(_) => self.socket.set_timeout(None).map_err(|error| self.broken(error)),
+                Some(_) => self
+                    .socket
+                    .set_timeout(None)
+                    .map_err(|error| self.broken(error)),
             };
         };
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(self.timed_out());
         }
-        self.socket.set_timeout(Some(left)).map_err(|error| self.broken(error))
+        self.socket
+            .set_timeout(Some(left))
+            .map_err(|error| self.broken(error))
     }
 
     fn send_frames(&mut self) -> Result<(), Error> {
@@ -185,12 +201,18 @@ impl Connection {
         loop {
             let end = self.unread.end;
             let spare = &mut self.input[end..];
-            let most = if room > 0 { spare.len().min(LOOK_AHEAD) } else { spare.len() };
+            let most = if room > 0 {
+                spare.len().min(LOOK_AHEAD)
+            } else {
+                spare.len()
+            };
             let result = if places.is_empty() {
                 self.socket.read(spare)
             } else {
-                let mut slices: Vec<IoSliceMut<'_>> =
-                    places.iter_mut().map(|place| IoSliceMut::new(place)).collect();
+                let mut slices: Vec<IoSliceMut<'_>> = places
+                    .iter_mut()
+                    .map(|place| IoSliceMut::new(place))
+                    .collect();
                 slices.push(IoSliceMut::new(&mut spare[..most]));
                 self.socket.read_vectored(&mut slices)
             };
@@ -227,15 +249,24 @@ impl Connection {
 
     fn timed_out(&self) -> Error {
         let after = self.options.timeout.unwrap_or_default();
-        Error::Timeout { address: self.address.clone(), after }
+        Error::Timeout {
+            address: self.address.clone(),
+            after,
+        }
     }
 
     fn broken(&self, source: io::Error) -> Error {
-        Error::Disconnected { address: self.address.clone(), source }
+        Error::Disconnected {
+            address: self.address.clone(),
+            source,
+        }
     }
 
     fn protocol(&self, source: farcall_rpc_proto::ProtocolError) -> Error {
-        Error::Protocol { address: self.address.clone(), source }
+        Error::Protocol {
+            address: self.address.clone(),
+            source,
+        }
     }
 }
 
@@ -330,8 +361,15 @@ impl Exchange<'_, '_> {
     }
 
     fn swap_results(&mut self) {
-        for array in self.layout.arrays.iter().filter(|array| array.mode.is_returned()) {
-            let Argument::Out(bytes) = &mut self.arguments[array.param] else { continue };
+        for array in self
+            .layout
+            .arrays
+            .iter()
+            .filter(|array| array.mode.is_returned())
+        {
+            let Argument::Out(bytes) = &mut self.arguments[array.param] else {
+                continue;
+            };
             for run in array.client_runs() {
                 let run = &mut bytes[run.offset as usize..][..run.len as usize];
                 swap_bytes(run, array.element.swap_unit() as usize);
@@ -350,10 +388,13 @@ struct Landing {
 
 impl Landing {
     fn new(exchange: &mut Exchange<'_, '_>) -> Landing {
-        let memory = exchange.arguments.iter_mut().map(|argument| match argument {
-            Argument::Out(bytes) => (bytes.as_mut_ptr(), bytes.len()),
-            _ => (std::ptr::null_mut(), 0),
-        });
+        let memory = exchange
+            .arguments
+            .iter_mut()
+            .map(|argument| match argument {
+                Argument::Out(bytes) => (bytes.as_mut_ptr(), bytes.len()),
+                _ => (std::ptr::null_mut(), 0),
+            });
         Landing {
             memory: memory.collect(),
             pieces: Pieces::new(exchange.layout, Direction::Returned, Side::Client),
@@ -368,7 +409,10 @@ impl Landing {
         let mut places: Vec<IoSliceMut<'_>> = Vec::new();
         while left > 0 {
             while places.len() < MAX_SLICES && unplanned > 0 {
-                let piece = self.pieces.take(unplanned).expect("results are as long as announced");
+                let piece = self
+                    .pieces
+                    .take(unplanned)
+                    .expect("results are as long as announced");
                 unplanned -= piece.length;
                 places.push(IoSliceMut::new(self.place(&piece)));
             }

@@ -59,7 +59,14 @@ impl Function {
         })?;
         let qualified = interface.qualified_name().into_owned();
         let (requested, text) = (requested.to_string(), text.to_string());
-        Ok(Function(Arc::new(Shared { server, requested, qualified, number, text, interface })))
+        Ok(Function(Arc::new(Shared {
+            server,
+            requested,
+            qualified,
+            number,
+            text,
+            interface,
+        })))
     }
 
     /// The interface.
@@ -89,7 +96,11 @@ impl Function {
             Err(error) if error.is_stale_interface() => {
                 let renewed = self.0.server.fetch(&self.0.requested)?;
                 // The arguments were made for the interface that the caller has seen.
-                if renewed.0.text == self.0.text { renewed.call_once(arguments) } else { Err(error) }
+                if renewed.0.text == self.0.text {
+                    renewed.call_once(arguments)
+                } else {
+                    Err(error)
+                }
             }
             other => other,
         }
@@ -102,9 +113,16 @@ impl Function {
             source,
         })?;
         let times = self.0.server.with_connection(|connection| {
-            Exchange { call: &call, layout: &layout, arguments }.run(connection)
+            Exchange {
+                call: &call,
+                layout: &layout,
+                arguments,
+            }
+            .run(connection)
         })?;
-        Ok(Outcome { times: Times::new(times, start.elapsed().as_secs_f64()) })
+        Ok(Outcome {
+            times: Times::new(times, start.elapsed().as_secs_f64()),
+        })
     }
 
     fn prepare(
@@ -120,7 +138,15 @@ impl Function {
             argument::check_array(param, array, &arguments[array.param])?;
         }
         let data_bytes = layout.sent_bytes();
-        Ok((Call { function: self.0.number, scalars, elements, data_bytes }, layout))
+        Ok((
+            Call {
+                function: self.0.number,
+                scalars,
+                elements,
+                data_bytes,
+            },
+            layout,
+        ))
     }
 }
 
@@ -128,12 +154,23 @@ impl Times {
     fn new(times: proto::Times, total: f64) -> Times {
         let seconds = |nanos: u64| nanos as f64 * 1e-9;
         let [send, exec, recv] = [times.send, times.exec, times.recv].map(seconds);
-        Times { send, exec, recv, other: total - send - exec - recv, total }
+        Times {
+            send,
+            exec,
+            recv,
+            other: total - send - exec - recv,
+            total,
+        }
     }
 }
 
 impl fmt::Debug for Function {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Function({} at {})", self.0.qualified, self.0.server.address())
+        write!(
+            f,
+            "Function({} at {})",
+            self.0.qualified,
+            self.0.server.address()
+        )
     }
 }

@@ -21,7 +21,11 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { connect_timeout: Duration::from_secs(10), timeout: None, on_interrupt: None }
+        Options {
+            connect_timeout: Duration::from_secs(10),
+            timeout: None,
+            on_interrupt: None,
+        }
     }
 }
 
@@ -53,8 +57,12 @@ impl Server {
     /// Connects to `address` and exchanges greetings.
     pub fn connect(address: &str, options: Options) -> Result<Server, Error> {
         let address = address.parse()?;
-        let shared =
-            Shared { address, options, idle: Mutex::default(), functions: Mutex::default() };
+        let shared = Shared {
+            address,
+            options,
+            idle: Mutex::default(),
+            functions: Mutex::default(),
+        };
         let server = Server(Arc::new(shared));
         let connection = server.open()?;
         server.release(connection);
@@ -92,12 +100,16 @@ impl Server {
     pub(crate) fn fetch(&self, name: &str) -> Result<Function, Error> {
         let (number, text) = self.with_connection(|connection| connection.describe(name))?;
         let function = Function::new(self.clone(), name, number, &text)?;
-        self.lock_functions().insert(name.to_string(), function.clone());
+        self.lock_functions()
+            .insert(name.to_string(), function.clone());
         Ok(function)
     }
 
     fn lock_functions(&self) -> std::sync::MutexGuard<'_, HashMap<String, Function>> {
-        self.0.functions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0
+            .functions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs one operation on a connection, which is kept if it is sound afterwards.
@@ -115,7 +127,12 @@ impl Server {
 
     fn acquire(&self) -> Result<Connection, Error> {
         loop {
-            let idle = self.0.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let idle = self
+                .0
+                .idle
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .pop();
             match idle {
                 Some(connection) if connection.is_stale() => drop(connection),
                 Some(connection) => return Ok(connection),

@@ -65,14 +65,28 @@ impl Connection {
     pub fn new(limits: Limits, hello: &Hello) -> Connection {
         let mut sender = Sender::new(&limits);
         message::append(&mut sender.control, Kind::Hello, 0, hello);
-        let core = Core { connected: false, last_id: 0, sender, requests: BTreeMap::new() };
-        Connection { receiver: Receiver::new(limits.clone()), limits, core }
+        let core = Core {
+            connected: false,
+            last_id: 0,
+            sender,
+            requests: BTreeMap::new(),
+        };
+        Connection {
+            receiver: Receiver::new(limits.clone()),
+            limits,
+            core,
+        }
     }
 
     /// Asks for the functions served, from index `from` on.
     pub fn list(&mut self, from: u32) -> Result<CallId, ProtocolError> {
         let id = self.open(Request::Query)?;
-        message::append(&mut self.core.sender.control, Kind::List, id, &ListRequest { from });
+        message::append(
+            &mut self.core.sender.control,
+            Kind::List,
+            id,
+            &ListRequest { from },
+        );
         Ok(id)
     }
 
@@ -87,7 +101,9 @@ impl Connection {
     /// Opens a call whose result stream will have `result_bytes` bytes.
     pub fn call(&mut self, call: &Call, result_bytes: u64) -> Result<CallId, ProtocolError> {
         let id = self.open(Request::Computing { result_bytes })?;
-        append_control(&mut self.core.sender.control, Kind::Call, id, |out| call.encode(out));
+        append_control(&mut self.core.sender.control, Kind::Call, id, |out| {
+            call.encode(out)
+        });
         self.core.sender.start_stream(id, call.data_bytes);
         Ok(id)
     }
@@ -95,14 +111,21 @@ impl Connection {
     /// Gives up a call. Its end is reported as [`Event::Done`] or [`Event::Failed`] all the same,
     /// whichever comes; result bytes that arrive until then are marked to be thrown away.
     pub fn cancel(&mut self, call: CallId) {
-        let Some(request) = self.core.requests.get_mut(&call) else { return };
+        let Some(request) = self.core.requests.get_mut(&call) else {
+            return;
+        };
         let stream = match request {
             Request::Receiving(stream) => Some(*stream),
             Request::Computing { .. } => None,
             Request::Query | Request::Cancelled(_) => return,
         };
         *request = Request::Cancelled(stream);
-        if let Some(chunk) = self.receiver.incoming.as_mut().filter(|chunk| chunk.call == call) {
+        if let Some(chunk) = self
+            .receiver
+            .incoming
+            .as_mut()
+            .filter(|chunk| chunk.call == call)
+        {
             chunk.discard = true;
         }
         self.core.sender.drop_stream(call);
@@ -164,11 +187,7 @@ impl Connection {
 }
 
 impl Core {
-    fn control(
-        &mut self,
-        header: Header,
-        payload: &[u8],
-    ) -> Result<Option<Event>, ProtocolError> {
+    fn control(&mut self, header: Header, payload: &[u8]) -> Result<Option<Event>, ProtocolError> {
         let (kind, id) = (header.kind, header.call);
         if kind == Kind::Goodbye {
             let message: GoodbyeMessage = message::parse(kind, payload)?;
@@ -191,9 +210,15 @@ impl Core {
             Kind::Interface => {
                 self.close_query(id, kind)?;
                 let InterfaceMessage { function, text } = message::parse(kind, payload)?;
-                Ok(Some(Event::Interface { request: id, function, text }))
+                Ok(Some(Event::Interface {
+                    request: id,
+                    function,
+                    text,
+                }))
             }
-            Kind::Result => self.result(id, message::parse(kind, payload)?).map(|()| None),
+            Kind::Result => self
+                .result(id, message::parse(kind, payload)?)
+                .map(|()| None),
             Kind::Done => {
                 let times = message::parse(kind, payload)?;
                 self.done(id).map(|()| Some(Event::Done(id, times)))

@@ -103,7 +103,12 @@ impl Header {
         let length = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
         let mut call = [0; 8];
         call.copy_from_slice(&bytes[8..]);
-        Ok(Header { kind, flags, call: CallId::from_le_bytes(call), length })
+        Ok(Header {
+            kind,
+            flags,
+            call: CallId::from_le_bytes(call),
+            length,
+        })
     }
 
     /// The header as it stands on the wire.
@@ -128,7 +133,12 @@ pub(crate) fn append_control(
     out.extend_from_slice(&[0; HEADER_BYTES]);
     write(out);
     let length = (out.len() - start - HEADER_BYTES) as u32;
-    let header = Header { kind, flags: 0, call, length };
+    let header = Header {
+        kind,
+        flags: 0,
+        call,
+        length,
+    };
     out[start..start + HEADER_BYTES].copy_from_slice(&header.encode());
 }
 
@@ -139,16 +149,29 @@ mod tests {
     #[test]
     fn header_round_trip() {
         for kind in 1..=12 {
-            let header =
-                Header { kind: Kind::from_byte(kind).unwrap(), flags: 0, call: 7, length: 99 };
+            let header = Header {
+                kind: Kind::from_byte(kind).unwrap(),
+                flags: 0,
+                call: 7,
+                length: 99,
+            };
             assert_eq!(Header::decode(&header.encode()), Ok(header));
         }
     }
 
     #[test]
     fn foreign_bytes_are_refused() {
-        assert_eq!(Header::decode(b"GET / HTTP/1.1\r\n"), Err(FrameError::Kind(b'/')));
-        let mut bytes = Header { kind: Kind::Call, flags: 0, call: 1, length: 0 }.encode();
+        assert_eq!(
+            Header::decode(b"GET / HTTP/1.1\r\n"),
+            Err(FrameError::Kind(b'/'))
+        );
+        let mut bytes = Header {
+            kind: Kind::Call,
+            flags: 0,
+            call: 1,
+            length: 0,
+        }
+        .encode();
         bytes[6] = 1;
         assert_eq!(Header::decode(&bytes), Err(FrameError::Reserved));
     }

@@ -34,7 +34,7 @@ mod stream;
 
 pub use frame::{FrameError, HEADER_BYTES, Header, Kind};
 pub use message::{
-    Call, FailureKind, Failure, Fault, FunctionSummary, Hello, Listing, MessageError, Times,
+    Call, Failure, FailureKind, Fault, FunctionSummary, Hello, Listing, MessageError, Times,
     VERSION_MAX, VERSION_MIN,
 };
 pub use receiver::Chunk;
@@ -62,7 +62,11 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { control_bytes: 1 << 20, chunk_bytes: 256 << 10, calls: 1024 }
+        Limits {
+            control_bytes: 1 << 20,
+            chunk_bytes: 256 << 10,
+            calls: 1024,
+        }
     }
 }
 
@@ -93,8 +97,10 @@ pub enum ProtocolError {
     #[error("more than {0} calls open on one connection")]
     TooManyCalls(usize),
     /// No protocol version in common.
-    #[error("the peer speaks protocol versions {theirs_min} to {theirs_max}, this side \
-             {VERSION_MIN} to {VERSION_MAX}: update the older one")]
+    #[error(
+        "the peer speaks protocol versions {theirs_min} to {theirs_max}, this side \
+             {VERSION_MIN} to {VERSION_MAX}: update the older one"
+    )]
     Version {
         /// Oldest version of the peer.
         theirs_min: u32,

@@ -166,7 +166,9 @@ impl Call {
 }
 
 fn encode_call(call: &Call, e: &mut Encoder<&mut Vec<u8>>) -> Result<(), VecError> {
-    e.array(4)?.u64(call.function)?.array(call.scalars.len() as u64)?;
+    e.array(4)?
+        .u64(call.function)?
+        .array(call.scalars.len() as u64)?;
     for scalar in &call.scalars {
         match scalar {
             None => e.null()?,
@@ -193,16 +195,25 @@ fn decode_call(d: &mut Decoder) -> Result<Call, decode::Error> {
     }
     let function = d.u64()?;
     let count = bounded_count(d)?;
-    let scalars = (0..count).map(|_| decode_scalar(d)).collect::<Result<_, _>>()?;
+    let scalars = (0..count)
+        .map(|_| decode_scalar(d))
+        .collect::<Result<_, _>>()?;
     let count = bounded_count(d)?;
     let elements = (0..count).map(|_| d.i64()).collect::<Result<_, _>>()?;
-    Ok(Call { function, scalars, elements, data_bytes: d.u64()? })
+    Ok(Call {
+        function,
+        scalars,
+        elements,
+        data_bytes: d.u64()?,
+    })
 }
 
 fn bounded_count(d: &mut Decoder) -> Result<u64, decode::Error> {
     match d.array()? {
         Some(count) if count <= MAX_SCALARS => Ok(count),
-        _ => Err(decode::Error::message("too many values, or their number is not given")),
+        _ => Err(decode::Error::message(
+            "too many values, or their number is not given",
+        )),
     }
 }
 
@@ -218,7 +229,10 @@ fn decode_scalar(d: &mut Decoder) -> Result<Option<Scalar>, decode::Error> {
             if d.array()? != Some(2) {
                 return Err(decode::Error::message("a complex value has two parts"));
             }
-            Scalar::Complex { re: d.f64()?, im: d.f64()? }
+            Scalar::Complex {
+                re: d.f64()?,
+                im: d.f64()?,
+            }
         }
         _ => Scalar::Int(d.i64()?),
     }))
@@ -319,7 +333,10 @@ impl FailureKind {
 impl Failure {
     /// A failure with its text.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Failure {
-        Failure { kind, message: message.into() }
+        Failure {
+            kind,
+            message: message.into(),
+        }
     }
 }
 
@@ -342,7 +359,10 @@ pub(crate) fn parse<'a, T: Decode<'a, ()>>(
 
 /// Decodes the payload of a call frame.
 pub(crate) fn parse_call(payload: &[u8]) -> Result<Call, ProtocolError> {
-    Call::decode(payload).map_err(|source| ProtocolError::Message { kind: Kind::Call, source })
+    Call::decode(payload).map_err(|source| ProtocolError::Message {
+        kind: Kind::Call,
+        source,
+    })
 }
 
 #[cfg(test)]

@@ -36,7 +36,12 @@ pub(crate) struct Receiver {
 
 impl Receiver {
     pub(crate) fn new(limits: Limits) -> Receiver {
-        Receiver { limits, partial: Vec::new(), handed_out: false, incoming: None }
+        Receiver {
+            limits,
+            partial: Vec::new(),
+            handed_out: false,
+            incoming: None,
+        }
     }
 
     /// Takes bytes up to the end of one frame. Returns how many, and the frame if it is complete.
@@ -69,7 +74,9 @@ impl Receiver {
         input: &[u8],
     ) -> Result<(usize, Option<Frame<'a>>), ProtocolError> {
         let mut taken = self.take_up_to(HEADER_BYTES, input);
-        let Some(header) = self.header(&self.partial)? else { return Ok((taken, None)) };
+        let Some(header) = self.header(&self.partial)? else {
+            return Ok((taken, None));
+        };
         if header.kind == Kind::Data {
             self.handed_out = true;
             return Ok((taken, Some(Frame::Data(header))));
@@ -80,7 +87,10 @@ impl Receiver {
             return Ok((taken, None));
         }
         self.handed_out = true;
-        Ok((taken, Some(Frame::Control(header, &self.partial[HEADER_BYTES..]))))
+        Ok((
+            taken,
+            Some(Frame::Control(header, &self.partial[HEADER_BYTES..])),
+        ))
     }
 
     fn take_up_to(&mut self, end: usize, input: &[u8]) -> usize {
@@ -90,14 +100,20 @@ impl Receiver {
     }
 
     fn header(&self, bytes: &[u8]) -> Result<Option<Header>, ProtocolError> {
-        let Some(bytes) = bytes.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
+        let Some(bytes) = bytes.first_chunk::<HEADER_BYTES>() else {
+            return Ok(None);
+        };
         let header = Header::decode(bytes)?;
         let limit = match header.kind {
             Kind::Data => u32::MAX,
             _ => self.limits.control_bytes,
         };
         if header.length > limit {
-            return Err(FrameError::TooLong { length: header.length, limit }.into());
+            return Err(FrameError::TooLong {
+                length: header.length,
+                limit,
+            }
+            .into());
         }
         Ok(Some(header))
     }
@@ -108,9 +124,15 @@ impl Receiver {
     /// If that many bytes were not incoming: a mistake of the caller, not of the peer.
     pub(crate) fn data_taken(&mut self, count: u64) -> Chunk {
         let chunk = self.incoming.as_mut().expect("data was incoming");
-        let taken = Chunk { length: count, ..*chunk };
+        let taken = Chunk {
+            length: count,
+            ..*chunk
+        };
         chunk.offset += count;
-        chunk.length = chunk.length.checked_sub(count).expect("no more than was incoming");
+        chunk.length = chunk
+            .length
+            .checked_sub(count)
+            .expect("no more than was incoming");
         if chunk.length == 0 {
             self.incoming = None;
         }
@@ -128,7 +150,11 @@ pub(crate) struct Stream {
 
 impl Stream {
     pub(crate) fn new(expected: u64) -> Stream {
-        Stream { expected, received: 0, big_endian: None }
+        Stream {
+            expected,
+            received: 0,
+            big_endian: None,
+        }
     }
 
     pub(crate) fn is_complete(&self) -> bool {
@@ -147,6 +173,12 @@ impl Stream {
         }
         let offset = self.received;
         self.received += length;
-        Ok(Chunk { call: header.call, offset, length, big_endian, discard })
+        Ok(Chunk {
+            call: header.call,
+            offset,
+            length,
+            big_endian,
+            discard,
+        })
     }
 }

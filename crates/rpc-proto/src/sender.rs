@@ -33,12 +33,20 @@ pub(crate) struct Sender {
 impl Sender {
     pub(crate) fn new(limits: &Limits) -> Sender {
         let chunk_bytes = u64::from(limits.chunk_bytes.max(1));
-        Sender { chunk_bytes, control: Vec::new(), streams: VecDeque::new() }
+        Sender {
+            chunk_bytes,
+            control: Vec::new(),
+            streams: VecDeque::new(),
+        }
     }
 
     pub(crate) fn start_stream(&mut self, call: CallId, total: u64) {
         if total > 0 {
-            self.streams.push_back(Outbound { call, next: 0, total });
+            self.streams.push_back(Outbound {
+                call,
+                next: 0,
+                total,
+            });
         }
     }
 
@@ -59,11 +67,18 @@ impl Sender {
             out.append(&mut self.control);
             return (Transmit::Frames, false);
         }
-        let Some(mut stream) = self.streams.pop_front() else { return (Transmit::Idle, false) };
+        let Some(mut stream) = self.streams.pop_front() else {
+            return (Transmit::Idle, false);
+        };
         let length = self.chunk_bytes.min(stream.total - stream.next);
         let big_endian = cfg!(target_endian = "big");
         let flags = if big_endian { BIG_ENDIAN } else { 0 };
-        let header = Header { kind: Kind::Data, flags, call: stream.call, length: length as u32 };
+        let header = Header {
+            kind: Kind::Data,
+            flags,
+            call: stream.call,
+            length: length as u32,
+        };
         out.extend_from_slice(&header.encode());
         let (call, offset) = (stream.call, stream.next);
         stream.next += length;
@@ -71,6 +86,15 @@ impl Sender {
         if !finished {
             self.streams.push_back(stream);
         }
-        (Transmit::Data(Chunk { call, offset, length, big_endian, discard: false }), finished)
+        (
+            Transmit::Data(Chunk {
+                call,
+                offset,
+                length,
+                big_endian,
+                discard: false,
+            }),
+            finished,
+        )
     }
 }

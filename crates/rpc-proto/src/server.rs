@@ -31,10 +31,22 @@ pub enum Event {
 }
 
 enum State {
-    Offered { bytes: u64, since: Nanos },
-    Receiving { stream: Stream, since: Nanos },
-    Running { received: Nanos, send: u64 },
-    Sending { since: Nanos, times: Times },
+    Offered {
+        bytes: u64,
+        since: Nanos,
+    },
+    Receiving {
+        stream: Stream,
+        since: Nanos,
+    },
+    Running {
+        received: Nanos,
+        send: u64,
+    },
+    Sending {
+        since: Nanos,
+        times: Times,
+    },
     /// Failed while its data were on their way.
     Discarding(Stream),
 }
@@ -58,7 +70,13 @@ impl Connection {
     pub fn new(limits: Limits, hello: Hello) -> Connection {
         let sender = Sender::new(&limits);
         let receiver = Receiver::new(limits.clone());
-        let core = Core { limits, hello, connected: false, sender, calls: BTreeMap::new() };
+        let core = Core {
+            limits,
+            hello,
+            connected: false,
+            sender,
+            calls: BTreeMap::new(),
+        };
         Connection { receiver, core }
     }
 
@@ -109,33 +127,61 @@ impl Connection {
 
     /// Takes an offered call. Returns whether it is ready at once, having no data stream.
     pub fn accept(&mut self, call: CallId, now: Nanos) -> bool {
-        let Some(state) = self.core.calls.get_mut(&call) else { return false };
-        let State::Offered { bytes, since } = *state else { return false };
-        *state = State::Receiving { stream: Stream::new(bytes), since };
+        let Some(state) = self.core.calls.get_mut(&call) else {
+            return false;
+        };
+        let State::Offered { bytes, since } = *state else {
+            return false;
+        };
+        *state = State::Receiving {
+            stream: Stream::new(bytes),
+            since,
+        };
         self.core.stream_progress(call, now).is_some()
     }
 
     /// Answers a list request.
     pub fn listing(&mut self, request: CallId, listing: &Listing) {
-        message::append(&mut self.core.sender.control, Kind::Listing, request, listing);
+        message::append(
+            &mut self.core.sender.control,
+            Kind::Listing,
+            request,
+            listing,
+        );
     }
 
     /// Answers a describe request with canonical IDL and the number for [`Call::function`].
     pub fn interface(&mut self, request: CallId, function: u64, text: String) {
         let message = InterfaceMessage { function, text };
-        message::append(&mut self.core.sender.control, Kind::Interface, request, &message);
+        message::append(
+            &mut self.core.sender.control,
+            Kind::Interface,
+            request,
+            &message,
+        );
     }
 
     /// The library has returned: sends the result stream of `result_bytes` bytes, then the
     /// times. `wait` and `exec` are what the caller measured, in nanoseconds. A call that is no
     /// longer open is left alone.
     pub fn complete(&mut self, call: CallId, result_bytes: u64, exec: u64, now: Nanos) {
-        let Some(state) = self.core.calls.get_mut(&call) else { return };
-        let State::Running { received, send } = *state else { return };
+        let Some(state) = self.core.calls.get_mut(&call) else {
+            return;
+        };
+        let State::Running { received, send } = *state else {
+            return;
+        };
         let wait = now.saturating_sub(received).saturating_sub(exec);
-        let times = Times { send, wait, exec, recv: 0 };
+        let times = Times {
+            send,
+            wait,
+            exec,
+            recv: 0,
+        };
         *state = State::Sending { since: now, times };
-        let result = ResultMessage { data_bytes: result_bytes };
+        let result = ResultMessage {
+            data_bytes: result_bytes,
+        };
         message::append(&mut self.core.sender.control, Kind::Result, call, &result);
         self.core.sender.start_stream(call, result_bytes);
         if result_bytes == 0 {
@@ -148,7 +194,8 @@ impl Connection {
         let core = &mut self.core;
         match core.calls.remove(&request) {
             Some(State::Offered { bytes, .. }) if bytes > 0 => {
-                core.calls.insert(request, State::Discarding(Stream::new(bytes)));
+                core.calls
+                    .insert(request, State::Discarding(Stream::new(bytes)));
             }
             Some(State::Receiving { stream, .. }) => {
                 core.calls.insert(request, State::Discarding(stream));
@@ -164,7 +211,9 @@ impl Connection {
 
     /// Says why the connection ends; close it once this is sent.
     pub fn goodbye(&mut self, reason: impl Into<String>) {
-        let message = GoodbyeMessage { reason: reason.into() };
+        let message = GoodbyeMessage {
+            reason: reason.into(),
+        };
         message::append(&mut self.core.sender.control, Kind::Goodbye, 0, &message);
     }
 
@@ -213,7 +262,10 @@ impl Core {
                 if self.calls.len() >= self.limits.calls {
                     return Err(ProtocolError::TooManyCalls(self.limits.calls));
                 }
-                let state = State::Offered { bytes: call.data_bytes, since: now };
+                let state = State::Offered {
+                    bytes: call.data_bytes,
+                    since: now,
+                };
                 if self.calls.insert(id, state).is_some() {
                     return Err(ProtocolError::OutOfPlace(kind));
                 }
@@ -228,8 +280,7 @@ impl Core {
         if kind != Kind::Hello {
             return Err(ProtocolError::NotFarcall);
         }
-        let theirs: Hello =
-            message::parse(kind, payload).map_err(|_| ProtocolError::NotFarcall)?;
+        let theirs: Hello = message::parse(kind, payload).map_err(|_| ProtocolError::NotFarcall)?;
         let version = theirs.agree()?;
         let mut ours = self.hello.clone();
         (ours.version_min, ours.version_max) = (version, version);
@@ -267,8 +318,13 @@ impl Core {
                 None
             }
             state @ State::Receiving { .. } => {
-                let State::Receiving { since, .. } = *state else { return None };
-                *state = State::Running { received: now, send: now.saturating_sub(since) };
+                let State::Receiving { since, .. } = *state else {
+                    return None;
+                };
+                *state = State::Running {
+                    received: now,
+                    send: now.saturating_sub(since),
+                };
                 Some(Event::Ready(call))
             }
             State::Discarding(_) => {

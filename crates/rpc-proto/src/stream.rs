@@ -51,7 +51,10 @@ impl Pieces {
             Side::Buffer => array.buffer_runs(),
         };
         let arrays = layout.arrays.iter().filter(travels);
-        Pieces { arrays: arrays.map(|array| (array.param, runs(array))).collect(), rest: None }
+        Pieces {
+            arrays: arrays.map(|array| (array.param, runs(array))).collect(),
+            rest: None,
+        }
     }
 
     /// The next contiguous part, of at most `most` bytes; `None` at the end of the stream.
@@ -63,7 +66,11 @@ impl Pieces {
         let length = whole.length.min(most);
         if length < whole.length {
             let offset = whole.offset + length;
-            self.rest = Some(Piece { offset, length: whole.length - length, ..whole });
+            self.rest = Some(Piece {
+                offset,
+                length: whole.length - length,
+                ..whole
+            });
         }
         Some(Piece { length, ..whole })
     }
@@ -72,7 +79,11 @@ impl Pieces {
         loop {
             let (param, runs) = self.arrays.front_mut()?;
             if let Some(Run { offset, len }) = runs.next() {
-                return Some(Piece { param: *param, offset, length: len });
+                return Some(Piece {
+                    param: *param,
+                    offset,
+                    length: len,
+                });
             }
             self.arrays.pop_front();
         }

@@ -29,7 +29,10 @@ struct Conversation {
 
 impl Conversation {
     fn new(cuts: Vec<usize>) -> Conversation {
-        let limits = Limits { chunk_bytes: 100, ..Limits::default() };
+        let limits = Limits {
+            chunk_bytes: 100,
+            ..Limits::default()
+        };
         Conversation {
             client: client::Connection::new(limits.clone(), &Hello::new("client")),
             server: server::Connection::new(limits, Hello::new("server")),
@@ -52,7 +55,12 @@ impl Conversation {
     fn call(&mut self, function: u64, data: Vec<u8>) -> CallId {
         let scalars = vec![Some(Scalar::Int(7)), None];
         let bytes = data.len() as u64;
-        let call = Call { function, scalars, elements: vec![], data_bytes: bytes };
+        let call = Call {
+            function,
+            scalars,
+            elements: vec![],
+            data_bytes: bytes,
+        };
         let id = self.client.call(&call, bytes).unwrap();
         self.sources.insert(id, data);
         id
@@ -63,7 +71,8 @@ impl Conversation {
             self.client.poll_transmit(&mut self.up)
         {
             if let Transmit::Data(chunk) = transmit {
-                self.up.extend_from_slice(&self.sources[&chunk.call][span(&chunk)]);
+                self.up
+                    .extend_from_slice(&self.sources[&chunk.call][span(&chunk)]);
             }
         }
         self.serve_input()?;
@@ -71,7 +80,8 @@ impl Conversation {
             self.server.poll_transmit(&mut self.down, 0)
         {
             if let Transmit::Data(chunk) = transmit {
-                self.down.extend_from_slice(&self.stored[&chunk.call][span(&chunk)]);
+                self.down
+                    .extend_from_slice(&self.stored[&chunk.call][span(&chunk)]);
             }
         }
         self.client_input()?;
@@ -91,7 +101,10 @@ impl Conversation {
                 let (data, after) = rest.split_at(count);
                 rest = after;
                 if !chunk.discard {
-                    self.stored.get_mut(&chunk.call).unwrap().extend_from_slice(data);
+                    self.stored
+                        .get_mut(&chunk.call)
+                        .unwrap()
+                        .extend_from_slice(data);
                 }
                 self.server.handle_data(count as u64, 0)
             } else {
@@ -113,11 +126,18 @@ impl Conversation {
         match event {
             server::Event::Connected(_) => {}
             server::Event::List(id, _) => {
-                self.server.listing(id, &Listing { functions: vec![], next: None });
+                self.server.listing(
+                    id,
+                    &Listing {
+                        functions: vec![],
+                        next: None,
+                    },
+                );
             }
             server::Event::Describe(id, name) => self.server.interface(id, 9, name),
             server::Event::Call(id, call) if is_refused(call.function) => {
-                self.server.fail(id, &Failure::new(FailureKind::BadArgument, "refused"));
+                self.server
+                    .fail(id, &Failure::new(FailureKind::BadArgument, "refused"));
             }
             server::Event::Call(id, _) => {
                 self.stored.insert(id, Vec::new());
@@ -146,7 +166,10 @@ impl Conversation {
                 let (data, after) = rest.split_at(count);
                 rest = after;
                 if !chunk.discard {
-                    self.results.entry(chunk.call).or_default().extend_from_slice(data);
+                    self.results
+                        .entry(chunk.call)
+                        .or_default()
+                        .extend_from_slice(data);
                 }
                 self.client.handle_data(count as u64);
                 continue;
@@ -168,7 +191,9 @@ fn span(chunk: &Chunk) -> std::ops::Range<usize> {
 }
 
 fn data(length: usize, seed: u8) -> Vec<u8> {
-    (0..length).map(|index| (index as u8).wrapping_mul(31).wrapping_add(seed)).collect()
+    (0..length)
+        .map(|index| (index as u8).wrapping_mul(31).wrapping_add(seed))
+        .collect()
 }
 
 proptest! {
@@ -240,5 +265,8 @@ proptest! {
 fn a_stranger_on_the_port_is_recognised() {
     let mut server = server::Connection::new(Limits::default(), Hello::new("server"));
     let request = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    assert_eq!(server.handle_input(request, 0), Err(ProtocolError::NotFarcall));
+    assert_eq!(
+        server.handle_input(request, 0),
+        Err(ProtocolError::NotFarcall)
+    );
 }

@@ -22,7 +22,14 @@ impl Mapping {
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
         // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing.
         let start = unsafe {
-            mmap(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags, fd, 0)?
+            mmap(
+                std::ptr::null_mut(),
+                bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                flags,
+                fd,
+                0,
+            )?
         };
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Mapping { start, bytes })
@@ -102,7 +109,13 @@ const GRAIN: usize = 64 << 10;
 
 impl BufferPool {
     pub(crate) fn new(limit: usize) -> BufferPool {
-        BufferPool { limit, total: 0, idle: Vec::new(), last_id: 0, retired: Vec::new() }
+        BufferPool {
+            limit,
+            total: 0,
+            idle: Vec::new(),
+            last_id: 0,
+            retired: Vec::new(),
+        }
     }
 
     pub(crate) fn limit(&self) -> usize {
@@ -138,7 +151,11 @@ impl BufferPool {
         let fd = sealed_memory("farcall-job", bytes)?;
         let mapping = Mapping::new(fd.as_fd(), bytes)?;
         self.last_id += 1;
-        Ok(JobBuffer { id: self.last_id, fd, mapping })
+        Ok(JobBuffer {
+            id: self.last_id,
+            fd,
+            mapping,
+        })
     }
 
     /// Takes a buffer back; it serves the next call of about its size.

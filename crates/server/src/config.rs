@@ -67,13 +67,24 @@ impl Default for Config {
 impl Default for Limits {
     fn default() -> Limits {
         let memory = physical_memory() / 2;
-        Limits { connections: 4096, calls_per_connection: 256, memory, greeting_s: 10.0 }
+        Limits {
+            connections: 4096,
+            calls_per_connection: 256,
+            memory,
+            greeting_s: 10.0,
+        }
     }
 }
 
 impl Default for Workers {
     fn default() -> Workers {
-        Workers { count: 0, threads: 1, time_limit_s: 0.0, memory: 0, spin_us: 50 }
+        Workers {
+            count: 0,
+            threads: 1,
+            time_limit_s: 0.0,
+            memory: 0,
+            spin_us: 50,
+        }
     }
 }
 
@@ -120,7 +131,10 @@ mod tests {
         let mut config = Config::parse(text).unwrap();
         // The default depends on the machine, so the file cannot state it.
         config.limits.memory = Limits::default().memory;
-        let expected = Config { listen: config.listen.clone(), ..Config::default() };
+        let expected = Config {
+            listen: config.listen.clone(),
+            ..Config::default()
+        };
         assert_eq!(config, expected);
     }
 

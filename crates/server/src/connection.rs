@@ -142,13 +142,20 @@ impl Connection {
         chunk: Chunk,
         now: Nanos,
     ) -> Result<Step, Broken> {
-        let job = self.jobs.get(&chunk.call).and_then(|key| jobs.get_mut(*key));
-        let Some(job) = job.filter(|_| !chunk.discard) else { return self.discard(chunk, now) };
+        let job = self
+            .jobs
+            .get(&chunk.call)
+            .and_then(|key| jobs.get_mut(*key));
+        let Some(job) = job.filter(|_| !chunk.discard) else {
+            return self.discard(chunk, now);
+        };
         job.swap = chunk.big_endian != cfg!(target_endian = "big");
         let planned: u64 = self.landing.iter().map(|piece| piece.length).sum();
         let mut unplanned = chunk.length - planned;
         while unplanned > 0 && self.landing.len() < MAX_SLICES {
-            let piece = job.next_incoming(unplanned).expect("as long as the layout says");
+            let piece = job
+                .next_incoming(unplanned)
+                .expect("as long as the layout says");
             unplanned -= piece.length;
             self.landing.push_back(piece);
         }
@@ -164,7 +171,9 @@ impl Connection {
         } else {
             Step::Progress(self.copy_unread(&mut places))
         };
-        let Step::Progress(count) = step else { return Ok(step) };
+        let Step::Progress(count) = step else {
+            return Ok(step);
+        };
         let taken = (count as u64).min(room);
         self.trim_landing(taken);
         let event = self.proto.handle_data(taken, now);
@@ -186,7 +195,9 @@ impl Connection {
 
     fn trim_landing(&mut self, mut taken: u64) {
         while taken > 0 {
-            let Some(piece) = self.landing.front_mut() else { return };
+            let Some(piece) = self.landing.front_mut() else {
+                return;
+            };
             if piece.length > taken {
                 piece.offset += taken;
                 piece.length -= taken;
@@ -203,7 +214,10 @@ impl Connection {
         if self.unread.is_empty() {
             return self.read(Vec::new());
         }
-        let count = self.unread.len().min(usize::try_from(chunk.length).unwrap_or(usize::MAX));
+        let count = self
+            .unread
+            .len()
+            .min(usize::try_from(chunk.length).unwrap_or(usize::MAX));
         self.unread.start += count;
         let event = self.proto.handle_data(count as u64, now);
         Ok(event.map_or(Step::Progress(count), Step::Event))
@@ -258,7 +272,9 @@ impl Connection {
         let key = self.jobs[&chunk.call];
         let mut left = chunk.length;
         while left > 0 {
-            let piece = jobs[key].next_outgoing(left).expect("as long as the layout says");
+            let piece = jobs[key]
+                .next_outgoing(left)
+                .expect("as long as the layout says");
             left -= piece.length;
             self.parts.push_back(Part::Data { job: key, piece });
         }
@@ -276,7 +292,9 @@ impl Connection {
 
     fn written(&mut self, mut count: usize) {
         while count > 0 {
-            let Some(part) = self.parts.front_mut() else { return };
+            let Some(part) = self.parts.front_mut() else {
+                return;
+            };
             let length = match part {
                 Part::Frames { start, end } => *end - *start,
                 Part::Data { piece, .. } => piece.length as usize,

@@ -31,7 +31,9 @@ pub(crate) struct FunctionTable {
 
 impl FunctionTable {
     pub(crate) fn new(catalog: Catalog) -> FunctionTable {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since_epoch = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         let base = (since_epoch.as_nanos() as u64 & 0xffff_ffff_ffff) << 16;
         let mut functions: Vec<Function> = catalog
             .entries()
@@ -43,8 +45,15 @@ impl FunctionTable {
             .collect();
         functions.sort_by_cached_key(|function| function.interface.qualified_name().into_owned());
         let numbered = functions.iter().enumerate();
-        let by_entry = numbered.map(|(index, function)| (function.entry, index)).collect();
-        FunctionTable { catalog, functions, by_entry, base }
+        let by_entry = numbered
+            .map(|(index, function)| (function.entry, index))
+            .collect();
+        FunctionTable {
+            catalog,
+            functions,
+            by_entry,
+            base,
+        }
     }
 
     /// Number of functions.
@@ -54,30 +63,42 @@ impl FunctionTable {
 
     /// Number and text of the function of that name, qualified or not.
     pub(crate) fn describe(&self, name: &str) -> Result<(u64, &str), Failure> {
-        let entry = self.catalog.find(name).map_err(|error| self.unknown(name, &error))?;
+        let entry = self
+            .catalog
+            .find(name)
+            .map_err(|error| self.unknown(name, &error))?;
         let index = self.by_entry[&entry];
         Ok((self.base + index as u64, &self.functions[index].text))
     }
 
     /// The function of a number, unless the number is from before a restart.
     pub(crate) fn get(&self, number: u64) -> Result<&Function, Failure> {
-        let index = number.checked_sub(self.base).and_then(|index| usize::try_from(index).ok());
-        index.and_then(|index| self.functions.get(index)).ok_or_else(|| {
-            let text = "the server was restarted; fetch the interface again";
-            Failure::new(FailureKind::StaleInterface, text)
-        })
+        let index = number
+            .checked_sub(self.base)
+            .and_then(|index| usize::try_from(index).ok());
+        index
+            .and_then(|index| self.functions.get(index))
+            .ok_or_else(|| {
+                let text = "the server was restarted; fetch the interface again";
+                Failure::new(FailureKind::StaleInterface, text)
+            })
     }
 
     /// The page that starts at index `from` of the names in order.
     pub(crate) fn page(&self, from: u32) -> Listing {
         let from = (from as usize).min(self.functions.len());
         let end = (from + PAGE).min(self.functions.len());
-        let functions = self.functions[from..end].iter().map(|function| FunctionSummary {
-            name: function.interface.qualified_name().into_owned(),
-            title: title(&function.interface),
-        });
+        let functions = self.functions[from..end]
+            .iter()
+            .map(|function| FunctionSummary {
+                name: function.interface.qualified_name().into_owned(),
+                title: title(&function.interface),
+            });
         let next = (end < self.functions.len()).then_some(end as u32);
-        Listing { functions: functions.collect(), next }
+        Listing {
+            functions: functions.collect(),
+            next,
+        }
     }
 
     fn unknown(&self, name: &str, error: &CatalogError) -> Failure {
@@ -105,5 +126,12 @@ impl FunctionTable {
 /// The first line of the description.
 fn title(interface: &Interface) -> String {
     let description = interface.description.as_deref().unwrap_or("");
-    description.lines().next().unwrap_or("").trim().chars().take(200).collect()
+    description
+        .lines()
+        .next()
+        .unwrap_or("")
+        .trim()
+        .chars()
+        .take(200)
+        .collect()
 }

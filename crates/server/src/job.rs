@@ -67,7 +67,12 @@ impl Job {
     /// earlier call left there.
     fn clear_gaps(&self) {
         let Some(buffer) = &self.buffer else { return };
-        for array in self.layout.arrays.iter().filter(|array| array.wire_bytes < array.bytes) {
+        for array in self
+            .layout
+            .arrays
+            .iter()
+            .filter(|array| array.wire_bytes < array.bytes)
+        {
             // SAFETY: the layout lies within the buffer, which no worker has yet.
             unsafe {
                 let start = buffer.start().add(array.offset as usize);
@@ -88,9 +93,15 @@ impl Job {
 
     /// The memory of a piece of the job's buffer.
     pub(crate) fn memory(&self, piece: &Piece) -> *mut [u8] {
-        let buffer = self.buffer.as_ref().expect("a job with arrays has a buffer");
+        let buffer = self
+            .buffer
+            .as_ref()
+            .expect("a job with arrays has a buffer");
         let (offset, length) = (piece.offset as usize, piece.length as usize);
-        assert!(offset + length <= buffer.bytes(), "the layout lies within the buffer");
+        assert!(
+            offset + length <= buffer.bytes(),
+            "the layout lies within the buffer"
+        );
         // SAFETY: checked above.
         std::ptr::slice_from_raw_parts_mut(unsafe { buffer.start().add(offset) }, length)
     }

@@ -95,7 +95,11 @@ impl Server {
         let addresses = listeners.iter().map(Listener::address).collect();
         let mut reactor = Reactor::new(config, listeners, table, libraries, worker)?;
         reactor.warm_up().map_err(StartError::Library)?;
-        Ok(Server { addresses, functions, reactor })
+        Ok(Server {
+            addresses,
+            functions,
+            reactor,
+        })
     }
 
     /// Where it listens, as clients write it.
@@ -116,11 +120,18 @@ impl Server {
 
 /// One library for each interface file, with its C text compiled.
 fn libraries(catalog: &Catalog, allow_code: bool) -> Result<Vec<LibrarySource>, StartError> {
-    let library = |(source, document): (&Source, &Document)| {
-        let compiled = farcall_library::compile(document, source.folder(), allow_code)
-            .map_err(|error| StartError::Compile { path: source.path.clone(), source: error })?;
-        Ok(LibrarySource { source: source.clone(), compiled })
-    };
+    let library =
+        |(source, document): (&Source, &Document)| {
+            let compiled = farcall_library::compile(document, source.folder(), allow_code)
+                .map_err(|error| StartError::Compile {
+                    path: source.path.clone(),
+                    source: error,
+                })?;
+            Ok(LibrarySource {
+                source: source.clone(),
+                compiled,
+            })
+        };
     catalog.files().map(library).collect()
 }
 
@@ -140,5 +151,9 @@ fn listen(config: &Config) -> Result<Vec<Listener>, StartError> {
         })?;
         listeners.push(listener);
     }
-    if listeners.is_empty() { Err(StartError::NowhereToListen) } else { Ok(listeners) }
+    if listeners.is_empty() {
+        Err(StartError::NowhereToListen)
+    } else {
+        Ok(listeners)
+    }
 }

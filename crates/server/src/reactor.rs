@@ -6,17 +6,17 @@
 mod calls;
 mod events;
 
+use crate::WorkerCommand;
 use crate::buffer::BufferPool;
 use crate::config::Config;
 use crate::connection::Connection;
 use crate::function::FunctionTable;
 use crate::job::Job;
 use crate::listen::Listener;
-use farcall_rpc_proto::FailureKind;
-use crate::WorkerCommand;
 use crate::worker::{Launcher, LibrarySource, State, Worker};
-use rustix::event::epoll::{self, Event, EventData, EventFlags};
+use farcall_rpc_proto::FailureKind;
 use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -117,7 +117,10 @@ impl Reactor {
         let reactor = Reactor {
             slots: config.workers.slots(),
             pool: BufferPool::new(usize::try_from(config.limits.memory).unwrap_or(usize::MAX)),
-            launcher: Launcher { command: worker_command, settings: config.workers.clone() },
+            launcher: Launcher {
+                command: worker_command,
+                settings: config.workers.clone(),
+            },
             config,
             epoll,
             listeners,
@@ -152,7 +155,8 @@ impl Reactor {
     /// cannot be bound is known before anybody calls it.
     pub(crate) fn warm_up(&mut self) -> Result<(), String> {
         for library in 0..self.libraries.len() {
-            self.start_worker(library).map_err(|error| format!("cannot start a worker: {error}"))?;
+            self.start_worker(library)
+                .map_err(|error| format!("cannot start a worker: {error}"))?;
         }
         let keys: Vec<usize> = self.workers.iter().map(|(key, _)| key).collect();
         for key in keys {
@@ -181,7 +185,11 @@ impl Reactor {
         while !self.is_stopped() {
             let now = Instant::now();
             let asleep = now >= spin_until && self.ready.is_empty() && self.ask_for_doorbells();
-            let timeout = if asleep { self.next_deadline(now) } else { Some(Duration::ZERO) };
+            let timeout = if asleep {
+                self.next_deadline(now)
+            } else {
+                Some(Duration::ZERO)
+            };
             self.wait(&mut events, timeout)?;
             let mut active = !events.is_empty();
             for event in events.drain(..) {
@@ -220,15 +228,23 @@ impl Reactor {
 
     /// Tells every running worker to ring; `false` if one has finished meanwhile.
     fn ask_for_doorbells(&self) -> bool {
-        self.workers.iter().all(|(_, worker)| worker.ask_for_doorbell())
+        self.workers
+            .iter()
+            .all(|(_, worker)| worker.ask_for_doorbell())
     }
 
     fn next_deadline(&self, now: Instant) -> Option<Duration> {
-        let running = self.workers.iter().filter_map(|(_, worker)| match worker.state {
-            State::Running { deadline, .. } => deadline,
-            _ => None,
-        });
-        let greeting = self.connections.iter().any(|(_, connection)| !connection.connected);
+        let running = self
+            .workers
+            .iter()
+            .filter_map(|(_, worker)| match worker.state {
+                State::Running { deadline, .. } => deadline,
+                _ => None,
+            });
+        let greeting = self
+            .connections
+            .iter()
+            .any(|(_, connection)| !connection.connected);
         let sweep = greeting.then_some(self.next_sweep);
         let stop = self.stopping;
         let next = running.chain(sweep).chain(stop).min()?;
@@ -237,8 +253,10 @@ impl Reactor {
 
     fn is_stopped(&self) -> bool {
         self.stopping.is_some_and(|deadline| {
-            let flushed =
-                self.connections.iter().all(|(_, connection)| connection.is_flushed());
+            let flushed = self
+                .connections
+                .iter()
+                .all(|(_, connection)| connection.is_flushed());
             flushed || Instant::now() >= deadline
         })
     }

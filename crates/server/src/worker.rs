@@ -5,8 +5,8 @@ pub(crate) mod process;
 
 use crate::buffer::{JobBuffer, sealed_memory};
 use crate::{WorkerCommand, config};
-use control::{Control, Outcome, Request};
 pub(crate) use control::TEXT_BYTES;
+use control::{Control, Outcome, Request};
 use farcall_library::{Compiled, Source};
 use farcall_rpc_proto::{Failure, FailureKind};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -49,8 +49,13 @@ struct Start {
 #[derive(Clone, Copy)]
 enum MemoryMessage {
     /// Map the memory object that comes with the message.
-    Map { id: u64, bytes: u64 },
-    Unmap { id: u64 },
+    Map {
+        id: u64,
+        bytes: u64,
+    },
+    Unmap {
+        id: u64,
+    },
 }
 
 impl MemoryMessage {
@@ -87,7 +92,10 @@ pub(crate) enum State {
     Starting,
     Idle,
     /// Runs this job, until the deadline at most.
-    Running { job: usize, deadline: Option<Instant> },
+    Running {
+        job: usize,
+        deadline: Option<Instant>,
+    },
 }
 
 /// What a worker binds: an interface file, and the shared library made from its C text.
@@ -127,8 +135,12 @@ impl Launcher {
         source: &LibrarySource,
         doorbell: BorrowedFd<'_>,
     ) -> io::Result<Worker> {
-        let (ours, theirs) =
-            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        let (ours, theirs) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
         let (output, child_output) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         fcntl_setfl(&output, OFlags::NONBLOCK)?;
         let control = Control::create()?;
@@ -167,8 +179,13 @@ impl Launcher {
         for name in ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"] {
             command.env(name, &threads);
         }
-        let stdout = output.try_clone().map_or_else(|_| Stdio::null(), Stdio::from);
-        command.stdin(Stdio::null()).stdout(stdout).stderr(Stdio::from(output));
+        let stdout = output
+            .try_clone()
+            .map_or_else(|_| Stdio::null(), Stdio::from);
+        command
+            .stdin(Stdio::null())
+            .stdout(stdout)
+            .stderr(Stdio::from(output));
         let (socket, parent) = (socket.as_raw_fd(), std::process::id());
         // SAFETY: between fork and exec only system calls are made.
         unsafe {
@@ -225,13 +242,21 @@ impl Worker {
         if let Some(buffer) = call.buffer
             && self.mapped.insert(buffer.id)
         {
-            let map = MemoryMessage::Map { id: buffer.id, bytes: buffer.bytes() as u64 };
+            let map = MemoryMessage::Map {
+                id: buffer.id,
+                bytes: buffer.bytes() as u64,
+            };
             send(&self.socket, &map.encode(), &[buffer.fd()])?;
             memory_messages += 1;
         }
         let buffer = call.buffer.map_or(0, |buffer| buffer.id);
         let function = call.function as u64;
-        let request = Request { function, buffer, swap: call.swap, memory_messages };
+        let request = Request {
+            function,
+            buffer,
+            swap: call.swap,
+            memory_messages,
+        };
         self.tail.clear();
         self.control.post(&request, call.message);
         let deadline = time_limit.map(|limit| Instant::now() + limit);
@@ -282,7 +307,8 @@ impl Worker {
 
     /// Ends the process. `reason` is what the running call's failure will say.
     pub(crate) fn end(&mut self, kind: FailureKind, reason: impl Into<String>) {
-        self.ended_for.get_or_insert_with(|| Failure::new(kind, reason));
+        self.ended_for
+            .get_or_insert_with(|| Failure::new(kind, reason));
         let _ = self.process.kill();
     }
 
@@ -293,7 +319,13 @@ impl Worker {
         while !self.read_output().is_empty() {}
         let (signal, out_of_memory) = self.control.last_words();
         let printed = String::from_utf8_lossy(&self.tail).trim().to_string();
-        Death { status: status.ok(), signal, out_of_memory, printed, ended_for: self.ended_for }
+        Death {
+            status: status.ok(),
+            signal,
+            out_of_memory,
+            printed,
+            ended_for: self.ended_for,
+        }
     }
 }
 
@@ -361,9 +393,15 @@ fn describe_signal(signal: i32) -> String {
         libc::SIGSEGV => ("SIGSEGV", "touched memory that is not its own"),
         libc::SIGBUS => ("SIGBUS", "touched memory that is not there"),
         libc::SIGFPE => ("SIGFPE", "divided by zero or the like"),
-        libc::SIGILL => ("SIGILL", "ran into an instruction this processor does not have"),
+        libc::SIGILL => (
+            "SIGILL",
+            "ran into an instruction this processor does not have",
+        ),
         libc::SIGABRT => ("SIGABRT", "called abort()"),
-        libc::SIGKILL => ("SIGKILL", "was killed from outside, or by the system for lack of memory"),
+        libc::SIGKILL => (
+            "SIGKILL",
+            "was killed from outside, or by the system for lack of memory",
+        ),
         _ => return format!("was ended by signal {signal}"),
     };
     format!("{what} ({name})")
@@ -377,7 +415,12 @@ fn send(socket: &OwnedFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::R
         ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
     }
     loop {
-        match sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL) {
+        match sendmsg(
+            socket,
+            &[IoSlice::new(bytes)],
+            &mut ancillary,
+            SendFlags::NOSIGNAL,
+        ) {
             Ok(_) => return Ok(()),
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),

@@ -96,7 +96,8 @@ impl Interface {
     ) -> Result<Vec<i64>, ElementError> {
         let indices = self.element_indices(scalars)?;
         let pairs = self.element_refs.iter().zip(indices);
-        pairs.map(|(reference, index)| self.element_value(reference.param, index, &bytes_of))
+        pairs
+            .map(|(reference, index)| self.element_value(reference.param, index, &bytes_of))
             .collect()
     }
 
@@ -109,7 +110,9 @@ impl Interface {
         let element = self.params[param].ty;
         let size = element.size().unwrap_or(1) as usize;
         let bytes = bytes_of(param);
-        let start = usize::try_from(index).ok().and_then(|index| index.checked_mul(size));
+        let start = usize::try_from(index)
+            .ok()
+            .and_then(|index| index.checked_mul(size));
         start
             .and_then(|start| bytes.get(start..)?.get(..size))
             .and_then(|bytes| read_integer(element, bytes))

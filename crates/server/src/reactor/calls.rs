@@ -20,7 +20,9 @@ impl Reactor {
                 connection.connected = true;
             }
             Event::List(request, from) => {
-                connection.proto.listing(request, &self.functions.page(from));
+                connection
+                    .proto
+                    .listing(request, &self.functions.page(from));
             }
             Event::Describe(request, name) => match self.functions.describe(&name) {
                 Ok((number, text)) => connection.proto.interface(request, number, text.into()),
@@ -74,7 +76,9 @@ impl Reactor {
         let expected = layout.sent_bytes();
         if call.data_bytes != expected {
             let given = call.data_bytes;
-            return Err(bad(format!("expected {expected} bytes of arrays, {given} announced")));
+            return Err(bad(format!(
+                "expected {expected} bytes of arrays, {given} announced"
+            )));
         }
         let mut message = Vec::new();
         call.encode(&mut message);
@@ -100,7 +104,9 @@ impl Reactor {
         let bytes = usize::try_from(layout.bytes).unwrap_or(usize::MAX);
         let result = self.pool.take(bytes);
         for id in self.pool.take_retired() {
-            self.workers.iter_mut().for_each(|(_, worker)| worker.forget(id));
+            self.workers
+                .iter_mut()
+                .for_each(|(_, worker)| worker.forget(id));
         }
         match result {
             Ok(buffer) => Ok(Some(buffer)),
@@ -123,7 +129,9 @@ impl Reactor {
     /// Memory has become free: calls that wait for some go on, in their order.
     fn wake_starved(&mut self) {
         while let Some(key) = self.starved.pop_front() {
-            let Some((id, call)) = self.connections[key].waiting.take() else { continue };
+            let Some((id, call)) = self.connections[key].waiting.take() else {
+                continue;
+            };
             let others = std::mem::take(&mut self.starved);
             self.offer(key, id, call);
             let still_starved = !self.starved.is_empty();
@@ -147,7 +155,11 @@ impl Reactor {
         if self.queue.is_empty() {
             return;
         }
-        let running = self.workers.iter().filter(|(_, worker)| worker.job().is_some()).count();
+        let running = self
+            .workers
+            .iter()
+            .filter(|(_, worker)| worker.job().is_some())
+            .count();
         let mut free = self.slots.saturating_sub(running);
         let mut starting: Vec<usize> = self
             .workers
@@ -160,11 +172,14 @@ impl Reactor {
             && let Some(job) = self.queue.pop_front()
         {
             free -= 1;
-            let Ok(function) = self.functions.get(self.jobs[job].function) else { continue };
+            let Ok(function) = self.functions.get(self.jobs[job].function) else {
+                continue;
+            };
             let library = function.entry.file;
-            let idle = self.workers.iter().find(|(_, worker)| {
-                worker.library == library && worker.state == State::Idle
-            });
+            let idle = self
+                .workers
+                .iter()
+                .find(|(_, worker)| worker.library == library && worker.state == State::Idle);
             if let Some((worker, _)) = idle {
                 self.hand_over(job, worker);
                 continue;
@@ -183,7 +198,9 @@ impl Reactor {
 
     fn hand_over(&mut self, key: usize, worker: usize) {
         let job = &mut self.jobs[key];
-        let Ok(function) = self.functions.get(job.function) else { return };
+        let Ok(function) = self.functions.get(job.function) else {
+            return;
+        };
         let call = CallRequest {
             function: function.entry.function,
             buffer: job.buffer.as_ref(),
@@ -196,7 +213,11 @@ impl Reactor {
             // Its death is on its way and will be handled as such.
             Err(error) => {
                 self.workers[worker].end(FailureKind::Internal, error.to_string());
-                self.fail_job(key, FailureKind::Internal, "its worker died before the call");
+                self.fail_job(
+                    key,
+                    FailureKind::Internal,
+                    "its worker died before the call",
+                );
             }
         }
     }
@@ -205,8 +226,12 @@ impl Reactor {
     pub(super) fn collect_outcomes(&mut self) -> bool {
         let mut any = false;
         for key in 0..self.workers.capacity() {
-            let Some(worker) = self.workers.get_mut(key) else { continue };
-            let (Some(outcome), Some(job)) = (worker.poll(), worker.job()) else { continue };
+            let Some(worker) = self.workers.get_mut(key) else {
+                continue;
+            };
+            let (Some(outcome), Some(job)) = (worker.poll(), worker.job()) else {
+                continue;
+            };
             worker.state = State::Idle;
             any = true;
             match outcome.refusal {
@@ -220,10 +245,14 @@ impl Reactor {
     fn complete(&mut self, key: usize, exec_nanos: u64) {
         let now = self.nanos();
         let job = &mut self.jobs[key];
-        let Some(connection_key) = job.connection else { return self.release(key) };
+        let Some(connection_key) = job.connection else {
+            return self.release(key);
+        };
         job.state = job::State::Sending;
         let connection = &mut self.connections[connection_key];
-        connection.proto.complete(job.call, job.layout.returned_bytes(), exec_nanos, now);
+        connection
+            .proto
+            .complete(job.call, job.layout.returned_bytes(), exec_nanos, now);
         connection.sending.push(key);
         self.flush(connection_key);
     }
@@ -266,7 +295,9 @@ impl Reactor {
 
     /// Ends a job and hands its memory on.
     pub(super) fn release(&mut self, key: usize) {
-        let Some(job) = self.jobs.try_remove(key) else { return };
+        let Some(job) = self.jobs.try_remove(key) else {
+            return;
+        };
         if let Some(connection) = job.connection.and_then(|key| self.connections.get_mut(key)) {
             connection.jobs.remove(&job.call);
         }
@@ -278,7 +309,9 @@ impl Reactor {
 
     pub(super) fn start_worker(&mut self, library: usize) -> io::Result<()> {
         let source = &self.libraries[library];
-        let worker = self.launcher.start(library, source, self.doorbell.as_fd())?;
+        let worker = self
+            .launcher
+            .start(library, source, self.doorbell.as_fd())?;
         tracing::debug!("worker {} starts", worker.pid());
         let key = self.workers.vacant_key();
         self.watch(worker.socket(), Source::WorkerSocket(key), EventFlags::IN)?;
@@ -307,7 +340,10 @@ impl Reactor {
             State::Starting => return self.fail_waiting(library, &cause),
             State::Idle => {}
         }
-        let spare = self.workers.iter().any(|(_, worker)| worker.library == library);
+        let spare = self
+            .workers
+            .iter()
+            .any(|(_, worker)| worker.library == library);
         if !spare
             && self.stopping.is_none()
             && let Err(error) = self.start_worker(library)
@@ -320,13 +356,18 @@ impl Reactor {
     /// next would fare no better.
     fn fail_waiting(&mut self, library: usize, cause: &str) {
         let of_library = |job: &usize| {
-            self.functions.get(self.jobs[*job].function).is_ok_and(|f| f.entry.file == library)
+            self.functions
+                .get(self.jobs[*job].function)
+                .is_ok_and(|f| f.entry.file == library)
         };
         let waiting: Vec<usize> = self.queue.iter().copied().filter(of_library).collect();
         self.queue.retain(|job| !waiting.contains(job));
         for job in waiting {
-            self.fail_job(job, FailureKind::Internal, &format!("has no worker: it {cause}"));
+            self.fail_job(
+                job,
+                FailureKind::Internal,
+                &format!("has no worker: it {cause}"),
+            );
         }
     }
 }
-

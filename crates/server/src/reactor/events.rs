@@ -38,7 +38,9 @@ impl Reactor {
 
     fn accept(&mut self, index: usize) {
         for _ in 0..ACCEPTS {
-            let Some(listener) = self.listeners.get(index) else { return };
+            let Some(listener) = self.listeners.get(index) else {
+                return;
+            };
             match listener.accept() {
                 Ok((socket, peer)) => self.admit(socket, peer),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -60,14 +62,19 @@ impl Reactor {
         let most = self.config.limits.connections;
         if self.connections.len() >= most {
             tracing::warn!("{}: refused, {most} connections are open", connection.peer);
-            connection.proto.goodbye(format!("the server is full ({most} connections)"));
+            connection
+                .proto
+                .goodbye(format!("the server is full ({most} connections)"));
             // One try: a fresh socket has room for it.
             let _ = connection.flush(&mut self.jobs, 0);
             return;
         }
         let key = self.connections.vacant_key();
-        let registered =
-            self.watch(connection.fd(), Source::Connection(key), connection.interest);
+        let registered = self.watch(
+            connection.fd(),
+            Source::Connection(key),
+            connection.interest,
+        );
         match registered {
             Ok(()) => drop(self.connections.insert(connection)),
             Err(error) => tracing::warn!("{}: {error}", connection.peer),
@@ -212,7 +219,10 @@ impl Reactor {
         let now = Instant::now();
         let limit = self.config.workers.time_limit_s;
         for (_, worker) in &mut self.workers {
-            if let State::Running { deadline: Some(deadline), .. } = worker.state
+            if let State::Running {
+                deadline: Some(deadline),
+                ..
+            } = worker.state
                 && deadline <= now
             {
                 let text = format!("ran past its time limit of {limit} s");
@@ -255,11 +265,17 @@ impl Reactor {
                 continue;
             }
             let connection = &mut self.connections[key];
-            let mut open: Vec<_> = connection.jobs.iter().map(|(call, job)| (*call, *job)).collect();
+            let mut open: Vec<_> = connection
+                .jobs
+                .iter()
+                .map(|(call, job)| (*call, *job))
+                .collect();
             open.retain(|(_, job)| !connection.sending.contains(job));
             for (call, _) in open {
                 let text = "the server is stopping; the call did not complete";
-                connection.proto.fail(call, &Failure::new(FailureKind::ServerStopping, text));
+                connection
+                    .proto
+                    .fail(call, &Failure::new(FailureKind::ServerStopping, text));
             }
             connection.proto.goodbye("the server is stopping");
             self.flush(key);

@@ -107,16 +107,26 @@ impl Control {
 
     /// Server: hands the worker a request. `message` is the encoded call.
     pub(crate) fn post(&self, request: &Request, message: &[u8]) {
-        assert!(message.len() <= TEXT_BYTES, "checked before the call was accepted");
+        assert!(
+            message.len() <= TEXT_BYTES,
+            "checked before the call was accepted"
+        );
         let page = self.page();
         let fields = &page.request.0;
         fields.function.store(request.function, Ordering::Relaxed);
         fields.buffer.store(request.buffer, Ordering::Relaxed);
         fields.swap.store(request.swap.into(), Ordering::Relaxed);
-        fields.memory_messages.store(request.memory_messages, Ordering::Relaxed);
-        fields.message_bytes.store(message.len() as u32, Ordering::Relaxed);
+        fields
+            .memory_messages
+            .store(request.memory_messages, Ordering::Relaxed);
+        fields
+            .message_bytes
+            .store(message.len() as u32, Ordering::Relaxed);
         // SAFETY: the length is checked above; the worker reads only after the counter moved.
-        unsafe { self.text_start().copy_from_nonoverlapping(message.as_ptr(), message.len()) };
+        unsafe {
+            self.text_start()
+                .copy_from_nonoverlapping(message.as_ptr(), message.len())
+        };
         let counter = &page.posted.0;
         counter.count.fetch_add(1, Ordering::SeqCst);
         if counter.sleeping.load(Ordering::SeqCst) != 0 {
@@ -201,11 +211,20 @@ impl Control {
         let fields = &page.outcome.0;
         let text = outcome.refusal.as_deref().unwrap_or("").as_bytes();
         let text = &text[..text.len().min(TEXT_BYTES)];
-        fields.exec_nanos.store(outcome.exec_nanos, Ordering::Relaxed);
-        fields.status.store(outcome.refusal.is_some().into(), Ordering::Relaxed);
-        fields.text_bytes.store(text.len() as u32, Ordering::Relaxed);
+        fields
+            .exec_nanos
+            .store(outcome.exec_nanos, Ordering::Relaxed);
+        fields
+            .status
+            .store(outcome.refusal.is_some().into(), Ordering::Relaxed);
+        fields
+            .text_bytes
+            .store(text.len() as u32, Ordering::Relaxed);
         // SAFETY: the length is bounded above; the server reads only after the counter moved.
-        unsafe { self.text_start().copy_from_nonoverlapping(text.as_ptr(), text.len()) };
+        unsafe {
+            self.text_start()
+                .copy_from_nonoverlapping(text.as_ptr(), text.len())
+        };
         page.finished.0.count.fetch_add(1, Ordering::SeqCst);
         page.finished.0.sleeping.swap(0, Ordering::SeqCst) != 0
     }
@@ -213,7 +232,9 @@ impl Control {
     /// Worker, in a signal handler: leaves word of why the process ends.
     pub(crate) fn leave_last_words(&self, signal: u32, out_of_memory: bool) {
         let fields = &self.page().outcome.0;
-        fields.out_of_memory.store(out_of_memory.into(), Ordering::Relaxed);
+        fields
+            .out_of_memory
+            .store(out_of_memory.into(), Ordering::Relaxed);
         fields.signal.store(signal, Ordering::Relaxed);
     }
 
@@ -221,7 +242,10 @@ impl Control {
         let bytes = (bytes as usize).min(TEXT_BYTES);
         let mut copy = vec![0; bytes];
         // SAFETY: the length is bounded by the field; both sides treat it as plain bytes.
-        unsafe { self.text_start().copy_to_nonoverlapping(copy.as_mut_ptr(), bytes) };
+        unsafe {
+            self.text_start()
+                .copy_to_nonoverlapping(copy.as_mut_ptr(), bytes)
+        };
         copy
     }
 }
@@ -246,12 +270,20 @@ mod tests {
                 let request = worker.request(&mut message);
                 assert_eq!(message, round.to_le_bytes());
                 let refusal = (round % 2 == 0).then(|| format!("no {round}"));
-                worker.finish(&Outcome { exec_nanos: request.function, refusal });
+                worker.finish(&Outcome {
+                    exec_nanos: request.function,
+                    refusal,
+                });
             }
         });
         for round in 0..1000u32 {
             let function = u64::from(round) * 3;
-            let request = Request { function, buffer: 0, swap: false, memory_messages: 0 };
+            let request = Request {
+                function,
+                buffer: 0,
+                swap: false,
+                memory_messages: 0,
+            };
             server.post(&request, &round.to_le_bytes());
             while !server.is_finished() {
                 std::thread::yield_now();
@@ -266,9 +298,20 @@ mod tests {
     #[test]
     fn a_doorbell_is_asked_for_only_while_there_is_something_to_wait_for() {
         let (server, worker) = pair();
-        server.post(&Request { function: 1, buffer: 0, swap: false, memory_messages: 0 }, b"");
+        server.post(
+            &Request {
+                function: 1,
+                buffer: 0,
+                swap: false,
+                memory_messages: 0,
+            },
+            b"",
+        );
         assert!(server.ask_for_doorbell());
-        assert!(worker.finish(&Outcome { exec_nanos: 0, refusal: None }));
+        assert!(worker.finish(&Outcome {
+            exec_nanos: 0,
+            refusal: None
+        }));
         assert!(!server.ask_for_doorbell());
     }
 }

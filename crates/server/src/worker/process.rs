@@ -35,7 +35,10 @@ pub fn run_worker() -> io::Result<()> {
     let control: &'static Control = Box::leak(Box::new(Control::open(control)?));
     limit(start.memory)?;
     install_handlers(control)?;
-    let source = Source { path: start.path, text: start.text };
+    let source = Source {
+        path: start.path,
+        text: start.text,
+    };
     let document = source.parse().document;
     let binding = match Binding::load(&document, source.folder(), start.compiled.as_deref()) {
         Ok(binding) => binding,
@@ -48,7 +51,15 @@ pub fn run_worker() -> io::Result<()> {
     rustix::net::send(&socket, b"ready", rustix::net::SendFlags::NOSIGNAL)?;
     let spin = Duration::from_micros(start.spin_us);
     let interfaces = document.interfaces;
-    Worker { socket, control, doorbell, interfaces, binding, mappings: HashMap::new() }.serve(spin)
+    Worker {
+        socket,
+        control,
+        doorbell,
+        interfaces,
+        binding,
+        mappings: HashMap::new(),
+    }
+    .serve(spin)
 }
 
 fn first_word(bytes: Vec<u8>) -> [u8; 8] {
@@ -89,8 +100,14 @@ impl Worker {
                 self.handle_memory_message()?;
             }
             let outcome = match self.call(&request, &message) {
-                Ok(exec_nanos) => Outcome { exec_nanos, refusal: None },
-                Err(error) => Outcome { exec_nanos: 0, refusal: Some(error) },
+                Ok(exec_nanos) => Outcome {
+                    exec_nanos,
+                    refusal: None,
+                },
+                Err(error) => Outcome {
+                    exec_nanos: 0,
+                    refusal: Some(error),
+                },
             };
             if self.control.finish(&outcome) {
                 rustix::io::write(&self.doorbell, &1u64.to_ne_bytes())?;
@@ -103,7 +120,8 @@ impl Worker {
         let bytes = bytes.try_into().map_err(|_| io::ErrorKind::InvalidData)?;
         match (MemoryMessage::decode(bytes), descriptors.pop()) {
             (MemoryMessage::Map { id, bytes }, Some(fd)) => {
-                self.mappings.insert(id, Mapping::new(fd.as_fd(), bytes as usize)?);
+                self.mappings
+                    .insert(id, Mapping::new(fd.as_fd(), bytes as usize)?);
             }
             (MemoryMessage::Unmap { id }, _) => drop(self.mappings.remove(&id)),
             (MemoryMessage::Map { .. }, None) => return Err(io::ErrorKind::InvalidData.into()),
@@ -116,7 +134,10 @@ impl Worker {
     fn call(&self, request: &Request, message: &[u8]) -> Result<u64, String> {
         let call = Call::decode(message).map_err(|error| error.to_string())?;
         let function = request.function as usize;
-        let interface = self.interfaces.get(function).ok_or("the function does not exist")?;
+        let interface = self
+            .interfaces
+            .get(function)
+            .ok_or("the function does not exist")?;
         let layout = interface
             .layout(&call.scalars, &call.elements)
             .map_err(|error| error.to_string())?;
@@ -140,9 +161,14 @@ impl Worker {
         // SAFETY: the layout was made for this interface and lies within the buffer. That the
         // library keeps to its interface is its owner's promise; if it breaks it, this process
         // ends and the server goes on.
-        let called = unsafe { self.binding.invoke(function, &call.scalars, &layout, memory.0) };
+        let called = unsafe {
+            self.binding
+                .invoke(function, &call.scalars, &layout, memory.0)
+        };
         let exec_nanos = start.elapsed().as_nanos() as u64;
-        called.map(|()| exec_nanos).map_err(|error| error.to_string())
+        called
+            .map(|()| exec_nanos)
+            .map_err(|error| error.to_string())
     }
 }
 
@@ -182,14 +208,20 @@ fn receive(socket: &OwnedFd) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
 
 /// Limits private memory. Job buffers are shared memory and do not count.
 fn limit(memory: u64) -> io::Result<()> {
-    let no_core = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let no_core = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
     // SAFETY: plain system calls on values of this frame.
     unsafe {
         if libc::setrlimit(libc::RLIMIT_CORE, &no_core) < 0 {
             return Err(io::Error::last_os_error());
         }
         if memory > 0 {
-            let limit = libc::rlimit { rlim_cur: memory, rlim_max: memory };
+            let limit = libc::rlimit {
+                rlim_cur: memory,
+                rlim_max: memory,
+            };
             if libc::setrlimit(libc::RLIMIT_DATA, &limit) < 0 {
                 return Err(io::Error::last_os_error());
             }
@@ -203,15 +235,24 @@ fn limit(memory: u64) -> io::Result<()> {
 fn install_handlers(control: &'static Control) -> io::Result<()> {
     LAST_WORDS.store(std::ptr::from_ref(control).cast_mut(), Ordering::Release);
     let stack = Box::leak(vec![0u8; 64 << 10].into_boxed_slice());
-    let stack =
-        libc::stack_t { ss_sp: stack.as_mut_ptr().cast(), ss_flags: 0, ss_size: stack.len() };
+    let stack = libc::stack_t {
+        ss_sp: stack.as_mut_ptr().cast(),
+        ss_flags: 0,
+        ss_size: stack.len(),
+    };
     // SAFETY: the alternate stack is never freed; the handler makes only system calls and atomic
     // stores.
     unsafe {
         if libc::sigaltstack(&stack, std::ptr::null_mut()) < 0 {
             return Err(io::Error::last_os_error());
         }
-        for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGABRT] {
+        for signal in [
+            libc::SIGSEGV,
+            libc::SIGBUS,
+            libc::SIGFPE,
+            libc::SIGILL,
+            libc::SIGABRT,
+        ] {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = on_fatal_signal as extern "C" fn(libc::c_int) as usize;
             action.sa_flags = libc::SA_ONSTACK | libc::SA_RESETHAND;
