@@ -2,9 +2,10 @@
 //!
 //! Messages are cut into packets that are stored and forwarded. Every link ends in a buffer for a
 //! fixed number of packets and is granted (credits) only while that buffer has room; a packet
-//! gives its place back when it has left on its next link. A link takes the packets that wait for
-//! it first come first served, whatever buffer they are in (virtual output queues), and a node
-//! consumes what arrives at once. On wrapped grids a packet that enters a ring, from its node or
+//! gives its place back when it has left on its next link. A buffer is a queue: its first packet
+//! holds up those behind it, or, with virtual output queues, only those for the same link. A link
+//! takes the packets offered to it first come first served, and a node consumes what arrives at
+//! once. On wrapped grids a packet that enters a ring, from its node or
 //! from another dimension, leaves one place free (bubble flow control: Carrion, Beivide et al.,
 //! 1997), so that rings cannot fill up and block.
 
@@ -22,16 +23,19 @@ pub struct PacketConfig {
     pub packet_bytes: f64,
     /// Packets that the buffer at the end of a link holds; at least 2.
     pub buffer_packets: u32,
+    /// Whether a blocked packet lets those behind it pass that go to other links.
+    pub virtual_output_queues: bool,
     /// Sends of one rank that may be under way at a time.
     pub window: u32,
 }
 
 impl Default for PacketConfig {
-    /// The paper's 1500-byte packets (section 5.1), buffers of 16, blocking sends.
+    /// The paper's 1500-byte packets (section 5.1), queues of 16, blocking sends.
     fn default() -> Self {
         Self {
             packet_bytes: 1500.0,
             buffer_packets: 16,
+            virtual_output_queues: false,
             window: 1,
         }
     }
@@ -42,7 +46,10 @@ struct Link {
     busy: Option<Packet>,
     /// Places of its buffer that are taken or promised.
     taken: u32,
+    /// Packets that want to go over this link.
     waiting: VecDeque<Packet>,
+    /// Packets in the buffer at its end, unless there are virtual output queues.
+    stored: VecDeque<Packet>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -239,14 +246,19 @@ impl<'a> PacketSimulation<'a> {
         if message.to_inject > 0.0 {
             let bytes = message.to_inject.min(self.config.packet_bytes);
             message.to_inject -= bytes;
-            let first = message.path[0];
-            self.links[first as usize].waiting.push_back(Packet {
+            self.offer(Packet {
                 message: id,
                 bytes,
                 hop: 0,
             });
-            self.grant(first);
         }
+    }
+
+    /// Lets a packet wait for its next link.
+    fn offer(&mut self, packet: Packet) {
+        let link = self.messages[packet.message as usize].path[packet.hop as usize];
+        self.links[link as usize].waiting.push_back(packet);
+        self.grant(link);
     }
 
     /// Starts the first waiting packet for which the link's buffer has room.
@@ -281,24 +293,34 @@ impl<'a> PacketSimulation<'a> {
         };
         let hop = packet.hop as usize;
         let message = &mut self.messages[packet.message as usize];
-        let next = message.path.get(hop + 1).copied();
+        let goes_on = hop + 1 < message.path.len();
         match hop.checked_sub(1).map(|before| message.path[before]) {
             Some(before) => {
-                self.links[before as usize].taken -= 1;
+                let link = &mut self.links[before as usize];
+                link.taken -= 1;
+                link.stored.pop_front();
+                if let Some(&head) = link.stored.front() {
+                    self.offer(head);
+                }
                 self.grant(before);
             }
             None => self.inject(packet.message),
         }
-        match next {
-            Some(next) => {
+        match goes_on {
+            true => {
                 let packet = Packet {
                     hop: packet.hop + 1,
                     ..packet
                 };
-                self.links[next as usize].waiting.push_back(packet);
-                self.grant(next);
+                let link = &mut self.links[l as usize];
+                if !self.config.virtual_output_queues {
+                    link.stored.push_back(packet);
+                }
+                if link.stored.len() <= 1 {
+                    self.offer(packet);
+                }
             }
-            None => {
+            false => {
                 self.links[l as usize].taken -= 1;
                 let message = &mut self.messages[packet.message as usize];
                 message.to_arrive -= packet.bytes;
@@ -384,11 +406,16 @@ mod tests {
     #[test]
     fn full_rings_do_not_block() {
         let platform = Platform::parse("torus:6x6").unwrap();
-        for name in ["all-to-all:simple-spread", "all-to-all:simple-spread-2d"] {
+        let names = ["all-to-all:simple-spread", "all-to-all:simple-spread-2d"];
+        for (name, virtual_output_queues) in names
+            .into_iter()
+            .flat_map(|name| [(name, false), (name, true)])
+        {
             let pattern = Pattern::parse(name, 36, 40.0).unwrap();
             let config = PacketConfig {
                 packet_bytes: 10.0,
                 buffer_packets: 2,
+                virtual_output_queues,
                 window: 3,
             };
             let summary = run(&platform, Workload::Pattern(pattern), config);

@@ -66,6 +66,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let (platform, outcome) = plan.run(sink)?;
     let wall = start.elapsed().as_secs_f64();
+    let cpu = cpu_seconds();
     if let Some(table) = table {
         table.finish()?;
     }
@@ -86,25 +87,39 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
                 "messages": summary.messages,
                 "events": summary.events,
                 "wall_s": wall,
+                "cpu_s": cpu,
                 "peak_rss_bytes": memory,
             })
         );
     } else {
-        println!("makespan  {} s", summary.makespan);
-        println!("messages  {}", summary.messages);
-        println!("events    {}", summary.events);
-        println!("wall      {wall:.3} s");
-        println!("memory    {:.1} MB", memory as f64 / 1e6);
+        let text = format!(
+            "makespan  {} s\nmessages  {}\nevents    {}\nwall      {wall:.3} s\nmemory    {:.1} MB\n",
+            summary.makespan,
+            summary.messages,
+            summary.events,
+            memory as f64 / 1e6
+        );
+        std::io::stdout().write_all(text.as_bytes())?;
     }
     Ok(())
 }
 
 /// The largest memory this process ever held; 0 where the system does not tell.
-pub(crate) fn peak_rss_bytes() -> u64 {
+fn peak_rss_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kilobytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
     kilobytes.unwrap_or(0) * 1024
+}
+
+/// Processor time that this process has used so far, in seconds; 0 where the system does not tell.
+fn cpu_seconds() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
+    let nanoseconds = text
+        .split_whitespace()
+        .next()
+        .and_then(|field| field.parse::<u64>().ok());
+    nanoseconds.unwrap_or(0) as f64 / 1e9
 }
 
 /// Makes a file for results, in place of one that exists.

@@ -60,6 +60,9 @@ pub(super) struct Options {
     /// Packets that the buffer at the end of a link holds in --mode packets
     #[arg(long, value_name = "N", default_value_t = 16)]
     buffer: u32,
+    /// Let packets pass a blocked one that waits for another link, in --mode packets
+    #[arg(long)]
+    virtual_output_queues: bool,
     /// Check after every batch that the rates are max-min fair (slow)
     #[arg(long)]
     verify: bool,
@@ -130,6 +133,7 @@ impl Options {
         let packets = (self.mode == ModeName::Packets).then_some(PacketConfig {
             packet_bytes: self.packet_size,
             buffer_packets: self.buffer,
+            virtual_output_queues: self.virtual_output_queues,
             window: self.window,
         });
         if packets.is_some() && link_bytes {
