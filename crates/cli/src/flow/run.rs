@@ -112,14 +112,10 @@ fn peak_rss_bytes() -> u64 {
     kilobytes.unwrap_or(0) * 1024
 }
 
-/// Processor time that this process has used so far, in seconds; 0 where the system does not tell.
+/// Processor time that this process has used so far, in seconds.
 fn cpu_seconds() -> f64 {
-    let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
-    let nanoseconds = text
-        .split_whitespace()
-        .next()
-        .and_then(|field| field.parse::<u64>().ok());
-    nanoseconds.unwrap_or(0) as f64 / 1e9
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 /// Makes a file for results, in place of one that exists.
