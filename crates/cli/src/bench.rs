@@ -1,7 +1,10 @@
 //! `farcall bench`
 
+mod call;
 mod flow;
-mod rows;
+mod python;
+mod raw;
+mod table;
 
 use crate::failure::Failure;
 use clap::{Args, Subcommand};
@@ -10,16 +13,18 @@ use clap::{Args, Subcommand};
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
-    subject: Subject,
+    command: Command,
 }
 
 #[derive(Subcommand)]
-enum Subject {
+enum Command {
+    Call(call::Arguments),
     Flow(flow::Arguments),
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    match &arguments.subject {
-        Subject::Flow(arguments) => flow::run(arguments),
+    match &arguments.command {
+        Command::Call(arguments) => call::run(arguments),
+        Command::Flow(arguments) => flow::run(arguments),
     }
 }

@@ -238,6 +238,13 @@ impl Findings {
         self.errors
     }
 
+    /// Whether an error lies inside a part of the text.
+    pub(crate) fn has_error_in(&self, span: &Range<usize>) -> bool {
+        self.found.iter().any(|diagnostic| {
+            diagnostic.severity == Severity::Error && span.contains(&diagnostic.span.start)
+        })
+    }
+
     pub(crate) fn is_full(&self) -> bool {
         self.found.len() >= MAX_FINDINGS
     }

@@ -15,6 +15,8 @@ use crate::Scalar;
 pub const MAX_OPS: usize = 256;
 /// Deepest evaluation stack an expression may need.
 pub const MAX_DEPTH: usize = 32;
+/// A stack that is enough for most expressions.
+const SHALLOW: usize = 4;
 
 /// One operation. Values push, the others take their operands from the stack.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -85,6 +87,8 @@ impl Op {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expr {
     ops: Box<[Op]>,
+    /// Values on the stack at the most.
+    depth: u8,
 }
 
 /// Why a list of operations is no expression.
@@ -162,7 +166,7 @@ impl Expr {
         if ops.len() > MAX_OPS {
             return Err(ExprError::TooLong);
         }
-        let mut depth = 0usize;
+        let (mut depth, mut deepest) = (0usize, 0);
         for op in &ops {
             match op {
                 Op::Const(value) if *value < 0 => return Err(ExprError::Malformed),
@@ -176,15 +180,17 @@ impl Expr {
                 .checked_sub(op.operands())
                 .ok_or(ExprError::Malformed)?
                 + 1;
-            if depth > MAX_DEPTH {
-                return Err(ExprError::TooDeep);
-            }
+            deepest = depth.max(deepest);
+        }
+        if deepest > MAX_DEPTH {
+            return Err(ExprError::TooDeep);
         }
         if depth != 1 {
             return Err(ExprError::Malformed);
         }
         Ok(Expr {
             ops: ops.into_boxed_slice(),
+            depth: deepest as u8,
         })
     }
 
@@ -194,10 +200,12 @@ impl Expr {
         if value < 0 {
             Expr {
                 ops: Box::new([magnitude, Op::Neg]),
+                depth: 1,
             }
         } else {
             Expr {
                 ops: Box::new([magnitude]),
+                depth: 1,
             }
         }
     }
@@ -206,6 +214,7 @@ impl Expr {
     pub fn param(index: u16) -> Expr {
         Expr {
             ops: Box::new([Op::Param(index)]),
+            depth: 1,
         }
     }
 
@@ -219,7 +228,19 @@ impl Expr {
         if let [op] = *self.ops {
             return integer_operand(op, values);
         }
-        let mut stack = [Ok(0i64); MAX_DEPTH];
+        // Most expressions are small, and clearing a large stack takes longer than using it.
+        if usize::from(self.depth) <= SHALLOW {
+            self.integer_on(&mut [Ok(0); SHALLOW], values)
+        } else {
+            self.integer_on(&mut [Ok(0); MAX_DEPTH], values)
+        }
+    }
+
+    fn integer_on(
+        &self,
+        stack: &mut [Result<i64, EvalError>],
+        values: Values<'_>,
+    ) -> Result<i64, EvalError> {
         let mut top = 0;
         for &op in &self.ops {
             top -= op.operands();
@@ -241,7 +262,18 @@ impl Expr {
 
     /// The value in binary64; division by zero gives an infinity.
     pub fn real(&self, values: Values<'_>) -> Result<f64, EvalError> {
-        let mut stack = [Ok(0f64); MAX_DEPTH];
+        if usize::from(self.depth) <= SHALLOW {
+            self.real_on(&mut [Ok(0.0); SHALLOW], values)
+        } else {
+            self.real_on(&mut [Ok(0.0); MAX_DEPTH], values)
+        }
+    }
+
+    fn real_on(
+        &self,
+        stack: &mut [Result<f64, EvalError>],
+        values: Values<'_>,
+    ) -> Result<f64, EvalError> {
         let mut top = 0;
         for &op in &self.ops {
             top -= op.operands();
@@ -340,7 +372,7 @@ fn real_binary(op: Op, a: f64, b: f64) -> f64 {
         Op::Mul => a * b,
         Op::Div => a / b,
         Op::Rem => a % b,
-        Op::Pow => libm::pow(a, b),
+        Op::Pow => real_power(a, b),
         Op::Less => truth(a < b),
         Op::LessEqual => truth(a <= b),
         Op::Greater => truth(a > b),
@@ -351,6 +383,15 @@ fn real_binary(op: Op, a: f64, b: f64) -> f64 {
         Op::Or => truth(a != 0.0 || b != 0.0),
         Op::Min => a.min(b),
         _ => a.max(b),
+    }
+}
+
+/// Costs are mostly squares and cubes.
+fn real_power(base: f64, exponent: f64) -> f64 {
+    match exponent {
+        2.0 => base * base,
+        3.0 => base * base * base,
+        _ => libm::pow(base, exponent),
     }
 }
 

@@ -32,6 +32,8 @@ pub(crate) struct Name {
 #[derive(Debug)]
 pub(crate) struct Function {
     pub(crate) name: Name,
+    /// From the name to the end of the body.
+    pub(crate) span: Span,
     pub(crate) params: Vec<Parameter>,
     pub(crate) callbacks: Vec<(Name, Vec<Parameter>)>,
     pub(crate) options: Options,

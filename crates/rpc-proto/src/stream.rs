@@ -57,8 +57,12 @@ impl Pieces {
         }
     }
 
-    /// The next contiguous part, of at most `most` bytes; `None` at the end of the stream.
+    /// The next contiguous part, of at most `most` bytes; `None` at the end of the stream, and
+    /// where `most` is 0.
     pub fn take(&mut self, most: u64) -> Option<Piece> {
+        if most == 0 {
+            return None;
+        }
         let whole = match self.rest.take() {
             Some(piece) => piece,
             None => self.next_run()?,
@@ -97,4 +101,28 @@ impl Pieces {
 pub fn swap_bytes(bytes: &mut [u8], unit: usize) {
     assert_eq!(bytes.len() % unit, 0);
     bytes.chunks_exact_mut(unit).for_each(<[u8]>::reverse);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use farcall_idl::{Scalar, parse_interface};
+
+    #[test]
+    fn pieces_cover_the_sections_in_order() {
+        let text = "Define f(IN int n, INOUT double a[n][4:n], OUT double b[n]) Calls f(n, a, b);";
+        let interface = parse_interface(text).unwrap();
+        let layout = interface.layout(&[Some(Scalar::Int(2)), None, None], &[]).unwrap();
+        let walk = |direction, side, most| {
+            let mut pieces = Pieces::new(&layout, direction, side);
+            let pieces = core::iter::from_fn(|| pieces.take(most));
+            pieces.map(|piece| (piece.param, piece.offset, piece.length)).collect::<Vec<_>>()
+        };
+        let sent = [(1, 0, 10), (1, 10, 6), (1, 32, 10), (1, 42, 6)];
+        assert_eq!(walk(Direction::Sent, Side::Client, 10), sent);
+        let returned = [(1, 0, 16), (1, 32, 16), (2, 64, 16)];
+        assert_eq!(walk(Direction::Returned, Side::Buffer, 100), returned);
+        assert_eq!(walk(Direction::Sent, Side::Client, 0), []);
+    }
 }

@@ -4,13 +4,15 @@
 //! times, the median of several runs: of the whole process for the flow simulator, of the
 //! simulation alone, without building the platform, for the peer.
 
+mod rows;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::rows::{Bar, Better, Row};
 use crate::failure::Failure;
 use clap::Args;
 use farcall_flow::{Placement, Platform};
+use rows::{Bar, Row};
 use serde_json::{Value, json};
 
 const DRIVER: &str = include_str!("../../../../benches/flow/simgrid_driver.cpp");
@@ -254,7 +256,6 @@ fn rows_of(case: &Case, own: &Measured, peer: Option<&Measured>) -> Vec<Row> {
         value,
         unit,
         peer: peer.map(|value| ("SimGrid 3.32".to_owned(), value)),
-        better: Better::Lower,
         bar,
     };
     let time_bar = case.limits[0]

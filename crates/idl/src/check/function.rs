@@ -21,6 +21,7 @@ impl Checker<'_> {
         let errors = self.findings.errors();
         let Function {
             name,
+            span,
             params: parameters,
             callbacks,
             options,
@@ -67,7 +68,7 @@ impl Checker<'_> {
             element_refs,
             body: body?,
         };
-        if self.findings.errors() > errors {
+        if self.findings.errors() > errors || self.findings.has_error_in(&span) {
             return None;
         }
         self.unused(&parameters, &interface);

@@ -52,8 +52,10 @@ impl Parser<'_> {
         }
         let options = self.options()?;
         let body = self.body()?;
+        let span = self.span_from(name.span.start);
         self.take(";");
         Ok(Function {
+            span,
             name,
             params,
             callbacks,

@@ -2,14 +2,6 @@
 
 use serde_json::{Value, json};
 
-/// Which values are good.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Better {
-    Lower,
-    #[allow(dead_code, reason = "other subjects measure rates")]
-    Higher,
-}
-
 /// One figure.
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
@@ -17,8 +9,7 @@ pub(crate) struct Row {
     pub(crate) value: f64,
     pub(crate) unit: &'static str,
     pub(crate) peer: Option<(String, f64)>,
-    pub(crate) better: Better,
-    /// The largest (or, where higher is better, smallest) value or ratio that passes.
+    /// The largest value or ratio that passes: lower is better for all of these figures.
     pub(crate) bar: Option<Bar>,
 }
 
@@ -42,10 +33,7 @@ impl Row {
             Bar::Value(bar) => (self.value, bar),
             Bar::Ratio(bar) => (self.ratio()?, bar),
         };
-        Some(match self.better {
-            Better::Lower => have <= bar,
-            Better::Higher => have >= bar,
-        })
+        Some(have <= bar)
     }
 
     pub(crate) fn json(&self) -> Value {
@@ -56,7 +44,7 @@ impl Row {
             "peer": self.peer.as_ref().map(|(name, _)| name),
             "peer_value": self.peer.as_ref().map(|(_, value)| value),
             "ratio": self.ratio(),
-            "better": match self.better { Better::Lower => "lower", Better::Higher => "higher" },
+            "better": "lower",
         })
     }
 
@@ -67,7 +55,7 @@ impl Row {
         );
         if let (Some((peer, value)), Some(ratio)) = (&self.peer, self.ratio()) {
             line += &format!("  {peer} {value:.6}");
-            if self.better == Better::Lower && self.unit == "s" {
+            if self.unit == "s" {
                 line += &format!("  {:.1} x faster", 1.0 / ratio);
             } else {
                 line += &format!("  ratio {ratio:.3}");

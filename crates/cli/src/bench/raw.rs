@@ -1,0 +1,43 @@
+//! The physical limit: the same bytes over a plain TCP connection between two processes, each
+//! blocking in its system calls, with nothing in between.
+
+use crate::failure::Failure;
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::Instant;
+
+/// A connection to an echo peer in a thread of its own.
+pub(crate) struct RawPeer {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl RawPeer {
+    /// A peer that answers every `bytes` bytes with as many.
+    pub(crate) fn start(bytes: usize) -> Result<RawPeer, Failure> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let stream = TcpStream::connect(listener.local_addr()?)?;
+        stream.set_nodelay(true)?;
+        let (peer, _) = listener.accept()?;
+        peer.set_nodelay(true)?;
+        // It ends when this end of the connection is dropped.
+        std::thread::spawn(move || answer(peer, bytes));
+        Ok(RawPeer { stream, buffer: vec![1; bytes] })
+    }
+
+    /// Seconds of one exchange, both ways.
+    pub(crate) fn exchange(&mut self) -> Result<f64, Failure> {
+        let start = Instant::now();
+        self.stream.write_all(&self.buffer)?;
+        self.stream.read_exact(&mut self.buffer)?;
+        Ok(start.elapsed().as_secs_f64())
+    }
+}
+
+fn answer(mut stream: TcpStream, bytes: usize) -> io::Result<()> {
+    let mut buffer = vec![0; bytes];
+    loop {
+        stream.read_exact(&mut buffer)?;
+        stream.write_all(&buffer)?;
+    }
+}

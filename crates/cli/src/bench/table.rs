@@ -1,0 +1,136 @@
+//! The rows of a benchmark: a figure of ours, one of a peer from the same run, their ratio.
+
+use crate::failure::Failure;
+use serde_json::{Value, json};
+
+/// Which way a figure is good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Better {
+    Lower,
+    Higher,
+}
+
+/// One figure beside its peer's. All figures are medians over the rounds of a run.
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    pub(crate) unit: &'static str,
+    /// One value a round.
+    pub(crate) values: Vec<f64>,
+    pub(crate) peer: &'static str,
+    pub(crate) peer_values: Vec<f64>,
+    pub(crate) better: Better,
+    /// The ratio that `--check` asks for.
+    pub(crate) bar: Option<f64>,
+}
+
+impl Row {
+    fn ratio(&self) -> f64 {
+        median(&self.values) / median(&self.peer_values)
+    }
+
+    fn misses_bar(&self) -> bool {
+        let ratio = self.ratio();
+        match (self.bar, self.better) {
+            (None, _) => false,
+            // A ratio that is not a number misses every bar.
+            (Some(bar), Better::Lower) => !(ratio <= bar),
+            (Some(bar), Better::Higher) => !(ratio >= bar),
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        let (least, most) = spread(&self.values);
+        json!({
+            "name": self.name,
+            "value": median(&self.values),
+            "unit": self.unit,
+            "min": least,
+            "max": most,
+            "peer": self.peer,
+            "peer_value": median(&self.peer_values),
+            "ratio": self.ratio(),
+            "better": match self.better { Better::Lower => "lower", Better::Higher => "higher" },
+            "bar": self.bar,
+        })
+    }
+}
+
+/// Prints the rows; with `check`, a missed bar is a failure.
+pub(crate) fn report(rows: &[Row], as_json: bool, check: bool) -> Result<(), Failure> {
+    if as_json {
+        let rows: Vec<Value> = rows.iter().map(Row::to_json).collect();
+        println!("{}", json!({ "schema": 1, "rows": rows }));
+    } else {
+        print_table(rows);
+    }
+    let missed: Vec<&str> = rows.iter().filter(|row| row.misses_bar()).map(|row| row.name).collect();
+    if check && !missed.is_empty() {
+        return Err(Failure::failed(format!("bars missed: {}", missed.join("; "))));
+    }
+    Ok(())
+}
+
+fn print_table(rows: &[Row]) {
+    let header = ["", "ours", "min..max", "beside", "its", "ratio", "bar"];
+    let [name, ours, range, peer, its, ratio, bar] = header;
+    println!("{name:34} {ours:>12} {range:>21} {peer:>14} {its:>10} {ratio:>7} {bar:>8}");
+    for row in rows {
+        let (least, most) = spread(&row.values);
+        let value = format!("{:.1} {}", median(&row.values), row.unit);
+        let range = format!("{least:.1}..{most:.1}");
+        let bar = match (row.bar, row.better) {
+            (None, _) => String::new(),
+            (Some(bar), Better::Lower) => format!("<= {bar}"),
+            (Some(bar), Better::Higher) => format!(">= {bar}"),
+        };
+        let mark = if row.misses_bar() { " missed" } else { "" };
+        println!(
+            "{:34} {value:>12} {range:>21} {:>14} {:>10.1} {:>7.2} {bar:>8}{mark}",
+            row.name,
+            row.peer,
+            median(&row.peer_values),
+            row.ratio(),
+        );
+    }
+}
+
+/// The middle value; not a number where there is none.
+pub(crate) fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => sorted[n / 2],
+        n => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
+    }
+}
+
+fn spread(values: &[f64]) -> (f64, f64) {
+    let fold = |pick: fn(f64, f64) -> f64, start| values.iter().copied().fold(start, pick);
+    (fold(f64::min, f64::INFINITY), fold(f64::max, f64::NEG_INFINITY))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(value: f64, better: Better) -> Row {
+        let (values, peer_values) = (vec![value], vec![1.0]);
+        Row { name: "", unit: "", values, peer: "", peer_values, better, bar: Some(2.0) }
+    }
+
+    #[test]
+    fn bars_are_missed_on_their_wrong_side() {
+        assert!(!row(1.9, Better::Lower).misses_bar());
+        assert!(row(2.1, Better::Lower).misses_bar());
+        assert!(row(1.9, Better::Higher).misses_bar());
+        assert!(!row(2.1, Better::Higher).misses_bar());
+        assert!(row(f64::NAN, Better::Lower).misses_bar());
+    }
+
+    #[test]
+    fn the_median_is_the_middle() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+    }
+}

@@ -1,0 +1,324 @@
+//! Conventions, bodies and errors, with small libraries made for the purpose.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use farcall_idl::{Scalar, parse_document};
+use farcall_library::{
+    BindError, Binding, Catalog, CatalogError, CompileError, InvokeError, Source, SourceError,
+    check_files, compile,
+};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A job buffer of 64-byte lines, as doubles.
+#[repr(C, align(64))]
+#[derive(Clone, Copy)]
+struct Line([u8; 64]);
+
+/// Calls a function of an IDL text with a body, or of the libraries it names.
+struct Called {
+    bytes: Vec<u8>,
+    layout: farcall_idl::Layout,
+}
+
+fn invoke(
+    binding: &Binding,
+    document: &farcall_idl::Document,
+    name: &str,
+    scalars: &[Option<Scalar>],
+    fill: impl FnOnce(&farcall_idl::Layout, &mut [u8]),
+) -> Called {
+    let index = document
+        .interfaces
+        .iter()
+        .position(|interface| interface.name == name)
+        .unwrap();
+    let layout = document.interfaces[index].layout(scalars, &[]).unwrap();
+    let mut lines = vec![Line([0; 64]); (layout.bytes / 64) as usize];
+    let length = lines.len() * 64;
+    // SAFETY: lines are arrays of bytes.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), length) };
+    fill(&layout, bytes);
+    // SAFETY: the layout is that of the call and the buffer has its size.
+    unsafe {
+        binding
+            .invoke(index, scalars, &layout, bytes.as_mut_ptr())
+            .unwrap()
+    };
+    Called {
+        bytes: bytes.to_vec(),
+        layout,
+    }
+}
+
+impl Called {
+    fn array<const N: usize>(&self, index: usize, element: usize) -> [u8; N] {
+        let start = self.layout.arrays[index].offset as usize + element * N;
+        self.bytes[start..start + N].try_into().unwrap()
+    }
+}
+
+fn put(bytes: &mut [u8], offset: u64, values: &[f64]) {
+    for (index, value) in values.iter().enumerate() {
+        let start = offset as usize + index * 8;
+        bytes[start..start + 8].copy_from_slice(&value.to_ne_bytes());
+    }
+}
+
+const BODIES: &str = r#"
+Globals {
+#include <complex.h>
+#include <string.h>
+static double scale(double x) { return 2 * x; }
+}
+CompileOptions "-O1 -DSHIFT=5";
+Library "-lm";
+Define widths(IN char c, IN short s, IN int i, IN long l, IN longlong ll, IN unsigned char uc,
+    IN unsigned short us, IN unsigned int ui, IN unsigned long ul, IN float f, IN double d,
+    OUT double out[11])
+{
+    out[0] = c; out[1] = s; out[2] = i; out[3] = l; out[4] = ll; out[5] = uc; out[6] = us;
+    out[7] = ui; out[8] = ul; out[9] = f; out[10] = scale(d) + SHIFT;
+}
+Define complexes(IN scomplex a, IN int n, IN dcomplex b, OUT dcomplex *r)
+{
+    r[0] = a * b + n;
+}
+Define texts(IN string a, IN string b, OUT int *length, WORK char w[100])
+{
+    strcpy(w, a);
+    strcat(w, b);
+    *length = strlen(w);
+}
+"#;
+
+#[test]
+fn bodies_are_compiled_and_called() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bodies.idl");
+    fs::write(&path, BODIES).unwrap();
+    let source = Source::read(&path).unwrap();
+    let parsed = source.parse();
+    assert!(!parsed.has_errors(), "{:?}", parsed.diagnostics);
+    let document = parsed.document;
+    assert!(matches!(
+        compile(&document, source.folder(), false),
+        Err(CompileError::NotAllowed { function }) if function == "widths"
+    ));
+    let compiled = compile(&document, source.folder(), true).unwrap().unwrap();
+    let library = compiled.path();
+    let binding = Binding::load(&document, source.folder(), Some(&library)).unwrap();
+
+    let integers = [
+        -3,
+        -300,
+        -70_000,
+        -(1 << 40),
+        1 << 50,
+        200,
+        60_000,
+        4_000_000_000,
+        1 << 60,
+    ];
+    let mut scalars: Vec<_> = integers
+        .iter()
+        .map(|value| Some(Scalar::Int(*value)))
+        .collect();
+    scalars.extend([Some(Scalar::Float(0.5)), Some(Scalar::Float(1.25)), None]);
+    let called = invoke(&binding, &document, "widths", &scalars, |_, _| {});
+    for (index, value) in integers.iter().enumerate() {
+        assert_eq!(f64::from_ne_bytes(called.array(0, index)), *value as f64);
+    }
+    assert_eq!(f64::from_ne_bytes(called.array(0, 9)), 0.5);
+    assert_eq!(f64::from_ne_bytes(called.array(0, 10)), 7.5);
+
+    let complex = |re, im| Some(Scalar::Complex { re, im });
+    let scalars = [
+        complex(1.0, 2.0),
+        Some(Scalar::Int(10)),
+        complex(3.0, -1.0),
+        None,
+    ];
+    let called = invoke(&binding, &document, "complexes", &scalars, |_, _| {});
+    assert_eq!(f64::from_ne_bytes(called.array(0, 0)), 15.0);
+    assert_eq!(f64::from_ne_bytes(called.array(0, 1)), 5.0);
+
+    let text = |text: &str| Some(Scalar::Text(text.into()));
+    let scalars = [text("grüße"), text("!"), None, None];
+    let called = invoke(&binding, &document, "texts", &scalars, |_, _| {});
+    assert_eq!(i32::from_ne_bytes(called.array(0, 0)), 8);
+}
+
+#[test]
+fn errors_of_the_compiler_are_shown() {
+    let document = parse_document("Define f(IN int n) { return undeclared; }").document;
+    match compile(&document, Path::new("."), true) {
+        Err(CompileError::Failed { messages, .. }) => assert!(messages.contains("undeclared")),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn fortran_strings_and_complex_values() {
+    let made = Command::new("make")
+        .arg("-sC")
+        .arg(root().join("testing/faults"))
+        .status();
+    let library = root().join("testing/faults/libfarcall_stop.so");
+    if !made.is_ok_and(|status| status.success()) || !library.exists() {
+        println!("SKIPPED: Fortran is not tested: there is no gfortran");
+        return;
+    }
+    let catalog = Catalog::load([root().join("testing/faults/stop.idl")]).unwrap();
+    let (source, document) = catalog.files().next().unwrap();
+    let binding = Binding::load(document, source.folder(), None).unwrap();
+
+    let scalars = [Some(Scalar::Text("world".into())), None, None];
+    let called = invoke(&binding, document, "greet", &scalars, |_, _| {});
+    assert_eq!(
+        &called.bytes[..32],
+        format!("{:32}", "hello world").as_bytes()
+    );
+    assert_eq!(i32::from_ne_bytes(called.array(1, 0)), 532);
+
+    let start = Some(Scalar::Complex { re: 10.0, im: -1.0 });
+    let scalars = [Some(Scalar::Int(2)), None, start, None];
+    let called = invoke(&binding, document, "zsum", &scalars, |layout, bytes| {
+        put(bytes, layout.arrays[0].offset, &[1.0, 2.0, 3.0, 4.0]);
+    });
+    assert_eq!(f64::from_ne_bytes(called.array(1, 0)), 14.0);
+    assert_eq!(f64::from_ne_bytes(called.array(1, 1)), 5.0);
+    let called = invoke(&binding, document, "csum", &scalars, |_, _| {});
+    assert_eq!(f32::from_ne_bytes(called.array(1, 0)), 10.0);
+    assert_eq!(f32::from_ne_bytes(called.array(1, 1)), -1.0);
+}
+
+#[test]
+fn every_missing_symbol_is_listed() {
+    let text = "Library \"libc.so.6\"; Module m;\n\
+        Define f(IN int n) Calls \"FORTRAN\" NoSuch(n);\n\
+        Define g(IN int n) Calls \"C\" abs(n);\n\
+        Define h(IN int n) Calls \"C\" nor_this(n);\n\
+        Define i(IN int n) Backend \"MPI\" Calls \"C\" elsewhere(n);";
+    let document = parse_document(text).document;
+    let error = Binding::load(&document, Path::new("."), None).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "symbols are missing in libc.so.6:\n  `m/f`: no nosuch_, nosuch__, nosuch, NoSuch\n  \
+         `m/h`: no nor_this"
+    );
+    let text = "Library \"libnowhere.so.3\"; Define f(IN int n) Calls f(n);";
+    let document = parse_document(text).document;
+    let error = Binding::load(&document, Path::new("."), None).unwrap_err();
+    assert!(
+        matches!(&error, BindError::Load(load) if load.name == "libnowhere.so.3"),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_is_not_bound_or_does_not_fit_is_not_called() {
+    let text = "Library \"libc.so.6\"; Define abs(IN int n, OUT int *r) Calls \"C\" r = abs(n);\n\
+        Define far(IN int n) Backend \"MPI\" Calls \"C\" far(n);";
+    let document = parse_document(text).document;
+    let binding = Binding::load(&document, Path::new("."), None).unwrap();
+    assert!(binding.is_bound(0) && !binding.is_bound(1) && !binding.is_bound(2));
+    let scalars = [Some(Scalar::Int(-4)), None];
+    let called = invoke(&binding, &document, "abs", &scalars, |_, _| {});
+    assert_eq!(i32::from_ne_bytes(called.array(0, 0)), 4);
+    let layout = document.interfaces[0].layout(&scalars, &[]).unwrap();
+    let mut line = Line([0; 64]);
+    let base = line.0.as_mut_ptr();
+    // SAFETY: refused before anything is called.
+    unsafe {
+        let far = binding.invoke(1, &scalars[..1], &layout, base);
+        assert_eq!(far, Err(InvokeError::NotBound(1)));
+        let short = binding.invoke(0, &scalars[..1], &layout, base);
+        assert_eq!(short, Err(InvokeError::OtherFunction));
+        let float = [Some(Scalar::Float(1.0)), None];
+        assert_eq!(
+            binding.invoke(0, &float, &layout, base),
+            Err(InvokeError::Scalar(0))
+        );
+    }
+}
+
+#[test]
+fn files_are_read_checked_and_found_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    };
+    let a = write(
+        "a.idl",
+        "#define N 4\nModule a;\nDefine f(IN double x[N]) Calls f(x);\n",
+    );
+    let b = write(
+        "b.idl",
+        "Module b;\nDefine f(IN int n) Calls f(n);\nDefine g() Calls g();\n",
+    );
+    let bad = write(
+        "bad.idl",
+        "# 1 \"bad.idl\"\nDefine f(IN nit n) Calls f(n);\n",
+    );
+    let catalog = Catalog::load([&a, &b]).unwrap();
+    let entry = catalog.find("a/f").unwrap();
+    assert_eq!(catalog.interface(entry).params[0].dims.len(), 1);
+    assert_eq!(
+        catalog
+            .interface(catalog.find("g").unwrap())
+            .qualified_name(),
+        "b/g"
+    );
+    let ambiguous = catalog.find("f").unwrap_err().to_string();
+    assert_eq!(ambiguous, "`f` is in several modules; call one of a/f, b/f");
+    assert_eq!(
+        catalog.find("h").unwrap_err().to_string(),
+        "there is no function `h`"
+    );
+    assert!(matches!(
+        Catalog::load([&b, &b]),
+        Err(CatalogError::Twice { .. })
+    ));
+    let (text, accepted) = check_files([&b, &bad], false);
+    assert!(!accepted && text.contains("bad.idl:1:13"), "{text}");
+    assert!(text.contains("2 functions, 0 errors, 0 warnings"), "{text}");
+    let missing = Source::read(folder.path().join("none.idl"));
+    assert!(matches!(missing, Err(SourceError::Read { .. })));
+    let include = write("include.idl", "#include \"nowhere.h\"\n");
+    match Source::read(include) {
+        Err(SourceError::Preprocessor { messages, .. }) => assert!(messages.contains("nowhere.h")),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_library_says_what_it_is() {
+    let catalog = Catalog::load([root().join("libraries/blas.idl")]).unwrap();
+    let (source, document) = catalog.files().next().unwrap();
+    let Ok(binding) = Binding::load(document, source.folder(), None) else {
+        println!("SKIPPED: there is no OpenBLAS");
+        return;
+    };
+    let identity = &binding.identities()[0];
+    assert!(
+        identity
+            .path
+            .as_ref()
+            .is_some_and(|path| path.is_absolute())
+    );
+    assert!(
+        identity
+            .version
+            .as_ref()
+            .is_some_and(|version| version.contains("OpenBLAS"))
+    );
+    // SAFETY: nothing of the library runs.
+    assert!(unsafe { binding.set_threads(1) });
+}

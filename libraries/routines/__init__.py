@@ -1,0 +1,1 @@
+"""Descriptions of library routines, each for all its precisions."""

@@ -1,0 +1,138 @@
+"""One routine in one precision, and the words descriptions are made of.
+
+A description is text with these stand-ins:
+
+    {T}  element type of the precision       {R}  its real type
+    {p}  prefix of the name                  {sy} `sy` or `he`, {or} `or` or `un`
+
+Costs are operations of real arithmetic as LAPACK Working Note 41 counts them; a complex
+multiplication and addition count four times a real pair.
+"""
+
+import dataclasses
+import textwrap
+
+PRECISIONS = {
+    "s": ("float", "float"),
+    "d": ("double", "double"),
+    "c": ("scomplex", "float"),
+    "z": ("dcomplex", "double"),
+}
+
+
+@dataclasses.dataclass
+class Routine:
+    """A routine as it is written to the IDL file."""
+
+    name: str
+    params: list
+    description: str
+    cost: str
+    cases: list
+    value: str = None
+    convention: str = "FORTRAN"
+
+    def idl(self):
+        names = [param_name(param) for param in self.params]
+        passed = [name for name in names if name != self.value]
+        value = f"{self.value} = " if self.value else ""
+        call = f'Calls "{self.convention}" {value}{self.name}({", ".join(passed)});'
+        lines = [f"Define {self.name}("]
+        lines += packed([param + "," for param in self.params[:-1]] + [self.params[-1] + ")"])
+        lines += [f'    "{text}"' for text in sentence(self.description)]
+        lines += textwrap.wrap(
+            f"CalcOrder {self.cost}", 96, initial_indent="    ", subsequent_indent="        "
+        )
+        lines += ['    Repeatable "yes"']
+        lines += textwrap.wrap(call, 96, initial_indent="    ", subsequent_indent="        ")
+        return "\n".join(lines)
+
+
+def packed(parts):
+    """As many parts to a line as fit."""
+    lines = [""]
+    for part in parts:
+        if lines[-1] and len(lines[-1]) + len(part) > 90:
+            lines.append("")
+        lines[-1] += " " * bool(lines[-1]) + part
+    return ["    " + line for line in lines]
+
+
+def sentence(text):
+    """Strings that make the text together."""
+    lines = textwrap.wrap(text, 88)
+    return [line + " " for line in lines[:-1]] + lines[-1:]
+
+def param_name(param):
+    """`INOUT double a[n][lda:n]` is `a`."""
+    head = param.partition("[")[0].split()[-1]
+    return head.lstrip("*")
+
+
+def split_params(text):
+    """Parameters at the commas outside brackets."""
+    parts, depth, part = [], 0, ""
+    for character in " ".join(text.split()):
+        depth += character in "[("
+        depth -= character in ")]"
+        if character == "," and depth == 0:
+            parts.append(part.strip())
+            part = ""
+        else:
+            part += character
+    return parts + [part.strip()]
+
+
+def routine(name, params, description, cost, cases, precisions="sdcz", value=None):
+    """The routine in several precisions; the name has `{p}` or other stand-ins."""
+    for p in precisions:
+        element, real = PRECISIONS[p]
+        is_complex = p in "cz"
+        words = {
+            "p": p,
+            "T": element,
+            "R": real,
+            "sy": "he" if is_complex else "sy",
+            "or": "un" if is_complex else "or",
+        }
+
+        def fill(text):
+            for word, replacement in words.items():
+                text = text.replace("{" + word + "}", replacement)
+            return text
+
+        yield Routine(
+            name=fill(name),
+            params=split_params(fill(params)),
+            description=fill(description),
+            cost=f"4 * ({cost})" if is_complex else cost,
+            cases=[fill_case(case, is_complex) for case in cases],
+            value=value,
+        )
+
+
+def fill_case(case, is_complex):
+    """Scalars of a case; a pair is a complex number, or its real part in a real precision."""
+    def scalar(value):
+        if isinstance(value, tuple):
+            return list(value) if is_complex else value[0]
+        return value
+
+    return {name: scalar(value) for name, value in case.items()}
+
+
+def is_one(name, *letters):
+    """The character argument is one of the letters, in either case."""
+    tests = [f"{name} == '{letter}'" for pair in letters for letter in (pair, pair.lower())]
+    return "(" + " || ".join(tests) + ")"
+
+
+def vector(mode, name, length, step, element="{T}"):
+    """A BLAS vector: `length` elements `step` apart, which may be negative."""
+    size = f"max(0, 1 + ({length} - 1) * max({step}, -{step}))"
+    return f"{mode} {element} {name}[{size}], IN int {step}"
+
+
+def matrix(mode, name, rows, columns, leading, element="{T}"):
+    """A column-major matrix and its leading dimension: only the rows in use travel."""
+    return f"{mode} {element} {name}[{columns}][{leading}:{rows}], IN int {leading}"

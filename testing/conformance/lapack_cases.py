@@ -1,0 +1,230 @@
+"""Arguments for every routine of libraries/, and what the same shared library makes of them.
+
+    for case in cases("lapack"):
+        arguments = case.arguments()          # by name, in IDL order, without work space
+        call(case.qualified_name, arguments)  # fills OUT and INOUT arrays in place
+        expected = case.reference()           # the arrays that travel back, by ctypes
+        case.compare(arguments, expected)     # bit for bit
+
+Run as a program it makes every reference call. Set OPENBLAS_NUM_THREADS=1 before the library is
+loaded where bits must agree.
+"""
+
+import ctypes
+import dataclasses
+import os
+import pathlib
+import re
+import sys
+
+import numpy as np
+
+HERE = pathlib.Path(__file__).resolve().parent
+LIBRARIES = HERE.parent.parent / "libraries"
+sys.path[:0] = [str(HERE), str(LIBRARIES)]
+
+from expressions import evaluate  # noqa: E402
+from routines import blas, fft, lapack  # noqa: E402
+
+MODULES = {"blas": blas, "lapack": lapack, "fft": fft}
+TYPES = {
+    "int": np.int32,
+    "long": np.int64,
+    "float": np.float32,
+    "double": np.float64,
+    "scomplex": np.complex64,
+    "dcomplex": np.complex128,
+}
+# What stands in the rows of a matrix that are not in use: they must stay as they are.
+UNUSED = 7.5
+PARAM = re.compile(r"(IN|OUT|INOUT|WORK) (\w+) (\*?)(\w+)((?:\[.*\])?)$")
+
+
+@dataclasses.dataclass
+class Parameter:
+    """A parameter as the IDL has it."""
+
+    mode: str
+    type: str
+    name: str
+    dims: list  # of (size, end or None), as text
+
+    @classmethod
+    def parse(cls, text):
+        mode, kind, star, name, brackets = PARAM.match(text).groups()
+        dims = [("1", None)] if star else []
+        for dim in split_brackets(brackets):
+            dims.append(split_range(dim))
+        return cls(mode, kind, name, dims)
+
+
+def split_brackets(text):
+    """`[n][lda:n]` is `n` and `lda:n`."""
+    return text[1:-1].split("][") if text else []
+
+
+def split_range(dim):
+    """Size and end of a dimension; a `:` that belongs to a `?` does not count."""
+    depth = 0
+    for at, character in enumerate(dim):
+        depth += {"?": 1, ":": -1}.get(character, 0)
+        if depth < 0:
+            return dim[:at], dim[at + 1 :]
+    return dim, None
+
+
+class Case:
+    """One call of one routine."""
+
+    def __init__(self, library, routine, scalars):
+        self.library = library
+        self.routine = routine
+        self.name = routine.name
+        self.qualified_name = f"{library}/{routine.name}"
+        self.scalars = scalars
+        self.params = [Parameter.parse(param) for param in routine.params]
+        self.fortran = routine.convention == "FORTRAN"
+
+    def __repr__(self):
+        return f"{self.qualified_name}({self.scalars})"
+
+    def arguments(self):
+        """Fresh arguments by name, in IDL order; the same at every call."""
+        random = np.random.default_rng(1)
+        return {
+            param.name: self.array(param, random) if param.dims else self.scalar(param)
+            for param in self.params
+            if param.mode != "WORK"
+        }
+
+    def returned(self):
+        """Names of the arrays that travel back."""
+        return [param.name for param in self.params if param.mode in ("OUT", "INOUT")]
+
+    def scalar(self, param):
+        value = self.scalars[param.name]
+        return complex(*value) if isinstance(value, list) else value
+
+    def shape(self, param):
+        """Shape of the caller's array: column-major under FORTRAN, as declared under C."""
+        sizes = [evaluate(size, self.scalars) for size, _ in param.dims]
+        return tuple(reversed(sizes)) if self.fortran else tuple(sizes)
+
+    def section(self, param):
+        """The part of the caller's array that travels, as an index."""
+        ends = [evaluate(end, self.scalars) if end else 0 for _, end in param.dims]
+        index = [slice(end or None) for end in ends]
+        return tuple(reversed(index)) if self.fortran else tuple(index)
+
+    def array(self, param, random):
+        kind = TYPES[param.type]
+        shape = self.shape(param)
+        unused = 0 if kind == np.int32 else UNUSED
+        array = np.full(shape, unused, kind, "F" if self.fortran else "C")
+        part = array[self.section(param)]
+        if param.mode == "OUT":
+            part[...] = 0
+        elif kind == np.int32:
+            part[...] = np.arange(1, part.size + 1).reshape(part.shape)
+        else:
+            part[...] = random.uniform(-1, 1, part.shape)
+            if np.iscomplexobj(array):
+                part.imag = random.uniform(-1, 1, part.shape)
+            if param.name == "a" and part.ndim == 2:
+                # Heavy enough for every solver, positive definite seen from either triangle.
+                diagonal = np.arange(min(part.shape))
+                part[diagonal, diagonal] += 20
+        return array
+
+    def reference(self):
+        """The arrays that travel back after a call into the shared library by ctypes."""
+        arguments = self.arguments()
+        words, lengths, keep = [], [], []
+        for param in self.params:
+            if param.name == self.routine.value:
+                continue
+            if param.mode == "WORK":
+                arguments[param.name] = np.zeros(max(1, *self.shape(param)), TYPES[param.type])
+            value = arguments[param.name]
+            if param.dims:
+                word = value.ctypes.data_as(ctypes.c_void_p)
+            elif param.type == "char":
+                word = ctypes.c_char_p(value.encode())
+                lengths.append(ctypes.c_size_t(1))
+            elif self.fortran:
+                keep.append(np.array([value], TYPES[param.type]))
+                word = keep[-1].ctypes.data_as(ctypes.c_void_p)
+            else:
+                word = ctypes.c_long(value) if param.type == "long" else ctypes.c_int(value)
+            words.append(word)
+        self.call(words + lengths, arguments)
+        return {name: arguments[name] for name in self.returned()}
+
+    def call(self, words, arguments):
+        function = getattr(shared(self.library), self.name + ("_" if self.fortran else ""))
+        function.restype = None
+        if self.routine.value is None:
+            function(*words)
+            return
+        target = arguments[self.routine.value]
+        function.restype = RESULTS[target.dtype.type]
+        result = function(*words)
+        target[0] = complex(result.re, result.im) if np.iscomplexobj(target) else result
+
+    def compare(self, arguments, expected):
+        """Raises where an array differs from the expected one in any bit."""
+        for name, array in expected.items():
+            if np.ascontiguousarray(arguments[name]).tobytes() != np.ascontiguousarray(
+                array
+            ).tobytes():
+                raise AssertionError(f"{self}: {name} differs")
+
+
+class SComplex(ctypes.Structure):
+    _fields_ = [("re", ctypes.c_float), ("im", ctypes.c_float)]
+
+
+class DComplex(ctypes.Structure):
+    _fields_ = [("re", ctypes.c_double), ("im", ctypes.c_double)]
+
+
+RESULTS = {
+    np.int32: ctypes.c_int,
+    np.float32: ctypes.c_float,
+    np.float64: ctypes.c_double,
+    np.complex64: SComplex,
+    np.complex128: DComplex,
+}
+_shared = {}
+
+
+def shared(library):
+    """The shared library, loaded once; OSError where it is not installed."""
+    if library not in _shared:
+        name = re.search(r'Library "(.*)";', MODULES[library].HEADER).group(1)
+        beside = LIBRARIES / name
+        _shared[library] = ctypes.CDLL(str(beside) if beside.exists() else name)
+    return _shared[library]
+
+
+def cases(*libraries):
+    """Every case of the libraries, of all where none is named."""
+    for library in libraries or MODULES:
+        for routine in MODULES[library].routines():
+            for scalars in routine.cases:
+                yield Case(library, routine, scalars)
+
+
+def main():
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    count = 0
+    for case in cases():
+        results = case.reference()
+        case.compare(results, case.reference())
+        assert results.get("info", np.zeros(1))[0] == 0, f"{case}: info is {results['info'][0]}"
+        count += 1
+    print(f"{count} calls")
+
+
+if __name__ == "__main__":
+    main()
