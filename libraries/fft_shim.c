@@ -1,4 +1,4 @@
-/* Fourier transforms of libraries/fft.idl over FFTW: plans are made, used and destroyed in one call.
+/* Fourier transforms of libraries/fft.idl over FFTW: plans are made, used and destroyed in a call.
    Plans are FFTW_ESTIMATE, so that results do not depend on timing. */
 #include <fftw3.h>
 #include <pthread.h>

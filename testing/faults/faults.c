@@ -8,7 +8,7 @@
 
 void fault_segfault(int n)
 {
-    int *volatile nowhere = NULL;
+    volatile int *volatile nowhere = NULL;
     *nowhere = n;
 }
 

@@ -11,10 +11,14 @@ use std::time::Instant;
 
 /// A function of a server. Clones share the interface.
 #[derive(Clone)]
-pub struct Function(Arc<Shared>);
-
-struct Shared {
+pub struct Function {
     server: Server,
+    described: Arc<Described>,
+}
+
+/// What the server said of a function. The server's cache holds this and not the [`Function`],
+/// which would keep the server alive for ever.
+pub(crate) struct Described {
     /// The name by which it was asked for.
     requested: String,
     qualified: String,
@@ -46,47 +50,28 @@ pub struct Times {
 }
 
 impl Function {
-    pub(crate) fn new(
-        server: Server,
-        requested: &str,
-        number: u64,
-        text: &str,
-    ) -> Result<Function, Error> {
-        let interface = farcall_idl::parse_interface(text).map_err(|error| Error::Interface {
-            address: server.address().clone(),
-            function: requested.to_string(),
-            reason: error.to_string(),
-        })?;
-        let qualified = interface.qualified_name().into_owned();
-        let (requested, text) = (requested.to_string(), text.to_string());
-        Ok(Function(Arc::new(Shared {
-            server,
-            requested,
-            qualified,
-            number,
-            text,
-            interface,
-        })))
+    pub(crate) fn new(server: Server, described: Arc<Described>) -> Function {
+        Function { server, described }
     }
 
     /// The interface.
     pub fn interface(&self) -> &Interface {
-        &self.0.interface
+        &self.described.interface
     }
 
     /// The interface in canonical IDL.
     pub fn text(&self) -> &str {
-        &self.0.text
+        &self.described.text
     }
 
     /// `module/name`.
     pub fn qualified_name(&self) -> &str {
-        &self.0.qualified
+        &self.described.qualified
     }
 
     /// The server that has it.
     pub fn server(&self) -> &Server {
-        &self.0.server
+        &self.server
     }
 
     /// Calls the function with one argument for each parameter, and fills OUT and INOUT arrays in
@@ -94,9 +79,9 @@ impl Function {
     pub fn call(&self, arguments: &mut [Argument<'_>]) -> Result<Outcome, Error> {
         match self.call_once(arguments) {
             Err(error) if error.is_stale_interface() => {
-                let renewed = self.0.server.fetch(&self.0.requested)?;
+                let renewed = self.server.fetch(&self.described.requested)?;
                 // The arguments were made for the interface that the caller has seen.
-                if renewed.0.text == self.0.text {
+                if renewed.described.text == self.described.text {
                     renewed.call_once(arguments)
                 } else {
                     Err(error)
@@ -109,10 +94,10 @@ impl Function {
     fn call_once(&self, arguments: &mut [Argument<'_>]) -> Result<Outcome, Error> {
         let start = Instant::now();
         let (call, layout) = self.prepare(arguments).map_err(|source| Error::Argument {
-            function: self.0.qualified.clone(),
+            function: self.described.qualified.clone(),
             source,
         })?;
-        let times = self.0.server.with_connection(|connection| {
+        let times = self.server.with_connection(|connection| {
             Exchange {
                 call: &call,
                 layout: &layout,
@@ -129,7 +114,7 @@ impl Function {
         &self,
         arguments: &[Argument<'_>],
     ) -> Result<(Call, farcall_idl::Layout), ArgumentError> {
-        let interface = &self.0.interface;
+        let interface = &self.described.interface;
         let scalars = argument::scalars(interface, arguments)?;
         let elements = argument::elements(interface, &scalars, arguments)?;
         let layout = interface.layout(&scalars, &elements)?;
@@ -140,13 +125,36 @@ impl Function {
         let data_bytes = layout.sent_bytes();
         Ok((
             Call {
-                function: self.0.number,
+                function: self.described.number,
                 scalars,
                 elements,
                 data_bytes,
             },
             layout,
         ))
+    }
+}
+
+impl Described {
+    /// Reads the interface that a server sent.
+    pub(crate) fn new(
+        server: &Server,
+        requested: &str,
+        number: u64,
+        text: &str,
+    ) -> Result<Described, Error> {
+        let interface = farcall_idl::parse_interface(text).map_err(|error| Error::Interface {
+            address: server.address().clone(),
+            function: requested.to_string(),
+            reason: error.to_string(),
+        })?;
+        Ok(Described {
+            requested: requested.to_string(),
+            qualified: interface.qualified_name().into_owned(),
+            number,
+            text: text.to_string(),
+            interface,
+        })
     }
 }
 
@@ -169,8 +177,8 @@ impl fmt::Debug for Function {
         write!(
             f,
             "Function({} at {})",
-            self.0.qualified,
-            self.0.server.address()
+            self.described.qualified,
+            self.server.address()
         )
     }
 }

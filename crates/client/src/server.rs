@@ -1,6 +1,7 @@
 //! A server as its clients see it.
 
 use crate::connection::Connection;
+use crate::function::Described;
 use crate::{Address, Error, Function};
 use farcall_rpc_proto::FunctionSummary;
 use std::collections::HashMap;
@@ -50,7 +51,7 @@ pub(crate) struct Shared {
     pub(crate) address: Address,
     pub(crate) options: Options,
     idle: Mutex<Vec<Connection>>,
-    functions: Mutex<HashMap<String, Function>>,
+    functions: Mutex<HashMap<String, Arc<Described>>>,
 }
 
 impl Server {
@@ -91,7 +92,7 @@ impl Server {
     pub fn function(&self, name: &str) -> Result<Function, Error> {
         let known = self.lock_functions().get(name).cloned();
         match known {
-            Some(function) => Ok(function),
+            Some(described) => Ok(Function::new(self.clone(), described)),
             None => self.fetch(name),
         }
     }
@@ -99,13 +100,13 @@ impl Server {
     /// Fetches the interface anew and keeps it.
     pub(crate) fn fetch(&self, name: &str) -> Result<Function, Error> {
         let (number, text) = self.with_connection(|connection| connection.describe(name))?;
-        let function = Function::new(self.clone(), name, number, &text)?;
+        let described = Arc::new(Described::new(self, name, number, &text)?);
         self.lock_functions()
-            .insert(name.to_string(), function.clone());
-        Ok(function)
+            .insert(name.to_string(), described.clone());
+        Ok(Function::new(self.clone(), described))
     }
 
-    fn lock_functions(&self) -> std::sync::MutexGuard<'_, HashMap<String, Function>> {
+    fn lock_functions(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Described>>> {
         self.0
             .functions
             .lock()

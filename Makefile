@@ -1,0 +1,49 @@
+# Every target sets up what it needs (scripts/setup), and does nothing where nothing changed.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo build test test-rust test-python check bench soak clean
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+
+python := .venv/bin/python
+farcall := target/release/farcall
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+demo: build ## a real problem, solved by a library in another process
+	$(python) examples/demo/demo.py
+
+build: setup ## target/release/farcall, and a .venv in which `import farcall` works
+	@scripts/build
+
+test: build test-rust test-python ## all tests: at most 10 minutes, 25 the first time
+
+test-rust: setup
+	cargo test --workspace
+
+test-python: build
+	$(python) -m pytest
+
+check: build ## what must hold before a merge: format, lints, tidy, licences, docs
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	cargo xtask tidy
+	@scripts/deny
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+	$(python) -m ruff check
+	$(python) -m ruff format --check
+	$(python) -m mypy
+	$(python) -m mypy.stubtest farcall --mypy-config-file mypy.ini
+
+bench: build ## figures, with a peer or a physical limit beside them in the same run
+	$(farcall) bench call
+
+soak: setup ## long runs: each fuzz target ten minutes
+	@scripts/soak
+
+setup: ## system packages, Rust toolchain, .venv
+	@scripts/setup
+
+clean: ## removes what was built
+	rm -rf target .venv out

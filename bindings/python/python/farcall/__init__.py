@@ -1,0 +1,45 @@
+"""Call a numerical library on any machine as if it were local.
+
+server = farcall.connect("farcall://host:3717")
+dgesv = server.function("lapack/dgesv")
+help(dgesv)
+x = dgesv(n=n, nrhs=1, a=A, lda=n, b=B, ldb=n).b
+"""
+
+from ._errors import (
+    ArgumentError,
+    ConnectionError,  # noqa: A004
+    Error,
+    LibraryError,
+    ServerError,
+    Timeout,
+    UnknownFunction,
+)
+from ._native import (
+    Function,
+    FunctionSummary,
+    Interface,
+    Parameter,
+    Server,
+    Times,
+    __version__,
+    connect,
+)
+
+__all__ = [
+    "ArgumentError",
+    "ConnectionError",
+    "Error",
+    "Function",
+    "FunctionSummary",
+    "Interface",
+    "LibraryError",
+    "Parameter",
+    "Server",
+    "ServerError",
+    "Timeout",
+    "Times",
+    "UnknownFunction",
+    "__version__",
+    "connect",
+]

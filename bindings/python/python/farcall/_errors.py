@@ -1,0 +1,48 @@
+"""Why a call failed. Every exception of this package is an `Error`."""
+
+import builtins
+
+
+class Error(Exception):
+    """Base of all errors of Farcall; `fault` says whose it was.
+
+    `fault` is "caller", "peer", "library" or "machine".
+    """
+
+    fault: str = "machine"
+
+
+class ArgumentError(Error, TypeError, ValueError):
+    """An argument does not fit the interface. Nothing was sent."""
+
+    fault = "caller"
+
+
+class UnknownFunction(Error, LookupError):  # noqa: N818
+    """The server has no function of that name."""
+
+    fault = "caller"
+
+
+class ConnectionError(Error, builtins.ConnectionError):  # noqa: A001
+    """The server cannot be reached, or the connection to it was lost."""
+
+    fault = "peer"
+
+
+class Timeout(Error, TimeoutError):  # noqa: N818
+    """The server did not answer in the time given. The call was given up."""
+
+    fault = "peer"
+
+
+class LibraryError(Error, RuntimeError):
+    """The called library crashed, ended its process, or ran past a limit."""
+
+    fault = "library"
+
+
+class ServerError(Error, RuntimeError):
+    """The server refused the call or failed: busy, stopping, call too large."""
+
+    fault = "machine"

@@ -1,0 +1,484 @@
+//! NumPy arrays as array arguments.
+//!
+//! An array passes as it is where its type, shape and order of memory are what the call needs.
+//! Otherwise IN is copied, with a conversion that loses nothing; OUT and INOUT must have the right
+//! type and shape, and are copied there and back where only the order of memory differs.
+
+use farcall_idl::{ArrayLayout, Mode, Order, Param, Type};
+use numpy::npyffi::{self, NPY_CASTING, PY_ARRAY_API, npy_intp};
+use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyString};
+
+use crate::error;
+
+/// One array argument, ready to travel.
+pub(crate) struct Slot<'py> {
+    /// What the caller gave, or what was made for it: goes into the result.
+    pub(crate) given: Bound<'py, PyAny>,
+    /// Contiguous memory of the declared type and order, the size the call needs.
+    memory: Bound<'py, PyUntypedArray>,
+    /// Whether `memory` is a copy whose contents go back to `given`.
+    is_copy: bool,
+    /// Whether it was left out by the caller.
+    pub(crate) is_made: bool,
+}
+
+/// An array whose type is right, or can be made right when it is copied.
+pub(crate) struct Typed<'py> {
+    array: Bound<'py, PyUntypedArray>,
+    needs_conversion: bool,
+}
+
+impl<'py> Typed<'py> {
+    /// The array in the parameter's type, where sizes depend on its elements.
+    pub(crate) fn convert(self, ty: Type) -> PyResult<Typed<'py>> {
+        let shape = shape(&self.array).to_vec();
+        let array = match self.needs_conversion || !self.array.is_c_contiguous() {
+            true => copy(&self.array, &shape, ty, Order::RowMajor)?,
+            false => self.array,
+        };
+        Ok(Typed {
+            array,
+            needs_conversion: false,
+        })
+    }
+
+    /// The bytes of an array from [`Typed::convert`].
+    pub(crate) fn bytes(&self) -> &[u8] {
+        let (start, length) = range(&self.array);
+        // SAFETY: the array is contiguous, and is held with the interpreter while it is read.
+        unsafe { slice(start, length) }
+    }
+}
+
+/// Checks the type of what the caller gave for an array.
+pub(crate) fn typed<'py>(
+    function: &str,
+    param: &Param,
+    value: &Bound<'py, PyAny>,
+) -> PyResult<Typed<'py>> {
+    let py = value.py();
+    let mismatch = |given: String| {
+        let expected = format!("{} of {}", article(param), dtype_name(param.ty));
+        error::argument(py, function, &param.name, &expected, &given)
+    };
+    let Ok(array) = value.cast::<PyUntypedArray>() else {
+        if param.mode != Mode::In {
+            return Err(mismatch(error::describe(value)));
+        }
+        let array = from_values(param.ty, value)?;
+        return array.ok_or_else(|| mismatch(error::describe(value)));
+    };
+    let descr = array.dtype();
+    if has_type(&descr, param.ty) {
+        if param.mode != Mode::In && !is_writable(array) {
+            return Err(mismatch(format!("a read-only {}", describe(array))));
+        }
+        return Ok(Typed {
+            array: array.clone(),
+            needs_conversion: false,
+        });
+    }
+    if param.mode == Mode::In && casts_safely(&descr, &dtype(py, param.ty)?) {
+        return Ok(Typed {
+            array: array.clone(),
+            needs_conversion: true,
+        });
+    }
+    Err(mismatch(describe(array)))
+}
+
+/// An array from a list, a number or text; none where that would lose something.
+fn from_values<'py>(ty: Type, value: &Bound<'py, PyAny>) -> PyResult<Option<Typed<'py>>> {
+    let py = value.py();
+    if value.is_none() {
+        return Ok(None);
+    }
+    let numpy = numpy(py)?;
+    if ty == Type::Char {
+        let bytes = match value.cast::<PyString>() {
+            Ok(text) => PyBytes::new(py, text.to_string().as_bytes()).into_any(),
+            Err(_) => value.clone(),
+        };
+        if bytes.is_instance_of::<PyBytes>() {
+            let array = numpy.call_method1(intern!(py, "frombuffer"), (bytes, dtype(py, ty)?))?;
+            return Ok(Some(Typed {
+                array: array.cast_into()?,
+                needs_conversion: false,
+            }));
+        }
+    }
+    let Ok(array) = numpy.call_method1(intern!(py, "asarray"), (value,)) else {
+        return Ok(None);
+    };
+    let array: Bound<'py, PyUntypedArray> = array.cast_into()?;
+    let (from, to) = (array.dtype(), dtype(py, ty)?);
+    let fits = casts_safely(&from, &to)
+        || array.is_empty()
+        // Python's numbers have no width: an integer fits where its value does, a float rounds.
+        || (from.kind() == b'i' && ty.is_integer() && in_range(&array, ty)?)
+        || (matches!(from.kind(), b'f' | b'i') && matches!(to.kind(), b'f' | b'c'))
+        || (from.kind() == b'c' && to.kind() == b'c');
+    Ok(fits.then_some(Typed {
+        array,
+        needs_conversion: true,
+    }))
+}
+
+fn in_range(array: &Bound<'_, PyUntypedArray>, ty: Type) -> PyResult<bool> {
+    let Some((least, greatest)) = ty.integer_range() else {
+        return Ok(false);
+    };
+    let py = array.py();
+    let lowest: i64 = array.call_method0(intern!(py, "min"))?.extract()?;
+    let highest: i64 = array.call_method0(intern!(py, "max"))?.extract()?;
+    Ok(least <= lowest && highest <= greatest)
+}
+
+/// Checks the shape against the layout of the call and settles which memory travels.
+pub(crate) fn place<'py>(
+    function: &str,
+    param: &Param,
+    layout: &ArrayLayout,
+    order: Order,
+    given: &Bound<'py, PyAny>,
+    typed: Typed<'py>,
+) -> PyResult<Slot<'py>> {
+    let array = typed.array;
+    let expected = layout.shape(order);
+    if !fits(shape(&array), &expected) {
+        let expected = format!(
+            "{} of {} and shape {}",
+            article(param),
+            dtype_name(param.ty),
+            shape_text(&expected)
+        );
+        let py = given.py();
+        return Err(error::argument(
+            py,
+            function,
+            &param.name,
+            &expected,
+            &describe(&array),
+        ));
+    }
+    let in_order = match order {
+        Order::RowMajor => array.is_c_contiguous(),
+        Order::ColumnMajor => array.is_fortran_contiguous(),
+    };
+    let given = given.clone();
+    if in_order && !typed.needs_conversion {
+        return Ok(Slot {
+            given,
+            memory: array,
+            is_copy: false,
+            is_made: false,
+        });
+    }
+    if param.mode != Mode::In && repeats(&array) {
+        let expected = "an array whose elements do not share memory";
+        let shown = describe(&array);
+        return Err(error::argument(
+            given.py(),
+            function,
+            &param.name,
+            expected,
+            &shown,
+        ));
+    }
+    let shape = shape(&array).to_vec();
+    let memory = match param.mode {
+        Mode::Out if layout.is_full() => new(given.py(), &shape, param.ty, order, false)?,
+        _ => copy(&array, &shape, param.ty, order)?,
+    };
+    Ok(Slot {
+        given,
+        memory,
+        is_copy: param.mode != Mode::In,
+        is_made: false,
+    })
+}
+
+impl<'py> Slot<'py> {
+    /// An OUT array that the caller left out.
+    pub(crate) fn make(
+        py: Python<'py>,
+        param: &Param,
+        layout: &ArrayLayout,
+        order: Order,
+    ) -> PyResult<Slot<'py>> {
+        let shape: Vec<usize> = layout
+            .shape(order)
+            .iter()
+            .map(|&size| size as usize)
+            .collect();
+        let memory = new(py, &shape, param.ty, order, !layout.is_full())?;
+        Ok(Slot {
+            given: memory.clone().into_any(),
+            memory,
+            is_copy: false,
+            is_made: true,
+        })
+    }
+
+    /// The addresses of its memory.
+    pub(crate) fn range(&self) -> std::ops::Range<usize> {
+        let (start, length) = range(&self.memory);
+        start as usize..start as usize + length
+    }
+
+    /// Moves it to memory of its own, for an IN array that shares memory with an OUT one.
+    pub(crate) fn detach(&mut self, ty: Type, order: Order) -> PyResult<()> {
+        let shape = shape(&self.memory).to_vec();
+        self.memory = copy(&self.memory, &shape, ty, order)?;
+        Ok(())
+    }
+
+    /// The bytes of an IN array.
+    ///
+    /// # Safety
+    ///
+    /// The slot must outlive the slice, and nothing may write to its memory meanwhile.
+    pub(crate) unsafe fn bytes<'a>(&self) -> &'a [u8] {
+        let (start, length) = range(&self.memory);
+        // SAFETY: `place` and `make` leave contiguous memory only; the rest is the caller's.
+        unsafe { slice(start, length) }
+    }
+
+    /// The bytes of an OUT or INOUT array.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Slot::bytes`], and nothing else may read the memory meanwhile.
+    pub(crate) unsafe fn bytes_mut<'a>(&self) -> &'a mut [u8] {
+        match range(&self.memory) {
+            (_, 0) => &mut [],
+            // SAFETY: as above; `typed` lets only writable arrays be OUT.
+            (start, length) => unsafe { std::slice::from_raw_parts_mut(start, length) },
+        }
+    }
+
+    /// Hands the results to the caller's own array.
+    pub(crate) fn finish(&self) -> PyResult<()> {
+        match self.is_copy {
+            true => copy_into(self.given.cast()?, &self.memory),
+            false => Ok(()),
+        }
+    }
+
+    /// The object for the result: a number where one element was asked for without an array.
+    pub(crate) fn result(&self, is_number: bool) -> PyResult<Bound<'py, PyAny>> {
+        match self.is_made && is_number {
+            true => self.given.call_method0(intern!(self.given.py(), "item")),
+            false => Ok(self.given.clone()),
+        }
+    }
+}
+
+/// Whether a shape is the expected one. A vector may stand for a matrix of one row or column, and
+/// the other way round: there is only one way to read it.
+fn fits(given: &[usize], expected: &[u64]) -> bool {
+    if given.len() == expected.len() {
+        return given
+            .iter()
+            .zip(expected)
+            .all(|(&given, &expected)| given as u64 == expected);
+    }
+    let mut long = given
+        .iter()
+        .map(|&size| size as u64)
+        .filter(|&size| size != 1);
+    let mut wanted = expected.iter().copied().filter(|&size| size != 1);
+    let (first, other) = (long.next(), wanted.next());
+    (given.len() <= 1 || expected.len() <= 1)
+        && first == other
+        && long.next().is_none()
+        && wanted.next().is_none()
+}
+
+fn repeats(array: &Bound<'_, PyUntypedArray>) -> bool {
+    shape(array)
+        .iter()
+        .zip(array.strides())
+        .any(|(&size, &stride)| size > 1 && stride == 0)
+}
+
+/// The shape; empty for an array without dimensions, whose pointer may be null.
+pub(crate) fn shape<'a>(array: &'a Bound<'_, PyUntypedArray>) -> &'a [usize] {
+    match array.ndim() {
+        0 => &[],
+        _ => array.shape(),
+    }
+}
+
+fn is_writable(array: &Bound<'_, PyUntypedArray>) -> bool {
+    // SAFETY: the array is alive, so its header is.
+    let flags = unsafe { (*array.as_array_ptr()).fields.flags };
+    flags & npyffi::NPY_ARRAY_WRITEABLE != 0
+}
+
+fn range(array: &Bound<'_, PyUntypedArray>) -> (*mut u8, usize) {
+    // SAFETY: the array is alive, so its header is.
+    let start = unsafe { (*array.as_array_ptr()).fields.data };
+    (start.cast(), array.len() * array.dtype().itemsize())
+}
+
+/// # Safety
+///
+/// As for `std::slice::from_raw_parts`, save that an empty slice may start anywhere.
+unsafe fn slice<'a>(start: *const u8, length: usize) -> &'a [u8] {
+    match length {
+        0 => &[],
+        // SAFETY: the caller's promise.
+        _ => unsafe { std::slice::from_raw_parts(start, length) },
+    }
+}
+
+fn new<'py>(
+    py: Python<'py>,
+    shape: &[usize],
+    ty: Type,
+    order: Order,
+    zeroed: bool,
+) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let mut dims: Vec<npy_intp> = shape.iter().map(|&size| size as npy_intp).collect();
+    let descr = dtype(py, ty)?.into_dtype_ptr();
+    let column_major = i32::from(order == Order::ColumnMajor);
+    let (rank, dims) = (dims.len() as i32, dims.as_mut_ptr());
+    // SAFETY: NumPy copies the `rank` sizes, takes the reference on the type, and returns a new
+    // reference or null with an exception set.
+    let array = unsafe {
+        let array = match zeroed {
+            true => PY_ARRAY_API.PyArray_Zeros(py, rank, dims, descr, column_major),
+            false => PY_ARRAY_API.PyArray_Empty(py, rank, dims, descr, column_major),
+        };
+        Bound::from_owned_ptr_or_err(py, array)?
+    };
+    Ok(array.cast_into()?)
+}
+
+fn copy<'py>(
+    array: &Bound<'py, PyUntypedArray>,
+    shape: &[usize],
+    ty: Type,
+    order: Order,
+) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let memory = new(array.py(), shape, ty, order, false)?;
+    copy_into(&memory, array)?;
+    Ok(memory)
+}
+
+fn copy_into(to: &Bound<'_, PyUntypedArray>, from: &Bound<'_, PyUntypedArray>) -> PyResult<()> {
+    let py = to.py();
+    // SAFETY: both are arrays of the same shape; NumPy checks types and writability.
+    let done = unsafe { PY_ARRAY_API.PyArray_CopyInto(py, to.as_array_ptr(), from.as_array_ptr()) };
+    if done < 0 {
+        Err(PyErr::fetch(py))
+    } else {
+        Ok(())
+    }
+}
+
+fn casts_safely(from: &Bound<'_, PyArrayDescr>, to: &Bound<'_, PyArrayDescr>) -> bool {
+    let (py, casting) = (from.py(), NPY_CASTING::NPY_SAFE_CASTING);
+    // SAFETY: both are alive; nothing is taken.
+    let answer = unsafe {
+        let (from, to) = (from.as_dtype_ptr(), to.as_dtype_ptr());
+        PY_ARRAY_API.PyArray_CanCastTypeTo(py, from, to, casting)
+    };
+    answer != 0
+}
+
+fn has_type(descr: &Bound<'_, PyArrayDescr>, ty: Type) -> bool {
+    let (kind, size) = (descr.kind(), descr.itemsize());
+    let right = match ty {
+        Type::Char => matches!(kind, b'S' | b'i' | b'u') && size == 1,
+        _ => (kind, size) == kind_and_size(ty),
+    };
+    right && descr.is_native_byteorder() != Some(false)
+}
+
+fn kind_and_size(ty: Type) -> (u8, usize) {
+    match ty {
+        Type::Char => (b'S', 1),
+        Type::Short => (b'i', 2),
+        Type::Int => (b'i', 4),
+        Type::Long | Type::LongLong => (b'i', 8),
+        Type::UnsignedChar => (b'u', 1),
+        Type::UnsignedShort => (b'u', 2),
+        Type::UnsignedInt => (b'u', 4),
+        Type::UnsignedLong | Type::UnsignedLongLong => (b'u', 8),
+        Type::Float => (b'f', 4),
+        Type::Double => (b'f', 8),
+        Type::SComplex => (b'c', 8),
+        Type::DComplex => (b'c', 16),
+        // No array has these elements: the checker of the IDL refuses them.
+        Type::String | Type::Filename | Type::FilePointer => (b'O', 0),
+    }
+}
+
+/// The NumPy type of an element.
+fn dtype<'py>(py: Python<'py>, ty: Type) -> PyResult<Bound<'py, PyArrayDescr>> {
+    static TYPES: PyOnceLock<Vec<Py<PyArrayDescr>>> = PyOnceLock::new();
+    let types = TYPES.get_or_try_init(py, || {
+        let made = Type::ALL.iter().map(|&ty| {
+            let (kind, size) = kind_and_size(ty);
+            let name = if size == 0 {
+                "O".to_owned()
+            } else {
+                format!("{}{size}", kind as char)
+            };
+            Ok(PyArrayDescr::new(py, name)?.unbind())
+        });
+        made.collect::<PyResult<Vec<_>>>()
+    })?;
+    let index = Type::ALL
+        .iter()
+        .position(|&other| other == ty)
+        .unwrap_or_default();
+    Ok(types[index].bind(py).clone())
+}
+
+/// The NumPy name of an element's type.
+pub(crate) fn dtype_name(ty: Type) -> String {
+    let name = match kind_and_size(ty) {
+        (b'S', _) => return "S1".to_owned(),
+        (b'O', _) => return "object".to_owned(),
+        (b'i', _) => "int",
+        (b'u', _) => "uint",
+        (b'f', _) => "float",
+        _ => "complex",
+    };
+    format!("{name}{}", kind_and_size(ty).1 * 8)
+}
+
+fn article(param: &Param) -> &'static str {
+    match param.mode {
+        Mode::In => "an array",
+        Mode::Work => "nothing: it is work space",
+        Mode::Out | Mode::InOut => "a writable array",
+    }
+}
+
+/// What an array is, for an error message.
+pub(crate) fn describe(array: &Bound<'_, PyUntypedArray>) -> String {
+    let shape: Vec<u64> = shape(array).iter().map(|&size| size as u64).collect();
+    format!("{} array of shape {}", array.dtype(), shape_text(&shape))
+}
+
+fn shape_text(shape: &[u64]) -> String {
+    let sizes: Vec<String> = shape.iter().map(u64::to_string).collect();
+    match sizes.len() {
+        1 => format!("({},)", sizes[0]),
+        _ => format!("({})", sizes.join(", ")),
+    }
+}
+
+fn numpy(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
+    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    let module = MODULE.get_or_try_init(py, || py.import("numpy").map(Bound::unbind))?;
+    Ok(module.bind(py).clone())
+}

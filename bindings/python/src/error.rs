@@ -1,0 +1,93 @@
+//! Errors of a call as Python's exceptions, which `farcall._errors` defines.
+
+use farcall_client::{Error, FailureKind, Fault};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyString;
+
+use crate::server::take_interrupt;
+
+/// An argument that does not fit: names function, argument, expected and given.
+pub(crate) fn argument(
+    py: Python<'_>,
+    function: &str,
+    argument: &str,
+    expected: &str,
+    given: &str,
+) -> PyErr {
+    let text = format!("{function}: argument `{argument}`: expected {expected}, given {given}");
+    raise(py, "ArgumentError", text, None)
+}
+
+/// Arguments that do not fit together.
+pub(crate) fn arguments(py: Python<'_>, function: &str, what: &str) -> PyErr {
+    raise(py, "ArgumentError", format!("{function}: {what}"), None)
+}
+
+/// An error of the connection that the client has not seen.
+pub(crate) fn connection(py: Python<'_>, text: String) -> PyErr {
+    raise(py, "ConnectionError", text, None)
+}
+
+/// The exception for a failed operation.
+pub(crate) fn from_client(py: Python<'_>, error: &Error) -> PyErr {
+    if let Error::Interrupted = error {
+        // The handler of the signal has raised already: that is the exception to pass on.
+        return take_interrupt().unwrap_or_else(|| PyKeyboardInterrupt::new_err(error.to_string()));
+    }
+    let class = match error {
+        Error::Argument { .. } | Error::Address(_) => "ArgumentError",
+        Error::Timeout { .. } => "Timeout",
+        Error::Failed(failure) => match failure.kind {
+            FailureKind::UnknownFunction => "UnknownFunction",
+            FailureKind::BadArgument => "ArgumentError",
+            FailureKind::LibraryCrashed | FailureKind::TimeLimit | FailureKind::OutOfMemory => {
+                "LibraryError"
+            }
+            _ => "ServerError",
+        },
+        _ => "ConnectionError",
+    };
+    let fault = match error.fault() {
+        Fault::Caller => "caller",
+        Fault::Peer => "peer",
+        Fault::Library => "library",
+        Fault::Machine => "machine",
+    };
+    raise(py, class, error.to_string(), Some(fault))
+}
+
+fn raise(py: Python<'_>, class: &str, text: String, fault: Option<&str>) -> PyErr {
+    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    let made = MODULE
+        .get_or_try_init(py, || py.import("farcall._errors").map(Bound::unbind))
+        .and_then(|module| module.bind(py).getattr(class)?.call1((&text,)));
+    let made = made.and_then(|exception| {
+        if let Some(fault) = fault {
+            exception.setattr("fault", fault)?;
+        }
+        Ok(exception)
+    });
+    match made {
+        Ok(exception) => PyErr::from_value(exception),
+        Err(_) => PyRuntimeError::new_err(text),
+    }
+}
+
+/// What an object is, for an error message.
+pub(crate) fn describe(object: &Bound<'_, PyAny>) -> String {
+    if let Ok(array) = object.cast::<numpy::PyUntypedArray>() {
+        return crate::array::describe(array);
+    }
+    let class = object.get_type().name();
+    let class = class.map_or_else(|_| "an object".to_owned(), |name| name.to_string());
+    let text = object
+        .repr()
+        .unwrap_or_else(|_| PyString::new(object.py(), "?"))
+        .to_string();
+    match text.char_indices().nth(60) {
+        Some((end, _)) => format!("{class} {}...", &text[..end]),
+        None => format!("{class} {text}"),
+    }
+}

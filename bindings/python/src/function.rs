@@ -1,0 +1,357 @@
+//! A handle on a remote function, and its call.
+
+use std::sync::{Mutex, PoisonError};
+
+use farcall_client::{Argument, Scalar};
+use farcall_idl::{Layout, Mode, Order, Param};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString, PyTuple};
+
+use crate::array::{self, Slot, Typed};
+use crate::interface::Interface;
+use crate::result::Results;
+use crate::server::Process;
+use crate::{error, scalar};
+
+/// How long a call took, in seconds: `send` until the server had the arguments, `exec` in the
+/// library, `recv` until the server had sent the results, `other` the rest of `total`.
+#[pyclass(frozen, get_all, module = "farcall")]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    send: f64,
+    exec: f64,
+    recv: f64,
+    other: f64,
+    total: f64,
+}
+
+#[pymethods]
+impl Times {
+    fn __repr__(&self) -> String {
+        let Times {
+            send,
+            exec,
+            recv,
+            other,
+            total,
+        } = self;
+        format!(
+            "Times(send={send:.6}, exec={exec:.6}, recv={recv:.6}, other={other:.6}, \
+             total={total:.6})"
+        )
+    }
+}
+
+impl From<farcall_client::Times> for Times {
+    fn from(times: farcall_client::Times) -> Times {
+        let farcall_client::Times {
+            send,
+            exec,
+            recv,
+            other,
+            total,
+        } = times;
+        Times {
+            send,
+            exec,
+            recv,
+            other,
+            total,
+        }
+    }
+}
+
+// Without a documentation of the class, which would stand before that of each function.
+#[pyclass(frozen, module = "farcall")]
+pub(crate) struct Function {
+    client: farcall_client::Function,
+    name: String,
+    /// Parameters that a caller passes, in order: all but work space.
+    passed: Vec<usize>,
+    order: Order,
+    results: Results,
+    process: Process,
+    times: Mutex<Option<Times>>,
+}
+
+impl Function {
+    pub(crate) fn new(client: farcall_client::Function, process: Process) -> Function {
+        let interface = client.interface();
+        let passed = |&index: &usize| interface.params[index].is_passed();
+        Function {
+            name: client.qualified_name().to_owned(),
+            passed: (0..interface.params.len()).filter(passed).collect(),
+            order: interface.order(),
+            results: Results::new(interface),
+            process,
+            times: Mutex::default(),
+            client,
+        }
+    }
+}
+
+#[pymethods]
+impl Function {
+    /// The qualified name, `module/name`.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    #[getter]
+    fn __name__(&self) -> &str {
+        &self.client.interface().name
+    }
+
+    /// The interface: parameters, description, and as text the IDL.
+    #[getter]
+    fn interface(&self) -> Interface {
+        Interface::new(self.client.interface())
+    }
+
+    /// How long the last call of this handle took; `None` before the first.
+    #[getter]
+    pub(crate) fn times(&self) -> Option<Times> {
+        *self.times.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[getter]
+    fn __doc__(&self) -> String {
+        Interface::new(self.client.interface()).help()
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "<function {} at {}>",
+            self.name,
+            self.client.server().address()
+        )
+    }
+
+    /// Calls the function. Arguments are in the order of the interface, or by name; OUT arguments
+    /// left out are made. Returns OUT and INOUT arguments as a named tuple, or `None` if the
+    /// function has none.
+    #[pyo3(signature = (*args, **kwargs))]
+    pub(crate) fn __call__<'py>(
+        &self,
+        py: Python<'py>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.process.check(py)?;
+        let given = self.bind(py, args, kwargs)?;
+        let (layout, scalars, typed) = self.lay_out(py, &given)?;
+        let mut slots = self.place(py, &layout, &given, typed)?;
+        self.part(py, &mut slots)?;
+        self.run(py, scalars, &slots)?;
+        for slot in slots.iter().flatten() {
+            slot.finish()?;
+        }
+        self.results.make(py, &slots)
+    }
+}
+
+/// What the caller gave for each parameter.
+type Given<'py> = Vec<Option<Bound<'py, PyAny>>>;
+
+impl Function {
+    fn params(&self) -> &[Param] {
+        &self.client.interface().params
+    }
+
+    /// Assigns the arguments to the parameters.
+    fn bind<'py>(
+        &self,
+        py: Python<'py>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Given<'py>> {
+        let params = self.params();
+        let mut given: Given<'py> = vec![None; params.len()];
+        if args.len() > self.passed.len() {
+            let text = format!(
+                "takes {} arguments ({}), given {}",
+                self.passed.len(),
+                self.signature(),
+                args.len()
+            );
+            return Err(error::arguments(py, &self.name, &text));
+        }
+        for (value, &index) in args.iter().zip(&self.passed) {
+            given[index] = Some(value);
+        }
+        for (name, value) in kwargs.into_iter().flatten() {
+            let name = name.cast::<PyString>()?.to_str()?;
+            let matches = |&&index: &&usize| Interface::python_name(&params[index].name) == name;
+            let Some(&index) = self.passed.iter().find(matches) else {
+                let text = format!("has no argument `{name}`; it takes {}", self.signature());
+                return Err(error::arguments(py, &self.name, &text));
+            };
+            if given[index].replace(value).is_some() {
+                let text = format!("argument `{name}` is given twice");
+                return Err(error::arguments(py, &self.name, &text));
+            }
+        }
+        Ok(given)
+    }
+
+    fn signature(&self) -> String {
+        let names: Vec<&str> = self
+            .passed
+            .iter()
+            .map(|&i| self.params()[i].name.as_str())
+            .collect();
+        names.join(", ")
+    }
+
+    /// Reads the scalars, checks the types of the arrays, and computes the sizes.
+    #[allow(clippy::type_complexity)]
+    fn lay_out<'py>(
+        &self,
+        py: Python<'py>,
+        given: &Given<'py>,
+    ) -> PyResult<(Layout, Vec<Option<Scalar>>, Vec<Option<Typed<'py>>>)> {
+        let interface = self.client.interface();
+        let mut scalars = Vec::with_capacity(given.len());
+        let mut arrays = Vec::with_capacity(given.len());
+        for (param, value) in interface.params.iter().zip(given) {
+            let value = value.as_ref().filter(|value| !value.is_none());
+            if value.is_none() && param.mode != Mode::Out && param.is_passed() {
+                let expected = match param.is_scalar() {
+                    true => scalar::expected(param.ty).to_owned(),
+                    false => format!("an array of {}", array::dtype_name(param.ty)),
+                };
+                return Err(error::argument(
+                    py,
+                    &self.name,
+                    &param.name,
+                    &expected,
+                    "nothing",
+                ));
+            }
+            let (mut scalar, mut array) = (None, None);
+            match value {
+                Some(value) if param.is_scalar() => {
+                    scalar = Some(scalar::read(&self.name, param, value)?);
+                }
+                Some(value) => array = Some(array::typed(&self.name, param, value)?),
+                None => {}
+            }
+            scalars.push(scalar);
+            arrays.push(array);
+        }
+        let elements = self.elements(py, &scalars, &mut arrays)?;
+        let layout = interface
+            .layout(&scalars, &elements)
+            .map_err(|error| error::arguments(py, &self.name, &error.to_string()))?;
+        Ok((layout, scalars, arrays))
+    }
+
+    /// The elements of IN arrays that sizes depend on.
+    fn elements<'py>(
+        &self,
+        py: Python<'py>,
+        scalars: &[Option<Scalar>],
+        arrays: &mut [Option<Typed<'py>>],
+    ) -> PyResult<Vec<i64>> {
+        let interface = self.client.interface();
+        if interface.element_refs.is_empty() {
+            return Ok(Vec::new());
+        }
+        for reference in &interface.element_refs {
+            let ty = interface.params[reference.param].ty;
+            let array = &mut arrays[reference.param];
+            *array = array.take().map(|array| array.convert(ty)).transpose()?;
+        }
+        let bytes = |param: usize| arrays[param].as_ref().map_or(&[][..], Typed::bytes);
+        interface
+            .element_values(scalars, bytes)
+            .map_err(|error| error::arguments(py, &self.name, &error.to_string()))
+    }
+
+    fn place<'py>(
+        &self,
+        py: Python<'py>,
+        layout: &Layout,
+        given: &Given<'py>,
+        mut typed: Vec<Option<Typed<'py>>>,
+    ) -> PyResult<Vec<Option<Slot<'py>>>> {
+        let mut slots: Vec<Option<Slot<'py>>> = given.iter().map(|_| None).collect();
+        for layout in &layout.arrays {
+            let (index, order) = (layout.param, self.order);
+            let param = &self.params()[index];
+            slots[index] = match (&given[index], typed[index].take()) {
+                _ if param.mode == Mode::Work => None,
+                (Some(given), Some(typed)) => Some(array::place(
+                    &self.name, param, layout, order, given, typed,
+                )?),
+                _ => Some(Slot::make(py, param, layout, order)?),
+            };
+        }
+        Ok(slots)
+    }
+
+    /// Sees to it that no array which is written shares memory with another.
+    fn part(&self, py: Python<'_>, slots: &mut [Option<Slot<'_>>]) -> PyResult<()> {
+        let returned = |index: usize| self.params()[index].mode.is_returned();
+        for written in 0..slots.len() {
+            let Some(range) = slots[written].as_ref().map(Slot::range) else {
+                continue;
+            };
+            if !returned(written) {
+                continue;
+            }
+            for index in (0..slots.len()).filter(|&index| index != written) {
+                let Some(other) = &slots[index] else { continue };
+                let range_of_other = other.range();
+                let apart = range.end <= range_of_other.start || range_of_other.end <= range.start;
+                let same = slots[written]
+                    .as_ref()
+                    .is_some_and(|slot| slot.given.is(&other.given));
+                if returned(index) && (!apart || same) {
+                    let (a, b) = (&self.params()[written].name, &self.params()[index].name);
+                    let text = format!("arguments `{a}` and `{b}` are written and share memory");
+                    return Err(error::arguments(py, &self.name, &text));
+                }
+                if let Some(other) = slots[index].as_mut().filter(|_| !apart) {
+                    other.detach(self.params()[index].ty, self.order)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn run(
+        &self,
+        py: Python<'_>,
+        scalars: Vec<Option<Scalar>>,
+        slots: &[Option<Slot<'_>>],
+    ) -> PyResult<()> {
+        let argument = |((param, scalar), slot): ((&Param, Option<Scalar>), &Option<Slot<'_>>)| {
+            match (scalar, slot) {
+                (Some(scalar), _) => Argument::Scalar(scalar),
+                (None, None) => Argument::Skip,
+                // SAFETY: the slots outlive the call, and `part` has seen to it that no memory
+                // which is written belongs to two of them. That the user leaves the arrays alone
+                // until the call ends is the contract of the call.
+                (None, Some(slot)) => unsafe {
+                    match param.mode {
+                        Mode::In => Argument::In(slot.bytes()),
+                        _ => Argument::Out(slot.bytes_mut()),
+                    }
+                },
+            }
+        };
+        let mut arguments: Vec<Argument<'_>> = self
+            .params()
+            .iter()
+            .zip(scalars)
+            .zip(slots)
+            .map(argument)
+            .collect();
+        let done = py.detach(|| self.client.call(&mut arguments));
+        let outcome = done.map_err(|error| error::from_client(py, &error))?;
+        *self.times.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome.times.into());
+        Ok(())
+    }
+}

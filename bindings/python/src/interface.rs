@@ -1,0 +1,185 @@
+//! The interface of a function, for people and for programs.
+
+use std::fmt::Write;
+
+use farcall_idl::{Body, Mode, Order, Param};
+use pyo3::prelude::*;
+
+use crate::array;
+
+/// One parameter of a function.
+#[pyclass(frozen, get_all, module = "farcall")]
+#[derive(Clone, Debug)]
+pub(crate) struct Parameter {
+    /// Its name in the IDL.
+    name: String,
+    /// IN, OUT, INOUT or WORK.
+    mode: &'static str,
+    /// The IDL's name of the type.
+    r#type: &'static str,
+    /// The NumPy type of the elements; `None` for text.
+    dtype: Option<String>,
+    /// The sizes as expressions of the other parameters, as NumPy's shape has them; empty for a
+    /// scalar.
+    shape: Vec<String>,
+}
+
+#[pymethods]
+impl Parameter {
+    fn __repr__(&self) -> String {
+        let shape = if self.shape.is_empty() {
+            String::new()
+        } else {
+            self.shape_text()
+        };
+        format!("<{} {} {}{shape}>", self.mode, self.r#type, self.name)
+    }
+}
+
+impl Parameter {
+    fn new(interface: &farcall_idl::Interface, param: &Param) -> Parameter {
+        let mut shape: Vec<String> = param
+            .dims
+            .iter()
+            .map(|dim| interface.expr_text(&dim.size))
+            .collect();
+        if interface.order() == Order::ColumnMajor {
+            shape.reverse();
+        }
+        Parameter {
+            name: param.name.clone(),
+            mode: param.mode.name(),
+            r#type: param.ty.name(),
+            dtype: param.ty.size().map(|_| array::dtype_name(param.ty)),
+            shape,
+        }
+    }
+
+    fn shape_text(&self) -> String {
+        match &self.shape[..] {
+            [size] => format!("({size},)"),
+            sizes => format!("({})", sizes.join(", ")),
+        }
+    }
+
+    fn what(&self) -> String {
+        let element = self.dtype.as_deref().unwrap_or("str");
+        match self.shape.is_empty() {
+            true => self.r#type.to_owned(),
+            false => format!("{element} array of shape {}", self.shape_text()),
+        }
+    }
+}
+
+/// The interface of a function. As text it is the IDL.
+#[pyclass(frozen, get_all, module = "farcall")]
+#[derive(Clone, Debug)]
+pub(crate) struct Interface {
+    /// Name without the module.
+    name: String,
+    /// The module, if it has one.
+    module: Option<String>,
+    /// What the function does.
+    description: Option<String>,
+    /// The parameters in order, work space included.
+    parameters: Vec<Parameter>,
+    /// The calling convention, which decides the order of memory: C, C++ or FORTRAN.
+    convention: &'static str,
+    /// The IDL.
+    text: String,
+}
+
+#[pymethods]
+impl Interface {
+    fn __str__(&self) -> &str {
+        &self.text
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<interface {}>", self.signature())
+    }
+
+    /// The signature, description and parameters as `help` shows them.
+    pub(crate) fn help(&self) -> String {
+        let mut text = format!("{}\n", self.signature());
+        if let Some(description) = &self.description {
+            let _ = write!(text, "\n{description}\n");
+        }
+        text.push('\n');
+        let width = self
+            .parameters
+            .iter()
+            .map(|param| param.name.len())
+            .max()
+            .unwrap_or(0);
+        for param in self.passed() {
+            let _ = writeln!(
+                text,
+                "{:width$}  {:5}  {}",
+                param.name,
+                param.mode,
+                param.what()
+            );
+        }
+        if self.convention == "FORTRAN" && self.parameters.iter().any(|p| p.shape.len() > 1) {
+            text.push_str("\nMatrices are best in Fortran order: others are copied.\n");
+        }
+        text
+    }
+}
+
+impl Interface {
+    pub(crate) fn new(interface: &farcall_idl::Interface) -> Interface {
+        let convention = match &interface.body {
+            Body::Calls { convention, .. } => convention.name(),
+            Body::Code(_) => "C",
+        };
+        Interface {
+            name: interface.name.clone(),
+            module: interface.module.clone(),
+            description: interface.description.clone(),
+            parameters: interface
+                .params
+                .iter()
+                .map(|p| Parameter::new(interface, p))
+                .collect(),
+            convention,
+            text: interface.public_text(),
+        }
+    }
+
+    /// The name by which Python passes a parameter: a keyword gets an underscore.
+    pub(crate) fn python_name(name: &str) -> String {
+        match KEYWORDS.contains(&name) {
+            true => format!("{name}_"),
+            false => name.to_owned(),
+        }
+    }
+
+    fn passed(&self) -> impl Iterator<Item = &Parameter> {
+        self.parameters
+            .iter()
+            .filter(|param| param.mode != Mode::Work.name())
+    }
+
+    fn signature(&self) -> String {
+        let names: Vec<String> = self
+            .passed()
+            .map(|param| Interface::python_name(&param.name))
+            .collect();
+        let module = self
+            .module
+            .iter()
+            .map(|module| format!("{module}/"))
+            .collect::<String>();
+        format!("{module}{}({})", self.name, names.join(", "))
+    }
+}
+
+/// Names that Python keeps for itself.
+const KEYWORDS: &[&str] = &[
+    "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue",
+    "def", "del", "elif", "else", "except", "finally", "for", "from", "global", "if", "import",
+    "in", "is", "lambda", "nonlocal", "not", "or", "pass", "raise", "return", "try", "while",
+    "with", "yield",
+];

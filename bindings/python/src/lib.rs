@@ -1,0 +1,31 @@
+//! `farcall._native`: the client for Python.
+//!
+//! Everything between the user's arrays and [`farcall_client`] happens here: which argument is
+//! meant, whether it fits, and which memory the call reads and fills.
+
+mod array;
+mod error;
+mod function;
+mod interface;
+mod result;
+mod scalar;
+mod server;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use crate::function::{Function, Times};
+    #[pymodule_export]
+    use crate::interface::{Interface, Parameter};
+    #[pymodule_export]
+    use crate::server::{FunctionSummary, Server, connect};
+
+    use super::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

@@ -1,0 +1,90 @@
+//! What a call returns: OUT and INOUT arguments as a named tuple.
+
+use farcall_idl::{Interface, Scalar, Values};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyTuple;
+
+use crate::array::Slot;
+
+/// The named tuple of one function.
+pub(crate) struct Results {
+    name: String,
+    /// Returned parameters in the order of the interface: index, field name, and whether it has
+    /// one element always.
+    fields: Vec<(usize, String, bool)>,
+    class: PyOnceLock<Py<PyAny>>,
+}
+
+impl Results {
+    pub(crate) fn new(interface: &Interface) -> Results {
+        let fields = interface
+            .params
+            .iter()
+            .enumerate()
+            .filter(|(_, p)| p.mode.is_returned());
+        let nothing: [Option<Scalar>; 0] = [];
+        let values = Values {
+            scalars: &nothing,
+            elements: &[],
+        };
+        let fields = fields.map(|(index, param)| {
+            let is_number = param
+                .dims
+                .iter()
+                .all(|dim| dim.size.integer(values) == Ok(1));
+            (
+                index,
+                crate::interface::Interface::python_name(&param.name),
+                is_number,
+            )
+        });
+        let name = interface.name.clone();
+        Results {
+            name,
+            fields: fields.collect(),
+            class: PyOnceLock::new(),
+        }
+    }
+
+    /// The result of one call.
+    pub(crate) fn make<'py>(
+        &self,
+        py: Python<'py>,
+        slots: &[Option<Slot<'py>>],
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if self.fields.is_empty() {
+            return Ok(py.None().into_bound(py));
+        }
+        let values = self
+            .fields
+            .iter()
+            .map(|(index, _, is_number)| match &slots[*index] {
+                Some(slot) => slot.result(*is_number),
+                None => Ok(py.None().into_bound(py)),
+            });
+        let values = PyTuple::new(py, values.collect::<PyResult<Vec<_>>>()?)?;
+        self.class(py)?
+            .call_method1(pyo3::intern!(py, "_make"), (values,))
+    }
+
+    fn class<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PyAny>> {
+        let class = self.class.get_or_try_init(py, || {
+            let names: Vec<&str> = self
+                .fields
+                .iter()
+                .map(|(_, name, _)| name.as_str())
+                .collect();
+            let namedtuple = py.import("collections")?.getattr("namedtuple")?;
+            let options = pyo3::types::PyDict::new(py);
+            options.set_item("rename", true)?;
+            options.set_item("module", "farcall")?;
+            PyResult::Ok(
+                namedtuple
+                    .call((&self.name, names), Some(&options))?
+                    .unbind(),
+            )
+        })?;
+        Ok(class.bind(py))
+    }
+}

@@ -1,0 +1,119 @@
+//! Python values as scalar arguments.
+
+use farcall_idl::{Param, Scalar, Type};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyComplex, PyFloat, PyInt, PyString};
+
+use crate::error;
+
+/// The value as the parameter's type has it, or the error that says why there is none.
+pub(crate) fn read(function: &str, param: &Param, value: &Bound<'_, PyAny>) -> PyResult<Scalar> {
+    let py = value.py();
+    let mismatch = |expected: &str, given: String| {
+        error::argument(py, function, &param.name, expected, &given)
+    };
+    let scalar = match param.ty {
+        Type::Char => character(value),
+        Type::Float | Type::Double => number(value).map(Scalar::Float),
+        Type::SComplex | Type::DComplex => complex(value),
+        Type::String => value
+            .cast::<PyString>()
+            .ok()
+            .map(|text| Scalar::Text(text.to_string())),
+        Type::Filename | Type::FilePointer => path(value),
+        _ => integer(value),
+    };
+    let Some(scalar) = scalar else {
+        return Err(mismatch(expected(param.ty), error::describe(value)));
+    };
+    match scalar.check(param) {
+        Ok(()) => Ok(scalar),
+        Err(error) => Err(mismatch(&error.expected, error.given.into())),
+    }
+}
+
+/// What a scalar of the type is to Python.
+pub(crate) fn expected(ty: Type) -> &'static str {
+    match ty {
+        Type::Char => "one character, or its code",
+        Type::Float | Type::Double => "a real number",
+        Type::SComplex | Type::DComplex => "a complex number",
+        Type::String => "a str",
+        Type::Filename | Type::FilePointer => "the path of a file",
+        _ => "an integer",
+    }
+}
+
+/// Anything that is an index: Python's and NumPy's integers, never a float.
+fn integer(value: &Bound<'_, PyAny>) -> Option<Scalar> {
+    if let Ok(value) = value.cast_exact::<PyInt>() {
+        // A value past 64 bits fits no type, and its text says so.
+        return Some(
+            value
+                .extract()
+                .map_or_else(|_| Scalar::Text(value.to_string()), Scalar::Int),
+        );
+    }
+    if value.is_instance_of::<PyFloat>() || value.is_instance_of::<PyString>() {
+        return None;
+    }
+    value.extract().ok().map(Scalar::Int)
+}
+
+fn number(value: &Bound<'_, PyAny>) -> Option<f64> {
+    match value.cast::<numpy::PyUntypedArray>() {
+        Ok(array) if !crate::array::shape(array).is_empty() => None,
+        _ => value.extract().ok(),
+    }
+}
+
+fn complex(value: &Bound<'_, PyAny>) -> Option<Scalar> {
+    if let Ok(value) = value.cast::<PyComplex>() {
+        return value
+            .extract::<Pair>()
+            .ok()
+            .map(|Pair(re, im)| Scalar::Complex { re, im });
+    }
+    if let Some(re) = number(value) {
+        return Some(Scalar::Complex { re, im: 0.0 });
+    }
+    if value.is_instance_of::<PyString>() || value.cast::<numpy::PyUntypedArray>().is_ok() {
+        return None;
+    }
+    value
+        .extract::<Pair>()
+        .ok()
+        .map(|Pair(re, im)| Scalar::Complex { re, im })
+}
+
+/// Real and imaginary part of anything that has them.
+struct Pair(f64, f64);
+
+impl<'py> FromPyObject<'_, 'py> for Pair {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Pair> {
+        Ok(Pair(
+            value.getattr("real")?.extract()?,
+            value.getattr("imag")?.extract()?,
+        ))
+    }
+}
+
+fn character(value: &Bound<'_, PyAny>) -> Option<Scalar> {
+    if let Ok(text) = value.cast::<PyString>() {
+        return Some(Scalar::Text(text.to_string()));
+    }
+    if let Ok(bytes) = value.cast::<PyBytes>() {
+        let &[code] = bytes.as_bytes() else {
+            return None;
+        };
+        return Some(Scalar::Int(i64::from(code)));
+    }
+    integer(value)
+}
+
+fn path(value: &Bound<'_, PyAny>) -> Option<Scalar> {
+    let path: std::path::PathBuf = value.extract().ok()?;
+    path.to_str().map(|path| Scalar::Text(path.to_owned()))
+}

@@ -1,0 +1,255 @@
+//! A server, and the way to it.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use farcall_client::Options;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::error;
+use crate::function::{Function, Times};
+
+/// Connects to a server: `farcall://host:port` or `unix:///path`.
+///
+/// Without an address it is the one of the environment variable `FARCALL_SERVER`, or of
+/// `NINF_SERVER` and `NINF_SERVER_PORT`. `timeout` bounds every call and `connect_timeout` the
+/// connection, in seconds.
+#[pyfunction]
+#[pyo3(signature = (address=None, *, timeout=None, connect_timeout=10.0))]
+pub(crate) fn connect(
+    py: Python<'_>,
+    address: Option<String>,
+    timeout: Option<f64>,
+    connect_timeout: f64,
+) -> PyResult<Server> {
+    let address = match address.or_else(address_from_environment) {
+        Some(address) => address,
+        None => {
+            let text = "no server: give an address such as farcall://host:3717, or set \
+                        FARCALL_SERVER";
+            return Err(error::connection(py, text.to_owned()));
+        }
+    };
+    let options = Options {
+        connect_timeout: seconds(py, "connect_timeout", connect_timeout)?,
+        timeout: timeout
+            .map(|timeout| seconds(py, "timeout", timeout))
+            .transpose()?,
+        on_interrupt: Some(Arc::new(is_interrupted)),
+    };
+    let client = py
+        .detach(|| farcall_client::Server::connect(&address, options))
+        .map_err(|error| error::from_client(py, &error))?;
+    Ok(Server {
+        client,
+        process: Process::current(),
+        settings: Settings {
+            address,
+            timeout,
+            connect_timeout,
+        },
+        functions: Mutex::default(),
+        last: Mutex::default(),
+    })
+}
+
+fn address_from_environment() -> Option<String> {
+    let variable = |name| {
+        std::env::var(name)
+            .ok()
+            .filter(|value: &String| !value.is_empty())
+    };
+    variable("FARCALL_SERVER").or_else(|| {
+        let host = variable("NINF_SERVER")?;
+        Some(match variable("NINF_SERVER_PORT") {
+            Some(port) => format!("{host}:{port}"),
+            None => host,
+        })
+    })
+}
+
+fn seconds(py: Python<'_>, name: &str, value: f64) -> PyResult<Duration> {
+    let duration = Duration::try_from_secs_f64(value)
+        .ok()
+        .filter(|time| !time.is_zero());
+    duration.ok_or_else(|| {
+        error::argument(
+            py,
+            "connect",
+            name,
+            "seconds greater than 0",
+            &value.to_string(),
+        )
+    })
+}
+
+thread_local! {
+    /// The exception that a signal's handler raised while a call was under way.
+    static INTERRUPT: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+}
+
+/// Runs the handlers of signals that have come; whether one raised an exception.
+fn is_interrupted() -> bool {
+    Python::attach(|py| match py.check_signals() {
+        Ok(()) => false,
+        Err(error) => {
+            INTERRUPT.set(Some(error));
+            true
+        }
+    })
+}
+
+/// The exception that interrupted the call on this thread.
+pub(crate) fn take_interrupt() -> Option<PyErr> {
+    INTERRUPT.take()
+}
+
+/// The process that made a connection. A forked child has the parent's sockets: if both used
+/// them, each would get answers meant for the other.
+#[derive(Clone, Copy)]
+pub(crate) struct Process(u32);
+
+impl Process {
+    fn current() -> Process {
+        Process(std::process::id())
+    }
+
+    pub(crate) fn check(self, py: Python<'_>) -> PyResult<()> {
+        if self.0 == std::process::id() {
+            return Ok(());
+        }
+        let text = "the connection belongs to the process this one was forked from: connect again";
+        Err(error::connection(py, text.to_owned()))
+    }
+}
+
+/// A function that a server offers.
+#[pyclass(frozen, get_all, module = "farcall")]
+#[derive(Clone, Debug)]
+pub(crate) struct FunctionSummary {
+    /// Qualified name.
+    name: String,
+    /// What it does, in a line.
+    title: String,
+}
+
+#[pymethods]
+impl FunctionSummary {
+    fn __repr__(&self) -> String {
+        format!("<{}: {}>", self.name, self.title)
+    }
+
+    fn __str__(&self) -> &str {
+        &self.name
+    }
+}
+
+#[derive(Clone)]
+struct Settings {
+    address: String,
+    timeout: Option<f64>,
+    connect_timeout: f64,
+}
+
+/// A server. It may be used from any thread; calls of several threads run at the same time.
+#[pyclass(frozen, module = "farcall")]
+pub(crate) struct Server {
+    client: farcall_client::Server,
+    process: Process,
+    settings: Settings,
+    functions: Mutex<HashMap<String, Py<Function>>>,
+    /// The function called last by name.
+    last: Mutex<Option<Py<Function>>>,
+}
+
+#[pymethods]
+impl Server {
+    /// Where it is.
+    #[getter]
+    fn address(&self) -> String {
+        self.client.address().to_string()
+    }
+
+    /// The functions it offers.
+    fn ls(&self, py: Python<'_>) -> PyResult<Vec<FunctionSummary>> {
+        self.process.check(py)?;
+        let functions = py.detach(|| self.client.functions());
+        let functions = functions.map_err(|error| error::from_client(py, &error))?;
+        let summary = |function: farcall_client::FunctionSummary| FunctionSummary {
+            name: function.name,
+            title: function.title,
+        };
+        Ok(functions.into_iter().map(summary).collect())
+    }
+
+    /// The interface of a function as IDL.
+    fn describe(&self, py: Python<'_>, name: &str) -> PyResult<String> {
+        self.process.check(py)?;
+        let function = py.detach(|| self.client.function(name));
+        let function = function.map_err(|error| error::from_client(py, &error))?;
+        Ok(function.interface().public_text())
+    }
+
+    /// A handle on the function of that name, `module/name` or `name` alone. Its interface is
+    /// fetched once.
+    fn function<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, Function>> {
+        self.process.check(py)?;
+        if let Some(known) = self
+            .functions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(name)
+        {
+            return Ok(known.bind(py).clone());
+        }
+        let client = py.detach(|| self.client.function(name));
+        let client = client.map_err(|error| error::from_client(py, &error))?;
+        let function = Bound::new(py, Function::new(client, self.process))?;
+        let mut functions = self
+            .functions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        functions.insert(name.to_owned(), function.clone().unbind());
+        Ok(function)
+    }
+
+    /// Calls a function by name: arguments in the order of the interface, or by name.
+    #[pyo3(signature = (name, /, *args, **kwargs))]
+    fn call<'py>(
+        &self,
+        py: Python<'py>,
+        name: &str,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let function = self.function(py, name)?;
+        let result = function.get().__call__(py, args, kwargs)?;
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(function.unbind());
+        Ok(result)
+    }
+
+    /// How long the last call by name took; `None` before the first.
+    #[getter]
+    fn times(&self) -> Option<Times> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.as_ref().and_then(|function| function.get().times())
+    }
+
+    /// Another process connects anew.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let options = PyDict::new(py);
+        options.set_item("timeout", self.settings.timeout)?;
+        options.set_item("connect_timeout", self.settings.connect_timeout)?;
+        let connect = py.import("farcall")?.getattr("connect")?;
+        let partial = py.import("functools")?.getattr("partial")?;
+        let connect = partial.call((connect, &self.settings.address), Some(&options))?;
+        PyTuple::new(py, [connect, PyTuple::empty(py).into_any()])
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<server {}>", self.client.address())
+    }
+}

@@ -1,0 +1,181 @@
+import gc
+
+import farcall
+import numpy as np
+import pytest
+from servers import descriptors, resident_bytes
+
+N = 5
+
+
+def good():
+    return {
+        "n": N,
+        "nrhs": 1,
+        "a": np.eye(N, order="F"),
+        "lda": N,
+        "ipiv": np.zeros(N, np.int32),
+        "b": np.ones((N, 1), order="F"),
+        "ldb": N,
+        "info": np.zeros(1, np.int32),
+    }
+
+
+def read_only(array):
+    array.flags.writeable = False
+    return array
+
+
+# What is wrong: the argument, its value, and words of the message.
+WRONG = [
+    ("n", "5", ["`n`", "an integer", "str '5'"]),
+    ("n", 5.0, ["`n`", "an integer", "float 5.0"]),
+    ("n", None, ["`n`", "an integer", "nothing"]),
+    ("n", [5], ["`n`", "an integer", "list [5]"]),
+    ("n", 5j, ["`n`", "an integer", "complex 5j"]),
+    ("n", np.ones(2), ["`n`", "an integer", "float64 array of shape (2,)"]),
+    ("n", 2**31, ["`n`", "2147483648"]),
+    ("n", 2**70, ["`n`", str(2**70)]),
+    ("n", -1, ["`a`", "`n`", "-1"]),
+    ("n", 2**31 - 1, ["`a`"]),
+    ("nrhs", object(), ["`nrhs`", "an integer", "object"]),
+    ("nrhs", -7, ["`b`", "`nrhs`", "-7"]),
+    ("lda", N - 1, ["`a`", "4"]),
+    ("lda", 2**40, ["`lda`", str(2**40)]),
+    ("a", None, ["`a`", "an array of float64", "nothing"]),
+    ("a", 1.0, ["`a`", "float64", "float 1.0"]),
+    ("a", "matrix", ["`a`", "float64", "str 'matrix'"]),
+    ("a", [[1.0]], ["`a`", "float64", "list"]),
+    ("a", np.eye(N, dtype=np.float32), ["`a`", "float64", "float32 array of shape (5, 5)"]),
+    ("a", np.eye(N, dtype=np.int64), ["`a`", "float64", "int64"]),
+    ("a", np.eye(N, dtype=np.complex128), ["`a`", "float64", "complex128"]),
+    ("a", np.eye(N, dtype=">f8"), ["`a`", "float64", ">f8"]),
+    ("a", np.full((N, N), object()), ["`a`", "float64", "object"]),
+    ("a", np.eye(N - 1), ["`a`", "(5, 5)", "(4, 4)"]),
+    ("a", np.ones((N, N + 1)), ["`a`", "(5, 5)", "(5, 6)"]),
+    ("a", np.ones(N * N), ["`a`", "(5, 5)", "(25,)"]),
+    ("a", np.ones((1, N, N)), ["`a`", "(5, 5)", "(1, 5, 5)"]),
+    ("a", np.ones(()), ["`a`", "(5, 5)", "()"]),
+    ("a", np.ones((0, 0)), ["`a`", "(5, 5)", "(0, 0)"]),
+    ("a", read_only(np.eye(N)), ["`a`", "writable", "read-only"]),
+    ("a", np.broadcast_to(np.ones(N), (N, N)), ["`a`", "writable", "read-only"]),
+    ("ipiv", np.zeros(N), ["`ipiv`", "int32", "float64"]),
+    ("ipiv", np.zeros(N, np.int64), ["`ipiv`", "int32", "int64"]),
+    ("ipiv", np.zeros(N + 1, np.int32), ["`ipiv`", "(5,)", "(6,)"]),
+    ("ipiv", [0] * N, ["`ipiv`", "int32", "list"]),
+    ("b", np.ones(N + 1), ["`b`", "(5, 1)", "(6,)"]),
+    ("b", np.ones((1, N)), ["`b`", "(5, 1)", "(1, 5)"]),
+    ("b", np.ones((N, 2)), ["`b`", "(5, 1)", "(5, 2)"]),
+    ("b", bytearray(8 * N), ["`b`", "float64", "bytearray"]),
+    ("info", 0, ["`info`", "int32", "int 0"]),
+    ("info", np.zeros(2, np.int32), ["`info`", "(1,)", "(2,)"]),
+    ("info", np.zeros(1, np.uint32), ["`info`", "int32", "uint32"]),
+]
+
+
+def shared():
+    a = np.ones((N, N), order="F")
+    return good() | {"a": a, "b": a[:, :1]}
+
+
+def wrong_calls(server):
+    """Calls that are wrong in other ways than by one argument."""
+    function = server.function("lapack/dgesv")
+    return [
+        lambda: function(1, 2, 3, 4, 5, 6, 7, 8, 9),
+        lambda: function(n=1, m=2),
+        lambda: function(1, n=1),
+        function,
+        lambda: function(**shared()),
+        lambda: server.call("no/such"),
+        lambda: server.call(""),
+        lambda: farcall.connect("farcall://127.0.0.1:1"),
+        lambda: farcall.connect("nonsense://x"),
+        lambda: farcall.connect("127.0.0.1:1", timeout=-1),
+    ]
+
+
+@pytest.mark.parametrize(("argument", "value", "words"), WRONG)
+def test_a_wrong_argument_is_named(server, argument, value, words):
+    with pytest.raises(farcall.ArgumentError) as raised:
+        server.function("lapack/dgesv")(**(good() | {argument: value}))
+    text = str(raised.value)
+    for word in ["lapack/dgesv", *words]:
+        assert word in text, text
+
+
+def test_arrays_that_are_written_may_not_share_memory(server):
+    with pytest.raises(farcall.ArgumentError, match="`a` and `b` are written and share memory"):
+        server.function("dgesv")(**shared())
+
+
+def test_a_thousand_wrong_calls_leave_nothing_behind(library_server):
+    server = library_server.connect()
+    function = server.function("lapack/dgesv")
+
+    def wrong_argument(argument, value):
+        return lambda: function(**(good() | {argument: value}))
+
+    calls = [wrong_argument(argument, value) for argument, value, _ in WRONG]
+    calls += wrong_calls(server)
+
+    def errors_of(count):
+        errors = 0
+        for index in range(count):
+            try:
+                calls[index % len(calls)]()
+            except farcall.Error as error:
+                assert len(str(error)) > 10
+                assert error.fault in ("caller", "peer")
+                errors += 1
+        gc.collect()
+        return errors
+
+    assert errors_of(500) == 500
+    before = [resident_bytes(), library_server.resident_bytes()]
+    files = [descriptors(), library_server.descriptors()]
+    assert errors_of(1000) == 1000
+    after = [resident_bytes(), library_server.resident_bytes()]
+    assert max(b - a for a, b in zip(before, after, strict=True)) < 4 << 20
+    assert descriptors() == files[0]
+    assert library_server.descriptors() <= files[1]
+    arguments = good()
+    function(**arguments)
+    assert (arguments["b"] == 1).all()
+
+
+def test_connections_are_closed_with_their_server(library_server):
+    def connect():
+        library_server.connect().call("bench/null", 1)
+        gc.collect()
+
+    connect()
+    before = descriptors()
+    for _ in range(20):
+        connect()
+    assert descriptors() == before
+
+
+def test_the_exceptions_are_pythons_own_too(server):
+    with pytest.raises(TypeError):
+        server.call("dgesv", "x")
+    with pytest.raises(ValueError, match="`n`"):
+        server.call("dgesv", "x")
+    with pytest.raises(LookupError, match="no function `nothing`"):
+        server.call("nothing")
+    with pytest.raises(ConnectionError, match="is `farcall serve` running there"):
+        farcall.connect("farcall://127.0.0.1:1")
+
+
+def test_without_an_address_the_environment_is_asked(library_server, monkeypatch):
+    for name in ("FARCALL_SERVER", "NINF_SERVER", "NINF_SERVER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(farcall.ConnectionError, match="FARCALL_SERVER"):
+        farcall.connect()
+    host, port = library_server.address.removeprefix("farcall://").rsplit(":", 1)
+    monkeypatch.setenv("NINF_SERVER", host)
+    monkeypatch.setenv("NINF_SERVER_PORT", port)
+    assert farcall.connect().address == library_server.address
+    monkeypatch.setenv("FARCALL_SERVER", library_server.address)
+    monkeypatch.setenv("NINF_SERVER_PORT", "1")
+    assert farcall.connect().address == library_server.address

@@ -1,0 +1,179 @@
+"""What a server survives: libraries that misbehave, killed workers, clients that go away."""
+
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import farcall
+import pytest
+from servers import FAULTS, ServerProcess, wait_until
+
+NAP = f"""\
+Module test;
+Library "{FAULTS}/libfarcall_faults.so";
+Define nap(IN int ms, OUT int *slept) "Sleep" Calls "C" fault_sleep(ms, slept);
+"""
+
+
+@pytest.fixture
+def nap_idl(tmp_path):
+    path = tmp_path / "nap.idl"
+    path.write_text(NAP)
+    return path
+
+
+@pytest.fixture(scope="module")
+def faults():
+    options = ["--workers", "2", "--time-limit", "2"]
+    server = ServerProcess(FAULTS / "faults.idl", options=options)
+    yield server
+    assert server.process.poll() is None, server.log()
+    server.stop()
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "words"),
+    [
+        ("segfault", (1,), "SIGSEGV"),
+        ("divide", (0,), "SIGFPE"),
+        ("leave", (3,), "status 3"),
+        ("leave_at_once", (4,), "status 4"),
+        ("aborts", (1,), "SIGABRT"),
+        ("overflow", (1 << 30,), "SIG"),
+        ("forever", (1,), "limit"),
+    ],
+)
+def test_a_fault_is_one_failed_call(faults, function, arguments, words):
+    server = faults.connect()
+    # The division traps on some machines only.
+    if function == "divide" and os.uname().machine not in ("x86_64", "i686"):
+        pytest.skip("an integer division by zero does not trap here")
+    with pytest.raises(farcall.LibraryError) as raised:
+        server.call(f"faults/{function}", *arguments)
+    assert words in str(raised.value)
+    assert function in str(raised.value)
+    assert raised.value.fault == "library"
+    assert server.call("faults/sum", 3, [1.0, 2.0, 3.0]).s == 6.0
+
+
+def test_a_library_may_print_and_close_what_it_likes(faults):
+    server = faults.connect()
+    server.call("faults/prints", "to standard output\n", "to standard error\n")
+    with contextlib.suppress(farcall.LibraryError):
+        server.call("faults/closes", 1)
+    assert server.call("faults/sum", 1, [5.0]).s == 5.0
+
+
+def test_a_worker_killed_among_a_hundred_calls_fails_one(start, nap_idl):
+    server = start(nap_idl, options=["--workers", "4"])
+    nap = server.connect().function("test/nap")
+    results, errors = [], []
+
+    def call(ms):
+        try:
+            results.append(nap(ms).slept)
+        except farcall.Error as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=call, args=(20 + index % 5,)) for index in range(100)]
+    for thread in threads:
+        thread.start()
+    # A stopped worker keeps the call it has, and the others show that calls go on.
+    wait_until(lambda: len(results) >= 8, what="the first results")
+    victim = wait_until(server.workers)[0]
+    os.kill(victim, signal.SIGSTOP)
+    reached = len(results) + 20
+    wait_until(lambda: len(results) >= reached, what="results beside the stopped worker")
+    os.kill(victim, signal.SIGKILL)
+    for thread in threads:
+        thread.join(60)
+    assert len(errors) == 1, errors
+    assert len(results) == 99
+    assert isinstance(errors[0], farcall.LibraryError)
+    assert "SIGKILL" in str(errors[0])
+    wait_until(lambda: len(server.workers()) == 4, what="a new worker")
+    assert victim not in server.workers()
+    assert nap(1).slept == 1
+
+
+def test_a_call_times_out(faults):
+    server = faults.connect(timeout=0.3)
+    begin = time.monotonic()
+    with pytest.raises(farcall.Timeout, match=r"within 0\.3 s"):
+        server.call("faults/sleep_ms", 1500)
+    assert time.monotonic() - begin < 1.4
+    assert server.call("faults/sleep_ms", 1).slept == 1
+
+
+INTERRUPTED = """
+import sys, farcall
+server = farcall.connect(sys.argv[1])
+nap = server.function("test/nap")
+print("calling", flush=True)
+try:
+    nap(60_000)
+except KeyboardInterrupt:
+    print("interrupted", nap(1).slept, flush=True)
+"""
+
+
+def test_a_call_is_interrupted_from_the_keyboard(start, nap_idl):
+    server = start(nap_idl, options=["--workers", "2"])
+    script = [sys.executable, "-c", INTERRUPTED, server.address]
+    with subprocess.Popen(script, stdout=subprocess.PIPE, text=True) as client:
+        assert client.stdout.readline() == "calling\n"
+        connection = server.connect()
+        wait_until(lambda: busy(server), what="a worker at work")
+        begin = time.monotonic()
+        client.send_signal(signal.SIGINT)
+        assert client.stdout.readline() == "interrupted 1\n"
+        assert time.monotonic() - begin < 10
+        assert client.wait(10) == 0
+    # Nobody waits for the long call any more: both workers take new ones.
+    naps = [threading.Thread(target=connection.call, args=("nap", 10)) for _ in range(4)]
+    for thread in naps:
+        thread.start()
+    for thread in naps:
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+def busy(server):
+    """Whether a worker sleeps in `usleep` or `nanosleep`, which is where `nap` is."""
+    for pid in server.workers():
+        try:
+            if "nanosleep" in pathlib.Path(f"/proc/{pid}/wchan").read_text():
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def test_work_under_way_is_reported_when_the_server_ends(start, nap_idl):
+    server = start(nap_idl)
+    nap = server.connect().function("nap")
+    nap(1)
+    errors = []
+
+    def call():
+        try:
+            nap(30_000)
+        except farcall.Error as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    wait_until(lambda: busy(server), what="a worker at work")
+    begin = time.monotonic()
+    server.stop(seconds=5)
+    thread.join(5)
+    assert time.monotonic() - begin < 5
+    assert len(errors) == 1
+    assert str(errors[0])
+    with pytest.raises(farcall.ConnectionError):
+        nap(1)

@@ -1,0 +1,138 @@
+"""Real servers for tests, as a pytest plugin."""
+
+import os
+import pathlib
+import queue
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+
+import farcall
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+FARCALL = ROOT / "target" / "release" / "farcall"
+LIBRARIES = ROOT / "libraries"
+FAULTS = ROOT / "testing" / "faults"
+
+
+def wait_until(condition, seconds=30.0, what="the condition"):
+    """Waits for a condition, at most so many seconds, and returns its value."""
+    end = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise TimeoutError(f"{what} did not come within {seconds} s")
+        time.sleep(0.005)
+
+
+class ServerProcess:
+    """A `farcall serve` of its own on a free port of the loopback."""
+
+    def __init__(self, *idl, options=(), listen="127.0.0.1:0"):
+        """Starts it, and returns once it listens."""
+        arguments = [*map(str, idl), *(["--listen", listen] if listen else []), *options]
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115
+        self.process = subprocess.Popen(
+            [FARCALL, "serve", *arguments, "--log", "warn"],
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            cwd=ROOT,
+        )
+        line = self._first_line()
+        if not line.startswith("listening on "):
+            self.stop()
+            raise RuntimeError(f"no server: {line!r}\n{self.log()}")
+        self.addresses = line.removeprefix("listening on ").split()
+        self.address = self.addresses[0]
+
+    def _first_line(self, seconds=20.0):
+        lines = queue.Queue()
+        reader = threading.Thread(
+            target=lambda: lines.put(self.process.stdout.readline()), daemon=True
+        )
+        reader.start()
+        try:
+            return lines.get(timeout=seconds)
+        except queue.Empty:
+            self.process.kill()
+            return ""
+
+    def connect(self, **options):
+        """A connection to it."""
+        return farcall.connect(self.address, **options)
+
+    def log(self):
+        """What it logged."""
+        self._log.seek(0)
+        return self._log.read().decode(errors="replace")
+
+    def workers(self):
+        """The ids of its worker processes."""
+        children = pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/children")
+        return sorted(int(pid) for child in children for pid in child.read_text().split())
+
+    def resident_bytes(self):
+        """Memory of the server process itself."""
+        return resident_bytes(self.process.pid)
+
+    def descriptors(self):
+        """Number of its open files."""
+        return descriptors(self.process.pid)
+
+    def stop(self, seconds=5.0):
+        """Ends it as an operator does; it must go within five seconds."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
+
+
+def resident_bytes(pid="self"):
+    """Memory of a process."""
+    pages = int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def descriptors(pid="self"):
+    """Number of open files of a process."""
+    return sum(1 for _ in pathlib.Path(f"/proc/{pid}/fd").iterdir())
+
+
+@pytest.fixture(scope="session")
+def library_server():
+    """BLAS, LAPACK, FFTW and the benchmark functions."""
+    server = ServerProcess(*sorted(LIBRARIES.glob("*.idl")))
+    yield server
+    assert server.process.poll() is None, f"the server ended:\n{server.log()}"
+    server.stop()
+
+
+@pytest.fixture
+def server(library_server):
+    """A connection to the libraries."""
+    return library_server.connect()
+
+
+@pytest.fixture
+def start():
+    """Starts servers that end with the test."""
+    servers = []
+
+    def start(*idl, **options):
+        servers.append(ServerProcess(*idl, **options))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        if server.process.poll() is None:
+            server.stop()

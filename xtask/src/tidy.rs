@@ -1,0 +1,90 @@
+//! The house rules that a compiler does not check.
+
+mod generated;
+mod layers;
+mod lengths;
+mod names;
+mod no_std;
+mod purity;
+mod sources;
+
+use std::fmt;
+use std::path::Path;
+
+/// What went wrong in the check itself, as text.
+type Failure = String;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Level {
+    /// Said, and let pass.
+    Warning,
+    /// Fails the check.
+    Error,
+}
+
+/// One breach of a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Finding {
+    level: Level,
+    /// `path` or `path:line`, relative to the root.
+    place: String,
+    text: String,
+}
+
+impl Finding {
+    fn error(place: impl Into<String>, text: impl Into<String>) -> Self {
+        Self {
+            level: Level::Error,
+            place: place.into(),
+            text: text.into(),
+        }
+    }
+
+    fn warning(place: impl Into<String>, text: impl Into<String>) -> Self {
+        Self {
+            level: Level::Warning,
+            place: place.into(),
+            text: text.into(),
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let level = match self.level {
+            Level::Warning => "warning",
+            Level::Error => "error",
+        };
+        write!(f, "{level}: {}: {}", self.place, self.text)
+    }
+}
+
+/// Runs every check; true when none found an error.
+pub(crate) fn run(root: &Path) -> Result<bool, Failure> {
+    let sources = sources::read(root)?;
+    let workspace = layers::workspace(root)?;
+
+    let mut findings = Vec::new();
+    for source in &sources {
+        findings.extend(lengths::check(source));
+        findings.extend(names::check(source));
+        findings.extend(purity::check(source));
+    }
+    findings.extend(layers::check(&workspace));
+    findings.extend(generated::check(root)?);
+    findings.extend(no_std::check(root, &workspace)?);
+
+    for finding in &findings {
+        println!("{finding}");
+    }
+    let errors = findings
+        .iter()
+        .filter(|found| found.level == Level::Error)
+        .count();
+    let warnings = findings.len() - errors;
+    println!(
+        "tidy: {} files, {errors} errors, {warnings} warnings",
+        sources.len()
+    );
+    Ok(errors == 0)
+}
