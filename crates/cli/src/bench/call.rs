@@ -106,7 +106,7 @@ fn measure_load(
         let raw_time = median_of(load.calls, || raw.exchange())?;
         let rust_time = median_of(load.calls, || client.call())?;
         let python_time = match python.as_mut() {
-            Some(python) => Some(python.round(&load.bytes.to_string(), load.calls)?),
+            Some(python) => Some(python.round(load.bytes, load.calls)?),
             None => None,
         };
         if round > 0 {
