@@ -1,6 +1,7 @@
 //! `farcall bench`
 
 mod call;
+mod flow;
 mod python;
 mod raw;
 mod table;
@@ -18,10 +19,12 @@ pub(crate) struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Call(call::Arguments),
+    Flow(flow::Arguments),
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.command {
         Command::Call(arguments) => call::run(arguments),
+        Command::Flow(arguments) => flow::run(arguments),
     }
 }

@@ -4,6 +4,7 @@ mod bench;
 mod call;
 mod describe;
 mod failure;
+mod flow;
 mod idl;
 mod ls;
 mod npy;
@@ -29,6 +30,7 @@ enum Command {
     Ls(ls::Arguments),
     Describe(describe::Arguments),
     Idl(idl::Arguments),
+    Flow(flow::Arguments),
     Bench(bench::Arguments),
     /// Run as a worker of a server (started by the server, not by hand).
     #[command(hide = true)]
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         Command::Ls(arguments) => ls::run(&arguments),
         Command::Describe(arguments) => describe::run(&arguments),
         Command::Idl(arguments) => idl::run(&arguments),
+        Command::Flow(arguments) => flow::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Worker => farcall_server::run_worker().map_err(Failure::failed),
     };

@@ -1,0 +1,789 @@
+/* Records the messages of an unmodified MPI program as a GOAL trace.
+ *
+ *   mpicc -shared -fPIC -O2 -o libfarcall_record.so record.c
+ *   mpirun -n 4 -x LD_PRELOAD=$PWD/libfarcall_record.so -x FARCALL_TRACE=app.goal ./app   (Open MPI)
+ *   mpirun -n 4 -genv LD_PRELOAD $PWD/libfarcall_record.so -genv FARCALL_TRACE app.goal ./app (MPICH)
+ *   farcall flow run --platform torus:2x2,bandwidth=1e9 --pattern goal:app.goal
+ *
+ * Every call goes through the MPI standard's profiling interface: MPI_X here, PMPI_X below. The
+ * time between two calls becomes a calc of that many nanoseconds; FARCALL_TRACE_CALC=0 leaves
+ * computation out. Point-to-point messages are recorded as they are. Blocking collectives are
+ * written as the messages of a textbook algorithm, named at each function, since the library's own
+ * messages do not pass this interface. Not recorded: one-sided and persistent communication,
+ * nonblocking collectives, intercommunicators, messages by threads at the same time, and Fortran
+ * bindings that do not call the C ones; the first use of what is seen and left out is reported.
+ *
+ * Tags: bit 31 collective, 11 bits communicator, 20 bits the program's tag or the number of the
+ * collective, so that messages of different communicators cannot match.
+ */
+#define _GNU_SOURCE
+#include <mpi.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum kind { SEND, RECEIVE };
+
+/* A nonblocking operation under way. */
+struct request {
+    MPI_Request handle;
+    enum kind kind;
+    long label; /* SEND: the operation. RECEIVE: what was done when it was posted. */
+    MPI_Comm comm;
+    long bytes;
+};
+
+struct communicator {
+    MPI_Comm handle;
+    uint32_t id; /* the same on all members */
+    uint32_t members; /* hash of the members */
+    uint32_t collectives;
+    int rank, size;
+    int *world; /* world rank of each rank */
+};
+
+static FILE *out;
+static int world_rank, world_size, recording, with_calc = 1;
+static long next_label = 1, last; /* `last` is the operation that what follows waits for; 0: none */
+static int64_t left_at; /* when the program last came back from MPI */
+static struct request *requests;
+static size_t request_count, request_room;
+static struct communicator *comms;
+static size_t comm_count, comm_room;
+
+static int64_t now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+static void die(const char *what) {
+    fprintf(stderr, "farcall record: rank %d: %s\n", world_rank, what);
+    PMPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+static void *grow(void *array, size_t *room, size_t count, size_t each) {
+    if (count < *room)
+        return array;
+    *room = *room ? 2 * *room : 64;
+    array = realloc(array, *room * each);
+    if (!array)
+        die("out of memory");
+    return array;
+}
+
+/* ---- operations ---- */
+
+static void needs(long later, long earlier) {
+    if (earlier)
+        fprintf(out, "l%ld requires l%ld\n", later, earlier);
+}
+
+static long calc(int64_t nanoseconds) {
+    long label = next_label++;
+    fprintf(out, "l%ld: calc %lld\n", label, (long long)nanoseconds);
+    return label;
+}
+
+static long put_send(int to, long bytes, uint32_t tag, long after) {
+    long label = next_label++;
+    fprintf(out, "l%ld: send %ldb to %d tag %u\n", label, bytes, to, tag);
+    needs(label, after);
+    return label;
+}
+
+static long put_receive(int from, long bytes, uint32_t tag, long after) {
+    long label = next_label++;
+    fprintf(out, "l%ld: recv %ldb from %d tag %u\n", label, bytes, from, tag);
+    needs(label, after);
+    return label;
+}
+
+/* What follows waits for `label` as well as for `last`. */
+static void join(long label) {
+    if (!last) {
+        last = label;
+        return;
+    }
+    long both = calc(0);
+    needs(both, last);
+    needs(both, label);
+    last = both;
+}
+
+/* The program calls MPI: what it did since is a computation. */
+static void enter(void) {
+    int64_t elapsed = now() - left_at;
+    if (recording && with_calc && elapsed > 0) {
+        long label = calc(elapsed);
+        needs(label, last);
+        last = label;
+    }
+}
+
+static void leave(void) { left_at = now(); }
+
+/* ---- communicators ---- */
+
+static struct communicator *add_communicator(MPI_Comm handle) {
+    comms = grow(comms, &comm_room, comm_count, sizeof *comms);
+    struct communicator *c = &comms[comm_count++];
+    memset(c, 0, sizeof *c);
+    c->handle = handle;
+    PMPI_Comm_rank(handle, &c->rank);
+    PMPI_Comm_size(handle, &c->size);
+    c->world = malloc(sizeof(int) * c->size);
+    int *all = malloc(sizeof(int) * c->size);
+    if (!c->world || !all)
+        die("out of memory");
+    MPI_Group group, world;
+    PMPI_Comm_group(handle, &group);
+    PMPI_Comm_group(MPI_COMM_WORLD, &world);
+    for (int i = 0; i < c->size; i++)
+        all[i] = i;
+    PMPI_Group_translate_ranks(group, c->size, all, world, c->world);
+    PMPI_Group_free(&group);
+    PMPI_Group_free(&world);
+    free(all);
+    uint32_t hash = 2166136261u;
+    for (int i = 0; i < c->size; i++)
+        hash = (hash ^ (uint32_t)c->world[i]) * 16777619u;
+    c->members = hash;
+    /* Communicators of the same members are made in the same order by all of them. */
+    for (size_t i = 0; i + 1 < comm_count; i++)
+        if (comms[i].members == hash)
+            hash = hash * 16777619u + 1;
+    c->id = (hash ^ hash >> 11 ^ hash >> 22) & 0x7ff;
+    return c;
+}
+
+static struct communicator *find(MPI_Comm handle) {
+    /* Backwards: a freed handle may have been given out again. */
+    for (size_t i = comm_count; i-- > 0;)
+        if (comms[i].handle == handle)
+            return &comms[i];
+    return add_communicator(handle);
+}
+
+static uint32_t user_tag(const struct communicator *c, int tag) {
+    return c->id << 20 | ((uint32_t)tag & 0xfffff);
+}
+
+static long bytes_of(int count, MPI_Datatype type) {
+    int size = 0;
+    PMPI_Type_size(type, &size);
+    return (long)count * size;
+}
+
+/* ---- start and end ---- */
+
+static void begin(void) {
+    const char *text = getenv("FARCALL_TRACE_CALC");
+    with_calc = !(text && strcmp(text, "0") == 0);
+    PMPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+    PMPI_Comm_size(MPI_COMM_WORLD, &world_size);
+    out = tmpfile();
+    if (!out)
+        die("cannot make a temporary file");
+    recording = 1;
+    leave();
+}
+
+int MPI_Init(int *argc, char ***argv) {
+    int r = PMPI_Init(argc, argv);
+    begin();
+    return r;
+}
+
+int MPI_Init_thread(int *argc, char ***argv, int required, int *provided) {
+    int r = PMPI_Init_thread(argc, argv, required, provided);
+    begin();
+    if (*provided == MPI_THREAD_MULTIPLE && world_rank == 0)
+        fprintf(stderr, "farcall record: calls by threads at the same time are not recorded well\n");
+    return r;
+}
+
+static void copy_own(FILE *to) {
+    static char block[1 << 16];
+    size_t n;
+    rewind(out);
+    while ((n = fread(block, 1, sizeof block, out)) > 0)
+        fwrite(block, 1, n, to);
+}
+
+static void send_own(void) {
+    static char block[1 << 16];
+    int n;
+    rewind(out);
+    do {
+        n = (int)fread(block, 1, sizeof block, out);
+        PMPI_Send(block, n, MPI_CHAR, 0, 0, MPI_COMM_WORLD);
+    } while (n > 0);
+}
+
+static void receive_others(FILE *to, int rank) {
+    static char block[1 << 16];
+    int n;
+    do {
+        MPI_Status status;
+        PMPI_Recv(block, sizeof block, MPI_CHAR, rank, 0, MPI_COMM_WORLD, &status);
+        PMPI_Get_count(&status, MPI_CHAR, &n);
+        fwrite(block, 1, n, to);
+    } while (n > 0);
+}
+
+int MPI_Finalize(void) {
+    enter();
+    recording = 0;
+    PMPI_Barrier(MPI_COMM_WORLD);
+    if (world_rank == 0) {
+        const char *name = getenv("FARCALL_TRACE");
+        name = name ? name : "trace.goal";
+        FILE *trace = fopen(name, "w");
+        if (!trace) {
+            perror(name);
+            die("cannot write the trace");
+        }
+        fprintf(trace, "num_ranks %d\n", world_size);
+        for (int rank = 0; rank < world_size; rank++) {
+            fprintf(trace, "\nrank %d {\n", rank);
+            if (rank == 0)
+                copy_own(trace);
+            else
+                receive_others(trace, rank);
+            fprintf(trace, "}\n");
+        }
+        if (fclose(trace) != 0)
+            die("cannot write the trace");
+    } else {
+        send_own();
+    }
+    fclose(out);
+    return PMPI_Finalize();
+}
+
+/* ---- point to point ---- */
+
+static void record_send(int count, MPI_Datatype type, int to, int tag, MPI_Comm comm) {
+    if (to == MPI_PROC_NULL)
+        return;
+    struct communicator *c = find(comm);
+    last = put_send(c->world[to], bytes_of(count, type), user_tag(c, tag), last);
+}
+
+static void record_received(const MPI_Status *status, MPI_Comm comm, long bytes, long after) {
+    struct communicator *c = find(comm);
+    if (status->MPI_SOURCE < 0 || status->MPI_SOURCE >= c->size)
+        return; /* MPI_PROC_NULL */
+    uint32_t tag = user_tag(c, status->MPI_TAG);
+    long label = put_receive(c->world[status->MPI_SOURCE], bytes, tag, after);
+    if (after == last)
+        last = label;
+    else
+        join(label);
+}
+
+#define BLOCKING_SEND(name)                                                                        \
+    int MPI_##name(const void *buf, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm) { \
+        enter();                                                                                   \
+        record_send(count, type, to, tag, comm);                                                   \
+        int r = PMPI_##name(buf, count, type, to, tag, comm);                                      \
+        leave();                                                                                   \
+        return r;                                                                                  \
+    }
+BLOCKING_SEND(Send)
+BLOCKING_SEND(Ssend)
+BLOCKING_SEND(Rsend)
+BLOCKING_SEND(Bsend)
+
+int MPI_Recv(void *buf, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
+             MPI_Status *status) {
+    MPI_Status own;
+    enter();
+    int r = PMPI_Recv(buf, count, type, from, tag, comm, &own);
+    record_received(&own, comm, bytes_of(count, type), last);
+    if (status != MPI_STATUS_IGNORE)
+        *status = own;
+    leave();
+    return r;
+}
+
+static void record_exchange(long sent, int to, int send_tag, const MPI_Status *status,
+                            long received, MPI_Comm comm) {
+    struct communicator *c = find(comm);
+    long before = last, send = 0;
+    if (to != MPI_PROC_NULL)
+        send = put_send(c->world[to], sent, user_tag(c, send_tag), before);
+    record_received(status, comm, received, before);
+    if (send)
+        join(send);
+}
+
+int MPI_Sendrecv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, int to, int sendtag,
+                 void *recvbuf, int recvcount, MPI_Datatype recvtype, int from, int recvtag,
+                 MPI_Comm comm, MPI_Status *status) {
+    MPI_Status own;
+    enter();
+    int r = PMPI_Sendrecv(sendbuf, sendcount, sendtype, to, sendtag, recvbuf, recvcount, recvtype,
+                          from, recvtag, comm, &own);
+    record_exchange(bytes_of(sendcount, sendtype), to, sendtag, &own,
+                    bytes_of(recvcount, recvtype), comm);
+    if (status != MPI_STATUS_IGNORE)
+        *status = own;
+    leave();
+    return r;
+}
+
+int MPI_Sendrecv_replace(void *buf, int count, MPI_Datatype type, int to, int sendtag, int from,
+                         int recvtag, MPI_Comm comm, MPI_Status *status) {
+    MPI_Status own;
+    enter();
+    int r = PMPI_Sendrecv_replace(buf, count, type, to, sendtag, from, recvtag, comm, &own);
+    long bytes = bytes_of(count, type);
+    record_exchange(bytes, to, sendtag, &own, bytes, comm);
+    if (status != MPI_STATUS_IGNORE)
+        *status = own;
+    leave();
+    return r;
+}
+
+/* ---- nonblocking ---- */
+
+static void add_request(MPI_Request handle, enum kind kind, long label, MPI_Comm comm, long bytes) {
+    if (handle == MPI_REQUEST_NULL)
+        return;
+    requests = grow(requests, &request_room, request_count, sizeof *requests);
+    requests[request_count++] = (struct request){handle, kind, label, comm, bytes};
+}
+
+/* A request that was `handle` before the call is complete. */
+static void complete(MPI_Request handle, const MPI_Status *status) {
+    for (size_t i = 0; i < request_count; i++) {
+        if (requests[i].handle != handle)
+            continue;
+        struct request done = requests[i];
+        requests[i] = requests[--request_count];
+        if (done.kind == SEND)
+            join(done.label);
+        else
+            record_received(status, done.comm, done.bytes, done.label);
+        return;
+    }
+}
+
+#define NONBLOCKING_SEND(name)                                                                     \
+    int MPI_##name(const void *buf, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,   \
+                   MPI_Request *request) {                                                         \
+        enter();                                                                                   \
+        int r = PMPI_##name(buf, count, type, to, tag, comm, request);                             \
+        if (to != MPI_PROC_NULL) {                                                                 \
+            struct communicator *c = find(comm);                                                   \
+            long bytes = bytes_of(count, type);                                                    \
+            long label = put_send(c->world[to], bytes, user_tag(c, tag), last);                    \
+            add_request(*request, SEND, label, comm, bytes);                                       \
+        }                                                                                          \
+        leave();                                                                                   \
+        return r;                                                                                  \
+    }
+NONBLOCKING_SEND(Isend)
+NONBLOCKING_SEND(Issend)
+NONBLOCKING_SEND(Irsend)
+NONBLOCKING_SEND(Ibsend)
+
+int MPI_Irecv(void *buf, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
+              MPI_Request *request) {
+    enter();
+    int r = PMPI_Irecv(buf, count, type, from, tag, comm, request);
+    /* Written when it is complete: then the source and the tag are known. */
+    add_request(*request, RECEIVE, last, comm, bytes_of(count, type));
+    leave();
+    return r;
+}
+
+int MPI_Wait(MPI_Request *request, MPI_Status *status) {
+    MPI_Request handle = *request;
+    MPI_Status own;
+    enter();
+    int r = PMPI_Wait(request, &own);
+    complete(handle, &own);
+    if (status != MPI_STATUS_IGNORE)
+        *status = own;
+    leave();
+    return r;
+}
+
+int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status) {
+    MPI_Request handle = *request;
+    MPI_Status own;
+    enter();
+    int r = PMPI_Test(request, flag, &own);
+    if (*flag) {
+        complete(handle, &own);
+        if (status != MPI_STATUS_IGNORE)
+            *status = own;
+    }
+    leave();
+    return r;
+}
+
+/* Copies of the handles and room for statuses, for the calls on several requests. */
+static MPI_Request *handles;
+static MPI_Status *statuses;
+static size_t handle_room;
+
+static void keep(int count, const MPI_Request *array) {
+    if ((size_t)count > handle_room) {
+        handle_room = count;
+        handles = realloc(handles, sizeof *handles * handle_room);
+        statuses = realloc(statuses, sizeof *statuses * handle_room);
+        if (!handles || !statuses)
+            die("out of memory");
+    }
+    memcpy(handles, array, sizeof *handles * count);
+}
+
+int MPI_Waitall(int count, MPI_Request array[], MPI_Status *status) {
+    enter();
+    keep(count, array);
+    int r = PMPI_Waitall(count, array, statuses);
+    for (int i = 0; i < count; i++)
+        complete(handles[i], &statuses[i]);
+    if (status != MPI_STATUSES_IGNORE)
+        memcpy(status, statuses, sizeof *statuses * count);
+    leave();
+    return r;
+}
+
+int MPI_Testall(int count, MPI_Request array[], int *flag, MPI_Status *status) {
+    enter();
+    keep(count, array);
+    int r = PMPI_Testall(count, array, flag, statuses);
+    if (*flag) {
+        for (int i = 0; i < count; i++)
+            complete(handles[i], &statuses[i]);
+        if (status != MPI_STATUSES_IGNORE)
+            memcpy(status, statuses, sizeof *statuses * count);
+    }
+    leave();
+    return r;
+}
+
+int MPI_Waitany(int count, MPI_Request array[], int *index, MPI_Status *status) {
+    MPI_Status own;
+    enter();
+    keep(count, array);
+    int r = PMPI_Waitany(count, array, index, &own);
+    if (*index != MPI_UNDEFINED)
+        complete(handles[*index], &own);
+    if (status != MPI_STATUS_IGNORE)
+        *status = own;
+    leave();
+    return r;
+}
+
+int MPI_Testany(int count, MPI_Request array[], int *index, int *flag, MPI_Status *status) {
+    MPI_Status own;
+    enter();
+    keep(count, array);
+    int r = PMPI_Testany(count, array, index, flag, &own);
+    if (*flag) {
+        if (*index != MPI_UNDEFINED)
+            complete(handles[*index], &own);
+        if (status != MPI_STATUS_IGNORE)
+            *status = own;
+    }
+    leave();
+    return r;
+}
+
+#define SOME(name)                                                                                 \
+    int MPI_##name(int count, MPI_Request array[], int *done, int indices[], MPI_Status *status) {  \
+        enter();                                                                                   \
+        keep(count, array);                                                                        \
+        int r = PMPI_##name(count, array, done, indices, statuses);                                \
+        if (*done != MPI_UNDEFINED) {                                                              \
+            for (int i = 0; i < *done; i++)                                                        \
+                complete(handles[indices[i]], &statuses[i]);                                       \
+            if (status != MPI_STATUSES_IGNORE)                                                     \
+                memcpy(status, statuses, sizeof *statuses * *done);                                \
+        }                                                                                          \
+        leave();                                                                                   \
+        return r;                                                                                  \
+    }
+SOME(Waitsome)
+SOME(Testsome)
+
+/* ---- communicators: registered when made, in an order that all members share ---- */
+
+#define MADE(call)                                                                                 \
+    enter();                                                                                       \
+    int r = call;                                                                                  \
+    if (*made != MPI_COMM_NULL)                                                                    \
+        add_communicator(*made);                                                                   \
+    leave();                                                                                       \
+    return r;
+
+int MPI_Comm_dup(MPI_Comm comm, MPI_Comm *made) { MADE(PMPI_Comm_dup(comm, made)) }
+int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *made) {
+    MADE(PMPI_Comm_split(comm, color, key, made))
+}
+int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *made) {
+    MADE(PMPI_Comm_split_type(comm, type, key, info, made))
+}
+int MPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm *made) {
+    MADE(PMPI_Comm_create(comm, group, made))
+}
+int MPI_Cart_create(MPI_Comm comm, int n, const int dims[], const int periods[], int reorder,
+                    MPI_Comm *made) {
+    MADE(PMPI_Cart_create(comm, n, dims, periods, reorder, made))
+}
+int MPI_Cart_sub(MPI_Comm comm, const int remain[], MPI_Comm *made) {
+    MADE(PMPI_Cart_sub(comm, remain, made))
+}
+
+/* ---- collectives ---- */
+
+static uint32_t collective_tag(struct communicator *c) {
+    return UINT32_C(1) << 31 | c->id << 20 | (c->collectives++ & 0xfffff);
+}
+
+/* A send and a receive at the same time; -1: none. */
+static void step(const struct communicator *c, uint32_t tag, int to, long sent, int from,
+                 long received) {
+    long before = last, send = 0;
+    if (to >= 0)
+        send = put_send(c->world[to], sent, tag, before);
+    if (from >= 0)
+        last = put_receive(c->world[from], received, tag, before);
+    if (send && from >= 0)
+        join(send);
+    else if (send)
+        last = send;
+}
+
+/* Dissemination. */
+static void record_barrier(struct communicator *c) {
+    uint32_t tag = collective_tag(c);
+    for (int k = 1; k < c->size; k <<= 1)
+        step(c, tag, (c->rank + k) % c->size, 1, (c->rank - k + c->size) % c->size, 1);
+}
+
+/* Binomial tree from the root. */
+static void record_bcast(struct communicator *c, long bytes, int root) {
+    uint32_t tag = collective_tag(c);
+    int n = c->size, me = (c->rank - root + n) % n, k = 1;
+    for (; k <= me; k <<= 1)
+        ;
+    if (me > 0)
+        step(c, tag, -1, 0, (me - (k >> 1) + root) % n, bytes);
+    for (; me + k < n; k <<= 1)
+        step(c, tag, (me + k + root) % n, bytes, -1, 0);
+}
+
+/* Binomial tree to the root. */
+static void record_reduce(struct communicator *c, long bytes, int root) {
+    uint32_t tag = collective_tag(c);
+    int n = c->size, me = (c->rank - root + n) % n;
+    for (int k = 1; k < n; k <<= 1) {
+        if (me & k) {
+            step(c, tag, (me - k + root) % n, bytes, -1, 0);
+            return;
+        }
+        if (me + k < n)
+            step(c, tag, -1, 0, (me + k + root) % n, bytes);
+    }
+}
+
+/* Recursive doubling; reduce and broadcast where the size is no power of two. */
+static void record_allreduce(struct communicator *c, long bytes) {
+    if (c->size & (c->size - 1)) {
+        record_reduce(c, bytes, 0);
+        record_bcast(c, bytes, 0);
+        return;
+    }
+    uint32_t tag = collective_tag(c);
+    for (int k = 1; k < c->size; k <<= 1)
+        step(c, tag, c->rank ^ k, bytes, c->rank ^ k, bytes);
+}
+
+/* Ring; `counts` null: all the same. */
+static void record_allgather(struct communicator *c, long each, const int *counts,
+                             MPI_Datatype type) {
+    uint32_t tag = collective_tag(c);
+    int n = c->size, right = (c->rank + 1) % n, left = (c->rank - 1 + n) % n;
+    for (int k = 0; k + 1 < n; k++) {
+        int mine = (c->rank - k + n) % n, next = (c->rank - k - 1 + 2 * n) % n;
+        long sent = counts ? bytes_of(counts[mine], type) : each;
+        long received = counts ? bytes_of(counts[next], type) : each;
+        step(c, tag, right, sent, left, received);
+    }
+}
+
+/* Simple spread; null counts: all the same. */
+static void record_alltoall(struct communicator *c, long each, const int *sendcounts,
+                            MPI_Datatype sendtype, const int *recvcounts, MPI_Datatype recvtype) {
+    uint32_t tag = collective_tag(c);
+    for (int k = 1; k < c->size; k++) {
+        int to = (c->rank + k) % c->size, from = (c->rank - k + c->size) % c->size;
+        step(c, tag, to, sendcounts ? bytes_of(sendcounts[to], sendtype) : each, from,
+             recvcounts ? bytes_of(recvcounts[from], recvtype) : each);
+    }
+}
+
+/* Every rank sends to the root, or the root to every rank, one after the other. */
+static void record_rooted(struct communicator *c, int root, int gather, long each,
+                          const int *counts, MPI_Datatype type) {
+    uint32_t tag = collective_tag(c);
+    if (c->rank != root) {
+        step(c, tag, gather ? root : -1, each, gather ? -1 : root, each);
+        return;
+    }
+    for (int i = 0; i < c->size; i++) {
+        long bytes = counts ? bytes_of(counts[i], type) : each;
+        if (i != root)
+            step(c, tag, gather ? -1 : i, bytes, gather ? i : -1, bytes);
+    }
+}
+
+/* Along the ranks. */
+static void record_scan(struct communicator *c, long bytes) {
+    uint32_t tag = collective_tag(c);
+    if (c->rank > 0)
+        step(c, tag, -1, 0, c->rank - 1, bytes);
+    if (c->rank + 1 < c->size)
+        step(c, tag, c->rank + 1, bytes, -1, 0);
+}
+
+static struct communicator *intra(MPI_Comm comm) {
+    int inter = 0;
+    PMPI_Comm_test_inter(comm, &inter);
+    if (!inter)
+        return find(comm);
+    static int told;
+    if (!told++)
+        fprintf(stderr, "farcall record: collectives of intercommunicators are left out\n");
+    return NULL;
+}
+
+#define COLLECTIVE(record, call)                                                                   \
+    enter();                                                                                       \
+    struct communicator *c = intra(comm);                                                          \
+    if (c)                                                                                         \
+        record;                                                                                    \
+    int r = call;                                                                                  \
+    leave();                                                                                       \
+    return r;
+
+int MPI_Barrier(MPI_Comm comm) { COLLECTIVE(record_barrier(c), PMPI_Barrier(comm)) }
+
+int MPI_Bcast(void *buf, int count, MPI_Datatype type, int root, MPI_Comm comm) {
+    COLLECTIVE(record_bcast(c, bytes_of(count, type), root),
+               PMPI_Bcast(buf, count, type, root, comm))
+}
+
+int MPI_Reduce(const void *in, void *res, int count, MPI_Datatype type, MPI_Op op, int root,
+               MPI_Comm comm) {
+    COLLECTIVE(record_reduce(c, bytes_of(count, type), root),
+               PMPI_Reduce(in, res, count, type, op, root, comm))
+}
+
+int MPI_Allreduce(const void *in, void *res, int count, MPI_Datatype type, MPI_Op op,
+                  MPI_Comm comm) {
+    COLLECTIVE(record_allreduce(c, bytes_of(count, type)),
+               PMPI_Allreduce(in, res, count, type, op, comm))
+}
+
+int MPI_Reduce_scatter_block(const void *in, void *res, int count, MPI_Datatype type, MPI_Op op,
+                             MPI_Comm comm) {
+    long each = bytes_of(count, type);
+    COLLECTIVE(record_alltoall(c, each, NULL, type, NULL, type),
+               PMPI_Reduce_scatter_block(in, res, count, type, op, comm))
+}
+
+int MPI_Scan(const void *in, void *res, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
+    COLLECTIVE(record_scan(c, bytes_of(count, type)), PMPI_Scan(in, res, count, type, op, comm))
+}
+
+int MPI_Allgather(const void *in, int sendcount, MPI_Datatype sendtype, void *res, int recvcount,
+                  MPI_Datatype recvtype, MPI_Comm comm) {
+    COLLECTIVE(record_allgather(c, bytes_of(recvcount, recvtype), NULL, recvtype),
+               PMPI_Allgather(in, sendcount, sendtype, res, recvcount, recvtype, comm))
+}
+
+int MPI_Allgatherv(const void *in, int sendcount, MPI_Datatype sendtype, void *res,
+                   const int counts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm) {
+    COLLECTIVE(record_allgather(c, 0, counts, recvtype),
+               PMPI_Allgatherv(in, sendcount, sendtype, res, counts, displs, recvtype, comm))
+}
+
+int MPI_Alltoall(const void *in, int sendcount, MPI_Datatype sendtype, void *res, int recvcount,
+                 MPI_Datatype recvtype, MPI_Comm comm) {
+    COLLECTIVE(record_alltoall(c, bytes_of(recvcount, recvtype), NULL, recvtype, NULL, recvtype),
+               PMPI_Alltoall(in, sendcount, sendtype, res, recvcount, recvtype, comm))
+}
+
+int MPI_Alltoallv(const void *in, const int sendcounts[], const int sdispls[],
+                  MPI_Datatype sendtype, void *res, const int recvcounts[], const int rdispls[],
+                  MPI_Datatype recvtype, MPI_Comm comm) {
+    COLLECTIVE(record_alltoall(c, 0, sendcounts, sendtype, recvcounts, recvtype),
+               PMPI_Alltoallv(in, sendcounts, sdispls, sendtype, res, recvcounts, rdispls,
+                              recvtype, comm))
+}
+
+int MPI_Gather(const void *in, int sendcount, MPI_Datatype sendtype, void *res, int recvcount,
+               MPI_Datatype recvtype, int root, MPI_Comm comm) {
+    enter();
+    struct communicator *c = intra(comm);
+    if (c) {
+        /* The receive's count and type mean something at the root only. */
+        int at_root = c->rank == root;
+        long each = at_root ? bytes_of(recvcount, recvtype) : bytes_of(sendcount, sendtype);
+        record_rooted(c, root, 1, each, NULL, sendtype);
+    }
+    int r = PMPI_Gather(in, sendcount, sendtype, res, recvcount, recvtype, root, comm);
+    leave();
+    return r;
+}
+
+int MPI_Gatherv(const void *in, int sendcount, MPI_Datatype sendtype, void *res,
+                const int counts[], const int displs[], MPI_Datatype recvtype, int root,
+                MPI_Comm comm) {
+    enter();
+    struct communicator *c = intra(comm);
+    if (c && c->rank == root)
+        record_rooted(c, root, 1, 0, counts, recvtype);
+    else if (c)
+        record_rooted(c, root, 1, bytes_of(sendcount, sendtype), NULL, sendtype);
+    int r = PMPI_Gatherv(in, sendcount, sendtype, res, counts, displs, recvtype, root, comm);
+    leave();
+    return r;
+}
+
+int MPI_Scatter(const void *in, int sendcount, MPI_Datatype sendtype, void *res, int recvcount,
+                MPI_Datatype recvtype, int root, MPI_Comm comm) {
+    enter();
+    struct communicator *c = intra(comm);
+    if (c) {
+        int at_root = c->rank == root;
+        long each = at_root ? bytes_of(sendcount, sendtype) : bytes_of(recvcount, recvtype);
+        record_rooted(c, root, 0, each, NULL, recvtype);
+    }
+    int r = PMPI_Scatter(in, sendcount, sendtype, res, recvcount, recvtype, root, comm);
+    leave();
+    return r;
+}
+
+int MPI_Scatterv(const void *in, const int counts[], const int displs[], MPI_Datatype sendtype,
+                 void *res, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm) {
+    enter();
+    struct communicator *c = intra(comm);
+    if (c && c->rank == root)
+        record_rooted(c, root, 0, 0, counts, sendtype);
+    else if (c)
+        record_rooted(c, root, 0, bytes_of(recvcount, recvtype), NULL, recvtype);
+    int r = PMPI_Scatterv(in, counts, displs, sendtype, res, recvcount, recvtype, root, comm);
+    leave();
+    return r;
+}

@@ -1,0 +1,58 @@
+/* A program that does a little of everything the recorder knows; any MPI program would do. */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int main(int argc, char **argv) {
+    int rank, size;
+    static double a[4096], b[65536];
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    int right = (rank + 1) % size, left = (rank + size - 1) % size;
+    MPI_Request request[4];
+    MPI_Status status;
+
+    /* A ring of nonblocking messages, received from anywhere. */
+    MPI_Irecv(b, 1000, MPI_DOUBLE, MPI_ANY_SOURCE, 5, MPI_COMM_WORLD, &request[0]);
+    MPI_Isend(a, 1000, MPI_DOUBLE, right, 5, MPI_COMM_WORLD, &request[1]);
+    MPI_Waitall(2, request, MPI_STATUSES_IGNORE);
+    MPI_Sendrecv(a, 10, MPI_DOUBLE, left, 1, b, 10, MPI_DOUBLE, right, 1, MPI_COMM_WORLD, &status);
+    if (rank % 2 == 0 && rank + 1 < size)
+        MPI_Send(a, 100, MPI_INT, rank + 1, 2, MPI_COMM_WORLD);
+    else if (rank % 2 == 1)
+        MPI_Recv(b, 100, MPI_INT, left, MPI_ANY_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Bcast(a, 100, MPI_DOUBLE, size - 1, MPI_COMM_WORLD);
+    MPI_Reduce(a, b, 100, MPI_DOUBLE, MPI_SUM, 1 % size, MPI_COMM_WORLD);
+    MPI_Allreduce(a, b, 100, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Allgather(a, 10, MPI_DOUBLE, b, 10, MPI_DOUBLE, MPI_COMM_WORLD);
+    MPI_Alltoall(a, 16, MPI_DOUBLE, b, 16, MPI_DOUBLE, MPI_COMM_WORLD);
+    MPI_Gather(a, 7, MPI_DOUBLE, b, 7, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    MPI_Scatter(b, 7, MPI_DOUBLE, a, 7, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    MPI_Scan(a, b, 5, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+
+    /* Two halves with communicators of their own, and a duplicate with the same tags. */
+    MPI_Comm half, twin;
+    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half);
+    MPI_Comm_dup(half, &twin);
+    MPI_Allreduce(a, b, 50, MPI_DOUBLE, MPI_SUM, half);
+    int mine, members;
+    MPI_Comm_rank(half, &mine);
+    MPI_Comm_size(half, &members);
+    MPI_Irecv(b, 30, MPI_DOUBLE, (mine + members - 1) % members, 9, twin, &request[0]);
+    MPI_Irecv(b + 100, 20, MPI_DOUBLE, (mine + members - 1) % members, 9, half, &request[1]);
+    MPI_Isend(a, 20, MPI_DOUBLE, (mine + 1) % members, 9, half, &request[2]);
+    MPI_Isend(a, 30, MPI_DOUBLE, (mine + 1) % members, 9, twin, &request[3]);
+    for (int i = 0; i < 4; i++) {
+        int index;
+        MPI_Waitany(4, request, &index, MPI_STATUS_IGNORE);
+    }
+    MPI_Comm_free(&twin);
+    MPI_Comm_free(&half);
+    if (rank == 0)
+        printf("done\n");
+    MPI_Finalize();
+    return 0;
+}

@@ -1,0 +1,70 @@
+//! The rows of a benchmark: a value, a peer's value, and the bar between them.
+
+use serde_json::{Value, json};
+
+/// One figure.
+#[derive(Debug, Clone)]
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) value: f64,
+    pub(crate) unit: &'static str,
+    pub(crate) peer: Option<(String, f64)>,
+    /// The largest value or ratio that passes: lower is better for all of these figures.
+    pub(crate) bar: Option<Bar>,
+}
+
+/// What a row has to reach.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Bar {
+    /// The value itself.
+    Value(f64),
+    /// Value / peer value.
+    Ratio(f64),
+}
+
+impl Row {
+    pub(crate) fn ratio(&self) -> Option<f64> {
+        self.peer.as_ref().map(|(_, peer)| self.value / peer)
+    }
+
+    /// Whether the bar is reached; none if there is no bar, or its peer is missing.
+    pub(crate) fn passes(&self) -> Option<bool> {
+        let (have, bar) = match self.bar? {
+            Bar::Value(bar) => (self.value, bar),
+            Bar::Ratio(bar) => (self.ratio()?, bar),
+        };
+        Some(have <= bar)
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        json!({
+            "name": self.name,
+            "value": self.value,
+            "unit": self.unit,
+            "peer": self.peer.as_ref().map(|(name, _)| name),
+            "peer_value": self.peer.as_ref().map(|(_, value)| value),
+            "ratio": self.ratio(),
+            "better": "lower",
+        })
+    }
+
+    pub(crate) fn line(&self, width: usize) -> String {
+        let mut line = format!(
+            "{:width$}  {:>12.6} {:11}",
+            self.name, self.value, self.unit
+        );
+        if let (Some((peer, value)), Some(ratio)) = (&self.peer, self.ratio()) {
+            line += &format!("  {peer} {value:.6}");
+            if self.unit == "s" {
+                line += &format!("  {:.1} x faster", 1.0 / ratio);
+            } else {
+                line += &format!("  ratio {ratio:.3}");
+            }
+        }
+        match self.passes() {
+            Some(true) => line + "  ok",
+            Some(false) => line + "  MISSED",
+            None => line,
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! `farcall flow`: what a communication pattern costs on a network.
+
+mod plot;
+mod run;
+mod workload;
+
+use crate::failure::Failure;
+use clap::{Args, Subcommand};
+
+/// Simulate the messages of a communication pattern on a network
+#[derive(Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Run(run::Arguments),
+    Plot(plot::Arguments),
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    match &arguments.command {
+        Command::Run(arguments) => run::run(arguments),
+        Command::Plot(arguments) => plot::run(arguments),
+    }
+}

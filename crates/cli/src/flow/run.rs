@@ -1,0 +1,217 @@
+//! `farcall flow run`
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use super::workload::{Options, Outcome};
+use crate::failure::Failure;
+use clap::Args;
+use farcall_flow::{MessageRecord, Platform};
+use serde_json::json;
+
+const EXAMPLES: &str = "\
+Examples:
+  farcall flow run --platform fat-tree:ports=24,levels=3 --pattern all-to-all --size 1 \\
+      --placement random:1
+  farcall flow run --platform torus:16x16,bandwidth=1GB/s --pattern all-to-all:pairwise \\
+      --size 20KB --json
+  farcall flow run --platform torus:8x8x8,bandwidth=10GB/s,latency=1us --pattern goal:app.goal";
+
+/// Predict how long a pattern takes
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    options: Options,
+    /// Write every message to a CSV file: source, destination, bytes, start, end
+    #[arg(long, value_name = "FILE")]
+    messages: Option<PathBuf>,
+    /// Write the load of every link to a CSV file: link, name, bandwidth, bytes, utilisation
+    #[arg(long, value_name = "FILE")]
+    links: Option<PathBuf>,
+    /// Write a trace of all messages that Perfetto and chrome://tracing open
+    #[arg(long, value_name = "FILE")]
+    perfetto: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let plan = arguments.options.plan(arguments.links.is_some())?;
+    let mut table = arguments
+        .messages
+        .as_deref()
+        .map(MessageTable::create)
+        .transpose()?;
+    let mut trace = arguments
+        .perfetto
+        .as_deref()
+        .map(Perfetto::create)
+        .transpose()?;
+    let start = Instant::now();
+    let wanted = table.is_some() || trace.is_some();
+    let sink: Option<Box<dyn FnMut(&MessageRecord) + '_>> = match wanted {
+        false => None,
+        true => Some(Box::new(|message: &MessageRecord| {
+            if let Some(table) = &mut table {
+                table.add(message);
+            }
+            if let Some(trace) = &mut trace {
+                trace.add(message);
+            }
+        })),
+    };
+    let (platform, outcome) = plan.run(sink)?;
+    let wall = start.elapsed().as_secs_f64();
+    let cpu = cpu_seconds();
+    if let Some(table) = table {
+        table.finish()?;
+    }
+    if let Some(trace) = trace {
+        trace.finish()?;
+    }
+    if let Some(file) = &arguments.links {
+        write_links(file, &platform, &outcome)?;
+    }
+    let summary = outcome.summary;
+    let memory = peak_rss_bytes();
+    if arguments.json {
+        println!(
+            "{}",
+            json!({
+                "schema": 1,
+                "makespan": summary.makespan,
+                "messages": summary.messages,
+                "events": summary.events,
+                "wall_s": wall,
+                "cpu_s": cpu,
+                "peak_rss_bytes": memory,
+            })
+        );
+    } else {
+        let text = format!(
+            "makespan  {} s\nmessages  {}\nevents    {}\nwall      {wall:.3} s\nmemory    {:.1} MB\n",
+            summary.makespan,
+            summary.messages,
+            summary.events,
+            memory as f64 / 1e6
+        );
+        std::io::stdout().write_all(text.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// The largest memory this process ever held; 0 where the system does not tell.
+fn peak_rss_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kilobytes.unwrap_or(0) * 1024
+}
+
+/// Processor time that this process has used so far, in seconds.
+fn cpu_seconds() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// Makes a file for results, in place of one that exists.
+fn create(file: &Path) -> Result<BufWriter<File>, Failure> {
+    let made = File::create(file).map_err(|e| Failure::failed(format!("{}: {e}", file.display())));
+    Ok(BufWriter::new(made?))
+}
+
+/// Writes `link,name,bandwidth,bytes,utilisation`, one row a link.
+pub(super) fn write_links(
+    file: &Path,
+    platform: &Platform,
+    outcome: &Outcome,
+) -> Result<(), Failure> {
+    let mut out = create(file)?;
+    writeln!(out, "link,name,bandwidth,bytes,utilisation")?;
+    for (link, bytes) in outcome.link_bytes.iter().enumerate() {
+        let bandwidth = platform.bandwidth(link as u32);
+        let capacity = bandwidth * outcome.summary.makespan;
+        let utilisation = if capacity > 0.0 {
+            bytes / capacity
+        } else {
+            0.0
+        };
+        let name = platform.link_name(link as u32);
+        writeln!(out, "{link},{name},{bandwidth},{bytes},{utilisation}")?;
+    }
+    Ok(out.flush()?)
+}
+
+/// A CSV file of messages; keeps the first error for the end.
+pub(super) struct MessageTable {
+    out: BufWriter<File>,
+    result: std::io::Result<()>,
+}
+
+impl MessageTable {
+    pub(super) fn create(file: &Path) -> Result<MessageTable, Failure> {
+        let mut out = create(file)?;
+        let result = writeln!(out, "source,destination,bytes,start,end");
+        Ok(MessageTable { out, result })
+    }
+
+    pub(super) fn add(&mut self, m: &MessageRecord) {
+        if self.result.is_ok() {
+            let (from, to) = (m.source, m.destination);
+            self.result = writeln!(self.out, "{from},{to},{},{},{}", m.bytes, m.start, m.end);
+        }
+    }
+
+    pub(super) fn finish(mut self) -> Result<(), Failure> {
+        self.result?;
+        Ok(self.out.flush()?)
+    }
+}
+
+/// A trace in the JSON format of Chrome's tracing, which Perfetto opens: one track a rank.
+struct Perfetto {
+    out: BufWriter<File>,
+    result: std::io::Result<()>,
+    first: bool,
+}
+
+impl Perfetto {
+    fn create(file: &Path) -> Result<Perfetto, Failure> {
+        let mut out = create(file)?;
+        let result = write!(out, "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
+        Ok(Perfetto {
+            out,
+            result,
+            first: true,
+        })
+    }
+
+    fn add(&mut self, m: &MessageRecord) {
+        if self.result.is_ok() {
+            let comma = if std::mem::take(&mut self.first) {
+                ""
+            } else {
+                ","
+            };
+            let (start, duration) = (m.start * 1e6, (m.end - m.start) * 1e6);
+            self.result = write!(
+                self.out,
+                "{comma}\n{{\"ph\":\"X\",\"name\":\"to {to}\",\"cat\":\"message\",\"pid\":0,\
+                 \"tid\":{from},\"ts\":{start},\"dur\":{duration},\"args\":{{\"bytes\":{bytes}}}}}",
+                to = m.destination,
+                from = m.source,
+                bytes = m.bytes,
+            );
+        }
+    }
+
+    fn finish(mut self) -> Result<(), Failure> {
+        self.result?;
+        writeln!(self.out, "\n]}}")?;
+        Ok(self.out.flush()?)
+    }
+}

@@ -1,0 +1,323 @@
+//! The arguments that describe a simulation, and the files they name.
+
+use std::fs;
+use std::io::{IsTerminal, Read};
+use std::time::Duration;
+
+use crate::failure::Failure;
+use clap::{Args, ValueEnum};
+use farcall_flow::platform::{EdgeList, parse_quantity};
+use farcall_flow::{
+    Completion, Config, Goal, Limits, MessageRecord, Mode, PacketConfig, PacketSimulation, Pattern,
+    Placement, Platform, RunError, Script, Simulation, Summary, Workload,
+};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Largest file that is read.
+const MAX_FILE: u64 = 4 << 30;
+
+#[derive(Args)]
+pub(super) struct Options {
+    /// Network: fat-tree:ports=24,levels=3 | torus:16x16 | mesh:8x8x8,wrap=z |
+    /// hypercrossbar:4x4x4 | dragonfly:routers=4,terminals=2,global=2 | hyperx:8x8,terminals=8 |
+    /// edges:FILE; with bandwidth=1GB/s and latency=1us
+    #[arg(long, value_name = "SPEC")]
+    platform: String,
+    /// Messages: all-to-all:simple-spread | all-to-all:pairwise | allreduce:ring |
+    /// broadcast:binomial | exchange:16x16 | file:PATTERN.csv | goal:TRACE.goal | ...
+    #[arg(long, value_name = "SPEC")]
+    pattern: String,
+    /// Bytes of a message, or of the vector of a collective: 20KB, 1e6; not for files
+    #[arg(long, value_name = "BYTES")]
+    size: Option<String>,
+    /// How flows share links: exact is max-min; the others are approximations of the paper
+    #[arg(long, value_enum, default_value = "exact")]
+    mode: ModeName,
+    /// Node of each rank: regular | random:SEED | file:PERM.csv
+    #[arg(long, value_name = "SPEC", default_value = "regular")]
+    placement: String,
+    /// Only the first K messages of each node
+    #[arg(long, value_name = "K")]
+    steps: Option<u64>,
+    /// Messages per pair
+    #[arg(long, value_name = "M", default_value_t = 1)]
+    count: u32,
+    /// Largest relative change that ends the rounds of --mode iterated
+    #[arg(long, default_value_t = 0.01)]
+    threshold: f64,
+    /// Least simulated time between two batches of completions, in seconds
+    #[arg(long, value_name = "S", default_value_t = 0.0)]
+    resolution: f64,
+    /// Sends that a node may have under way at a time
+    #[arg(long, default_value_t = 1)]
+    window: u32,
+    /// When a send is complete, so that the next may start
+    #[arg(long, value_enum, default_value = "destination")]
+    completion: CompletionName,
+    /// Largest packet of --mode packets, in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 1500.0)]
+    packet_size: f64,
+    /// Packets that the buffer at the end of a link holds in --mode packets
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    buffer: u32,
+    /// Let packets pass a blocked one that waits for another link, in --mode packets
+    #[arg(long)]
+    virtual_output_queues: bool,
+    /// Check after every batch that the rates are max-min fair (slow)
+    #[arg(long)]
+    verify: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum ModeName {
+    /// Max-min fairness
+    Exact,
+    /// The paper's mode N
+    Iterated,
+    /// The paper's mode F
+    EqualSplit,
+    /// Packets, buffers and credits instead of flows
+    Packets,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum CompletionName {
+    /// When the last byte has arrived
+    Destination,
+    /// When the last byte has left
+    Source,
+}
+
+/// All that a simulation needs.
+pub(super) struct Plan {
+    pub(super) platform: Platform,
+    workload: Workload,
+    placement: Placement,
+    config: Config,
+    packets: Option<PacketConfig>,
+}
+
+/// What a simulation gave.
+pub(super) struct Outcome {
+    pub(super) summary: Summary,
+    /// Bytes over each link, where they were asked for.
+    pub(super) link_bytes: Vec<f64>,
+}
+
+impl Options {
+    /// Reads specifications and files.
+    pub(super) fn plan(&self, link_bytes: bool) -> Result<Plan, Failure> {
+        let platform = match self.platform.strip_prefix("edges:") {
+            Some(file) => EdgeList::parse(&read(file)?)
+                .map_err(|error| Failure::failed(format!("{file}: {error}")))?,
+            None => Platform::parse(&self.platform).map_err(Failure::usage)?,
+        };
+        let workload = self.workload(&platform)?;
+        let placement = match self.placement.strip_prefix("file:") {
+            Some(file) => Placement::parse_csv(&read(file)?, platform.nodes())
+                .map_err(|error| Failure::failed(format!("{file}: {error}")))?,
+            None => Placement::parse(&self.placement, platform.nodes()).map_err(Failure::usage)?,
+        };
+        let positive = |name: &str, value: f64| {
+            if value.is_finite() && value >= 0.0 {
+                Ok(())
+            } else {
+                Err(negative(name))
+            }
+        };
+        positive("--threshold", self.threshold)?;
+        positive("--resolution", self.resolution)?;
+        if !(self.packet_size.is_finite() && self.packet_size >= 1.0) {
+            return Err(Failure::usage("--packet-size: at least one byte"));
+        }
+        let packets = (self.mode == ModeName::Packets).then_some(PacketConfig {
+            packet_bytes: self.packet_size,
+            buffer_packets: self.buffer,
+            virtual_output_queues: self.virtual_output_queues,
+            window: self.window,
+        });
+        if packets.is_some() && link_bytes {
+            let message = "--mode packets gives no bytes per link: choose another mode";
+            return Err(Failure::usage(message));
+        }
+        let config = Config {
+            mode: match self.mode {
+                ModeName::Exact | ModeName::Packets => Mode::Exact,
+                ModeName::Iterated => Mode::Iterated {
+                    threshold: self.threshold,
+                },
+                ModeName::EqualSplit => Mode::EqualSplit,
+            },
+            window: self.window,
+            completion: match self.completion {
+                CompletionName::Destination => Completion::Destination,
+                CompletionName::Source => Completion::Source,
+            },
+            resolution: self.resolution,
+            verify: self.verify,
+            link_bytes,
+        };
+        Ok(Plan {
+            platform,
+            workload,
+            placement,
+            config,
+            packets,
+        })
+    }
+
+    fn workload(&self, platform: &Platform) -> Result<Workload, Failure> {
+        let limits = Limits::default();
+        let in_file = |file: &str, error| Failure::failed(format!("{file}: {error}"));
+        if let Some(file) = self.pattern.strip_prefix("file:") {
+            let script = Script::parse_csv(&read(file)?, limits);
+            return Ok(Workload::Script(
+                script.map_err(|error| in_file(file, error))?,
+            ));
+        }
+        if let Some(file) = self.pattern.strip_prefix("goal:") {
+            let goal = Goal::parse(&read(file)?, limits);
+            return Ok(Workload::Goal(goal.map_err(|error| in_file(file, error))?));
+        }
+        let size = self.size.as_deref().map(parse_quantity).transpose();
+        let size = size.map_err(|reason| Failure::usage(format!("--size {reason}")))?;
+        let pattern = Pattern::parse(&self.pattern, platform.nodes() as u32, size.unwrap_or(0.0));
+        let mut pattern = pattern.map_err(Failure::usage)?.with_count(self.count);
+        if size.is_none() {
+            return Err(Failure::usage("--size is missing, for example --size 20KB"));
+        }
+        if let Some(steps) = self.steps {
+            pattern = pattern.with_steps(steps);
+        }
+        Ok(Workload::Pattern(pattern))
+    }
+}
+
+fn negative(name: &str) -> Failure {
+    Failure::usage(format!("{name}: a number, not negative"))
+}
+
+fn read(file: &str) -> Result<String, Failure> {
+    let fail = |error: std::io::Error| Failure::failed(format!("{file}: {error}"));
+    let mut text = String::new();
+    let length = fs::File::open(file)
+        .map_err(fail)?
+        .take(MAX_FILE)
+        .read_to_string(&mut text);
+    if length.map_err(fail)? as u64 == MAX_FILE {
+        return Err(Failure::failed(format!(
+            "{file}: larger than {MAX_FILE} bytes"
+        )));
+    }
+    Ok(text)
+}
+
+impl Plan {
+    /// Runs the simulation, with a progress bar on a terminal once it takes more than a moment.
+    pub(super) fn run(
+        self,
+        sink: Option<Box<dyn FnMut(&MessageRecord) + '_>>,
+    ) -> Result<(Platform, Outcome), Failure> {
+        let bar = Progress::new(self.workload.messages());
+        let Plan {
+            platform,
+            workload,
+            placement,
+            config,
+            packets,
+        } = self;
+        let outcome = match packets {
+            Some(packets) => run_packets(&platform, workload, placement, packets, sink, bar),
+            None => run_flows(&platform, workload, placement, config, sink, bar),
+        };
+        Ok((platform, outcome.map_err(failure)?))
+    }
+}
+
+fn failure(error: RunError) -> Failure {
+    match error {
+        RunError::TooManyRanks { .. } => Failure::usage(error),
+        other => Failure::failed(other),
+    }
+}
+
+fn run_flows(
+    platform: &Platform,
+    workload: Workload,
+    placement: Placement,
+    config: Config,
+    sink: Option<Box<dyn FnMut(&MessageRecord) + '_>>,
+    mut bar: Progress,
+) -> Result<Outcome, RunError> {
+    let mut simulation = Simulation::new(platform, workload, placement, config)?;
+    if let Some(sink) = sink {
+        simulation = simulation.with_sink(sink);
+    }
+    while simulation.step()? {
+        bar.at(|| simulation.summary());
+    }
+    let link_bytes = simulation.link_bytes().to_vec();
+    Ok(Outcome {
+        summary: simulation.summary(),
+        link_bytes,
+    })
+}
+
+fn run_packets(
+    platform: &Platform,
+    workload: Workload,
+    placement: Placement,
+    config: PacketConfig,
+    sink: Option<Box<dyn FnMut(&MessageRecord) + '_>>,
+    mut bar: Progress,
+) -> Result<Outcome, RunError> {
+    let mut simulation = PacketSimulation::new(platform, workload, placement, config)?;
+    if let Some(sink) = sink {
+        simulation = simulation.with_sink(sink);
+    }
+    while simulation.step()? {
+        bar.at(|| simulation.summary());
+    }
+    Ok(Outcome {
+        summary: simulation.summary(),
+        link_bytes: Vec::new(),
+    })
+}
+
+struct Progress {
+    bar: Option<ProgressBar>,
+    steps: u32,
+}
+
+impl Progress {
+    fn new(messages: u64) -> Progress {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::with_draw_target(Some(messages), ProgressDrawTarget::stderr());
+            let style = "{bar:30} {human_pos}/{human_len} messages, {eta} left, {msg}";
+            bar.set_style(
+                ProgressStyle::with_template(style)
+                    .unwrap_or_else(|_| ProgressStyle::default_bar()),
+            );
+            bar
+        });
+        Progress { bar, steps: 0 }
+    }
+
+    fn at(&mut self, summary: impl Fn() -> Summary) {
+        self.steps = self.steps.wrapping_add(1);
+        let Some(bar) = &self.bar else { return };
+        if self.steps.is_multiple_of(1024) && bar.elapsed() > Duration::from_millis(500) {
+            let now = summary();
+            bar.set_position(now.messages);
+            bar.set_message(format!("{:.6} s simulated", now.makespan));
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,609 @@
+//! The event engine: from one batch of completions to the next.
+
+mod calendar;
+mod dag;
+mod driver;
+mod queues;
+mod report;
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::goal::Goal;
+use crate::pattern::Pattern;
+use crate::placement::Placement;
+use crate::platform::{LinkId, Platform};
+use crate::script::Script;
+use crate::solver::{EqualSplit, Iterated, MaxMin, Slot, certify};
+use calendar::Calendar;
+pub(crate) use driver::{Action, Driver};
+pub use report::{Blocked, Deadlock, RunError};
+
+/// How the active flows share the links.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Mode {
+    /// Exact max-min fairness.
+    Exact,
+    /// The paper's mode N with its threshold th; see [`Iterated`].
+    Iterated {
+        /// Largest relative change at which the rounds of step 5 end; the paper uses 0.01.
+        threshold: f64,
+    },
+    /// The paper's mode F; see [`EqualSplit`].
+    EqualSplit,
+}
+
+/// When a send is complete, so that the sender's next one may start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Completion {
+    /// When the last byte has arrived.
+    Destination,
+    /// When the last byte has left, one latency earlier.
+    Source,
+}
+
+/// How to simulate. [`Config::default`] is the model of the paper with exact sharing.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The sharing rule.
+    pub mode: Mode,
+    /// Sends of one rank that may be active at a time; the paper's blocking send is 1.
+    pub window: u32,
+    /// When a send is complete.
+    pub completion: Completion,
+    /// Least time from one batch to the next in seconds (the paper's Resolu); 0 for none.
+    pub resolution: f64,
+    /// Checks the max-min certificate after every batch ([`Mode::Exact`] only).
+    pub verify: bool,
+    /// Keeps the bytes that went over every link.
+    pub link_bytes: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Exact,
+            window: 1,
+            completion: Completion::Destination,
+            resolution: 0.0,
+            verify: false,
+            link_bytes: false,
+        }
+    }
+}
+
+/// What the ranks do.
+#[derive(Debug, Clone)]
+pub enum Workload {
+    /// A pattern in closed form.
+    Pattern(Pattern),
+    /// The queues of a pattern file.
+    Script(Script),
+    /// The operations of a GOAL trace.
+    Goal(Goal),
+}
+
+impl Workload {
+    /// Number of ranks.
+    pub fn ranks(&self) -> u32 {
+        match self {
+            Self::Pattern(p) => p.ranks(),
+            Self::Script(s) => s.ranks(),
+            Self::Goal(g) => g.ranks(),
+        }
+    }
+
+    /// Refuses more ranks than the platform, or the placement, has nodes.
+    pub(crate) fn check_places(
+        &self,
+        platform: &Platform,
+        placement: &Placement,
+    ) -> Result<(), RunError> {
+        let ranks = self.ranks() as usize;
+        let places = placement
+            .ranks()
+            .unwrap_or(platform.nodes())
+            .min(platform.nodes());
+        if ranks > places {
+            Err(RunError::TooManyRanks { ranks, places })
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Number of messages.
+    pub fn messages(&self) -> u64 {
+        match self {
+            Self::Pattern(p) => p.messages(),
+            Self::Script(s) => s.messages(),
+            Self::Goal(g) => g.messages(),
+        }
+    }
+}
+
+/// One message that has arrived. Times in seconds from the start of the simulation.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MessageRecord {
+    /// Sending rank.
+    pub source: u32,
+    /// Receiving rank.
+    pub destination: u32,
+    /// Size.
+    pub bytes: f64,
+    /// When the first byte left.
+    pub start: f64,
+    /// When the last byte arrived.
+    pub end: f64,
+}
+
+/// The result of a run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Summary {
+    /// Time of the last completion, in seconds.
+    pub makespan: f64,
+    /// Messages that arrived.
+    pub messages: u64,
+    /// Batches of completions.
+    pub events: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Flow {
+    remaining: f64,
+    since: f64,
+    rate: f64,
+    start: f64,
+    bytes: f64,
+    rank: u32,
+    to: u32,
+    token: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Timer {
+    Wake(u32),
+    Arrive {
+        rank: u32,
+        to: u32,
+        token: u32,
+        start: f64,
+        bytes: f64,
+    },
+}
+
+/// A timer in the heap: earliest first, then in the order of setting.
+struct Due(f64, u64, Timer);
+
+impl PartialEq for Due {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+impl Eq for Due {}
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Due {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.total_cmp(&other.0).then(self.1.cmp(&other.1))
+    }
+}
+
+enum Rates {
+    Exact(MaxMin),
+    EqualSplit(EqualSplit),
+    Iterated(Iterated),
+}
+
+macro_rules! each {
+    ($rates:expr, $r:ident => $e:expr) => {
+        match $rates {
+            Rates::Exact($r) => $e,
+            Rates::EqualSplit($r) => $e,
+            Rates::Iterated($r) => $e,
+        }
+    };
+}
+
+/// Receives every message as it arrives.
+pub type Sink<'a> = Box<dyn FnMut(&MessageRecord) + 'a>;
+
+/// Completions within this relative distance of the time make one batch.
+const SIMULTANEOUS: f64 = 1e-12;
+
+/// A simulation in progress.
+///
+/// Drive it with [`Simulation::step`] until that returns `false`, or with [`Simulation::run`].
+/// Memory is linear in ranks and links: nothing is kept per message.
+pub struct Simulation<'a> {
+    platform: &'a Platform,
+    placement: Placement,
+    config: Config,
+    driver: Driver,
+    rates: Rates,
+    flows: Vec<Flow>,
+    free: Vec<Slot>,
+    calendar: Calendar,
+    timers: BinaryHeap<Reverse<Due>>,
+    timers_set: u64,
+    actions: Vec<Action>,
+    starts: Vec<Flow>,
+    leaving: Vec<Slot>,
+    path: Vec<LinkId>,
+    link_bytes: Vec<f64>,
+    sink: Option<Sink<'a>>,
+    now: f64,
+    messages: u64,
+    events: u64,
+    begun: bool,
+}
+
+impl<'a> Simulation<'a> {
+    /// A simulation at time 0.
+    ///
+    /// # Errors
+    /// [`RunError::TooManyRanks`] if the platform, or the placement, has fewer nodes.
+    pub fn new(
+        platform: &'a Platform,
+        workload: Workload,
+        placement: Placement,
+        config: Config,
+    ) -> Result<Self, RunError> {
+        let ranks = workload.ranks() as usize;
+        let places = placement
+            .ranks()
+            .unwrap_or(platform.nodes())
+            .min(platform.nodes());
+        if ranks > places {
+            return Err(RunError::TooManyRanks { ranks, places });
+        }
+        let bandwidth = (0..platform.links() as LinkId).map(|l| platform.bandwidth(l));
+        let hops = platform.max_hops();
+        let rates = match config.mode {
+            Mode::Exact => Rates::Exact(MaxMin::new(bandwidth, hops)),
+            Mode::EqualSplit => Rates::EqualSplit(EqualSplit::new(bandwidth, hops)),
+            Mode::Iterated { threshold } => {
+                Rates::Iterated(Iterated::new(bandwidth, hops, threshold))
+            }
+        };
+        let driver = Driver::new(workload, config.window);
+        let link_bytes = if config.link_bytes {
+            vec![0.0; platform.links()]
+        } else {
+            Vec::new()
+        };
+        Ok(Self {
+            platform,
+            placement,
+            config,
+            driver,
+            rates,
+            flows: Vec::new(),
+            free: Vec::new(),
+            calendar: Calendar::default(),
+            timers: BinaryHeap::new(),
+            timers_set: 0,
+            actions: Vec::new(),
+            starts: Vec::new(),
+            leaving: Vec::new(),
+            path: vec![0; hops],
+            link_bytes,
+            sink: None,
+            now: 0.0,
+            messages: 0,
+            events: 0,
+            begun: false,
+        })
+    }
+
+    /// Hands every message to `sink` as it arrives.
+    pub fn with_sink(mut self, sink: Sink<'a>) -> Self {
+        self.sink = Some(sink);
+        self
+    }
+
+    /// Runs to the end.
+    ///
+    /// # Errors
+    /// As [`Simulation::step`].
+    pub fn run(&mut self) -> Result<Summary, RunError> {
+        while self.step()? {}
+        Ok(self.summary())
+    }
+
+    /// Time, messages and batches so far.
+    pub fn summary(&self) -> Summary {
+        Summary {
+            makespan: self.now,
+            messages: self.messages,
+            events: self.events,
+        }
+    }
+
+    /// Bytes that went over each link; empty unless [`Config::link_bytes`].
+    pub fn link_bytes(&self) -> &[f64] {
+        &self.link_bytes
+    }
+
+    /// Active flows: source and destination rank, links, and rate in bytes/s.
+    pub fn flows(&self) -> Vec<(u32, u32, &[LinkId], f64)> {
+        let describe = |(slot, path, rate): (Slot, _, f64)| {
+            let flow = &self.flows[slot as usize];
+            (flow.rank, flow.to, path, rate)
+        };
+        each!(&self.rates, r => r.flows().map(describe).collect())
+    }
+
+    /// Number of times the exact solver levelled a link; 0 in the other modes.
+    pub fn visits(&self) -> u64 {
+        if let Rates::Exact(solver) = &self.rates {
+            solver.visits()
+        } else {
+            0
+        }
+    }
+
+    /// Advances to the next batch of completions. Returns whether there was one.
+    ///
+    /// # Errors
+    /// [`RunError::Deadlock`] if ranks wait for messages that nobody will send;
+    /// [`RunError::Violation`] if [`Config::verify`] is set and the rates are not max-min fair.
+    pub fn step(&mut self) -> Result<bool, RunError> {
+        if !self.begun {
+            self.begun = true;
+            self.driver.begin(&mut self.actions);
+            self.perform();
+            self.settle()?;
+        }
+        let flow = self.calendar.earliest();
+        let timer = self
+            .timers
+            .peek()
+            .map_or(f64::INFINITY, |Reverse(due)| due.0);
+        let next = flow.min(timer);
+        if next == f64::INFINITY {
+            return self.finished();
+        }
+        self.now = next.max(self.now + self.config.resolution);
+        let until = self.now * (1.0 + SIMULTANEOUS);
+        self.leaving.clear();
+        self.calendar.due(until, &mut self.leaving);
+        for i in 0..self.leaving.len() {
+            let slot = self.leaving[i];
+            self.calendar.set(slot, f64::INFINITY);
+            let flow = self.flows[slot as usize];
+            if self.config.link_bytes {
+                for &link in each!(&self.rates, r => r.path(slot)) {
+                    self.link_bytes[link as usize] += flow.bytes;
+                }
+            }
+            self.left(flow);
+        }
+        while let Some(Reverse(due)) = self.timers.peek()
+            && due.0 <= until
+        {
+            let Some(Reverse(Due(_, _, timer))) = self.timers.pop() else {
+                break;
+            };
+            self.fire(timer);
+        }
+        self.perform();
+        self.events += 1;
+        self.settle()?;
+        Ok(true)
+    }
+
+    fn finished(&self) -> Result<bool, RunError> {
+        match self.driver.deadlock(self.now) {
+            None => Ok(false),
+            Some(deadlock) => Err(RunError::Deadlock(deadlock)),
+        }
+    }
+
+    /// The last byte of a message has left its last link.
+    #[inline]
+    fn left(&mut self, flow: Flow) {
+        let Flow {
+            rank,
+            to,
+            token,
+            start,
+            bytes,
+            ..
+        } = flow;
+        let latency = if rank == to {
+            0.0
+        } else {
+            self.platform.latency()
+        };
+        if latency > 0.0 {
+            if self.config.completion == Completion::Source {
+                self.sent(rank, token);
+            }
+            let timer = Timer::Arrive {
+                rank,
+                to,
+                token,
+                start,
+                bytes,
+            };
+            self.set_timer(self.now + latency, timer);
+        } else {
+            self.sent(rank, token);
+            self.arrived(rank, to, token, start, bytes);
+        }
+    }
+
+    #[inline]
+    fn sent(&mut self, rank: u32, token: u32) {
+        self.driver.sent(rank, token, &mut self.actions);
+    }
+
+    #[inline]
+    fn arrived(&mut self, rank: u32, to: u32, token: u32, start: f64, bytes: f64) {
+        self.messages += 1;
+        if let Some(sink) = &mut self.sink {
+            let end = self.now;
+            sink(&MessageRecord {
+                source: rank,
+                destination: to,
+                bytes,
+                start,
+                end,
+            });
+        }
+        self.driver.arrived(rank, to, token, &mut self.actions);
+    }
+
+    fn fire(&mut self, timer: Timer) {
+        match timer {
+            Timer::Wake(token) => self.driver.wake(token, &mut self.actions),
+            Timer::Arrive {
+                rank,
+                to,
+                token,
+                start,
+                bytes,
+            } => {
+                if self.config.completion == Completion::Destination {
+                    self.sent(rank, token);
+                }
+                self.arrived(rank, to, token, start, bytes);
+            }
+        }
+    }
+
+    fn set_timer(&mut self, at: f64, timer: Timer) {
+        self.timers_set += 1;
+        self.timers.push(Reverse(Due(at, self.timers_set, timer)));
+    }
+
+    /// Carries out what the driver asked for; messages without a path or bytes end at once.
+    fn perform(&mut self) {
+        let mut at = 0;
+        while at < self.actions.len() {
+            match self.actions[at] {
+                Action::Wake { delay, token } => {
+                    self.set_timer(self.now + delay, Timer::Wake(token));
+                }
+                Action::Send {
+                    rank,
+                    to,
+                    bytes,
+                    token,
+                } => {
+                    let flow = Flow {
+                        remaining: bytes,
+                        since: self.now,
+                        rate: 0.0,
+                        start: self.now,
+                        bytes,
+                        rank,
+                        to,
+                        token,
+                    };
+                    if bytes > 0.0 && rank != to {
+                        self.starts.push(flow);
+                    } else {
+                        self.left(flow);
+                    }
+                }
+            }
+            at += 1;
+        }
+        self.actions.clear();
+    }
+
+    /// Takes the flows that ended out of the network, puts the new ones in, and finds all rates.
+    fn settle(&mut self) -> Result<(), RunError> {
+        if let Rates::Exact(solver) = &mut self.rates {
+            solver.begin(self.leaving.len(), self.starts.len());
+        }
+        for &slot in &self.leaving {
+            each!(&mut self.rates, r => r.remove(slot));
+        }
+        // Places are reused in the order in which they became free.
+        self.free.extend(self.leaving.drain(..).rev());
+        for flow in self.starts.drain(..) {
+            let slot = self.free.pop().unwrap_or(self.flows.len() as Slot);
+            if slot as usize == self.flows.len() {
+                self.flows.push(flow);
+                self.calendar.grow(self.flows.len());
+            } else {
+                self.flows[slot as usize] = flow;
+            }
+            let (src, dst) = (self.placement.node(flow.rank), self.placement.node(flow.to));
+            let hops = self.platform.route(src, dst, &mut self.path);
+            each!(&mut self.rates, r => r.add(slot, &self.path[..hops]));
+        }
+        match &mut self.rates {
+            Rates::Exact(r) => {
+                r.solve();
+                reschedule(
+                    &mut self.flows,
+                    &mut self.calendar,
+                    self.now,
+                    r.changed(),
+                    |s| r.rate(s),
+                );
+            }
+            Rates::EqualSplit(r) => {
+                r.solve();
+                reschedule(
+                    &mut self.flows,
+                    &mut self.calendar,
+                    self.now,
+                    r.changed(),
+                    |s| r.rate(s),
+                );
+            }
+            Rates::Iterated(r) => {
+                r.solve();
+                reschedule(
+                    &mut self.flows,
+                    &mut self.calendar,
+                    self.now,
+                    r.changed(),
+                    |s| r.rate(s),
+                );
+            }
+        }
+        if self.config.verify
+            && let Rates::Exact(solver) = &self.rates
+        {
+            let links = self.platform.links() as LinkId;
+            let bandwidth: Vec<f64> = (0..links).map(|l| self.platform.bandwidth(l)).collect();
+            certify(
+                &bandwidth,
+                solver.flows().map(|(_, path, rate)| (path, rate)),
+                1e-9,
+            )
+            .map_err(|violation| RunError::Violation {
+                time: self.now,
+                violation,
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Accounts for what flows with a new rate have moved and sets when they will end.
+fn reschedule(
+    flows: &mut [Flow],
+    calendar: &mut Calendar,
+    now: f64,
+    changed: &[Slot],
+    rate: impl Fn(Slot) -> f64,
+) {
+    for &slot in changed {
+        let flow = &mut flows[slot as usize];
+        flow.remaining = (flow.remaining - flow.rate * (now - flow.since)).max(0.0);
+        flow.since = now;
+        flow.rate = rate(slot);
+        calendar.set(slot, now + flow.remaining / flow.rate);
+    }
+}

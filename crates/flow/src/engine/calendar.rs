@@ -1,0 +1,154 @@
+//! When each active flow ends: a tree of minima over blocks of 64 places.
+
+const BLOCK: usize = 64;
+
+/// Finish times by slot. Setting one is a store; minima of the touched blocks are found when the
+/// next finish time is asked for.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Calendar {
+    finish: Vec<f64>,
+    /// Minimum of each block of `finish`, then of each block of blocks, ...
+    minima: Vec<Vec<f64>>,
+    touched: Vec<u32>,
+    is_touched: Vec<bool>,
+}
+
+impl Calendar {
+    /// Makes room for `slots` places, all without a flow.
+    pub(super) fn grow(&mut self, slots: usize) {
+        if slots <= self.finish.len() {
+            return;
+        }
+        let slots = slots.next_power_of_two().max(BLOCK);
+        self.finish.resize(slots, f64::INFINITY);
+        self.is_touched.resize(slots.div_ceil(BLOCK), false);
+        self.minima.clear();
+        let mut below = slots;
+        while below > 1 {
+            below = below.div_ceil(BLOCK);
+            self.minima.push(vec![f64::INFINITY; below]);
+        }
+        for block in 0..self.is_touched.len() as u32 {
+            if !self.is_touched[block as usize] {
+                self.is_touched[block as usize] = true;
+                self.touched.push(block);
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn set(&mut self, slot: u32, finish: f64) {
+        self.finish[slot as usize] = finish;
+        let block = slot as usize / BLOCK;
+        if !self.is_touched[block] {
+            self.is_touched[block] = true;
+            self.touched.push(block as u32);
+        }
+    }
+
+    /// The earliest finish time, infinite without flows.
+    pub(super) fn earliest(&mut self) -> f64 {
+        if self.minima.is_empty() {
+            return f64::INFINITY;
+        }
+        for &block in &self.touched {
+            self.is_touched[block as usize] = false;
+            self.minima[0][block as usize] = minimum(&self.finish, block as usize);
+        }
+        for level in 1..self.minima.len() {
+            let (lower, upper) = self.minima.split_at_mut(level);
+            let (lower, upper) = (&lower[level - 1], &mut upper[0]);
+            if self.touched.len() * BLOCK >= lower.len() || level > 1 {
+                for (i, value) in upper.iter_mut().enumerate() {
+                    *value = minimum(lower, i);
+                }
+            } else {
+                for &block in &self.touched {
+                    upper[block as usize / BLOCK] = minimum(lower, block as usize / BLOCK);
+                }
+            }
+        }
+        self.touched.clear();
+        self.minima[self.minima.len() - 1][0]
+    }
+
+    /// Appends all slots that end no later than `until`. Call after [`Calendar::earliest`].
+    pub(super) fn due(&self, until: f64, out: &mut Vec<u32>) {
+        if let Some(top) = self.minima.len().checked_sub(1) {
+            self.collect(top, 0, until, out);
+        }
+    }
+
+    fn collect(&self, level: usize, index: usize, until: f64, out: &mut Vec<u32>) {
+        if self.minima[level][index] > until {
+            return;
+        }
+        let start = index * BLOCK;
+        if level == 0 {
+            let end = (start + BLOCK).min(self.finish.len());
+            out.extend(
+                (start..end)
+                    .filter(|&s| self.finish[s] <= until)
+                    .map(|s| s as u32),
+            );
+        } else {
+            let end = (start + BLOCK).min(self.minima[level - 1].len());
+            (start..end).for_each(|i| self.collect(level - 1, i, until, out));
+        }
+    }
+}
+
+/// Minimum of one block; several running minima let it be vectorised.
+#[inline]
+fn minimum(values: &[f64], block: usize) -> f64 {
+    let end = ((block + 1) * BLOCK).min(values.len());
+    let values = &values[block * BLOCK..end];
+    let mut lanes = [f64::INFINITY; 8];
+    let chunks = values.chunks_exact(8);
+    let rest = chunks.remainder();
+    for chunk in chunks {
+        for (lane, &value) in lanes.iter_mut().zip(chunk) {
+            *lane = if value < *lane { value } else { *lane };
+        }
+    }
+    lanes
+        .iter()
+        .chain(rest)
+        .fold(f64::INFINITY, |a, &b| if b < a { b } else { a })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placement::SplitMix64;
+
+    #[test]
+    fn finds_what_a_scan_finds() {
+        let mut generator = SplitMix64::new(3);
+        let mut calendar = Calendar::default();
+        let mut plain = vec![f64::INFINITY; 9000];
+        calendar.grow(70);
+        for step in 0..2000usize {
+            let slots = if step < 100 { 70 } else { 9000 };
+            calendar.grow(slots);
+            for _ in 0..generator.below(20) {
+                let slot = generator.below(slots as u64) as u32;
+                let finish = if generator.below(4) == 0 {
+                    f64::INFINITY
+                } else {
+                    generator.below(1000) as f64
+                };
+                calendar.set(slot, finish);
+                plain[slot as usize] = finish;
+            }
+            let earliest = plain.iter().copied().fold(f64::INFINITY, f64::min);
+            assert_eq!(calendar.earliest(), earliest);
+            let mut due = Vec::new();
+            calendar.due(earliest.min(1e9), &mut due);
+            let expected: Vec<u32> = (0..9000)
+                .filter(|&s| plain[s as usize] <= earliest.min(1e9))
+                .collect();
+            assert_eq!(due, expected);
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Why a simulation cannot go on.
+
+use std::fmt;
+
+use crate::solver::Violation;
+
+/// A rank that waits for a message that will never come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Blocked {
+    /// The waiting rank.
+    pub rank: u32,
+    /// The rank it waits for.
+    pub source: u32,
+    /// The tag it waits for, in a trace.
+    pub tag: Option<u32>,
+    /// The line of the receive in the file it came from.
+    pub line: Option<u32>,
+}
+
+/// No flow is active, no timer is set, but ranks still wait.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Deadlock {
+    /// When everything stopped, in seconds.
+    pub time: f64,
+    /// All receives that wait.
+    pub blocked: Vec<Blocked>,
+    /// Messages that arrived and were not received: source, destination, tag, how many.
+    pub unreceived: Vec<(u32, u32, u32, u64)>,
+}
+
+impl fmt::Display for Deadlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 10;
+        let n = self.blocked.len();
+        let s = if n == 1 {
+            "receive waits"
+        } else {
+            "receives wait"
+        };
+        write!(
+            f,
+            "deadlock at {} s: {n} {s} for a message that is never sent",
+            self.time
+        )?;
+        for b in self.blocked.iter().take(SHOWN) {
+            write!(f, "\n  rank {} waits for rank {}", b.rank, b.source)?;
+            if let Some(tag) = b.tag {
+                write!(f, ", tag {tag}")?;
+            }
+            if let Some(line) = b.line {
+                write!(f, " (line {line})")?;
+            }
+        }
+        if n > SHOWN {
+            write!(f, "\n  and {} more", n - SHOWN)?;
+        }
+        for (source, destination, tag, count) in self.unreceived.iter().take(SHOWN) {
+            write!(
+                f,
+                "\n  not received: {count} from rank {source} to rank {destination}, tag {tag}"
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// A simulation that could not be set up or finished.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RunError {
+    /// The workload has more ranks than there are nodes to place them on.
+    TooManyRanks {
+        /// Ranks of the workload.
+        ranks: usize,
+        /// Nodes of the platform, or entries of the placement.
+        places: usize,
+    },
+    /// The workload deadlocks.
+    Deadlock(Deadlock),
+    /// The rates are not max-min fair: a fault of this library.
+    Violation {
+        /// Simulated time in seconds.
+        time: f64,
+        /// What is wrong.
+        violation: Violation,
+    },
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooManyRanks { ranks, places } => {
+                write!(
+                    f,
+                    "{ranks} ranks do not fit on {places} nodes; choose a larger platform"
+                )
+            }
+            Self::Deadlock(deadlock) => deadlock.fmt(f),
+            Self::Violation { time, violation } => {
+                write!(
+                    f,
+                    "rates at {time} s are not max-min fair (please report): {violation}"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for RunError {}

@@ -1,0 +1,322 @@
+use super::*;
+use crate::script::Limits;
+
+fn checked() -> Config {
+    Config {
+        verify: true,
+        ..Config::default()
+    }
+}
+
+fn simulate(platform: &str, pattern: &str, size: f64, placement: &str, config: Config) -> Summary {
+    let platform = Platform::parse(platform).unwrap();
+    let n = platform.nodes();
+    let pattern = Pattern::parse(pattern, n as u32, size).unwrap();
+    let placement = Placement::parse(placement, n).unwrap();
+    let workload = Workload::Pattern(pattern);
+    Simulation::new(&platform, workload, placement, config)
+        .unwrap()
+        .run()
+        .unwrap()
+}
+
+fn script(platform: &str, text: &str, config: Config) -> Result<Summary, RunError> {
+    let platform = Platform::parse(platform).unwrap();
+    let script = Script::parse_csv(text, Limits::default()).unwrap();
+    let workload = Workload::Script(script);
+    Simulation::new(&platform, workload, Placement::regular(), config)?.run()
+}
+
+fn goal(text: &str, config: Config) -> Result<Summary, RunError> {
+    let platform = Platform::parse("hypercrossbar:4").unwrap();
+    let workload = Workload::Goal(Goal::parse(text, Limits::default()).unwrap());
+    Simulation::new(&platform, workload, Placement::regular(), config)?.run()
+}
+
+fn close(a: f64, b: f64) {
+    assert!((a - b).abs() <= 1e-9 * b.abs(), "{a} is not {b}");
+}
+
+#[test]
+fn fat_tree_regular_ends_after_one_message_time_per_peer() {
+    let small = simulate(
+        "fat-tree:ports=6,levels=3",
+        "all-to-all",
+        1.0,
+        "regular",
+        checked(),
+    );
+    assert_eq!(
+        (small.makespan, small.messages, small.events),
+        (53.0, 54 * 53, 53)
+    );
+    let config = Config::default();
+    let spread = "all-to-all:simple-spread";
+    let large = simulate("fat-tree:ports=16,levels=3", spread, 1.0, "regular", config);
+    assert_eq!((large.makespan, large.events), (1023.0, 1023));
+}
+
+#[test]
+fn torus_16x16_has_the_known_digits() {
+    let platform = "torus:16x16,bandwidth=1GB/s,ties=even";
+    let run = |pattern, config| simulate(platform, pattern, 20e3, "regular", config);
+    let spread_2d = run("all-to-all:simple-spread-2d", checked());
+    close(spread_2d.makespan, 27.36e-3);
+    assert!(
+        (255..=256).contains(&spread_2d.events),
+        "{}",
+        spread_2d.events
+    );
+    let pairwise = run("all-to-all:pairwise", checked());
+    close(pairwise.makespan, 22.22e-3);
+    assert!(
+        (255..=256).contains(&pairwise.events),
+        "{}",
+        pairwise.events
+    );
+    // Chaotic: no digits, but the neighbourhood is known.
+    let spread = run("all-to-all:simple-spread", Config::default());
+    assert!(
+        (38.0e-3..39.0e-3).contains(&spread.makespan),
+        "{}",
+        spread.makespan
+    );
+}
+
+#[test]
+fn every_event_of_contended_runs_has_its_certificate() {
+    for (platform, pattern) in [
+        ("fat-tree:ports=6,levels=3", "all-to-all:simple-spread"),
+        ("torus:6x6", "all-to-all:simple-spread"),
+        ("mesh:4x4,wrap=x", "all-to-all:pairwise"),
+        ("hypercrossbar:4x4x2", "all-to-all:pairwise"),
+        (
+            "dragonfly:routers=3,terminals=2,global=1",
+            "allgather:bruck",
+        ),
+        ("hyperx:3x3,terminals=3", "allreduce:recursive-doubling"),
+        ("fat-tree:ports=8,levels=2,taper=4", "all-to-all:bruck"),
+    ] {
+        let summary = simulate(platform, pattern, 3.0, "random:5", checked());
+        assert!(summary.makespan > 0.0);
+    }
+}
+
+#[test]
+fn a_wider_window_shares_and_a_delay_delays() {
+    // Two messages of 10 bytes from rank 0 over its one link of 1 byte/s.
+    let rows = "0,1,1,10\n0,2,2,10\n";
+    let one = script("hypercrossbar:4", rows, checked()).unwrap();
+    assert_eq!((one.makespan, one.events), (20.0, 2));
+    let two = script(
+        "hypercrossbar:4",
+        rows,
+        Config {
+            window: 2,
+            ..checked()
+        },
+    )
+    .unwrap();
+    assert_eq!((two.makespan, two.events), (20.0, 1));
+    let late = script("hypercrossbar:4", "0,1,1,10,5\n0,2,2,10,5\n", checked()).unwrap();
+    assert_eq!(late.makespan, 30.0);
+}
+
+#[test]
+fn a_receive_holds_the_queue() {
+    let rows = "0,1,1,10\nrecv,1,0,1\n1,2,2,10\n";
+    assert_eq!(
+        script("hypercrossbar:4", rows, checked()).unwrap().makespan,
+        20.0
+    );
+    // The message is early: rank 1 is busy for 30 s, then the receive is satisfied at once.
+    let rows = "0,1,1,10\n1,3,1,30\nrecv,1,0,2\n1,2,3,10\n";
+    assert_eq!(
+        script("hypercrossbar:4", rows, checked()).unwrap().makespan,
+        40.0
+    );
+}
+
+#[test]
+fn latency_counts_at_the_destination_or_behind_the_next_send() {
+    let rows = "0,1,1,10\n0,2,2,10\n";
+    let platform = "hypercrossbar:4,latency=3";
+    assert_eq!(script(platform, rows, checked()).unwrap().makespan, 26.0);
+    let config = Config {
+        completion: Completion::Source,
+        ..checked()
+    };
+    assert_eq!(script(platform, rows, config).unwrap().makespan, 23.0);
+}
+
+#[test]
+fn empty_messages_and_messages_to_oneself_take_no_time() {
+    let rows = "0,0,1,10\n0,1,2,0\n0,1,3,7\n";
+    let summary = script("hypercrossbar:4", rows, checked()).unwrap();
+    assert_eq!((summary.makespan, summary.messages), (7.0, 3));
+}
+
+#[test]
+fn a_script_that_deadlocks_names_ranks_and_lines() {
+    let rows = "recv,0,1,1\n0,1,2,5\nrecv,1,0,1\n1,0,2,5\n2,3,1,4\n";
+    let Err(RunError::Deadlock(deadlock)) = script("hypercrossbar:4", rows, checked()) else {
+        panic!("expected a deadlock");
+    };
+    assert_eq!(deadlock.time, 4.0);
+    let waits: Vec<_> = deadlock
+        .blocked
+        .iter()
+        .map(|b| (b.rank, b.source, b.line))
+        .collect();
+    assert_eq!(waits, [(0, 1, Some(1)), (1, 0, Some(3))]);
+    assert!(
+        deadlock
+            .to_string()
+            .contains("rank 1 waits for rank 0 (line 3)")
+    );
+}
+
+#[test]
+fn a_trace_computes_sends_and_receives() {
+    // 2 s of computation, 10 bytes at 1 byte/s, 3 s of computation.
+    let text = "num_ranks 2\nrank 0 {\na: calc 2000000000\nb: send 10b to 1 tag 1\nb requires a\n}\n\
+                rank 1 {\na: recv 10b from 0 tag 1\nb: calc 3000000000\nb requires a\n}\n";
+    assert_eq!(goal(text, checked()).unwrap().makespan, 15.0);
+    let overlapped = text.replace("b requires a\n}\n\nrank 1", "b irequires a\n}\n\nrank 1");
+    assert_eq!(goal(&overlapped, checked()).unwrap().makespan, 15.0);
+    let both = text.replace("b requires a", "b irequires a");
+    assert_eq!(goal(&both, checked()).unwrap().makespan, 10.0);
+}
+
+#[test]
+fn computations_on_one_cpu_run_one_after_the_other() {
+    let text = "num_ranks 1\nrank 0 {\na: calc 1000000000\nb: calc 1000000000 cpu 0\n\
+                c: calc 1500000000 cpu 1\n}\n";
+    assert_eq!(goal(text, checked()).unwrap().makespan, 2.0);
+}
+
+#[test]
+fn a_trace_that_deadlocks_names_ranks_messages_and_lines() {
+    let text =
+        "num_ranks 2\nrank 0 {\na: send 4b to 1 tag 7\n}\nrank 1 {\nb: recv 4b from 0 tag 8\n}";
+    let Err(RunError::Deadlock(deadlock)) = goal(text, checked()) else {
+        panic!("expected a deadlock");
+    };
+    assert_eq!(deadlock.unreceived, [(0, 1, 7, 1)]);
+    let text = deadlock.to_string();
+    assert!(
+        text.contains("rank 1 waits for rank 0, tag 8 (line 6)"),
+        "{text}"
+    );
+    assert!(text.contains("1 from rank 0 to rank 1, tag 7"), "{text}");
+}
+
+#[test]
+fn collectives_take_their_closed_form_on_a_crossbar() {
+    let time = |pattern| simulate("hypercrossbar:8", pattern, 64.0, "regular", checked()).makespan;
+    close(time("allreduce:ring"), 14.0 * 8.0);
+    close(time("allreduce:recursive-doubling"), 3.0 * 64.0);
+    close(time("allgather:ring"), 7.0 * 64.0);
+    close(time("allgather:recursive-doubling"), 7.0 * 64.0);
+    close(time("allgather:bruck"), 7.0 * 64.0);
+    close(time("broadcast:binomial"), 3.0 * 64.0);
+    // Scatter 4 + 2 + 1 blocks of 8; the ring's 7 steps overlap its end.
+    let scattered = time("broadcast:scatter-allgather");
+    assert!((7.0 * 8.0..=14.0 * 8.0).contains(&scattered), "{scattered}");
+    close(time("all-to-all:bruck"), 3.0 * 4.0 * 64.0);
+}
+
+#[test]
+fn published_modes_agree_with_exact_where_nothing_contends() {
+    for mode in [Mode::EqualSplit, Mode::Iterated { threshold: 0.01 }] {
+        let config = Config {
+            mode,
+            ..Config::default()
+        };
+        let spread = "all-to-all:simple-spread";
+        let summary = simulate(
+            "fat-tree:ports=6,levels=3",
+            spread,
+            1.0,
+            "regular",
+            config.clone(),
+        );
+        assert_eq!(summary.makespan, 53.0);
+        let random =
+            |config| simulate("fat-tree:ports=6,levels=3", spread, 1.0, "random:1", config);
+        let (published, exact) = (random(config).makespan, random(checked()).makespan);
+        assert!(
+            published > 53.0 && published < 1.3 * exact,
+            "{published} {exact}"
+        );
+    }
+}
+
+#[test]
+fn resolution_bounds_the_number_of_batches() {
+    let spread = "all-to-all:simple-spread";
+    let run = |resolution| {
+        let config = Config {
+            resolution,
+            ..checked()
+        };
+        simulate("fat-tree:ports=6,levels=3", spread, 1.0, "random:1", config)
+    };
+    let (fine, coarse) = (run(0.0), run(1.0));
+    assert!(coarse.events < fine.events && coarse.makespan >= fine.makespan);
+    assert!(coarse.events as f64 <= coarse.makespan + 1.0);
+}
+
+#[test]
+fn link_bytes_and_records_add_up() {
+    let platform = Platform::parse("torus:4x4").unwrap();
+    let pattern = Pattern::parse("all-to-all:simple-spread", 16, 5.0)
+        .unwrap()
+        .with_count(2);
+    let config = Config {
+        link_bytes: true,
+        ..checked()
+    };
+    let mut records = Vec::new();
+    let mut bytes = 0.0;
+    {
+        let workload = Workload::Pattern(pattern);
+        let sink = Box::new(|r: &MessageRecord| records.push(*r));
+        let simulation = Simulation::new(&platform, workload, Placement::regular(), config);
+        let mut simulation = simulation.unwrap().with_sink(sink);
+        let summary = simulation.run().unwrap();
+        assert_eq!(summary.messages, 2 * 16 * 15);
+        bytes += simulation.link_bytes().iter().sum::<f64>();
+    }
+    let mut path = vec![0; platform.max_hops()];
+    let hops = |r: &MessageRecord, path: &mut [u32]| platform.route(r.source, r.destination, path);
+    let expected: f64 = records
+        .iter()
+        .map(|r| r.bytes * hops(r, &mut path) as f64)
+        .sum();
+    close(bytes, expected);
+    assert!(records.iter().all(|r| r.end > r.start));
+}
+
+#[test]
+fn steps_cut_a_pattern_after_rounds() {
+    let platform = Platform::parse("torus:4x4").unwrap();
+    let pattern = Pattern::parse("allreduce:ring", 16, 16.0)
+        .unwrap()
+        .with_steps(3);
+    let workload = Workload::Pattern(pattern);
+    let simulation = Simulation::new(&platform, workload, Placement::random(16, 2), checked());
+    assert_eq!(simulation.unwrap().run().unwrap().messages, 48);
+}
+
+#[test]
+fn more_ranks_than_nodes_are_refused() {
+    let error = script("hypercrossbar:2", "0,5,1,1", checked()).unwrap_err();
+    assert_eq!(
+        error,
+        RunError::TooManyRanks {
+            ranks: 6,
+            places: 2
+        }
+    );
+}

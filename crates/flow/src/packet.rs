@@ -1,0 +1,441 @@
+//! A packet-level reference model: what the flow model leaves out, on the user's own case.
+//!
+//! Messages are cut into packets that are stored and forwarded. Every link ends in a buffer for a
+//! fixed number of packets and is granted (credits) only while that buffer has room; a packet
+//! gives its place back when it has left on its next link. A buffer is a queue: its first packet
+//! holds up those behind it, or, with virtual output queues, only those for the same link. A link
+//! takes the packets offered to it first come first served, and a node consumes what arrives at
+//! once. On wrapped grids a packet that enters a ring, from its node or
+//! from another dimension, leaves one place free (bubble flow control: Carrion, Beivide et al.,
+//! 1997), so that rings cannot fill up and block.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use crate::engine::{Action, Driver, MessageRecord, RunError, Sink, Summary, Workload};
+use crate::placement::Placement;
+use crate::platform::{LinkId, Platform};
+
+/// Parameters of the packet model.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PacketConfig {
+    /// Largest packet in bytes.
+    pub packet_bytes: f64,
+    /// Packets that the buffer at the end of a link holds; at least 2.
+    pub buffer_packets: u32,
+    /// Whether a blocked packet lets those behind it pass that go to other links.
+    pub virtual_output_queues: bool,
+    /// Sends of one rank that may be under way at a time.
+    pub window: u32,
+}
+
+impl Default for PacketConfig {
+    /// The paper's 1500-byte packets (section 5.1), queues of 16, blocking sends.
+    fn default() -> Self {
+        Self {
+            packet_bytes: 1500.0,
+            buffer_packets: 16,
+            virtual_output_queues: false,
+            window: 1,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+struct Link {
+    busy: Option<Packet>,
+    /// Places of its buffer that are taken or promised.
+    taken: u32,
+    /// Packets that want to go over this link.
+    waiting: VecDeque<Packet>,
+    /// Packets in the buffer at its end, unless there are virtual output queues.
+    stored: VecDeque<Packet>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Packet {
+    message: u32,
+    bytes: f64,
+    /// Index of the link it waits for, or is on, in its message's path.
+    hop: u32,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Message {
+    path: Vec<LinkId>,
+    to_inject: f64,
+    to_arrive: f64,
+    bytes: f64,
+    start: f64,
+    rank: u32,
+    to: u32,
+    token: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Transmitted(LinkId),
+    Wake(u32),
+    Arrive(u32),
+}
+
+/// A packet-level simulation in progress; driven like [`crate::Simulation`].
+pub struct PacketSimulation<'a> {
+    platform: &'a Platform,
+    placement: Placement,
+    config: PacketConfig,
+    driver: Driver,
+    links: Vec<Link>,
+    messages: Vec<Message>,
+    free: Vec<u32>,
+    /// Times as bits: they are not negative, so their order is that of the numbers.
+    queue: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    queued: u64,
+    actions: Vec<Action>,
+    sink: Option<Sink<'a>>,
+    now: f64,
+    arrived: u64,
+    events: u64,
+    begun: bool,
+}
+
+impl<'a> PacketSimulation<'a> {
+    /// A simulation at time 0.
+    ///
+    /// # Errors
+    /// [`RunError::TooManyRanks`] if the platform, or the placement, has fewer nodes.
+    pub fn new(
+        platform: &'a Platform,
+        workload: Workload,
+        placement: Placement,
+        config: PacketConfig,
+    ) -> Result<Self, RunError> {
+        workload.check_places(platform, &placement)?;
+        Ok(Self {
+            platform,
+            placement,
+            driver: Driver::new(workload, config.window),
+            config: PacketConfig {
+                buffer_packets: config.buffer_packets.max(2),
+                ..config
+            },
+            links: vec![Link::default(); platform.links()],
+            messages: Vec::new(),
+            free: Vec::new(),
+            queue: BinaryHeap::new(),
+            queued: 0,
+            actions: Vec::new(),
+            sink: None,
+            now: 0.0,
+            arrived: 0,
+            events: 0,
+            begun: false,
+        })
+    }
+
+    /// Hands every message to `sink` as it arrives.
+    pub fn with_sink(mut self, sink: Sink<'a>) -> Self {
+        self.sink = Some(sink);
+        self
+    }
+
+    /// Runs to the end.
+    ///
+    /// # Errors
+    /// As [`PacketSimulation::step`].
+    pub fn run(&mut self) -> Result<Summary, RunError> {
+        while self.step()? {}
+        Ok(self.summary())
+    }
+
+    /// Time, messages and events (packets forwarded, mostly) so far.
+    pub fn summary(&self) -> Summary {
+        Summary {
+            makespan: self.now,
+            messages: self.arrived,
+            events: self.events,
+        }
+    }
+
+    /// Advances to the next event. Returns whether there was one.
+    ///
+    /// # Errors
+    /// [`RunError::Deadlock`] if ranks wait for messages that nobody will send.
+    pub fn step(&mut self) -> Result<bool, RunError> {
+        if !self.begun {
+            self.begun = true;
+            self.driver.begin(&mut self.actions);
+            self.perform();
+        }
+        let Some(Reverse((bits, _, event))) = self.queue.pop() else {
+            return match self.driver.deadlock(self.now) {
+                None => Ok(false),
+                Some(deadlock) => Err(RunError::Deadlock(deadlock)),
+            };
+        };
+        self.now = f64::from_bits(bits);
+        self.events += 1;
+        match event {
+            Event::Transmitted(link) => self.transmitted(link),
+            Event::Wake(token) => self.driver.wake(token, &mut self.actions),
+            Event::Arrive(message) => self.deliver(message),
+        }
+        self.perform();
+        Ok(true)
+    }
+
+    fn set(&mut self, at: f64, event: Event) {
+        self.queued += 1;
+        self.queue.push(Reverse((at.to_bits(), self.queued, event)));
+    }
+
+    fn perform(&mut self) {
+        let mut at = 0;
+        while at < self.actions.len() {
+            match self.actions[at] {
+                Action::Wake { delay, token } => self.set(self.now + delay, Event::Wake(token)),
+                Action::Send {
+                    rank,
+                    to,
+                    bytes,
+                    token,
+                } => self.send(rank, to, bytes, token),
+            }
+            at += 1;
+        }
+        self.actions.clear();
+    }
+
+    fn send(&mut self, rank: u32, to: u32, bytes: f64, token: u32) {
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.messages.push(Message::default());
+            self.messages.len() as u32 - 1
+        });
+        let message = &mut self.messages[id as usize];
+        let mut path = std::mem::take(&mut message.path);
+        path.resize(self.platform.max_hops(), 0);
+        let (src, dst) = (self.placement.node(rank), self.placement.node(to));
+        let hops = self.platform.route(src, dst, &mut path);
+        path.truncate(hops);
+        let start = self.now;
+        *message = Message {
+            path,
+            to_inject: bytes,
+            to_arrive: bytes,
+            bytes,
+            start,
+            rank,
+            to,
+            token,
+        };
+        if hops == 0 || bytes <= 0.0 {
+            let latency = if hops == 0 {
+                0.0
+            } else {
+                self.platform.latency()
+            };
+            self.set(self.now + latency, Event::Arrive(id));
+        } else {
+            self.inject(id);
+        }
+    }
+
+    /// Offers the next packet of a message to its first link.
+    fn inject(&mut self, id: u32) {
+        let message = &mut self.messages[id as usize];
+        if message.to_inject > 0.0 {
+            let bytes = message.to_inject.min(self.config.packet_bytes);
+            message.to_inject -= bytes;
+            self.offer(Packet {
+                message: id,
+                bytes,
+                hop: 0,
+            });
+        }
+    }
+
+    /// Lets a packet wait for its next link.
+    fn offer(&mut self, packet: Packet) {
+        let link = self.messages[packet.message as usize].path[packet.hop as usize];
+        self.links[link as usize].waiting.push_back(packet);
+        self.grant(link);
+    }
+
+    /// Starts the first waiting packet for which the link's buffer has room.
+    fn grant(&mut self, l: LinkId) {
+        let link = &self.links[l as usize];
+        let room = self.config.buffer_packets - link.taken;
+        if link.busy.is_some() || room == 0 {
+            return;
+        }
+        let ring = self.platform.ring(l);
+        let may_go = |packet: &Packet| {
+            let path = &self.messages[packet.message as usize].path;
+            let hop = packet.hop as usize;
+            let enters = ring.is_some() && (hop == 0 || self.platform.ring(path[hop - 1]) != ring);
+            room > u32::from(enters)
+        };
+        let Some(at) = link.waiting.iter().position(may_go) else {
+            return;
+        };
+        let link = &mut self.links[l as usize];
+        if let Some(packet) = link.waiting.remove(at) {
+            link.busy = Some(packet);
+            link.taken += 1;
+            let end = self.now + packet.bytes / self.platform.bandwidth(l);
+            self.set(end, Event::Transmitted(l));
+        }
+    }
+
+    fn transmitted(&mut self, l: LinkId) {
+        let Some(packet) = self.links[l as usize].busy.take() else {
+            return;
+        };
+        let hop = packet.hop as usize;
+        let message = &mut self.messages[packet.message as usize];
+        let goes_on = hop + 1 < message.path.len();
+        match hop.checked_sub(1).map(|before| message.path[before]) {
+            Some(before) => {
+                let link = &mut self.links[before as usize];
+                link.taken -= 1;
+                link.stored.pop_front();
+                if let Some(&head) = link.stored.front() {
+                    self.offer(head);
+                }
+                self.grant(before);
+            }
+            None => self.inject(packet.message),
+        }
+        match goes_on {
+            true => {
+                let packet = Packet {
+                    hop: packet.hop + 1,
+                    ..packet
+                };
+                let link = &mut self.links[l as usize];
+                if !self.config.virtual_output_queues {
+                    link.stored.push_back(packet);
+                }
+                if link.stored.len() <= 1 {
+                    self.offer(packet);
+                }
+            }
+            false => {
+                self.links[l as usize].taken -= 1;
+                let message = &mut self.messages[packet.message as usize];
+                message.to_arrive -= packet.bytes;
+                if message.to_arrive <= 0.0 {
+                    let at = self.now + self.platform.latency();
+                    self.set(at, Event::Arrive(packet.message));
+                }
+            }
+        }
+        self.grant(l);
+    }
+
+    fn deliver(&mut self, id: u32) {
+        let message = &self.messages[id as usize];
+        let (rank, to, token) = (message.rank, message.to, message.token);
+        self.arrived += 1;
+        if let Some(sink) = &mut self.sink {
+            let (bytes, start, end) = (message.bytes, message.start, self.now);
+            sink(&MessageRecord {
+                source: rank,
+                destination: to,
+                bytes,
+                start,
+                end,
+            });
+        }
+        self.free.push(id);
+        self.driver.sent(rank, token, &mut self.actions);
+        self.driver.arrived(rank, to, token, &mut self.actions);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pattern::Pattern;
+    use crate::script::{Limits, Script};
+
+    fn run(platform: &Platform, workload: Workload, config: PacketConfig) -> Summary {
+        let placement = Placement::regular();
+        PacketSimulation::new(platform, workload, placement, config)
+            .unwrap()
+            .run()
+            .unwrap()
+    }
+
+    #[test]
+    fn one_message_is_pipelined_over_its_hops() {
+        let platform = Platform::parse("mesh:5").unwrap();
+        let script = Script::parse_csv("0,4,1,100", Limits::default()).unwrap();
+        let config = PacketConfig {
+            packet_bytes: 10.0,
+            ..PacketConfig::default()
+        };
+        // 10 packets over 4 links: 10 + 3 packet times.
+        let summary = run(&platform, Workload::Script(script.clone()), config);
+        assert_eq!((summary.makespan, summary.messages), (130.0, 1));
+        // Two places a buffer still keep the pipeline full.
+        let narrow = PacketConfig {
+            buffer_packets: 2,
+            ..config
+        };
+        assert_eq!(
+            run(&platform, Workload::Script(script), narrow).makespan,
+            130.0
+        );
+    }
+
+    #[test]
+    fn two_messages_share_a_link_packet_by_packet() {
+        let platform = Platform::parse("hypercrossbar:3").unwrap();
+        let script = Script::parse_csv("0,2,1,100\n1,2,1,100", Limits::default()).unwrap();
+        let config = PacketConfig {
+            packet_bytes: 10.0,
+            ..PacketConfig::default()
+        };
+        assert_eq!(
+            run(&platform, Workload::Script(script), config).makespan,
+            210.0
+        );
+    }
+
+    #[test]
+    fn full_rings_do_not_block() {
+        let platform = Platform::parse("torus:6x6").unwrap();
+        let names = ["all-to-all:simple-spread", "all-to-all:simple-spread-2d"];
+        for (name, virtual_output_queues) in names
+            .into_iter()
+            .flat_map(|name| [(name, false), (name, true)])
+        {
+            let pattern = Pattern::parse(name, 36, 40.0).unwrap();
+            let config = PacketConfig {
+                packet_bytes: 10.0,
+                buffer_packets: 2,
+                virtual_output_queues,
+                window: 3,
+            };
+            let summary = run(&platform, Workload::Pattern(pattern), config);
+            assert_eq!(summary.messages, 36 * 35, "{name} stopped");
+        }
+    }
+
+    #[test]
+    fn small_packets_without_contention_approach_the_flow_model() {
+        let platform = Platform::parse("fat-tree:ports=4,levels=2").unwrap();
+        let pattern = Pattern::parse("all-to-all:simple-spread", 8, 1e4).unwrap();
+        let config = PacketConfig {
+            packet_bytes: 10.0,
+            ..PacketConfig::default()
+        };
+        let summary = run(&platform, Workload::Pattern(pattern), config);
+        assert!(
+            (7e4..7.1e4).contains(&summary.makespan),
+            "{}",
+            summary.makespan
+        );
+    }
+}

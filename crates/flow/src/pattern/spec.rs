@@ -1,0 +1,64 @@
+//! The written form of a pattern.
+
+use super::{Kind, Pattern};
+use crate::error::SpecError;
+
+/// The patterns a specification may name.
+pub const PATTERN_KINDS: [&str; 16] = [
+    "all-to-all:simple-spread",
+    "all-to-all:simple-spread-2d",
+    "all-to-all:pairwise",
+    "all-to-all:bruck",
+    "ring",
+    "broadcast:binomial",
+    "broadcast:scatter-allgather",
+    "allreduce:ring",
+    "allreduce:recursive-doubling",
+    "allgather:ring",
+    "allgather:recursive-doubling",
+    "allgather:bruck",
+    "exchange:AxBxC",
+    "file:PATTERN.csv",
+    "goal:TRACE.goal",
+    "all-to-all (simple-spread, or pairwise where the number of ranks is a power of two)",
+];
+
+pub(super) fn parse(spec: &str, ranks: u32, size: f64) -> Result<Pattern, SpecError> {
+    let fail = |reason: String| SpecError::new(spec, reason);
+    let (family, rest) = spec.split_once(':').unwrap_or((spec, ""));
+    let kind = match (family, rest) {
+        ("all-to-all", "simple-spread") => Kind::SimpleSpread,
+        ("all-to-all", "simple-spread-2d") => Kind::SimpleSpread2d,
+        ("all-to-all", "pairwise") => Kind::Pairwise,
+        ("all-to-all", "bruck") => Kind::BruckAllToAll,
+        ("all-to-all", "") if ranks.is_power_of_two() => Kind::Pairwise,
+        ("all-to-all", "") => Kind::SimpleSpread,
+        ("ring", "") => Kind::Ring,
+        ("broadcast", "binomial" | "") => Kind::BinomialBroadcast,
+        ("broadcast", "scatter-allgather") => Kind::ScatterAllgatherBroadcast,
+        ("allreduce", "ring") => Kind::RingAllreduce,
+        ("allreduce", "recursive-doubling" | "") => Kind::RecursiveDoublingAllreduce,
+        ("allgather", "ring" | "") => Kind::RingAllgather,
+        ("allgather", "recursive-doubling") => Kind::RecursiveDoublingAllgather,
+        ("allgather", "bruck") => Kind::BruckAllgather,
+        ("exchange", dims) => {
+            let dims: Result<Vec<u32>, _> = dims.split('x').map(str::parse).collect();
+            match dims {
+                Ok(dims) if !dims.contains(&0) && dims.len() <= 6 => Kind::Exchange { dims },
+                _ => {
+                    return Err(fail(
+                        "expected a grid of ranks, `exchange:16x16`".to_owned(),
+                    ));
+                }
+            }
+        }
+        ("file" | "goal", _) => {
+            return Err(fail("is a file: read it and parse its text".to_owned()));
+        }
+        _ => {
+            let known = PATTERN_KINDS.join("\n  ");
+            return Err(fail(format!("unknown pattern; write one of\n  {known}")));
+        }
+    };
+    Pattern::new(kind, ranks, size).map_err(fail)
+}

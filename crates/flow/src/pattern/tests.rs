@@ -1,0 +1,128 @@
+use std::collections::HashMap;
+
+use super::*;
+
+const NAMES: [&str; 12] = [
+    "all-to-all:simple-spread",
+    "all-to-all:simple-spread-2d",
+    "all-to-all:pairwise",
+    "all-to-all:bruck",
+    "ring",
+    "broadcast:binomial",
+    "broadcast:scatter-allgather",
+    "allreduce:ring",
+    "allreduce:recursive-doubling",
+    "allgather:ring",
+    "allgather:recursive-doubling",
+    "allgather:bruck",
+];
+
+#[test]
+fn every_receive_has_its_send_and_the_count_is_right() {
+    for ranks in [2, 3, 4, 5, 7, 8, 12, 16, 25] {
+        for name in NAMES.into_iter().chain(["exchange:5x5", "exchange:2x3x2"]) {
+            let Ok(pattern) = Pattern::parse(name, ranks, 8.0) else {
+                continue;
+            };
+            let mut total = 0;
+            for round in 0..pattern.rounds() {
+                let mut sent: HashMap<(u32, u32), u32> = HashMap::new();
+                for rank in 0..ranks {
+                    if let Some((to, bytes)) = pattern.round(rank, round).send {
+                        assert!(to < ranks && bytes > 0.0 && to != rank, "{name} {ranks}");
+                        *sent.entry((rank, to)).or_default() += 1;
+                        total += 1;
+                    }
+                }
+                for rank in 0..ranks {
+                    if let Some(from) = pattern.round(rank, round).receive {
+                        assert!(
+                            sent.remove(&(from, rank)).is_some(),
+                            "{name} {ranks} {round}"
+                        );
+                    }
+                }
+                assert!(
+                    sent.is_empty() || !pattern.has_receives(),
+                    "{name} {ranks}: unreceived"
+                );
+            }
+            assert_eq!(pattern.messages(), total, "{name} over {ranks}");
+        }
+    }
+}
+
+#[test]
+fn all_to_all_reaches_everyone_once() {
+    for (name, ranks) in [
+        ("all-to-all:simple-spread", 12),
+        ("all-to-all:simple-spread-2d", 16),
+        ("all-to-all", 8),
+    ] {
+        let pattern = Pattern::parse(name, ranks, 1.0).unwrap();
+        for rank in 0..ranks {
+            let mut to: Vec<u32> = (0..pattern.rounds())
+                .map(|round| pattern.round(rank, round).send.unwrap().0)
+                .collect();
+            to.sort_unstable();
+            let others: Vec<u32> = (0..ranks).filter(|&r| r != rank).collect();
+            assert_eq!(to, others, "{name}");
+        }
+    }
+}
+
+/// Bytes per rank and total volumes that the algorithms are known to move.
+#[test]
+fn volumes_are_those_of_the_literature() {
+    let volume = |name: &str, ranks: u32, size: f64| -> f64 {
+        let pattern = Pattern::parse(name, ranks, size).unwrap();
+        let sends = (0..ranks).flat_map(|rank| {
+            let pattern = &pattern;
+            (0..pattern.rounds()).filter_map(move |round| pattern.round(rank, round).send)
+        });
+        sends.map(|(_, bytes)| bytes).sum()
+    };
+    assert_eq!(
+        volume("allreduce:ring", 8, 64.0),
+        8.0 * 2.0 * 7.0 / 8.0 * 64.0
+    );
+    assert_eq!(
+        volume("allreduce:recursive-doubling", 8, 64.0),
+        8.0 * 3.0 * 64.0
+    );
+    assert_eq!(
+        volume("allreduce:recursive-doubling", 6, 64.0),
+        (4.0 * 2.0 + 4.0) * 64.0
+    );
+    for ranks in [5, 8] {
+        let all = f64::from(ranks * (ranks - 1));
+        assert_eq!(volume("allgather:bruck", ranks, 1.0), all);
+        assert_eq!(volume("allgather:ring", ranks, 1.0), all);
+        assert_eq!(
+            volume("broadcast:binomial", ranks, 1.0),
+            f64::from(ranks - 1)
+        );
+    }
+    assert_eq!(volume("all-to-all:bruck", 8, 1.0), 8.0 * 3.0 * 4.0);
+    // Scatter: every block of the 8 crosses as many edges as its owner is deep: 12; then the ring.
+    assert_eq!(
+        volume("broadcast:scatter-allgather", 8, 8.0),
+        12.0 + 8.0 * 7.0
+    );
+}
+
+#[test]
+fn wrong_patterns_say_what_is_right() {
+    for (spec, ranks, part) in [
+        ("alltoall", 4, "all-to-all:pairwise"),
+        ("all-to-all:pairwise", 6, "power of two"),
+        ("all-to-all:simple-spread-2d", 6, "square"),
+        ("exchange:3x3", 8, "the grid has 9 ranks"),
+        ("exchange:0x3", 8, "exchange:16x16"),
+        ("goal:x.goal", 8, "is a file"),
+    ] {
+        let error = Pattern::parse(spec, ranks, 1.0).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+    assert!(Pattern::parse("ring", 4, f64::NAN).is_err());
+}

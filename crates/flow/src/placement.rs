@@ -1,0 +1,184 @@
+//! Which node a rank runs on.
+
+use crate::error::{SpecError, TextError};
+
+/// The map from ranks to nodes: a permutation.
+///
+/// `random:SEED` is a Fisher-Yates shuffle, `for i in (1..n).rev() { swap(i, j) }` with
+/// `j` in `0..=i` drawn from SplitMix64: `state += 0x9E3779B97F4A7C15; z = state;
+/// z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9; z = (z ^ z >> 27) * 0x94D049BB133111EB; z ^ z >> 31`,
+/// starting from `state = SEED`, and `j = (z as u128 * (i + 1) as u128) >> 64`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placement {
+    node_of: Option<Vec<u32>>,
+}
+
+impl Placement {
+    /// Rank `i` on node `i`.
+    pub fn regular() -> Self {
+        Self { node_of: None }
+    }
+
+    /// The documented shuffle of `n` ranks.
+    pub fn random(n: usize, seed: u64) -> Self {
+        let mut node_of: Vec<u32> = (0..n as u32).collect();
+        let mut generator = SplitMix64::new(seed);
+        for i in (1..n).rev() {
+            node_of.swap(i, generator.below(i as u64 + 1) as usize);
+        }
+        Self {
+            node_of: Some(node_of),
+        }
+    }
+
+    /// A permutation of the caller's: `node_of[rank]`, with distinct nodes below `nodes`.
+    ///
+    /// # Errors
+    /// Names the rank whose node is out of range or taken.
+    pub fn explicit(node_of: Vec<u32>, nodes: usize) -> Result<Self, TextError> {
+        let mut taken = vec![false; nodes];
+        for (rank, &node) in node_of.iter().enumerate() {
+            match taken.get_mut(node as usize) {
+                None => {
+                    let reason = format!("rank {rank}: node {node} of a platform with {nodes}");
+                    return Err(TextError::new(rank + 1, reason));
+                }
+                Some(true) => {
+                    let reason = format!("rank {rank}: node {node} is taken already");
+                    return Err(TextError::new(rank + 1, reason));
+                }
+                Some(free) => *free = true,
+            }
+        }
+        Ok(Self {
+            node_of: Some(node_of),
+        })
+    }
+
+    /// Reads a permutation: one node number a line, that of rank 0 first.
+    ///
+    /// # Errors
+    /// The line and the reason.
+    pub fn parse_csv(text: &str, nodes: usize) -> Result<Self, TextError> {
+        let mut node_of = Vec::new();
+        for (index, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if index == 0 && line == "node" {
+                continue;
+            }
+            if line.is_empty() {
+                continue;
+            }
+            let node = line.parse().map_err(|_| {
+                TextError::new(index + 1, format!("`{line}`: expected a node number"))
+            })?;
+            node_of.push(node);
+            if node_of.len() > nodes {
+                return Err(TextError::new(
+                    index + 1,
+                    format!("more ranks than {nodes} nodes"),
+                ));
+            }
+        }
+        Self::explicit(node_of, nodes)
+    }
+
+    /// Reads `regular` or `random:SEED` for `nodes` nodes.
+    ///
+    /// # Errors
+    /// Lists the alternatives. `file:PERM.csv` is the caller's to read: [`Placement::parse_csv`].
+    pub fn parse(spec: &str, nodes: usize) -> Result<Self, SpecError> {
+        match spec.split_once(':').unwrap_or((spec, "")) {
+            ("regular", "") => Ok(Self::regular()),
+            ("random", seed) => match seed.parse() {
+                Ok(seed) => Ok(Self::random(nodes, seed)),
+                Err(_) => Err(SpecError::new(
+                    spec,
+                    "the seed is a whole number: `random:1`",
+                )),
+            },
+            _ => Err(SpecError::new(
+                spec,
+                "expected `regular`, `random:SEED` or `file:PERM.csv`",
+            )),
+        }
+    }
+
+    /// The node of a rank.
+    #[inline]
+    pub fn node(&self, rank: u32) -> u32 {
+        match &self.node_of {
+            None => rank,
+            Some(node_of) => node_of[rank as usize],
+        }
+    }
+
+    /// Number of ranks placed, if the placement fixes it.
+    pub fn ranks(&self) -> Option<usize> {
+        self.node_of.as_ref().map(Vec::len)
+    }
+}
+
+/// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
+#[derive(Debug, Clone)]
+pub struct SplitMix64 {
+    state: u64,
+}
+
+impl SplitMix64 {
+    /// A generator that starts from `seed`.
+    pub fn new(seed: u64) -> Self {
+        Self { state: seed }
+    }
+
+    /// The next 64 bits.
+    pub fn next_u64(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `n`, by the multiply-shift method.
+    pub fn below(&mut self, n: u64) -> u64 {
+        ((u128::from(self.next_u64()) * u128::from(n)) >> 64) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_generator_is_the_published_one() {
+        let mut generator = SplitMix64::new(1234567);
+        assert_eq!(generator.next_u64(), 6457827717110365317);
+        assert_eq!(generator.next_u64(), 3203168211198807973);
+    }
+
+    #[test]
+    fn a_random_placement_is_a_permutation_and_depends_on_the_seed() {
+        let one = Placement::random(100, 1);
+        let mut nodes: Vec<u32> = (0..100).map(|r| one.node(r)).collect();
+        assert_ne!(nodes, (0..100).collect::<Vec<_>>());
+        nodes.sort_unstable();
+        assert_eq!(nodes, (0..100).collect::<Vec<_>>());
+        assert_eq!(one, Placement::random(100, 1));
+        assert_ne!(one, Placement::random(100, 2));
+    }
+
+    #[test]
+    fn wrong_permutations_name_the_line() {
+        assert!(Placement::parse_csv("0\n2\n1\n", 3).is_ok());
+        for (text, line) in [
+            ("0\n0\n", 2),
+            ("0\n9\n", 2),
+            ("0\nx\n", 2),
+            ("0\n1\n2\n3\n", 4),
+        ] {
+            assert_eq!(Placement::parse_csv(text, 3).unwrap_err().line, line);
+        }
+        assert!(Placement::parse("random:x", 3).is_err() && Placement::parse("odd", 3).is_err());
+    }
+}

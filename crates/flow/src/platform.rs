@@ -1,0 +1,145 @@
+//! Interconnects: nodes, directed links, and the static route of every pair.
+//!
+//! Routes are computed on the fly, so a platform needs memory for its parameters only (an edge
+//! list also for its next-hop table). A link and the switch output port that feeds it are one
+//! resource: whichever of the two is narrower sets its bandwidth.
+
+mod crossbar;
+mod dragonfly;
+mod edges;
+mod fat_tree;
+mod grid;
+mod hyperx;
+mod spec;
+#[cfg(test)]
+mod tests;
+
+pub use crossbar::HyperCrossbar;
+pub use dragonfly::Dragonfly;
+pub use edges::EdgeList;
+pub use fat_tree::FatTree;
+pub use grid::{Grid, Ties};
+pub use hyperx::HyperX;
+pub use spec::{PLATFORM_KINDS, parse_quantity};
+
+use crate::error::SpecError;
+
+/// Index of a directed link, below [`Platform::links`].
+pub type LinkId = u32;
+
+/// Largest number of nodes or links of a platform that a specification may ask for.
+pub const MAX_SIZE: u64 = 1 << 28;
+
+/// One interconnect.
+#[derive(Debug, Clone)]
+pub struct Platform {
+    topology: Topology,
+    latency: f64,
+}
+
+/// The families of interconnects.
+#[derive(Debug, Clone)]
+pub enum Topology {
+    /// Fat tree of any number of levels, optionally tapered above the leaf switches.
+    FatTree(FatTree),
+    /// Torus, mesh, or a grid with some dimensions wrapped.
+    Grid(Grid),
+    /// One crossbar per line of nodes in every dimension.
+    HyperCrossbar(HyperCrossbar),
+    /// Groups of fully connected routers, fully connected among each other.
+    Dragonfly(Dragonfly),
+    /// Switches fully connected in every dimension.
+    HyperX(HyperX),
+    /// Any directed graph, routed along shortest paths.
+    EdgeList(EdgeList),
+}
+
+macro_rules! each {
+    ($self:expr, $t:ident => $e:expr) => {
+        match &$self.topology {
+            Topology::FatTree($t) => $e,
+            Topology::Grid($t) => $e,
+            Topology::HyperCrossbar($t) => $e,
+            Topology::Dragonfly($t) => $e,
+            Topology::HyperX($t) => $e,
+            Topology::EdgeList($t) => $e,
+        }
+    };
+}
+
+impl Platform {
+    /// A platform of the given topology without latency.
+    pub fn new(topology: Topology) -> Self {
+        Self {
+            topology,
+            latency: 0.0,
+        }
+    }
+
+    /// The same platform with `seconds` of latency on every message between different nodes.
+    pub fn with_latency(mut self, seconds: f64) -> Self {
+        self.latency = seconds;
+        self
+    }
+
+    /// Builds a platform from a specification such as `fat-tree:ports=24,levels=3`,
+    /// `torus:16x16,bandwidth=1e9,ties=even` or `mesh:8x8x8,wrap=z,latency=1us`.
+    ///
+    /// # Errors
+    /// Says which part is wrong and lists the alternatives. `edges:FILE` is refused here: read
+    /// the file and use [`EdgeList::parse`].
+    pub fn parse(spec: &str) -> Result<Self, SpecError> {
+        spec::parse(spec)
+    }
+
+    /// The topology behind the platform.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// Number of nodes that send and receive.
+    pub fn nodes(&self) -> usize {
+        each!(self, t => t.nodes())
+    }
+
+    /// Number of link identifiers. Some may be unused, as at the rim of a mesh.
+    pub fn links(&self) -> usize {
+        each!(self, t => t.links())
+    }
+
+    /// Bandwidth of a link in bytes/s.
+    pub fn bandwidth(&self, link: LinkId) -> f64 {
+        each!(self, t => t.bandwidth(link))
+    }
+
+    /// Seconds added to every message between different nodes.
+    pub fn latency(&self) -> f64 {
+        self.latency
+    }
+
+    /// Length of the longest route in links.
+    pub fn max_hops(&self) -> usize {
+        each!(self, t => t.max_hops())
+    }
+
+    /// Writes the links from `src` to `dst` in order into `out`, which holds at least
+    /// [`Platform::max_hops`] entries, and returns their number; none if `src == dst`.
+    #[inline]
+    pub fn route(&self, src: u32, dst: u32, out: &mut [LinkId]) -> usize {
+        each!(self, t => t.route(src, dst, out))
+    }
+
+    /// The ring that a link is part of, as a number shared by the links of one dimension and
+    /// direction of a wrapped grid; none where routes cannot close a cycle of buffers.
+    pub fn ring(&self, link: LinkId) -> Option<u32> {
+        match &self.topology {
+            Topology::Grid(grid) => grid.ring(link),
+            _ => None,
+        }
+    }
+
+    /// A name for a link, for people: ends, level or dimension, and direction.
+    pub fn link_name(&self, link: LinkId) -> String {
+        each!(self, t => t.link_name(link))
+    }
+}

@@ -1,0 +1,148 @@
+//! Dragonflies with minimal routing.
+
+use super::LinkId;
+
+/// A dragonfly of `groups` groups of `routers` routers with `terminals` nodes and `global`
+/// global ports each. Routers of a group are fully connected.
+///
+/// Global port `k` of group `i` (port `k mod h` of router `k / h`) leads to group `k` if `k < i`,
+/// else to group `k + 1`: the consecutive arrangement. Routes are minimal: at most one local hop,
+/// one global hop, one local hop, between the injection and the ejection link.
+#[derive(Debug, Clone)]
+pub struct Dragonfly {
+    groups: u32,
+    routers: u32,
+    terminals: u32,
+    global: u32,
+    bandwidth: [f64; 3],
+}
+
+impl Dragonfly {
+    /// `bandwidth`: bytes/s of node, local and global links, or one value for all.
+    ///
+    /// # Errors
+    /// A sentence saying which parameter is out of range.
+    pub fn new(
+        groups: u32,
+        routers: u32,
+        terminals: u32,
+        global: u32,
+        bandwidth: &[f64],
+    ) -> Result<Self, String> {
+        if groups == 0 || routers == 0 || terminals == 0 {
+            return Err("groups, routers and terminals are at least 1".to_owned());
+        }
+        let ports = u64::from(routers) * u64::from(global);
+        if u64::from(groups - 1) > ports {
+            return Err(format!(
+                "groups={groups}: {routers} routers with {global} global ports reach {ports} \
+                 other groups only"
+            ));
+        }
+        let per_group = u64::from(routers) * (u64::from(routers) + u64::from(global));
+        let nodes = u64::from(routers).saturating_mul(u64::from(terminals));
+        if per_group
+            .saturating_add(nodes.saturating_mul(2))
+            .saturating_mul(u64::from(groups))
+            > super::MAX_SIZE
+        {
+            return Err("too many links".to_owned());
+        }
+        let bandwidth = match *bandwidth {
+            [one] => [one; 3],
+            [node, local, far] => [node, local, far],
+            _ => return Err("bandwidth takes one value, or node:local:global".to_owned()),
+        };
+        Ok(Self {
+            groups,
+            routers,
+            terminals,
+            global,
+            bandwidth,
+        })
+    }
+
+    pub(super) fn nodes(&self) -> usize {
+        (self.groups * self.routers * self.terminals) as usize
+    }
+
+    fn local_base(&self) -> u32 {
+        2 * self.nodes() as u32
+    }
+
+    fn global_base(&self) -> u32 {
+        self.local_base() + self.groups * self.routers * self.routers
+    }
+
+    pub(super) fn links(&self) -> usize {
+        (self.global_base() + self.groups * self.routers * self.global) as usize
+    }
+
+    pub(super) fn max_hops(&self) -> usize {
+        5
+    }
+
+    pub(super) fn bandwidth(&self, link: LinkId) -> f64 {
+        if link < self.local_base() {
+            self.bandwidth[0]
+        } else if link < self.global_base() {
+            self.bandwidth[1]
+        } else {
+            self.bandwidth[2]
+        }
+    }
+
+    #[inline]
+    pub(super) fn route(&self, src: u32, dst: u32, out: &mut [LinkId]) -> usize {
+        if src == dst {
+            return 0;
+        }
+        let (a, h) = (self.routers, self.global);
+        let (from, to) = (src / self.terminals, dst / self.terminals);
+        let (from_group, to_group) = (from / a, to / a);
+        let local = |group: u32, x: u32, y: u32| self.local_base() + (group * a + x) * a + y;
+        out[0] = src;
+        let mut len = 1;
+        let mut at = from % a;
+        if from_group != to_group {
+            let port = if to_group < from_group {
+                to_group
+            } else {
+                to_group - 1
+            };
+            if at != port / h {
+                out[len] = local(from_group, at, port / h);
+                len += 1;
+            }
+            out[len] = self.global_base() + from_group * a * h + port;
+            len += 1;
+            let back = if from_group < to_group {
+                from_group
+            } else {
+                from_group - 1
+            };
+            at = back / h;
+        }
+        if at != to % a {
+            out[len] = local(to_group, at, to % a);
+            len += 1;
+        }
+        out[len] = self.nodes() as u32 + dst;
+        len + 1
+    }
+
+    pub(super) fn link_name(&self, link: LinkId) -> String {
+        let (nodes, a, h) = (self.nodes() as u32, self.routers, self.global);
+        if link < nodes {
+            format!("node {link} injection")
+        } else if link < 2 * nodes {
+            format!("node {} ejection", link - nodes)
+        } else if link < self.global_base() {
+            let x = link - self.local_base();
+            format!("group {} router {} to {}", x / (a * a), x / a % a, x % a)
+        } else {
+            let x = link - self.global_base();
+            format!("group {} global port {}", x / (a * h), x % (a * h))
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Tori, meshes and grids with some dimensions wrapped, routed dimension by dimension.
+
+use super::LinkId;
+
+/// Which way a message goes when both ways round an even ring are equally long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ties {
+    /// Every source goes in the positive direction: translation invariant, so a regular pattern
+    /// stays regular. The default.
+    Even,
+    /// Sources with an even coordinate go in the positive direction, others in the negative one:
+    /// balanced over the two directions, but no longer translation invariant.
+    Parity,
+}
+
+/// A torus (all dimensions wrapped), a mesh (none) or a mixture.
+///
+/// Node number: `x + nx (y + ny z ...)`. A route corrects x first, then y and so on, the shorter
+/// way round a wrapped dimension. Link `2 D node + 2 d + w` leaves `node` in dimension `d`, in the
+/// positive (`w = 0`) or negative direction; with `nic` there are injection and ejection links
+/// after those.
+#[derive(Debug, Clone)]
+pub struct Grid {
+    dims: Vec<u32>,
+    wrap: Vec<bool>,
+    bandwidth: Vec<f64>,
+    ties: Ties,
+    nic: Option<f64>,
+    nodes: u32,
+}
+
+impl Grid {
+    /// A grid with `dims[d]` nodes in dimension `d`; `wrap[d]` closes it to a ring; `bandwidth`
+    /// holds bytes/s per dimension, or one value for all; `nic` is the bandwidth of injection
+    /// and ejection links, where they limit a node.
+    ///
+    /// # Errors
+    /// A sentence saying which parameter is out of range.
+    pub fn new(
+        dims: &[u32],
+        wrap: &[bool],
+        bandwidth: &[f64],
+        ties: Ties,
+        nic: Option<f64>,
+    ) -> Result<Self, String> {
+        let nodes = super::spec::product(dims)?;
+        let d = dims.len();
+        if wrap.len() != d {
+            return Err(format!("{} wrap flags for {d} dimensions", wrap.len()));
+        }
+        if nodes * (2 * d as u64 + 2) > super::MAX_SIZE {
+            return Err("too many links".to_owned());
+        }
+        let bandwidth = super::spec::per_dimension(bandwidth, d)?;
+        Ok(Self {
+            dims: dims.to_vec(),
+            wrap: wrap.to_vec(),
+            bandwidth,
+            ties,
+            nic,
+            nodes: nodes as u32,
+        })
+    }
+
+    /// Nodes in each dimension.
+    pub fn dims(&self) -> &[u32] {
+        &self.dims
+    }
+
+    /// Which dimensions are rings.
+    pub fn wrap(&self) -> &[bool] {
+        &self.wrap
+    }
+
+    pub(super) fn nodes(&self) -> usize {
+        self.nodes as usize
+    }
+
+    pub(super) fn links(&self) -> usize {
+        let nic = if self.nic.is_some() { 2 } else { 0 };
+        self.nodes as usize * (2 * self.dims.len() + nic)
+    }
+
+    pub(super) fn max_hops(&self) -> usize {
+        let hops = |(n, wrap): (&u32, &bool)| if *wrap { n / 2 } else { n - 1 } as usize;
+        let nic = if self.nic.is_some() { 2 } else { 0 };
+        self.dims.iter().zip(&self.wrap).map(hops).sum::<usize>() + nic
+    }
+
+    pub(super) fn bandwidth(&self, link: LinkId) -> f64 {
+        let d = self.dims.len() as u32;
+        match self.nic {
+            Some(nic) if link >= 2 * d * self.nodes => nic,
+            _ => self.bandwidth[(link % (2 * d) / 2) as usize],
+        }
+    }
+
+    #[inline]
+    pub(super) fn route(&self, src: u32, dst: u32, out: &mut [LinkId]) -> usize {
+        if src == dst {
+            return 0;
+        }
+        let d = self.dims.len() as u32;
+        let nic_base = 2 * d * self.nodes;
+        let mut len = 0;
+        if self.nic.is_some() {
+            out[0] = nic_base + src;
+            len = 1;
+        }
+        let (mut at, mut stride, mut s, mut t) = (src, 1u32, src, dst);
+        for (dim, &n) in self.dims.iter().enumerate() {
+            let (from, to) = (s % n, t % n);
+            s /= n;
+            t /= n;
+            if from != to {
+                let (mut steps, way) = self.steps(dim, n, from, to);
+                let mut c = from;
+                let lane = 2 * dim as u32 + way;
+                while steps > 0 {
+                    out[len] = 2 * d * at + lane;
+                    len += 1;
+                    steps -= 1;
+                    if way == 0 {
+                        c += 1;
+                        at += stride;
+                        if c == n {
+                            c = 0;
+                            at -= stride * n;
+                        }
+                    } else if c == 0 {
+                        c = n - 1;
+                        at += stride * (n - 1);
+                    } else {
+                        c -= 1;
+                        at -= stride;
+                    }
+                }
+            }
+            stride *= n;
+        }
+        if self.nic.is_some() {
+            out[len] = nic_base + self.nodes + dst;
+            len += 1;
+        }
+        len
+    }
+
+    /// Steps and direction (0 positive, 1 negative) from one coordinate to another.
+    #[inline]
+    fn steps(&self, dim: usize, n: u32, from: u32, to: u32) -> (u32, u32) {
+        if !self.wrap[dim] {
+            return if to > from {
+                (to - from, 0)
+            } else {
+                (from - to, 1)
+            };
+        }
+        let forward = if to > from { to - from } else { to + n - from };
+        let backward = n - forward;
+        let positive = match forward.cmp(&backward) {
+            std::cmp::Ordering::Less => true,
+            std::cmp::Ordering::Greater => false,
+            std::cmp::Ordering::Equal => self.ties == Ties::Even || from.is_multiple_of(2),
+        };
+        if positive {
+            (forward, 0)
+        } else {
+            (backward, 1)
+        }
+    }
+
+    pub(super) fn ring(&self, link: LinkId) -> Option<u32> {
+        let d = self.dims.len() as u32;
+        let lane = link % (2 * d);
+        let wrapped = link < 2 * d * self.nodes && self.wrap[lane as usize / 2];
+        wrapped.then_some(lane)
+    }
+
+    pub(super) fn link_name(&self, link: LinkId) -> String {
+        let d = self.dims.len() as u32;
+        let grid = 2 * d * self.nodes;
+        if link >= grid {
+            let (node, way) = ((link - grid) % self.nodes, (link - grid) / self.nodes);
+            return format!(
+                "node {node} {}",
+                if way == 0 { "injection" } else { "ejection" }
+            );
+        }
+        let (node, lane) = (link / (2 * d), link % (2 * d));
+        let sign = if lane % 2 == 0 { '+' } else { '-' };
+        format!(
+            "node {node} {sign}{}",
+            super::spec::dimension_name(lane as usize / 2)
+        )
+    }
+}

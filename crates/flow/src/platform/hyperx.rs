@@ -1,0 +1,115 @@
+//! HyperX: switches fully connected in every dimension, dimension-ordered minimal routes.
+
+use super::LinkId;
+
+/// A HyperX with `dims` switches per dimension and `terminals` nodes on each switch. Node `i`
+/// hangs on switch `i / terminals`. A route takes the injection link, one direct link in every
+/// dimension where the coordinates differ (x first), and the ejection link.
+#[derive(Debug, Clone)]
+pub struct HyperX {
+    dims: Vec<u32>,
+    terminals: u32,
+    switches: u32,
+    /// First link of each dimension, after the node links.
+    base: Vec<u32>,
+    links: u32,
+    bandwidth: Vec<f64>,
+    node_bandwidth: f64,
+}
+
+impl HyperX {
+    /// `bandwidth`: bytes/s per dimension or one value for all; `nic`: bytes/s of node links,
+    /// by default that of the first dimension.
+    ///
+    /// # Errors
+    /// A sentence saying which parameter is out of range.
+    pub fn new(
+        dims: &[u32],
+        terminals: u32,
+        bandwidth: &[f64],
+        nic: Option<f64>,
+    ) -> Result<Self, String> {
+        let switches = super::spec::product(dims)?;
+        if terminals == 0 {
+            return Err("terminals=0: at least one node on a switch".to_owned());
+        }
+        let mut links = 2 * switches * u64::from(terminals);
+        let mut base = Vec::new();
+        for &n in dims {
+            base.push(links as u32);
+            links += switches * u64::from(n);
+            if links > super::MAX_SIZE {
+                return Err("too many links".to_owned());
+            }
+        }
+        let bandwidth = super::spec::per_dimension(bandwidth, dims.len())?;
+        let node_bandwidth = nic.unwrap_or(bandwidth[0]);
+        Ok(Self {
+            dims: dims.to_vec(),
+            terminals,
+            switches: switches as u32,
+            base,
+            links: links as u32,
+            bandwidth,
+            node_bandwidth,
+        })
+    }
+
+    pub(super) fn nodes(&self) -> usize {
+        (self.switches * self.terminals) as usize
+    }
+
+    pub(super) fn links(&self) -> usize {
+        self.links as usize
+    }
+
+    pub(super) fn max_hops(&self) -> usize {
+        self.dims.len() + 2
+    }
+
+    fn dimension_of(&self, link: LinkId) -> Option<usize> {
+        self.base.partition_point(|&b| b <= link).checked_sub(1)
+    }
+
+    pub(super) fn bandwidth(&self, link: LinkId) -> f64 {
+        self.dimension_of(link)
+            .map_or(self.node_bandwidth, |d| self.bandwidth[d])
+    }
+
+    #[inline]
+    pub(super) fn route(&self, src: u32, dst: u32, out: &mut [LinkId]) -> usize {
+        if src == dst {
+            return 0;
+        }
+        out[0] = src;
+        let mut len = 1;
+        let (mut at, to) = (src / self.terminals, dst / self.terminals);
+        let (mut s, mut t, mut stride) = (at, to, 1u32);
+        for (dim, &n) in self.dims.iter().enumerate() {
+            let (from, goal) = (s % n, t % n);
+            s /= n;
+            t /= n;
+            if from != goal {
+                out[len] = self.base[dim] + at * n + goal;
+                len += 1;
+                at = at + goal * stride - from * stride;
+            }
+            stride *= n;
+        }
+        out[len] = self.nodes() as u32 + dst;
+        len + 1
+    }
+
+    pub(super) fn link_name(&self, link: LinkId) -> String {
+        let nodes = self.nodes() as u32;
+        match self.dimension_of(link) {
+            None if link < nodes => format!("node {link} injection"),
+            None => format!("node {} ejection", link - nodes),
+            Some(d) => {
+                let (x, n) = (link - self.base[d], self.dims[d]);
+                let dim = super::spec::dimension_name(d);
+                format!("switch {} to {dim}={}", x / n, x % n)
+            }
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! The written form of a platform.
+
+use super::{Dragonfly, FatTree, Grid, HyperCrossbar, HyperX, Platform, Ties, Topology};
+use crate::error::SpecError;
+
+/// The kinds of platform a specification may start with, each with an example.
+pub const PLATFORM_KINDS: [(&str, &str); 7] = [
+    (
+        "fat-tree",
+        "fat-tree:ports=24,levels=3[,taper=2][,bandwidth=1e9:1e9:2e9]",
+    ),
+    ("torus", "torus:16x16[,ties=even|parity][,nic=link]"),
+    ("mesh", "mesh:8x8x8[,wrap=z]"),
+    ("hypercrossbar", "hypercrossbar:4x4x4"),
+    (
+        "dragonfly",
+        "dragonfly:groups=9,routers=4,terminals=2,global=2",
+    ),
+    ("hyperx", "hyperx:8x8,terminals=8"),
+    ("edges", "edges:FILE"),
+];
+
+pub(super) fn parse(spec: &str) -> Result<Platform, SpecError> {
+    let fail = |reason: String| SpecError::new(spec, reason);
+    let (kind, rest) = spec.split_once(':').unwrap_or((spec, ""));
+    let mut options = Options::split(rest).map_err(fail)?;
+    let bandwidth = options.bandwidths("bandwidth").map_err(fail)?;
+    let bandwidth = bandwidth.unwrap_or_else(|| vec![1.0]);
+    let latency = options.quantity("latency").map_err(fail)?.unwrap_or(0.0);
+    let topology = match kind {
+        "fat-tree" => fat_tree(&mut options, &bandwidth),
+        "torus" | "mesh" => grid(&mut options, &bandwidth, kind == "torus"),
+        "hypercrossbar" => options
+            .dims("4x4x4")
+            .and_then(|dims| HyperCrossbar::new(&dims, &bandwidth))
+            .map(Topology::HyperCrossbar),
+        "dragonfly" => dragonfly(&mut options, &bandwidth),
+        "hyperx" => hyperx(&mut options, &bandwidth),
+        "edges" => Err("an edge list is a file: read it and parse its text".to_owned()),
+        other => {
+            let known: Vec<&str> = PLATFORM_KINDS.iter().map(|(_, example)| *example).collect();
+            Err(format!(
+                "unknown platform `{other}`; write one of\n  {}",
+                known.join("\n  ")
+            ))
+        }
+    }
+    .map_err(fail)?;
+    options.finish(kind).map_err(fail)?;
+    Ok(Platform::new(topology).with_latency(latency))
+}
+
+fn fat_tree(options: &mut Options<'_>, bandwidth: &[f64]) -> Result<Topology, String> {
+    let ports = options
+        .count("ports")?
+        .ok_or("fat-tree needs ports=2p, for example ports=24")?;
+    let levels = options.count("levels")?.unwrap_or(3);
+    let taper = options.count("taper")?.unwrap_or(1);
+    FatTree::new(ports, levels, taper, bandwidth).map(Topology::FatTree)
+}
+
+fn grid(options: &mut Options<'_>, bandwidth: &[f64], torus: bool) -> Result<Topology, String> {
+    let dims = options.dims(if torus { "16x16" } else { "8x8x8" })?;
+    let mut wrap = vec![torus; dims.len()];
+    if let Some(letters) = options.take("wrap") {
+        wrap.fill(false);
+        for letter in letters.chars().filter(|_| letters != "none") {
+            let dim = "xyzuvw".find(letter).filter(|&d| d < dims.len());
+            let dim = dim.ok_or_else(|| {
+                let known = &"xyzuvw"[..dims.len().min(6)];
+                format!("wrap={letters}: dimensions are `{known}`, or `none`")
+            })?;
+            wrap[dim] = true;
+        }
+    }
+    let ties = match options.take("ties") {
+        None | Some("even") => Ties::Even,
+        Some("parity") => Ties::Parity,
+        Some(other) => return Err(format!("ties={other}: `even` or `parity`")),
+    };
+    let nic = match options.take("nic") {
+        None | Some("none") => None,
+        Some("link") => Some(bandwidth[0]),
+        Some(value) => Some(positive("nic", value)?),
+    };
+    Grid::new(&dims, &wrap, bandwidth, ties, nic).map(Topology::Grid)
+}
+
+fn dragonfly(options: &mut Options<'_>, bandwidth: &[f64]) -> Result<Topology, String> {
+    let routers = options
+        .count("routers")?
+        .ok_or("dragonfly needs routers=, per group")?;
+    let terminals = options.count("terminals")?.unwrap_or((routers / 2).max(1));
+    let global = options.count("global")?.unwrap_or(terminals);
+    let full = u64::from(routers) * u64::from(global) + 1;
+    let groups = match options.count("groups")? {
+        Some(groups) => groups,
+        None => u32::try_from(full).map_err(|_| "too many groups".to_owned())?,
+    };
+    Dragonfly::new(groups, routers, terminals, global, bandwidth).map(Topology::Dragonfly)
+}
+
+fn hyperx(options: &mut Options<'_>, bandwidth: &[f64]) -> Result<Topology, String> {
+    let dims = options.dims("8x8")?;
+    let terminals = options.count("terminals")?.unwrap_or(1);
+    let nic = options
+        .take("nic")
+        .map(|v| positive("nic", v))
+        .transpose()?;
+    HyperX::new(&dims, terminals, bandwidth, nic).map(Topology::HyperX)
+}
+
+/// Number of nodes of a grid of these dimensions, at most [`super::MAX_SIZE`].
+pub(super) fn product(dims: &[u32]) -> Result<u64, String> {
+    if dims.is_empty() || dims.len() > 6 {
+        return Err("between one and six dimensions".to_owned());
+    }
+    let mut nodes = 1u64;
+    for &n in dims {
+        if n == 0 {
+            return Err("every dimension has at least one node".to_owned());
+        }
+        nodes *= u64::from(n);
+        if nodes > super::MAX_SIZE {
+            return Err(format!("more than {} nodes", super::MAX_SIZE));
+        }
+    }
+    Ok(nodes)
+}
+
+/// One bandwidth per dimension from one value or as many values as dimensions.
+pub(super) fn per_dimension(bandwidth: &[f64], dims: usize) -> Result<Vec<f64>, String> {
+    match bandwidth {
+        [one] => Ok(vec![*one; dims]),
+        many if many.len() == dims => Ok(many.to_vec()),
+        many => Err(format!("{} bandwidths for {dims} dimensions", many.len())),
+    }
+}
+
+/// `x`, `y`, `z`, `u`, `v`, `w`.
+pub(super) fn dimension_name(dim: usize) -> char {
+    b"xyzuvw"[dim.min(5)] as char
+}
+
+/// Reads a number with an optional unit: `1e9`, `1GB/s`, `20KB`, `5us`, `2ms`.
+///
+/// Decimal units: 1 KB is 1000 bytes. `KiB`, `MiB`, `GiB` are powers of 1024.
+///
+/// # Errors
+/// Says what the text should look like.
+pub fn parse_quantity(text: &str) -> Result<f64, String> {
+    let text = text.trim();
+    let unit_at = text
+        .char_indices()
+        .find(|&(i, c)| {
+            let next = text[i + c.len_utf8()..].chars().next();
+            let exponent = matches!(c, 'e' | 'E')
+                && next.is_some_and(|n| n.is_ascii_digit() || n == '-' || n == '+');
+            !(c.is_ascii_digit() || matches!(c, '.' | '+' | '-') || exponent)
+        })
+        .map_or(text.len(), |(i, _)| i);
+    let (number, unit) = text.split_at(unit_at);
+    let unit = unit.trim().trim_end_matches("/s");
+    let (factor, divisor) = match unit {
+        "" | "B" | "s" => (1.0, 1.0),
+        "KB" | "kB" => (1e3, 1.0),
+        "MB" => (1e6, 1.0),
+        "GB" => (1e9, 1.0),
+        "TB" => (1e12, 1.0),
+        "KiB" => (1024.0, 1.0),
+        "MiB" => (1048576.0, 1.0),
+        "GiB" => (1073741824.0, 1.0),
+        "ms" => (1.0, 1e3),
+        "us" => (1.0, 1e6),
+        "ns" => (1.0, 1e9),
+        _ => {
+            return Err(format!(
+                "`{text}`: unknown unit `{unit}`; B, KB, MB, GB, TB, s, ms, us"
+            ));
+        }
+    };
+    match number.parse::<f64>() {
+        Ok(value) if value.is_finite() && value >= 0.0 => Ok(value * factor / divisor),
+        _ => Err(format!(
+            "`{text}`: expected a number such as 1e9, 1GB/s or 20KB"
+        )),
+    }
+}
+
+fn positive(key: &str, text: &str) -> Result<f64, String> {
+    match parse_quantity(text) {
+        Ok(value) if value > 0.0 => Ok(value),
+        Ok(_) => Err(format!("{key}={text}: must be above 0")),
+        Err(reason) => Err(format!("{key}: {reason}")),
+    }
+}
+
+/// The comma-separated part of a specification: at most one value without a key, then `key=value`.
+pub(crate) struct Options<'a> {
+    bare: Option<&'a str>,
+    pairs: Vec<(&'a str, &'a str)>,
+    asked: Vec<&'static str>,
+}
+
+impl<'a> Options<'a> {
+    pub(crate) fn split(text: &'a str) -> Result<Self, String> {
+        let mut options = Self {
+            bare: None,
+            pairs: Vec::new(),
+            asked: Vec::new(),
+        };
+        for part in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
+            match part.split_once('=') {
+                Some((key, value)) => {
+                    let key = key.trim();
+                    if options.pairs.iter().any(|(k, _)| *k == key) {
+                        return Err(format!("`{key}` is given twice"));
+                    }
+                    options.pairs.push((key, value.trim()));
+                }
+                None if options.bare.is_none() => options.bare = Some(part),
+                None => return Err(format!("`{part}`: expected key=value")),
+            }
+        }
+        Ok(options)
+    }
+
+    pub(crate) fn bare(&mut self) -> Option<&'a str> {
+        self.bare.take()
+    }
+
+    pub(crate) fn take(&mut self, key: &'static str) -> Option<&'a str> {
+        self.asked.push(key);
+        let at = self.pairs.iter().position(|(k, _)| *k == key)?;
+        Some(self.pairs.remove(at).1)
+    }
+
+    pub(crate) fn count(&mut self, key: &'static str) -> Result<Option<u32>, String> {
+        self.take(key)
+            .map(|v| {
+                v.parse()
+                    .map_err(|_| format!("{key}={v}: expected a whole number"))
+            })
+            .transpose()
+    }
+
+    pub(crate) fn quantity(&mut self, key: &'static str) -> Result<Option<f64>, String> {
+        self.take(key)
+            .map(|v| parse_quantity(v).map_err(|reason| format!("{key}: {reason}")))
+            .transpose()
+    }
+
+    fn bandwidths(&mut self, key: &'static str) -> Result<Option<Vec<f64>>, String> {
+        self.take(key)
+            .map(|v| v.split(':').map(|one| positive(key, one)).collect())
+            .transpose()
+    }
+
+    fn dims(&mut self, example: &str) -> Result<Vec<u32>, String> {
+        let text = self
+            .bare()
+            .ok_or_else(|| format!("sizes are missing, for example {example}"))?;
+        text.split('x')
+            .map(|n| {
+                n.parse()
+                    .map_err(|_| format!("`{text}`: expected sizes such as {example}"))
+            })
+            .collect()
+    }
+
+    pub(crate) fn finish(self, kind: &str) -> Result<(), String> {
+        if let Some(bare) = self.bare {
+            return Err(format!("{kind} does not take `{bare}`"));
+        }
+        match self.pairs.first() {
+            None => Ok(()),
+            Some((key, _)) => Err(format!(
+                "{kind} has no option `{key}`; it has {}",
+                self.asked.join(", ")
+            )),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+use super::*;
+
+fn route(platform: &Platform, src: u32, dst: u32) -> Vec<LinkId> {
+    let mut out = vec![0; platform.max_hops()];
+    let len = platform.route(src, dst, &mut out);
+    out.truncate(len);
+    out
+}
+
+fn all_routes_are_sane(platform: &Platform) {
+    let n = platform.nodes() as u32;
+    for src in 0..n {
+        for dst in 0..n {
+            let path = route(platform, src, dst);
+            assert_eq!(path.is_empty(), src == dst);
+            let mut unique = path.clone();
+            unique.sort_unstable();
+            unique.dedup();
+            assert_eq!(unique.len(), path.len(), "{src} -> {dst} repeats a link");
+            for link in path {
+                assert!((link as usize) < platform.links());
+                assert!(platform.bandwidth(link) > 0.0);
+                assert!(!platform.link_name(link).is_empty());
+            }
+        }
+    }
+}
+
+#[test]
+fn every_kind_routes_every_pair_over_distinct_links() {
+    for spec in [
+        "fat-tree:ports=6,levels=3",
+        "fat-tree:ports=8,levels=2,taper=2",
+        "fat-tree:ports=4,levels=1",
+        "torus:5x4",
+        "torus:4x4x3,nic=link,ties=parity",
+        "mesh:4x3x2,wrap=z",
+        "hypercrossbar:4x3x2",
+        "dragonfly:routers=4,terminals=2,global=2",
+        "hyperx:4x3,terminals=2",
+    ] {
+        all_routes_are_sane(&Platform::parse(spec).unwrap());
+    }
+}
+
+#[test]
+fn fat_tree_has_2p_cubed_nodes_and_six_links_a_node() {
+    for (ports, nodes) in [(6, 54), (8, 128), (16, 1024), (24, 3456)] {
+        let platform = Platform::parse(&format!("fat-tree:ports={ports},levels=3")).unwrap();
+        assert_eq!(platform.nodes(), nodes);
+        assert_eq!(platform.links(), 6 * nodes);
+    }
+}
+
+#[test]
+fn fat_tree_down_links_serve_one_destination_each() {
+    let platform = Platform::parse("fat-tree:ports=6,levels=3").unwrap();
+    let mut owner = vec![None; platform.links()];
+    for dst in 0..54 {
+        for src in (0..54).filter(|&s| s != dst) {
+            let path = route(&platform, src, dst);
+            for &link in &path[path.len() / 2..] {
+                assert!(*owner[link as usize].get_or_insert(dst) == dst);
+            }
+        }
+    }
+}
+
+#[test]
+fn torus_goes_the_shorter_way_and_positive_at_half() {
+    let platform = Platform::parse("torus:4x4").unwrap();
+    assert_eq!(route(&platform, 0, 3), [1]);
+    assert_eq!(route(&platform, 3, 1), [12, 0]);
+    assert_eq!(route(&platform, 0, 8), [2, 18]);
+    let parity = Platform::parse("torus:4x4,ties=parity").unwrap();
+    assert_eq!(route(&parity, 3, 1), [13, 9]);
+}
+
+#[test]
+fn dragonfly_routes_are_at_most_local_global_local() {
+    let platform = Platform::parse("dragonfly:routers=4,terminals=2,global=2").unwrap();
+    assert_eq!(platform.nodes(), 9 * 8);
+    let global_base = platform.links() - 9 * 4 * 2;
+    for (src, dst) in [(0, 71), (13, 40), (70, 1)] {
+        let path = route(&platform, src, dst);
+        let globals = path.iter().filter(|&&l| l as usize >= global_base).count();
+        assert_eq!(globals, 1);
+    }
+}
+
+#[test]
+fn edge_list_takes_the_shortest_way_and_names_its_links() {
+    let text = "# two nodes on each of two switches\nboth,0,left,1GB/s\nboth,1,left,1e9\n\
+                both,2,right,1e9\nboth,3,right,1e9\nboth,left,right,5e8\n";
+    let platform = EdgeList::parse(text).unwrap();
+    assert_eq!((platform.nodes(), platform.links()), (4, 10));
+    let names: Vec<String> = route(&platform, 0, 3)
+        .into_iter()
+        .map(|l| platform.link_name(l))
+        .collect();
+    assert_eq!(names, ["0 to left", "left to right", "right to 3"]);
+    all_routes_are_sane(&platform);
+}
+
+#[test]
+fn edge_list_errors_name_the_line() {
+    for (text, line, part) in [
+        ("0,1,1e9\n1,0", 2, "expected"),
+        ("0,0,1", 1, "different"),
+        ("0,1,fast", 1, "unknown unit"),
+        ("0,2,1", 0, "node 1 has no link"),
+        ("0,1,1", 0, "no path from node 1 to node 0"),
+        ("a,b,1", 0, "no node"),
+    ] {
+        let error = EdgeList::parse(text).unwrap_err();
+        assert_eq!(error.line, line, "{error}");
+        assert!(error.reason.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn wrong_specifications_say_what_is_right() {
+    for (spec, part) in [
+        ("fattree:ports=4", "fat-tree:ports=24"),
+        ("fat-tree", "needs ports"),
+        ("fat-tree:ports=5", "even number"),
+        ("fat-tree:ports=4000,levels=9", "too many nodes"),
+        ("fat-tree:ports=8,taper=3", "divide"),
+        ("fat-tree:ports=8,colour=3", "no option `colour`"),
+        ("torus:16y16", "16x16"),
+        ("torus:16x16,ties=odd", "`even` or `parity`"),
+        ("torus:0x4", "at least one"),
+        ("torus:16x16,bandwidth=1:2:3", "3 bandwidths for 2"),
+        ("torus:16x16,bandwidth=0", "above 0"),
+        ("mesh:8x8,wrap=z", "dimensions are `xy`"),
+        ("torus:100000x100000", "more than"),
+        ("dragonfly:routers=2,global=1,groups=9", "other groups only"),
+        ("torus:4x4,ties=even,ties=even", "twice"),
+    ] {
+        let error = Platform::parse(spec).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn quantities_have_decimal_units() {
+    for (text, value) in [
+        ("1e9", 1e9),
+        ("1GB/s", 1e9),
+        ("20KB", 2e4),
+        ("5us", 5e-6),
+        ("1.5MiB", 1572864.0),
+    ] {
+        assert_eq!(parse_quantity(text), Ok(value));
+    }
+    assert!(parse_quantity("-1").is_err() && parse_quantity("1 furlong").is_err());
+    assert!(parse_quantity("").is_err() && parse_quantity("é").is_err());
+}

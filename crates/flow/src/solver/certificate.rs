@@ -1,0 +1,83 @@
+//! The proof that a set of rates is max-min fair.
+
+use std::fmt;
+
+use crate::platform::LinkId;
+
+/// Why a set of rates is not max-min fair.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Violation {
+    /// More flows through a link than its bandwidth carries.
+    Overload {
+        /// The link.
+        link: LinkId,
+        /// Sum of the rates on it, bytes/s.
+        load: f64,
+        /// Its bandwidth, bytes/s.
+        bandwidth: f64,
+    },
+    /// A flow that has no saturated link on which its rate is the largest.
+    NoBottleneck {
+        /// Index of the flow among those given.
+        flow: usize,
+        /// Its rate, bytes/s.
+        rate: f64,
+    },
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Overload {
+                link,
+                load,
+                bandwidth,
+            } => {
+                write!(f, "link {link} carries {load} bytes/s of {bandwidth}")
+            }
+            Self::NoBottleneck { flow, rate } => {
+                write!(f, "flow {flow} at {rate} bytes/s has no bottleneck link")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Violation {}
+
+/// Checks that rates are feasible and that every flow has a saturated link on which its rate is
+/// maximal: necessary and sufficient for max-min fairness. `tolerance` is relative.
+///
+/// # Errors
+/// The first violation found.
+pub fn certify<'a, F>(bandwidth: &[f64], flows: F, tolerance: f64) -> Result<(), Violation>
+where
+    F: Iterator<Item = (&'a [LinkId], f64)> + Clone,
+{
+    let mut load = vec![0.0; bandwidth.len()];
+    let mut largest = vec![0.0f64; bandwidth.len()];
+    for (path, rate) in flows.clone() {
+        for &link in path {
+            load[link as usize] += rate;
+            largest[link as usize] = largest[link as usize].max(rate);
+        }
+    }
+    for (link, (&load, &bandwidth)) in load.iter().zip(bandwidth).enumerate() {
+        if load > bandwidth * (1.0 + tolerance) {
+            return Err(Violation::Overload {
+                link: link as LinkId,
+                load,
+                bandwidth,
+            });
+        }
+    }
+    for (flow, (path, rate)) in flows.enumerate() {
+        let bottleneck = path.iter().any(|&link| {
+            let l = link as usize;
+            load[l] >= bandwidth[l] * (1.0 - tolerance) && rate >= largest[l] * (1.0 - tolerance)
+        });
+        if !bottleneck {
+            return Err(Violation::NoBottleneck { flow, rate });
+        }
+    }
+    Ok(())
+}

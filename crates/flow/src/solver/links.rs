@@ -1,0 +1,148 @@
+//! Paths of flows, and for every link the list of flows on it.
+
+use super::Slot;
+use crate::platform::LinkId;
+
+/// The links of every active flow, in fixed places of `stride` entries.
+#[derive(Debug, Clone)]
+pub(super) struct Paths {
+    stride: usize,
+    links: Vec<LinkId>,
+    hops: Vec<u32>,
+}
+
+impl Paths {
+    pub(super) fn new(stride: usize) -> Self {
+        Self {
+            stride: stride.max(1),
+            links: Vec::new(),
+            hops: Vec::new(),
+        }
+    }
+
+    /// Number of places ever used.
+    pub(super) fn slots(&self) -> usize {
+        self.hops.len()
+    }
+
+    /// Room of one place.
+    pub(super) fn stride(&self) -> usize {
+        self.stride
+    }
+
+    pub(super) fn grow(&mut self, slot: Slot) {
+        let slots = slot as usize + 1;
+        if slots > self.slots() {
+            self.hops.resize(slots, 0);
+            self.links.resize(slots * self.stride, 0);
+        }
+    }
+
+    pub(super) fn set(&mut self, slot: Slot, path: &[LinkId]) {
+        let start = slot as usize * self.stride;
+        self.links[start..start + path.len()].copy_from_slice(path);
+        self.hops[slot as usize] = path.len() as u32;
+    }
+
+    pub(super) fn clear(&mut self, slot: Slot) {
+        self.hops[slot as usize] = 0;
+    }
+
+    #[inline]
+    pub(super) fn get(&self, slot: Slot) -> &[LinkId] {
+        let start = slot as usize * self.stride;
+        &self.links[start..start + self.hops[slot as usize] as usize]
+    }
+
+    #[inline]
+    pub(super) fn is_active(&self, slot: Slot) -> bool {
+        self.hops[slot as usize] > 0
+    }
+
+    /// All places in use.
+    pub(super) fn active(&self) -> impl Iterator<Item = Slot> + '_ {
+        (0..self.slots() as u32).filter(|&slot| self.is_active(slot))
+    }
+}
+
+/// One link's list of flows inside a [`ListPool`].
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct List {
+    start: u32,
+    len: u32,
+    /// Room for `4 << class` entries once `start` is set; `0xff` before.
+    class: u8,
+}
+
+const EMPTY: u8 = 0xff;
+
+impl List {
+    pub(super) const NEW: Self = Self {
+        start: 0,
+        len: 0,
+        class: EMPTY,
+    };
+}
+
+/// Storage of all lists: blocks of `4 << class` entries with a free list per class.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ListPool {
+    entries: Vec<Slot>,
+    free: Vec<Vec<u32>>,
+}
+
+impl ListPool {
+    #[inline]
+    pub(super) fn get(&self, list: List) -> &[Slot] {
+        &self.entries[list.start as usize..(list.start + list.len) as usize]
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, list: &mut List, slot: Slot) {
+        if list.class == EMPTY || list.len == 4 << list.class {
+            self.enlarge(list);
+        }
+        self.entries[(list.start + list.len) as usize] = slot;
+        list.len += 1;
+    }
+
+    /// Removes one entry; the order of the others is not kept.
+    #[inline]
+    pub(super) fn remove(&mut self, list: &mut List, slot: Slot) {
+        let (start, len) = (list.start as usize, list.len as usize);
+        let entries = &mut self.entries[start..start + len];
+        if let Some(at) = entries.iter().position(|&s| s == slot) {
+            entries[at] = entries[len - 1];
+            list.len -= 1;
+        }
+    }
+
+    pub(super) fn clear(&mut self, list: &mut List) {
+        list.len = 0;
+    }
+
+    #[cold]
+    fn enlarge(&mut self, list: &mut List) {
+        let old = *list;
+        let class = if old.class == EMPTY { 0 } else { old.class + 1 };
+        if self.free.len() <= class as usize {
+            self.free.resize(class as usize + 1, Vec::new());
+        }
+        let start = self.free[class as usize].pop().unwrap_or_else(|| {
+            let start = self.entries.len();
+            self.entries.resize(start + (4usize << class), 0);
+            start as u32
+        });
+        if old.class != EMPTY {
+            let from = old.start as usize;
+            self.entries
+                .copy_within(from..from + old.len as usize, start as usize);
+            self.free[old.class as usize].push(old.start);
+        }
+        *list = List {
+            start,
+            len: old.len,
+            class,
+        };
+    }
+}

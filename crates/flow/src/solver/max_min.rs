@@ -1,0 +1,498 @@
+//! Exact max-min rates, repaired locally after every batch of departures and arrivals.
+//!
+//! Every flow belongs to one saturated link, its bottleneck; that link's level is the rate of all
+//! flows that belong to it, and no other flow on it is faster. A batch makes some links dirty.
+//! Dirty links are taken in the order of their expected level and levelled anew: the level `x` of
+//! a link with bandwidth `C` solves `sum min(d, x) = C`, where `d` is a flow's rate if another
+//! link limits it and infinite otherwise. Flows above `x` join the link; where a flow changed,
+//! the other links of its path become dirty if they are anyone's bottleneck or overloaded. When
+//! no link is dirty the certificate holds. Levels only depend on lower levels, so taking the
+//! lowest first visits most links once; a link visited too early is corrected by a later visit.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::Slot;
+use super::links::{List, ListPool, Paths};
+use crate::platform::LinkId;
+
+/// Relative difference below which two rates are the same.
+const SAME: f64 = 1e-13;
+/// Relative load above the bandwidth from which a link counts as overloaded.
+const OVER: f64 = 1e-12;
+const NONE: LinkId = LinkId::MAX;
+
+#[derive(Debug, Clone)]
+struct Link {
+    bandwidth: f64,
+    load: f64,
+    /// Rate of the flows that belong to this link; meaningless while `own` is 0.
+    level: f64,
+    /// Key under which the link waits in the heap, while dirty.
+    key: f64,
+    list: List,
+    /// Flows whose bottleneck is this link.
+    own: u32,
+    /// Flows on the link that have no rate yet.
+    pending: u32,
+    /// All flows on the link; kept when the lists are not.
+    count: u32,
+    dirty: bool,
+}
+
+impl Link {
+    /// Level expected from sums alone: exact if no flow joins or leaves, else a lower bound.
+    #[inline]
+    fn estimate(&self) -> f64 {
+        let sharing = self.own + self.pending;
+        if sharing == 0 {
+            return self.bandwidth / f64::from(self.count.max(1));
+        }
+        let room = self.bandwidth - self.load + f64::from(self.own) * self.level;
+        (room / f64::from(sharing)).max(0.0)
+    }
+}
+
+/// What a flow gets: its rate, and the link that limits it.
+#[derive(Debug, Clone, Copy)]
+struct Share {
+    rate: f64,
+    bottleneck: LinkId,
+}
+
+impl Share {
+    const NEW: Self = Self {
+        rate: 0.0,
+        bottleneck: NONE,
+    };
+}
+
+/// The max-min solver. Drive it with [`MaxMin::begin`], any number of [`MaxMin::remove`] and
+/// [`MaxMin::add`], then [`MaxMin::solve`].
+#[derive(Debug, Clone)]
+pub struct MaxMin {
+    paths: Paths,
+    shares: Vec<Share>,
+    links: Vec<Link>,
+    pool: ListPool,
+    active: usize,
+    /// Whether the lists of the links are up to date.
+    listed: bool,
+    /// Whether this batch replaces so many flows that the lists are left alone at first.
+    bulk: bool,
+    arrived: Vec<Slot>,
+    heap: BinaryHeap<Reverse<(u64, LinkId)>>,
+    demand: Vec<f64>,
+    changed: Vec<Slot>,
+    changed_in: Vec<u32>,
+    round: u32,
+    visits: u64,
+}
+
+impl MaxMin {
+    /// A solver without flows over links of the given bandwidths (bytes/s); `max_hops` is the
+    /// longest path that will be added.
+    pub fn new(bandwidth: impl Iterator<Item = f64>, max_hops: usize) -> Self {
+        let link = |bandwidth| Link {
+            bandwidth,
+            load: 0.0,
+            level: 0.0,
+            key: 0.0,
+            list: List::NEW,
+            own: 0,
+            pending: 0,
+            count: 0,
+            dirty: false,
+        };
+        Self {
+            paths: Paths::new(max_hops),
+            shares: Vec::new(),
+            links: bandwidth.map(link).collect(),
+            pool: ListPool::default(),
+            active: 0,
+            listed: true,
+            bulk: false,
+            arrived: Vec::new(),
+            heap: BinaryHeap::new(),
+            demand: Vec::new(),
+            changed: Vec::new(),
+            changed_in: Vec::new(),
+            round: 0,
+            visits: 0,
+        }
+    }
+
+    /// Rate of an active flow in bytes/s, as of the last [`MaxMin::solve`].
+    #[inline]
+    pub fn rate(&self, slot: Slot) -> f64 {
+        self.shares[slot as usize].rate
+    }
+
+    /// The flows that the last [`Self::solve`] set anew.
+    pub fn changed(&self) -> &[Slot] {
+        &self.changed
+    }
+
+    /// The links of an active flow.
+    #[inline]
+    pub fn path(&self, slot: Slot) -> &[LinkId] {
+        self.paths.get(slot)
+    }
+
+    /// Active flows: slot, path and rate.
+    pub fn flows(&self) -> impl Iterator<Item = (Slot, &[LinkId], f64)> + Clone + '_ {
+        let active = (0..self.paths.slots() as u32).filter(|&s| self.paths.is_active(s));
+        active.map(|slot| (slot, self.paths.get(slot), self.rate(slot)))
+    }
+
+    /// Number of times a link was levelled, since the beginning.
+    pub fn visits(&self) -> u64 {
+        self.visits
+    }
+
+    /// Starts a batch in which `leaving` flows will be removed and then `arriving` added.
+    pub fn begin(&mut self, leaving: usize, arriving: usize) {
+        let after = self.active - leaving + arriving;
+        self.bulk = 2 * arriving >= after
+            && 8 * after * self.paths.stride() >= self.links.len()
+            && 4 * after >= self.paths.slots();
+        if self.bulk {
+            self.listed = false;
+        } else if !self.listed {
+            self.build_lists();
+        }
+    }
+
+    /// Removes a flow.
+    #[inline]
+    pub fn remove(&mut self, slot: Slot) {
+        let path = self.paths.get(slot);
+        self.active -= 1;
+        if self.bulk {
+            for &l in path {
+                self.links[l as usize].count -= 1;
+            }
+            self.paths.clear(slot);
+            return;
+        }
+        let Share { rate, bottleneck } = self.shares[slot as usize];
+        self.links[bottleneck as usize].own -= 1;
+        for &l in path {
+            let link = &mut self.links[l as usize];
+            link.count -= 1;
+            link.load -= rate;
+            self.pool.remove(&mut link.list, slot);
+            if link.own > 0 {
+                mark(&mut self.heap, link, l);
+            } else if link.count == 0 {
+                link.load = 0.0;
+            }
+        }
+        self.paths.clear(slot);
+    }
+
+    /// Adds a flow over distinct links, at least one, in a place that is free.
+    #[inline]
+    pub fn add(&mut self, slot: Slot, path: &[LinkId]) {
+        self.paths.grow(slot);
+        if self.shares.len() < self.paths.slots() {
+            self.shares.resize(self.paths.slots(), Share::NEW);
+            self.changed_in.resize(self.paths.slots(), 0);
+        }
+        self.paths.set(slot, path);
+        self.active += 1;
+        self.shares[slot as usize] = Share::NEW;
+        if self.bulk {
+            for &l in path {
+                self.links[l as usize].count += 1;
+            }
+            return;
+        }
+        for &l in path {
+            let link = &mut self.links[l as usize];
+            link.count += 1;
+            link.pending += 1;
+            self.pool.push(&mut link.list, slot);
+        }
+        self.arrived.push(slot);
+    }
+
+    /// Brings all rates up to date and returns the flows whose rate was set anew, each once;
+    /// a rate may have come back to what it was.
+    pub fn solve(&mut self) -> &[Slot] {
+        self.changed.clear();
+        self.round = self.round.wrapping_add(1);
+        if self.bulk {
+            self.bulk = false;
+            if self.equal_split_is_fair() {
+                return &self.changed;
+            }
+            self.rebuild();
+        }
+        if !self.repair(64 * (self.links.len() as u64 + 64)) {
+            self.rebuild();
+            self.repair(u64::MAX);
+        }
+        &self.changed
+    }
+
+    /// Tries the equal split: if every flow's narrowest share belongs to a link that the split
+    /// fills, the split is max-min fair. Regular patterns end here, without lists.
+    fn equal_split_is_fair(&mut self) -> bool {
+        for slot in 0..self.paths.slots() as u32 {
+            let (mut share, mut narrowest) = (f64::INFINITY, NONE);
+            for &l in self.paths.get(slot) {
+                let link = &mut self.links[l as usize];
+                link.load = 0.0;
+                let s = match link.count {
+                    1 => link.bandwidth,
+                    count => link.bandwidth / f64::from(count),
+                };
+                if s < share {
+                    (share, narrowest) = (s, l);
+                }
+            }
+            if narrowest != NONE {
+                let old = &mut self.shares[slot as usize];
+                if old.rate != share {
+                    self.changed.push(slot);
+                }
+                *old = Share {
+                    rate: share,
+                    bottleneck: narrowest,
+                };
+            }
+        }
+        for slot in 0..self.paths.slots() as u32 {
+            let rate = self.shares[slot as usize].rate;
+            for &l in self.paths.get(slot) {
+                self.links[l as usize].load += rate;
+            }
+        }
+        self.paths.active().all(|slot| {
+            let link = &self.links[self.shares[slot as usize].bottleneck as usize];
+            link.load >= link.bandwidth * (1.0 - SAME)
+        })
+    }
+
+    /// Forgets all rates and lists and makes every active flow an arrival.
+    fn rebuild(&mut self) {
+        self.changed.clear();
+        self.arrived.clear();
+        self.heap.clear();
+        for link in &mut self.links {
+            self.pool.clear(&mut link.list);
+            (link.load, link.own, link.pending, link.dirty) = (0.0, 0, 0, false);
+        }
+        for slot in 0..self.paths.slots() as u32 {
+            if self.paths.is_active(slot) {
+                self.shares[slot as usize] = Share::NEW;
+                self.arrived.push(slot);
+            }
+            for &l in self.paths.get(slot) {
+                let link = &mut self.links[l as usize];
+                link.pending += 1;
+                self.pool.push(&mut link.list, slot);
+            }
+        }
+        self.listed = true;
+    }
+
+    /// Makes lists, loads and levels from the rates an equal split left.
+    fn build_lists(&mut self) {
+        for link in &mut self.links {
+            self.pool.clear(&mut link.list);
+            (link.load, link.own, link.pending, link.dirty) = (0.0, 0, 0, false);
+        }
+        for slot in 0..self.paths.slots() as u32 {
+            if !self.paths.is_active(slot) {
+                continue;
+            }
+            let Share { rate, bottleneck } = self.shares[slot as usize];
+            for &l in self.paths.get(slot) {
+                let link = &mut self.links[l as usize];
+                link.load += rate;
+                self.pool.push(&mut link.list, slot);
+            }
+            let own = &mut self.links[bottleneck as usize];
+            own.own += 1;
+            own.level = rate;
+        }
+        self.listed = true;
+    }
+
+    /// Levels dirty links until none is left; gives up after `limit` visits.
+    fn repair(&mut self, limit: u64) -> bool {
+        let mut arrived = std::mem::take(&mut self.arrived);
+        for slot in arrived.drain(..) {
+            self.aim(slot);
+        }
+        self.arrived = arrived;
+        let mut visits = 0;
+        while let Some(Reverse((bits, l))) = self.heap.pop() {
+            let link = &mut self.links[l as usize];
+            if !link.dirty || link.key.to_bits() != bits {
+                continue;
+            }
+            link.dirty = false;
+            let key = link.key;
+            if link.own + link.pending == 0 && link.load <= link.bandwidth * (1.0 + OVER) {
+                continue;
+            }
+            let next = self
+                .heap
+                .peek()
+                .map_or(u64::MAX, |Reverse((bits, _))| *bits);
+            let expected = link.estimate();
+            let level = if expected > key && expected.to_bits() > next {
+                expected
+            } else {
+                self.level(l)
+            };
+            if level == f64::INFINITY {
+                continue;
+            }
+            if level > key && level.to_bits() > next {
+                let link = &mut self.links[l as usize];
+                link.dirty = true;
+                link.key = level;
+                self.heap.push(Reverse((level.to_bits(), l)));
+                continue;
+            }
+            self.apply(l, level);
+            visits += 1;
+            if visits == limit {
+                return false;
+            }
+        }
+        self.visits += visits;
+        true
+    }
+
+    /// Makes dirty the link of a new flow's path that is likely to be its bottleneck.
+    fn aim(&mut self, slot: Slot) {
+        let (mut lowest, mut at) = (f64::INFINITY, NONE);
+        for &l in self.paths.get(slot) {
+            let estimate = self.links[l as usize].estimate();
+            if estimate < lowest {
+                (lowest, at) = (estimate, l);
+            }
+        }
+        mark(&mut self.heap, &mut self.links[at as usize], at);
+    }
+
+    /// The level at which the link is full, infinite if it is not; refreshes its load and leaves
+    /// the demands of its flows in `self.demand`.
+    fn level(&mut self, l: LinkId) -> f64 {
+        let link = &mut self.links[l as usize];
+        let list = self.pool.get(link.list);
+        self.demand.clear();
+        let (mut fixed, mut free) = (0.0, 0u32);
+        for &slot in list {
+            let Share { rate, bottleneck } = self.shares[slot as usize];
+            let unbound = bottleneck == l || bottleneck == NONE;
+            self.demand.push(if unbound { f64::INFINITY } else { rate });
+            fixed += if unbound { 0.0 } else { rate };
+            free += u32::from(unbound);
+        }
+        let settled = link.own;
+        link.load = fixed + f64::from(settled) * if settled > 0 { link.level } else { 0.0 };
+        let bandwidth = link.bandwidth;
+        let mut x = if free > 0 {
+            (bandwidth - fixed) / f64::from(free)
+        } else if fixed <= bandwidth * (1.0 + OVER) {
+            return f64::INFINITY;
+        } else {
+            0.0
+        };
+        if x <= 0.0 {
+            x = bandwidth / list.len() as f64;
+        }
+        // Newton's method from the left on a concave function: increasing, ends at the root.
+        loop {
+            let (mut below, mut above) = (0.0, 0u32);
+            for &d in &self.demand {
+                let over = d > x;
+                below += if over { 0.0 } else { d };
+                above += u32::from(over);
+            }
+            if above == 0 {
+                return x;
+            }
+            let next = (bandwidth - below) / f64::from(above);
+            if next <= x * (1.0 + 1e-15) {
+                return x;
+            }
+            x = next;
+        }
+    }
+
+    /// Gives level `x` to the flows of link `l` that want more, as left by [`Self::level`].
+    fn apply(&mut self, l: LinkId, x: f64) {
+        let list = self.links[l as usize].list;
+        self.links[l as usize].level = x;
+        let above = x * (1.0 + SAME);
+        let (mut own, mut load) = (0, 0.0);
+        for i in 0..self.demand.len() {
+            let demand = self.demand[i];
+            if demand <= above {
+                load += demand;
+                continue;
+            }
+            own += 1;
+            load += x;
+            let slot = self.pool.get(list)[i];
+            let s = slot as usize;
+            let share = &mut self.shares[s];
+            let Share {
+                rate: old,
+                bottleneck: was,
+            } = *share;
+            share.bottleneck = l;
+            let same = (x - old).abs() <= SAME * x;
+            if !same {
+                share.rate = x;
+            }
+            if was != l {
+                if was == NONE {
+                    for &m in self.paths.get(slot) {
+                        self.links[m as usize].pending -= 1;
+                    }
+                } else {
+                    self.links[was as usize].own -= 1;
+                }
+            }
+            if same {
+                continue;
+            }
+            if self.changed_in[s] != self.round {
+                self.changed_in[s] = self.round;
+                self.changed.push(slot);
+            }
+            let delta = x - old;
+            for &m in self.paths.get(slot) {
+                let link = &mut self.links[m as usize];
+                link.load += delta;
+                if m != l
+                    && (link.own > 0 || (delta > 0.0 && link.load > link.bandwidth * (1.0 + OVER)))
+                {
+                    mark(&mut self.heap, link, m);
+                }
+            }
+        }
+        let link = &mut self.links[l as usize];
+        link.own = own;
+        link.load = load;
+    }
+}
+
+/// Puts a link into the heap, or moves it forward there.
+#[inline]
+fn mark(heap: &mut BinaryHeap<Reverse<(u64, LinkId)>>, link: &mut Link, l: LinkId) {
+    let key = link.estimate();
+    if !link.dirty || key < link.key {
+        link.dirty = true;
+        link.key = key;
+        heap.push(Reverse((key.to_bits(), l)));
+    }
+}

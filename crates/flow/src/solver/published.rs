@@ -1,0 +1,330 @@
+//! The two ways of sharing bandwidth that the paper describes; neither is exact max-min.
+
+use super::Slot;
+use super::links::{List, ListPool, Paths};
+use crate::platform::LinkId;
+
+/// Mode F (paper section 3.3, steps 2-4): every link divides its bandwidth equally among its
+/// flows, and a flow gets the least share on its path. What a flow cannot use is lost.
+#[derive(Debug, Clone)]
+pub struct EqualSplit {
+    paths: Paths,
+    bandwidth: Vec<f64>,
+    lists: Vec<List>,
+    count: Vec<u32>,
+    pool: ListPool,
+    rate: Vec<f64>,
+    dirty: Vec<LinkId>,
+    is_dirty: Vec<bool>,
+    changed: Vec<Slot>,
+    seen: Vec<u32>,
+    round: u32,
+}
+
+impl EqualSplit {
+    /// No flows over links of the given bandwidths (bytes/s).
+    pub fn new(bandwidth: impl Iterator<Item = f64>, max_hops: usize) -> Self {
+        let bandwidth: Vec<f64> = bandwidth.collect();
+        let links = bandwidth.len();
+        Self {
+            paths: Paths::new(max_hops),
+            bandwidth,
+            lists: vec![List::NEW; links],
+            count: vec![0; links],
+            pool: ListPool::default(),
+            rate: Vec::new(),
+            dirty: Vec::new(),
+            is_dirty: vec![false; links],
+            changed: Vec::new(),
+            seen: Vec::new(),
+            round: 0,
+        }
+    }
+
+    /// Rate of an active flow in bytes/s.
+    #[inline]
+    pub fn rate(&self, slot: Slot) -> f64 {
+        self.rate[slot as usize]
+    }
+
+    /// The flows that the last [`Self::solve`] set anew.
+    pub fn changed(&self) -> &[Slot] {
+        &self.changed
+    }
+
+    /// The links of an active flow.
+    pub fn path(&self, slot: Slot) -> &[LinkId] {
+        self.paths.get(slot)
+    }
+
+    /// Active flows: slot, path and rate.
+    pub fn flows(&self) -> impl Iterator<Item = (Slot, &[LinkId], f64)> + Clone + '_ {
+        let active = (0..self.paths.slots() as u32).filter(|&s| self.paths.is_active(s));
+        active.map(|slot| (slot, self.paths.get(slot), self.rate(slot)))
+    }
+
+    fn touch(&mut self, l: LinkId) {
+        if !self.is_dirty[l as usize] {
+            self.is_dirty[l as usize] = true;
+            self.dirty.push(l);
+        }
+    }
+
+    /// Removes a flow.
+    pub fn remove(&mut self, slot: Slot) {
+        for i in 0..self.paths.get(slot).len() {
+            let l = self.paths.get(slot)[i];
+            self.pool.remove(&mut self.lists[l as usize], slot);
+            self.count[l as usize] -= 1;
+            self.touch(l);
+        }
+        self.paths.clear(slot);
+    }
+
+    /// Adds a flow over distinct links, at least one, in a place that is free.
+    pub fn add(&mut self, slot: Slot, path: &[LinkId]) {
+        self.paths.grow(slot);
+        self.rate.resize(self.paths.slots(), 0.0);
+        self.seen.resize(self.paths.slots(), 0);
+        self.paths.set(slot, path);
+        self.rate[slot as usize] = 0.0;
+        for &l in path {
+            self.pool.push(&mut self.lists[l as usize], slot);
+            self.count[l as usize] += 1;
+            self.touch(l);
+        }
+    }
+
+    /// Brings all rates up to date and returns the flows whose rate changed, each once.
+    pub fn solve(&mut self) -> &[Slot] {
+        self.changed.clear();
+        self.round = self.round.wrapping_add(1);
+        for l in self.dirty.drain(..) {
+            self.is_dirty[l as usize] = false;
+            for &slot in self.pool.get(self.lists[l as usize]) {
+                let s = slot as usize;
+                if self.seen[s] == self.round {
+                    continue;
+                }
+                self.seen[s] = self.round;
+                let share =
+                    |&l: &LinkId| self.bandwidth[l as usize] / f64::from(self.count[l as usize]);
+                let rate = self
+                    .paths
+                    .get(slot)
+                    .iter()
+                    .map(share)
+                    .fold(f64::INFINITY, f64::min);
+                if rate != self.rate[s] {
+                    self.rate[s] = rate;
+                    self.changed.push(slot);
+                }
+            }
+        }
+        &self.changed
+    }
+}
+
+/// Mode N (paper section 3.3, step 5): the equal split, then rounds in which every link gives its
+/// unused part equally to its flows that no full link limits; a flow is raised by the least that
+/// its links offer. Rounds end when no rate grew by more than the threshold, relatively.
+///
+/// The paper's Fig. 1 is lost; this rule is inferred from its text and worked example.
+#[derive(Debug, Clone)]
+pub struct Iterated {
+    paths: Paths,
+    bandwidth: Vec<f64>,
+    threshold: f64,
+    count: Vec<u32>,
+    load: Vec<f64>,
+    open: Vec<u32>,
+    offer: Vec<f64>,
+    rate: Vec<f64>,
+    next: Vec<f64>,
+    changed: Vec<Slot>,
+    solves: u64,
+    rounds: u64,
+}
+
+/// Relative room below which a link counts as full.
+const FULL: f64 = 1e-12;
+
+impl Iterated {
+    /// No flows over links of the given bandwidths (bytes/s); `threshold` is the paper's th.
+    pub fn new(bandwidth: impl Iterator<Item = f64>, max_hops: usize, threshold: f64) -> Self {
+        let bandwidth: Vec<f64> = bandwidth.collect();
+        let links = bandwidth.len();
+        Self {
+            paths: Paths::new(max_hops),
+            bandwidth,
+            threshold,
+            count: vec![0; links],
+            load: vec![0.0; links],
+            open: vec![0; links],
+            offer: vec![0.0; links],
+            rate: Vec::new(),
+            next: Vec::new(),
+            changed: Vec::new(),
+            solves: 0,
+            rounds: 0,
+        }
+    }
+
+    /// Rate of an active flow in bytes/s.
+    #[inline]
+    pub fn rate(&self, slot: Slot) -> f64 {
+        self.rate[slot as usize]
+    }
+
+    /// The flows that the last [`Self::solve`] set anew.
+    pub fn changed(&self) -> &[Slot] {
+        &self.changed
+    }
+
+    /// The links of an active flow.
+    pub fn path(&self, slot: Slot) -> &[LinkId] {
+        self.paths.get(slot)
+    }
+
+    /// Active flows: slot, path and rate.
+    pub fn flows(&self) -> impl Iterator<Item = (Slot, &[LinkId], f64)> + Clone + '_ {
+        let active = (0..self.paths.slots() as u32).filter(|&s| self.paths.is_active(s));
+        active.map(|slot| (slot, self.paths.get(slot), self.rate(slot)))
+    }
+
+    /// Mean number of rounds of step 5 per cycle; the paper saw 8 to 13 on random placements.
+    pub fn mean_rounds(&self) -> f64 {
+        self.rounds as f64 / self.solves.max(1) as f64
+    }
+
+    /// Removes a flow.
+    pub fn remove(&mut self, slot: Slot) {
+        for &l in self.paths.get(slot) {
+            self.count[l as usize] -= 1;
+        }
+        self.paths.clear(slot);
+    }
+
+    /// Adds a flow over distinct links, at least one, in a place that is free.
+    pub fn add(&mut self, slot: Slot, path: &[LinkId]) {
+        self.paths.grow(slot);
+        self.rate.resize(self.paths.slots(), 0.0);
+        self.next.resize(self.paths.slots(), 0.0);
+        self.paths.set(slot, path);
+        self.rate[slot as usize] = 0.0;
+        for &l in path {
+            self.count[l as usize] += 1;
+        }
+    }
+
+    /// Computes all rates anew, as published, and returns the flows whose rate changed.
+    pub fn solve(&mut self) -> &[Slot] {
+        self.load.fill(0.0);
+        for slot in self.paths.active() {
+            let share =
+                |&l: &LinkId| self.bandwidth[l as usize] / f64::from(self.count[l as usize]);
+            let rate = self
+                .paths
+                .get(slot)
+                .iter()
+                .map(share)
+                .fold(f64::INFINITY, f64::min);
+            self.next[slot as usize] = rate;
+            for &l in self.paths.get(slot) {
+                self.load[l as usize] += rate;
+            }
+        }
+        self.solves += 1;
+        while self.raise() > self.threshold {
+            self.rounds += 1;
+        }
+        self.rounds += 1;
+        self.changed.clear();
+        for slot in self.paths.active() {
+            let s = slot as usize;
+            if self.rate[s] != self.next[s] {
+                self.rate[s] = self.next[s];
+                self.changed.push(slot);
+            }
+        }
+        &self.changed
+    }
+
+    /// One round of step 5; returns the largest relative change of a rate.
+    fn raise(&mut self) -> f64 {
+        let full = |load: f64, bandwidth: f64| load >= bandwidth * (1.0 - FULL);
+        self.open.fill(0);
+        for slot in self.paths.active() {
+            let path = self.paths.get(slot);
+            if !path
+                .iter()
+                .any(|&l| full(self.load[l as usize], self.bandwidth[l as usize]))
+            {
+                for &l in path {
+                    self.open[l as usize] += 1;
+                }
+            }
+        }
+        for (l, offer) in self.offer.iter_mut().enumerate() {
+            let room = self.bandwidth[l] - self.load[l];
+            *offer = if full(self.load[l], self.bandwidth[l]) {
+                0.0
+            } else {
+                room / f64::from(self.open[l].max(1))
+            };
+        }
+        let mut largest = 0.0f64;
+        for slot in self.paths.active() {
+            let offers = self.paths.get(slot).iter().map(|&l| self.offer[l as usize]);
+            let raise = offers.fold(f64::INFINITY, f64::min);
+            if raise > 0.0 {
+                let rate = &mut self.next[slot as usize];
+                largest = largest.max(raise / *rate);
+                *rate += raise;
+                for &l in self.paths.get(slot) {
+                    self.load[l as usize] += raise;
+                }
+            }
+        }
+        largest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_printed_example_of_step_5() {
+        // f0 and f1 share l0; two more flows on l1 limit f0 to 1/3. Mode F leaves f1 at 1/2,
+        // mode N gives it the unused sixth.
+        let paths: [&[LinkId]; 4] = [&[0, 1], &[0], &[1], &[1]];
+        let mut split = EqualSplit::new([1.0, 1.0].into_iter(), 2);
+        let mut iterated = Iterated::new([1.0, 1.0].into_iter(), 2, 0.01);
+        for (slot, path) in paths.iter().enumerate() {
+            split.add(slot as Slot, path);
+            iterated.add(slot as Slot, path);
+        }
+        assert_eq!(split.solve().len(), 4);
+        assert_eq!(iterated.solve().len(), 4);
+        assert_eq!((split.rate(0), split.rate(1)), (1.0 / 3.0, 0.5));
+        assert_eq!(iterated.rate(0), 1.0 / 3.0);
+        assert!((iterated.rate(1) - 2.0 / 3.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn incremental_equal_split_is_the_full_one() {
+        let mut split = EqualSplit::new([2.0, 1.0, 4.0].into_iter(), 3);
+        split.add(0, &[0, 1]);
+        split.add(1, &[0, 2]);
+        split.add(2, &[2]);
+        split.solve();
+        assert_eq!(
+            [split.rate(0), split.rate(1), split.rate(2)],
+            [1.0, 1.0, 2.0]
+        );
+        split.remove(0);
+        assert_eq!(split.solve(), [1]);
+        assert_eq!(split.rate(1), 2.0);
+    }
+}

@@ -1,0 +1,202 @@
+use super::*;
+use crate::placement::SplitMix64;
+use crate::platform::{LinkId, Platform};
+
+fn solve_once(bandwidth: &[f64], paths: &[&[LinkId]]) -> Vec<f64> {
+    let hops = paths.iter().map(|p| p.len()).max().unwrap_or(1);
+    let mut solver = MaxMin::new(bandwidth.iter().copied(), hops);
+    solver.begin(0, paths.len());
+    for (slot, path) in paths.iter().enumerate() {
+        solver.add(slot as Slot, path);
+    }
+    solver.solve();
+    (0..paths.len())
+        .map(|slot| solver.rate(slot as Slot))
+        .collect()
+}
+
+fn close(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
+}
+
+#[test]
+fn closed_forms() {
+    // n flows on one link: C / n each.
+    assert_eq!(solve_once(&[12.0], &[&[0], &[0], &[0]]), [4.0; 3]);
+    // The linear network: one long flow and a short flow on each of two links.
+    // Long: min(C1, C2) / 2, short ones take the rest.
+    assert_eq!(
+        solve_once(&[2.0, 10.0], &[&[0, 1], &[0], &[1]]),
+        [1.0, 1.0, 9.0]
+    );
+    // Bertsekas and Gallager, figure 6.21 by its rule: 1/3 on the crowded link, 2/3 beside it.
+    let rates = solve_once(&[1.0, 1.0], &[&[0, 1], &[0], &[1], &[1]]);
+    for (rate, expected) in rates
+        .iter()
+        .zip([1.0 / 3.0, 2.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0])
+    {
+        assert!(close(*rate, expected));
+    }
+    // Three levels: 1/2 at the first link, then 1, then 2.
+    assert_eq!(
+        solve_once(&[1.0, 1.5, 3.0], &[&[0], &[0, 1], &[1, 2], &[2]]),
+        [0.5, 0.5, 1.0, 2.0]
+    );
+}
+
+struct Trial {
+    bandwidth: Vec<f64>,
+    solver: MaxMin,
+    active: Vec<bool>,
+    generator: SplitMix64,
+}
+
+impl Trial {
+    fn check(&self) {
+        let flows: Vec<(Slot, &[LinkId], f64)> = self.solver.flows().collect();
+        let paths: Vec<Vec<LinkId>> = flows.iter().map(|f| f.1.to_vec()).collect();
+        let expected = naive_rates(&self.bandwidth, &paths);
+        for (flow, expected) in flows.iter().zip(expected) {
+            assert!(
+                close(flow.2, expected),
+                "flow {}: {} and {expected}",
+                flow.0,
+                flow.2
+            );
+        }
+        certify(&self.bandwidth, flows.iter().map(|f| (f.1, f.2)), 1e-9).unwrap();
+    }
+
+    fn batch(
+        &mut self,
+        leave: u64,
+        arrive: u64,
+        path: &mut dyn FnMut(&mut SplitMix64) -> Vec<LinkId>,
+    ) {
+        let slots = self.active.len();
+        let mut leaving = Vec::new();
+        for slot in 0..slots {
+            if self.active[slot] && self.generator.below(100) < leave {
+                self.active[slot] = false;
+                leaving.push(slot as Slot);
+            }
+        }
+        let mut arriving = Vec::new();
+        for slot in 0..slots {
+            if !self.active[slot] && self.generator.below(100) < arrive {
+                self.active[slot] = true;
+                arriving.push(slot as Slot);
+            }
+        }
+        self.solver.begin(leaving.len(), arriving.len());
+        leaving.iter().for_each(|&slot| self.solver.remove(slot));
+        for &slot in &arriving {
+            let path = path(&mut self.generator);
+            self.solver.add(slot, &path);
+        }
+        self.solver.solve();
+        self.check();
+    }
+}
+
+#[test]
+fn repair_gives_the_rates_of_the_naive_solver_on_random_networks() {
+    for seed in 0..40 {
+        let mut generator = SplitMix64::new(seed);
+        let links = 2 + generator.below(20) as usize;
+        let hops = 1 + generator.below(links.min(6) as u64) as usize;
+        // Few distinct bandwidths make many ties.
+        let bandwidth: Vec<f64> = (0..links)
+            .map(|_| 1.0 + generator.below(3) as f64)
+            .collect();
+        let solver = MaxMin::new(bandwidth.iter().copied(), hops);
+        let mut trial = Trial {
+            bandwidth,
+            solver,
+            active: vec![false; 30],
+            generator,
+        };
+        for step in 0..40 {
+            let share = [5, 20, 60, 100][step % 4];
+            trial.batch(share, share, &mut |g| {
+                let mut path: Vec<LinkId> = (0..links as u32).collect();
+                for i in 0..hops {
+                    let j = i + g.below((links - i) as u64) as usize;
+                    path.swap(i, j);
+                }
+                path.truncate(1 + g.below(hops as u64) as usize);
+                path
+            });
+        }
+    }
+}
+
+#[test]
+fn repair_gives_the_rates_of_the_naive_solver_on_platforms() {
+    for spec in [
+        "torus:4x4",
+        "fat-tree:ports=4,levels=3",
+        "dragonfly:routers=2,global=1",
+    ] {
+        let platform = Platform::parse(spec).unwrap();
+        let bandwidth: Vec<f64> = (0..platform.links())
+            .map(|l| platform.bandwidth(l as LinkId))
+            .collect();
+        let solver = MaxMin::new(bandwidth.iter().copied(), platform.max_hops());
+        let n = platform.nodes() as u64;
+        let generator = SplitMix64::new(7);
+        let mut trial = Trial {
+            bandwidth,
+            solver,
+            active: vec![false; n as usize],
+            generator,
+        };
+        for step in 0..60 {
+            let share = [6, 6, 6, 100][step % 4];
+            trial.batch(share, 100, &mut |g| {
+                let src = g.below(n) as u32;
+                let dst = (src + 1 + g.below(n - 1) as u32) % n as u32;
+                let mut out = vec![0; platform.max_hops()];
+                let len = platform.route(src, dst, &mut out);
+                out.truncate(len);
+                out
+            });
+        }
+    }
+}
+
+#[test]
+fn changed_flows_are_reported_once_and_completely() {
+    let mut solver = MaxMin::new([1.0, 1.0].into_iter(), 2);
+    solver.begin(0, 3);
+    solver.add(0, &[0]);
+    solver.add(1, &[0, 1]);
+    solver.add(2, &[1]);
+    let mut changed = solver.solve().to_vec();
+    changed.sort_unstable();
+    assert_eq!(changed, [0, 1, 2]);
+    solver.begin(1, 0);
+    solver.remove(0);
+    solver.solve();
+    assert_eq!(solver.rate(1), 0.5, "flow 1 is held at 1/2 by link 1");
+    solver.begin(1, 0);
+    solver.remove(2);
+    assert_eq!(solver.solve(), [1]);
+    assert_eq!(solver.rate(1), 1.0);
+}
+
+#[test]
+fn the_certificate_refuses_wrong_rates() {
+    let paths: [&[LinkId]; 2] = [&[0], &[0]];
+    let check = |rates: [f64; 2]| certify(&[1.0], paths.iter().copied().zip(rates), 1e-9);
+    assert!(check([0.5, 0.5]).is_ok());
+    assert!(matches!(check([0.6, 0.6]), Err(Violation::Overload { .. })));
+    assert!(matches!(
+        check([0.4, 0.6]),
+        Err(Violation::NoBottleneck { flow: 0, .. })
+    ));
+    assert!(matches!(
+        check([0.4, 0.4]),
+        Err(Violation::NoBottleneck { .. })
+    ));
+}

@@ -1,0 +1,53 @@
+//! A platform, pattern or placement specification of the caller's choice is built or refused with
+//! a reason, without memory for its size; the routes of a few pairs stay inside it. Text with more
+//! than one line is also read as an edge list and as a permutation.
+
+use farcall_flow::platform::EdgeList;
+use farcall_flow::{Pattern, Placement, Platform};
+
+/// The body of the target.
+pub fn run(data: &[u8]) {
+    let Ok(text) = core::str::from_utf8(data) else {
+        return;
+    };
+    match Platform::parse(text) {
+        Ok(platform) => routes(&platform),
+        Err(error) => assert!(!error.reason.is_empty()),
+    }
+    if let Ok(platform) = EdgeList::parse(text) {
+        routes(&platform);
+    }
+    let _ = Placement::parse_csv(text, 64);
+    let _ = Placement::parse(text, 64);
+    for ranks in [1, 6, 16] {
+        if let Ok(pattern) = Pattern::parse(text, ranks, 8.0) {
+            for round in 0..pattern.rounds().min(40) {
+                let round = pattern.round(ranks / 2, round);
+                assert!(round.send.is_none_or(|(to, _)| to < ranks));
+                assert!(round.receive.is_none_or(|from| from < ranks));
+            }
+        }
+    }
+}
+
+fn routes(platform: &Platform) {
+    let nodes = platform.nodes() as u32;
+    if platform.max_hops() > 1 << 16 {
+        return;
+    }
+    let mut path = vec![0; platform.max_hops()];
+    for (src, dst) in [
+        (0, nodes - 1),
+        (nodes - 1, 0),
+        (nodes / 2, nodes / 3),
+        (0, 0),
+    ] {
+        let hops = platform.route(src, dst, &mut path);
+        assert_eq!(hops == 0, src == dst);
+        for &link in &path[..hops] {
+            assert!((link as usize) < platform.links());
+            assert!(platform.bandwidth(link) > 0.0);
+            assert!(!platform.link_name(link).is_empty());
+        }
+    }
+}
