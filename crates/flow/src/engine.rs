@@ -210,7 +210,7 @@ macro_rules! each {
 }
 
 /// Receives every message as it arrives.
-pub type Sink<'a> = Box<dyn FnMut(&MessageRecord) + 'a>;
+pub type Sink<'a> = Box<dyn FnMut(&MessageRecord) + Send + 'a>;
 
 /// Completions within this relative distance of the time make one batch.
 const SIMULTANEOUS: f64 = 1e-12;
