@@ -55,15 +55,15 @@ impl Receiver {
         if core::mem::take(&mut self.handed_out) {
             self.partial.clear();
         }
-        if self.partial.is_empty() {
-            if let Some(header) = self.header(input)? {
-                if header.kind == Kind::Data {
-                    return Ok((HEADER_BYTES, Some(Frame::Data(header))));
-                }
-                let end = HEADER_BYTES + header.length as usize;
-                if let Some(payload) = input.get(HEADER_BYTES..end) {
-                    return Ok((end, Some(Frame::Control(header, payload))));
-                }
+        if self.partial.is_empty()
+            && let Some(header) = self.header(input)?
+        {
+            if header.kind == Kind::Data {
+                return Ok((HEADER_BYTES, Some(Frame::Data(header))));
+            }
+            let end = HEADER_BYTES + header.length as usize;
+            if let Some(payload) = input.get(HEADER_BYTES..end) {
+                return Ok((end, Some(Frame::Control(header, payload))));
             }
         }
         self.next_in_pieces(input)

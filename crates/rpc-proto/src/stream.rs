@@ -113,11 +113,15 @@ mod tests {
     fn pieces_cover_the_sections_in_order() {
         let text = "Define f(IN int n, INOUT double a[n][4:n], OUT double b[n]) Calls f(n, a, b);";
         let interface = parse_interface(text).unwrap();
-        let layout = interface.layout(&[Some(Scalar::Int(2)), None, None], &[]).unwrap();
+        let layout = interface
+            .layout(&[Some(Scalar::Int(2)), None, None], &[])
+            .unwrap();
         let walk = |direction, side, most| {
             let mut pieces = Pieces::new(&layout, direction, side);
             let pieces = core::iter::from_fn(|| pieces.take(most));
-            pieces.map(|piece| (piece.param, piece.offset, piece.length)).collect::<Vec<_>>()
+            pieces
+                .map(|piece| (piece.param, piece.offset, piece.length))
+                .collect::<Vec<_>>()
         };
         let sent = [(1, 0, 10), (1, 10, 6), (1, 32, 10), (1, 42, 6)];
         assert_eq!(walk(Direction::Sent, Side::Client, 10), sent);

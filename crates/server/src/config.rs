@@ -8,6 +8,7 @@ use std::time::Duration;
 /// Settings of a server. Every field has a default; unknown names are errors.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[derive(Default)]
 pub struct Config {
     /// TCP addresses to listen on; port 0 picks a free one.
     pub listen: Vec<SocketAddr>,
@@ -50,18 +51,6 @@ pub struct Workers {
     /// Microseconds for which the server and its workers look for new work before they sleep. It
     /// saves the time to wake up; 0 saves the processor instead.
     pub spin_us: u64,
-}
-
-impl Default for Config {
-    fn default() -> Config {
-        Config {
-            listen: Vec::new(),
-            unix: None,
-            limits: Limits::default(),
-            workers: Workers::default(),
-            allow_code: false,
-        }
-    }
 }
 
 impl Default for Limits {

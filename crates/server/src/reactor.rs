@@ -13,6 +13,7 @@ use crate::connection::Connection;
 use crate::function::FunctionTable;
 use crate::job::Job;
 use crate::listen::Listener;
+use crate::spin::Spin;
 use crate::worker::{Launcher, LibrarySource, State, Worker};
 use farcall_rpc_proto::FailureKind;
 use rustix::buffer::spare_capacity;
@@ -180,34 +181,39 @@ impl Reactor {
     /// Serves until it is told to stop by SIGTERM or SIGINT.
     pub(crate) fn run(&mut self) -> io::Result<()> {
         let mut events = Vec::with_capacity(EVENTS);
-        let spin = self.config.workers.spin();
-        let mut spin_until = Instant::now();
+        let mut spin = Spin::new(self.config.workers.spin());
+        let mut waiting = Instant::now();
         while !self.is_stopped() {
             let now = Instant::now();
-            let asleep = now >= spin_until && self.ready.is_empty() && self.ask_for_doorbells();
-            let timeout = if asleep {
-                self.next_deadline(now)
-            } else {
-                Some(Duration::ZERO)
-            };
+            let sleeps = now - waiting >= spin.budget()
+                && self.ready.is_empty()
+                && self.ask_for_doorbells();
+            let timeout = if sleeps { self.next_deadline(now) } else { Some(Duration::ZERO) };
             self.wait(&mut events, timeout)?;
-            let mut active = !events.is_empty();
-            for event in events.drain(..) {
-                // Copied: the fields of a packed struct cannot be borrowed.
-                let Event { flags, data } = event;
-                self.handle(Source::from_data(data), flags);
-            }
-            active |= self.collect_outcomes();
-            active |= self.serve_ready();
-            self.dispatch();
-            self.handle_deadlines();
-            self.remove_closed();
-            if active {
-                spin_until = Instant::now() + spin;
+            if self.turn(&mut events) {
+                let now = Instant::now();
+                spin.waited(now - waiting);
+                waiting = now;
             }
         }
         self.shut_down();
         Ok(())
+    }
+
+    /// Handles what has happened. Returns whether there was anything.
+    fn turn(&mut self, events: &mut Vec<Event>) -> bool {
+        let mut active = !events.is_empty();
+        for event in events.drain(..) {
+            // Copied: the fields of a packed struct cannot be borrowed.
+            let Event { flags, data } = event;
+            self.handle(Source::from_data(data), flags);
+        }
+        active |= self.collect_outcomes();
+        active |= self.serve_ready();
+        self.dispatch();
+        self.handle_deadlines();
+        self.remove_closed();
+        active
     }
 
     fn wait(&self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<()> {

@@ -46,3 +46,7 @@ class ServerError(Error, RuntimeError):
     """The server refused the call or failed: busy, stopping, call too large."""
 
     fault = "machine"
+
+
+for _class in Error, *Error.__subclasses__():
+    _class.__module__ = "farcall"  # where users find them

@@ -64,11 +64,28 @@ fn measure(arguments: &Arguments, address: &str) -> Result<Vec<Row>, Failure> {
     }
     let mut rows = Vec::new();
     for load in [
-        Load { what: "null", bytes: 0, calls: SMALL_CALLS },
-        Load { what: "1 KB out and back", bytes: SMALL_BYTES, calls: SMALL_CALLS },
-        Load { what: "64 MiB out and back", bytes: BULK_BYTES, calls: BULK_CALLS },
+        Load {
+            what: "null",
+            bytes: 0,
+            calls: SMALL_CALLS,
+        },
+        Load {
+            what: "1 KB out and back",
+            bytes: SMALL_BYTES,
+            calls: SMALL_CALLS,
+        },
+        Load {
+            what: "64 MiB out and back",
+            bytes: BULK_BYTES,
+            calls: BULK_CALLS,
+        },
     ] {
-        rows.extend(measure_load(arguments.rounds, &load, &server, python.as_mut())?);
+        rows.extend(measure_load(
+            arguments.rounds,
+            &load,
+            &server,
+            python.as_mut(),
+        )?);
     }
     Ok(rows)
 }
@@ -89,7 +106,7 @@ fn measure_load(
         let raw_time = median_of(load.calls, || raw.exchange())?;
         let rust_time = median_of(load.calls, || client.call())?;
         let python_time = match python.as_mut() {
-            Some(python) => Some(python.round(&load.bytes.to_string(), load.calls)?),
+            Some(python) => Some(python.round(load.bytes, load.calls)?),
             None => None,
         };
         if round > 0 {
@@ -116,7 +133,11 @@ fn measure_load(
     let (rust_name, python_name, bar) = match load.what {
         "null" => ("null call, Rust", "null call, Python", Some(2.5)),
         "1 KB out and back" => ("1 KB out and back, Rust", "1 KB out and back, Python", None),
-        _ => ("64 MiB out and back, Rust", "64 MiB out and back, Python", Some(0.85)),
+        _ => (
+            "64 MiB out and back, Rust",
+            "64 MiB out and back, Python",
+            Some(0.85),
+        ),
     };
     let mut rows = vec![row(rust_name, &rust_times, None)];
     if !python_times.is_empty() {
@@ -129,7 +150,9 @@ fn median_of(
     calls: usize,
     mut exchange: impl FnMut() -> Result<f64, Failure>,
 ) -> Result<f64, Failure> {
-    let times = (0..calls).map(|_| exchange()).collect::<Result<Vec<f64>, _>>()?;
+    let times = (0..calls)
+        .map(|_| exchange())
+        .collect::<Result<Vec<f64>, _>>()?;
     Ok(median(&times))
 }
 
@@ -142,14 +165,23 @@ struct RustClient {
 
 impl RustClient {
     fn new(server: &Server, bytes: usize) -> Result<RustClient, Failure> {
-        let function = server.function(if bytes == 0 { "bench/null" } else { "bench/echo" })?;
-        Ok(RustClient { function, source: vec![1; bytes], result: vec![0; bytes] })
+        let function = server.function(if bytes == 0 {
+            "bench/null"
+        } else {
+            "bench/echo"
+        })?;
+        Ok(RustClient {
+            function,
+            source: vec![1; bytes],
+            result: vec![0; bytes],
+        })
     }
 
     fn call(&mut self) -> Result<f64, Failure> {
         let start = Instant::now();
         if self.source.is_empty() {
-            self.function.call(&mut [Argument::Scalar(Scalar::Int(1))])?;
+            self.function
+                .call(&mut [Argument::Scalar(Scalar::Int(1))])?;
         } else {
             let count = self.source.len() as i64 / 8;
             self.function.call(&mut [
@@ -189,7 +221,10 @@ impl LocalServer {
             BufReader::new(out).read_line(&mut line)?;
         }
         match line.trim().strip_prefix("listening on ") {
-            Some(address) => Ok(LocalServer { process, address: address.to_string() }),
+            Some(address) => Ok(LocalServer {
+                process,
+                address: address.to_string(),
+            }),
             None => {
                 let _ = process.wait();
                 Err(Failure::failed("the server did not start"))

@@ -32,17 +32,22 @@ impl PythonClient {
         let mut answers = BufReader::new(process.stdout.take()?);
         let mut line = String::new();
         answers.read_line(&mut line).ok()?;
-        let client = PythonClient { process, requests, answers };
+        let client = PythonClient {
+            process,
+            requests,
+            answers,
+        };
         (line.trim() == "ready").then_some(client)
     }
 
-    /// Median seconds of `count` calls of `what`: `null`, or the number of bytes to echo.
-    pub(crate) fn round(&mut self, what: &str, count: usize) -> Result<f64, Failure> {
-        writeln!(self.requests, "{what} {count}")?;
+    /// Median seconds of `count` calls that send `bytes` bytes and receive as many.
+    pub(crate) fn round(&mut self, bytes: usize, count: usize) -> Result<f64, Failure> {
+        writeln!(self.requests, "{bytes} {count}")?;
         let mut line = String::new();
         self.answers.read_line(&mut line)?;
         let text = line.trim();
-        text.parse().map_err(|_| Failure::failed(format!("the Python client says `{text}`")))
+        text.parse()
+            .map_err(|_| Failure::failed(format!("the Python client says `{text}`")))
     }
 }
 

@@ -22,7 +22,10 @@ impl RawPeer {
         peer.set_nodelay(true)?;
         // It ends when this end of the connection is dropped.
         std::thread::spawn(move || answer(peer, bytes));
-        Ok(RawPeer { stream, buffer: vec![1; bytes] })
+        Ok(RawPeer {
+            stream,
+            buffer: vec![1; bytes],
+        })
     }
 
     /// Seconds of one exchange, both ways.

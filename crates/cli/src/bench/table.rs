@@ -33,8 +33,8 @@ impl Row {
         match (self.bar, self.better) {
             (None, _) => false,
             // A ratio that is not a number misses every bar.
-            (Some(bar), Better::Lower) => !(ratio <= bar),
-            (Some(bar), Better::Higher) => !(ratio >= bar),
+            (Some(bar), Better::Lower) => ratio.is_nan() || ratio > bar,
+            (Some(bar), Better::Higher) => ratio.is_nan() || ratio < bar,
         }
     }
 
@@ -63,9 +63,16 @@ pub(crate) fn report(rows: &[Row], as_json: bool, check: bool) -> Result<(), Fai
     } else {
         print_table(rows);
     }
-    let missed: Vec<&str> = rows.iter().filter(|row| row.misses_bar()).map(|row| row.name).collect();
+    let missed: Vec<&str> = rows
+        .iter()
+        .filter(|row| row.misses_bar())
+        .map(|row| row.name)
+        .collect();
     if check && !missed.is_empty() {
-        return Err(Failure::failed(format!("bars missed: {}", missed.join("; "))));
+        return Err(Failure::failed(format!(
+            "bars missed: {}",
+            missed.join("; ")
+        )));
     }
     Ok(())
 }
@@ -107,7 +114,10 @@ pub(crate) fn median(values: &[f64]) -> f64 {
 
 fn spread(values: &[f64]) -> (f64, f64) {
     let fold = |pick: fn(f64, f64) -> f64, start| values.iter().copied().fold(start, pick);
-    (fold(f64::min, f64::INFINITY), fold(f64::max, f64::NEG_INFINITY))
+    (
+        fold(f64::min, f64::INFINITY),
+        fold(f64::max, f64::NEG_INFINITY),
+    )
 }
 
 #[cfg(test)]
@@ -116,7 +126,15 @@ mod tests {
 
     fn row(value: f64, better: Better) -> Row {
         let (values, peer_values) = (vec![value], vec![1.0]);
-        Row { name: "", unit: "", values, peer: "", peer_values, better, bar: Some(2.0) }
+        Row {
+            name: "",
+            unit: "",
+            values,
+            peer: "",
+            peer_values,
+            better,
+            bar: Some(2.0),
+        }
     }
 
     #[test]

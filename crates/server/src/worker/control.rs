@@ -3,11 +3,12 @@
 //! sleeper costs ten times as much as a hand-over between running threads.
 
 use crate::buffer::{Mapping, sealed_memory};
+use crate::spin::Spin;
 use rustix::thread::futex;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Room for the scalars of a request, or for the text of an error.
 pub(crate) const TEXT_BYTES: usize = 64 << 10;
@@ -168,14 +169,14 @@ impl Control {
         (fields.signal.load(Ordering::Relaxed), out_of_memory)
     }
 
-    /// Worker: waits for the request after the `seen`th, first by spinning for `spin`.
-    pub(crate) fn wait(&self, seen: u32, spin: Duration) {
+    /// Worker: waits for the request after the `seen`th.
+    pub(crate) fn wait(&self, seen: u32, spin: &mut Spin) {
         let counter = &self.page().posted.0;
         let start = Instant::now();
-        while start.elapsed() < spin {
+        while start.elapsed() < spin.budget() {
             for _ in 0..64 {
                 if counter.count.load(Ordering::Acquire) != seen {
-                    return;
+                    return spin.waited(start.elapsed());
                 }
                 std::hint::spin_loop();
             }
@@ -185,6 +186,7 @@ impl Control {
             let _ = futex::wait(&counter.count, futex::Flags::empty(), seen, None);
         }
         counter.sleeping.store(0, Ordering::Relaxed);
+        spin.waited(start.elapsed());
     }
 
     /// Worker: requests posted so far.
@@ -253,6 +255,7 @@ impl Control {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     fn pair() -> (Control, Control) {
         let server = Control::create().unwrap();
@@ -265,8 +268,9 @@ mod tests {
         let (server, worker) = pair();
         let child = std::thread::spawn(move || {
             let mut message = Vec::new();
+            let mut spin = Spin::new(Duration::from_micros(20));
             for round in 0..1000u32 {
-                worker.wait(round, Duration::from_micros(20));
+                worker.wait(round, &mut spin);
                 let request = worker.request(&mut message);
                 assert_eq!(message, round.to_le_bytes());
                 let refusal = (round % 2 == 0).then(|| format!("no {round}"));

@@ -3,6 +3,7 @@
 use super::control::{Control, Outcome, Request};
 use super::{MemoryMessage, SOCKET_FD, Start};
 use crate::buffer::Mapping;
+use crate::spin::Spin;
 use farcall_idl::{Interface, Layout};
 use farcall_library::{Binding, Source};
 use farcall_rpc_proto::{Call, swap_bytes};
@@ -26,9 +27,7 @@ pub fn run_worker() -> io::Result<()> {
     let socket = unsafe { OwnedFd::from_raw_fd(SOCKET_FD) };
     rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
     let (size, mut descriptors) = receive(&socket)?;
-    let [control, doorbell, start] = descriptors
-        .drain(..)
-        .collect::<Vec<_>>()
+    let [control, doorbell, start] = std::mem::take(&mut descriptors)
         .try_into()
         .map_err(|_| io::Error::other("run by the server only"))?;
     let start = read_start(start, u64::from_ne_bytes(first_word(size)))?;
@@ -49,7 +48,7 @@ pub fn run_worker() -> io::Result<()> {
         }
     };
     rustix::net::send(&socket, b"ready", rustix::net::SendFlags::NOSIGNAL)?;
-    let spin = Duration::from_micros(start.spin_us);
+    let spin = Spin::new(Duration::from_micros(start.spin_us));
     let interfaces = document.interfaces;
     Worker {
         socket,
@@ -89,11 +88,11 @@ struct Worker {
 }
 
 impl Worker {
-    fn serve(mut self, spin: Duration) -> io::Result<()> {
+    fn serve(mut self, mut spin: Spin) -> io::Result<()> {
         let mut message = Vec::new();
         let mut seen = 0;
         loop {
-            self.control.wait(seen, spin);
+            self.control.wait(seen, &mut spin);
             seen = self.control.posted();
             let request = self.control.request(&mut message);
             for _ in 0..request.memory_messages {
