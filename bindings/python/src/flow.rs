@@ -356,10 +356,11 @@ fn result<'py>(
     out.set_item("messages", summary.messages)?;
     out.set_item("events", summary.events)?;
     out.set_item("link_bytes", PyArray1::from_vec(py, link_bytes))?;
-    let integers = |field: fn(&MessageRecord) -> u32| PyArray1::from_iter(py, records.iter().map(field));
+    let all = || records.iter();
+    let integers = |field: fn(&MessageRecord) -> u32| PyArray1::from_iter(py, all().map(field));
     out.set_item("source", integers(|r| r.source))?;
     out.set_item("destination", integers(|r| r.destination))?;
-    let numbers = |field: fn(&MessageRecord) -> f64| PyArray1::from_iter(py, records.iter().map(field));
+    let numbers = |field: fn(&MessageRecord) -> f64| PyArray1::from_iter(py, all().map(field));
     out.set_item("bytes", numbers(|r| r.bytes))?;
     out.set_item("start", numbers(|r| r.start))?;
     out.set_item("end", numbers(|r| r.end))?;

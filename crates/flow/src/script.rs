@@ -100,7 +100,10 @@ impl Script {
     pub fn from_rows(mut rows: Vec<(u32, i64, u32, Step)>, ranks: u32) -> Self {
         for &(rank, _, _, step) in &rows {
             let (Step::Send { to: peer, .. } | Step::Receive { from: peer }) = step;
-            assert!(rank < ranks && peer < ranks, "rank {rank} or {peer} of {ranks}");
+            assert!(
+                rank < ranks && peer < ranks,
+                "rank {rank} or {peer} of {ranks}"
+            );
         }
         rows.sort_by_key(|&(rank, order, line, _)| (rank, order, line));
         let first = (0..=ranks)

@@ -179,7 +179,8 @@ fn a_script_that_deadlocks_names_ranks_and_lines() {
 #[test]
 fn a_trace_computes_sends_and_receives() {
     // 2 s of computation, 10 bytes at 1 byte/s, 3 s of computation.
-    let text = "num_ranks 2\nrank 0 {\na: calc 2000000000\nb: send 10b to 1 tag 1\nb requires a\n}\n\
+    let text = "num_ranks 2\nrank 0 {\na: calc 2000000000\nb: send 10b to 1 tag 1\n\
+                b requires a\n}\n\
                 rank 1 {\na: recv 10b from 0 tag 1\nb: calc 3000000000\nb requires a\n}\n";
     assert_eq!(goal(text, checked()).unwrap().makespan, 15.0);
     let overlapped = text.replace("b requires a\n}\n\nrank 1", "b irequires a\n}\n\nrank 1");

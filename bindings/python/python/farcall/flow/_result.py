@@ -11,7 +11,7 @@ import numpy.typing as npt
 from .._native import FlowPlatform
 
 
-def arrow() -> Any:  # noqa: ANN401
+def arrow() -> Any:
     """Import pyarrow, which tables need."""
     try:
         import pyarrow as pa
@@ -50,12 +50,12 @@ class Result:
         )
         return used
 
-    def messages(self) -> Any:  # noqa: ANN401
+    def messages(self) -> Any:
         """Arrow table of all messages in the order of arrival."""
         names = ("source", "destination", "bytes", "start", "end")
         return arrow().table({name: getattr(self, name) for name in names})
 
-    def links(self) -> Any:  # noqa: ANN401
+    def links(self) -> Any:
         """Arrow table of all links."""
         if len(self.link_bytes) == 0:
             raise ValueError("this run kept no links: keep_links=True, and not mode='packets'")
@@ -102,7 +102,7 @@ class Sweep:
         self.seed = np.array([row[1] for row in rows], np.int64)
         self.makespan = np.array([row[2] for row in rows])
 
-    def table(self) -> Any:  # noqa: ANN401
+    def table(self) -> Any:
         """Arrow table: size, seed, makespan."""
         return arrow().table({"size": self.size, "seed": self.seed, "makespan": self.makespan})
 
@@ -134,7 +134,7 @@ class Sweep:
         return "\n".join(lines)
 
 
-def write_table(table: Any, path: str | PathLike[str]) -> None:  # noqa: ANN401
+def write_table(table: Any, path: str | PathLike[str]) -> None:
     """Write an Arrow table by the end of the file's name."""
     path = Path(path)
     if path.suffix == ".parquet":

@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from .._native import FlowPattern as Pattern
-from .._native import FlowPlatform as Platform
+from .. import _native
 from .._native import simulate_flow
 from ._result import Result, Sweep
+
+Platform = _native.FlowPlatform
+Pattern = _native.FlowPattern
 
 
 def edges(path: str | PathLike[str], latency: float = 0.0) -> Platform:

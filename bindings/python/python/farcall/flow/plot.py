@@ -90,7 +90,7 @@ def _timeline(
     low, high = source - 0.4, source + 0.4
     corners = [[start, low], [start, high], [end, high], [end, low]]
     boxes = np.array(corners).transpose(2, 0, 1)
-    bars = PolyCollection(list(boxes), array=rate, cmap="viridis", edgecolors="white", linewidths=0.2)
+    bars = PolyCollection(list(boxes), array=rate, edgecolors="white", linewidths=0.2)
     axes.add_collection(bars)
     axes.set_xlim(0, end.max(initial=0) or 1)
     axes.set_ylim(ranks - 0.5, -0.5)
