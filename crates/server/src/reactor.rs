@@ -185,10 +185,13 @@ impl Reactor {
         let mut waiting = Instant::now();
         while !self.is_stopped() {
             let now = Instant::now();
-            let sleeps = now - waiting >= spin.budget()
-                && self.ready.is_empty()
-                && self.ask_for_doorbells();
-            let timeout = if sleeps { self.next_deadline(now) } else { Some(Duration::ZERO) };
+            let sleeps =
+                now - waiting >= spin.budget() && self.ready.is_empty() && self.ask_for_doorbells();
+            let timeout = if sleeps {
+                self.next_deadline(now)
+            } else {
+                Some(Duration::ZERO)
+            };
             self.wait(&mut events, timeout)?;
             if self.turn(&mut events) {
                 let now = Instant::now();
