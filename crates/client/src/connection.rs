@@ -9,7 +9,7 @@ use farcall_rpc_proto::{
     swap_bytes,
 };
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Bytes read at once besides array data.
 const INPUT_BYTES: usize = 64 << 10;
@@ -18,6 +18,8 @@ const INPUT_BYTES: usize = 64 << 10;
 const LOOK_AHEAD: usize = 1 << 10;
 /// Most buffers of one system call.
 const MAX_SLICES: usize = 512;
+/// How long a server's reason for closing is waited for once nothing can be sent.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Array bytes gathered before they are written.
 const GATHER_BYTES: u64 = 1 << 20;
 
@@ -68,9 +70,9 @@ impl Connection {
             Event::Connected(_) => Some(Ok(())),
             _ => None,
         })?;
-        connection.options.timeout = options.timeout;
         connection.deadline = None;
         connection.set_socket_timeout()?;
+        connection.options.timeout = options.timeout;
         Ok(connection)
     }
 
@@ -144,7 +146,27 @@ impl Connection {
         let frames = std::mem::take(&mut self.frames);
         let result = self.write_all(&mut [IoSlice::new(&frames)]);
         self.frames = frames;
-        result
+        result.map_err(|error| self.last_words(error))
+    }
+
+    /// Nothing more can be sent: what the server said before it closed tells more than the
+    /// system's error does.
+    fn last_words(&mut self, error: Error) -> Error {
+        if !matches!(error, Error::Disconnected { .. }) {
+            return error;
+        }
+        let latest = Instant::now() + LAST_WORDS;
+        self.deadline = Some(self.deadline.map_or(latest, |deadline| deadline.min(latest)));
+        while self.proto.incoming().is_none() {
+            match self.next_event() {
+                Ok(Some(Event::Failed(_, failure))) => return Error::Failed(failure),
+                Ok(Some(_)) => {}
+                Ok(None) if self.read_into(&mut Vec::new()).is_ok() => {}
+                Ok(None) => return error,
+                Err(said) => return said,
+            }
+        }
+        error
     }
 
     fn write_all(&mut self, mut slices: &mut [IoSlice<'_>]) -> Result<(), Error> {
@@ -154,6 +176,10 @@ impl Connection {
                 Ok(0) => return Err(self.broken(io::ErrorKind::WriteZero.into())),
                 Ok(count) => IoSlice::advance_slices(&mut slices, count),
                 Err(error) => self.survive(error)?,
+            }
+            // What is left must not take the whole time-out again.
+            if self.deadline.is_some() && !slices.is_empty() {
+                self.set_socket_timeout()?;
             }
         }
         Ok(())
@@ -195,10 +221,10 @@ impl Connection {
         if self.unread.is_empty() {
             self.unread = 0..0;
         }
-        if self.deadline.is_some() {
-            self.set_socket_timeout()?;
-        }
         loop {
+            if self.deadline.is_some() {
+                self.set_socket_timeout()?;
+            }
             let end = self.unread.end;
             let spare = &mut self.input[end..];
             let most = if room > 0 {
@@ -279,7 +305,8 @@ impl Exchange<'_, '_> {
             .proto
             .call(self.call, result_bytes)
             .map_err(|source| connection.protocol(source))?;
-        self.send(connection)?;
+        self.send(connection)
+            .map_err(|error| connection.last_words(error))?;
         self.receive(connection, id)
     }
 

@@ -90,6 +90,8 @@ pub(crate) struct Reactor {
     closed: Vec<usize>,
     /// Connections that wait for memory, first come first served.
     starved: VecDeque<usize>,
+    /// Whether the listeners are watched: not while connections cannot be accepted.
+    accepts: bool,
     workers: Slab<Worker>,
     jobs: Slab<Job>,
     queue: VecDeque<usize>,
@@ -133,6 +135,7 @@ impl Reactor {
             ready: VecDeque::new(),
             closed: Vec::new(),
             starved: VecDeque::new(),
+            accepts: true,
             workers: Slab::new(),
             jobs: Slab::new(),
             queue: VecDeque::new(),
@@ -254,7 +257,7 @@ impl Reactor {
             .connections
             .iter()
             .any(|(_, connection)| !connection.connected);
-        let sweep = greeting.then_some(self.next_sweep);
+        let sweep = (greeting || !self.accepts).then_some(self.next_sweep);
         let stop = self.stopping;
         let next = running.chain(sweep).chain(stop).min()?;
         Some(next.saturating_duration_since(now))
