@@ -5,6 +5,7 @@
 
 mod array;
 mod error;
+mod flow;
 mod function;
 mod interface;
 mod result;
@@ -15,6 +16,8 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _native {
+    #[pymodule_export]
+    use crate::flow::{FlowPattern, FlowPlatform, simulate_flow};
     #[pymodule_export]
     use crate::function::{Function, Times};
     #[pymodule_export]

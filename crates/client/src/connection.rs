@@ -39,7 +39,10 @@ pub(crate) struct Request {
 impl Connection {
     /// Connects and exchanges greetings.
     pub(crate) fn open(address: &Address, options: &Options) -> Result<Arc<Connection>, Error> {
-        let failed = |source| Error::Connect { address: address.clone(), source };
+        let failed = |source| Error::Connect {
+            address: address.clone(),
+            source,
+        };
         let socket = Socket::connect(address, options.connect_timeout).map_err(failed)?;
         let hello = Hello::new(concat!("farcall-client ", env!("CARGO_PKG_VERSION")));
         let connection = Connection {
@@ -128,7 +131,12 @@ impl Connection {
             self.waker.wake();
         }
         let deadline = self.options.timeout.map(|timeout| Instant::now() + timeout);
-        Ok(Request { connection: self.clone(), id, deadline, over: false })
+        Ok(Request {
+            connection: self.clone(),
+            id,
+            deadline,
+            over: false,
+        })
     }
 
     /// Waits at the socket, without the lock.
@@ -140,7 +148,10 @@ impl Connection {
     ) -> Result<(), Error> {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
-            return Err(Error::Timeout { address: self.address.clone(), after: timeout });
+            return Err(Error::Timeout {
+                address: self.address.clone(),
+                after: timeout,
+            });
         }
         match socket::wait(&self.socket, &self.waker, writing, left) {
             Ok(()) => Ok(()),
@@ -160,15 +171,19 @@ impl Connection {
         let address = self.address.clone();
         match loss {
             Loss::Failed(failure) => Error::Failed(failure),
-            Loss::Io(kind, text) => {
-                Error::Disconnected { address, source: io::Error::new(kind, text) }
-            }
+            Loss::Io(kind, text) => Error::Disconnected {
+                address,
+                source: io::Error::new(kind, text),
+            },
             Loss::Protocol(source) => Error::Protocol { address, source },
         }
     }
 
     fn unexpected(&self) -> Error {
-        self.error(Loss::Io(io::ErrorKind::InvalidData, "an answer to another question".into()))
+        self.error(Loss::Io(
+            io::ErrorKind::InvalidData,
+            "an answer to another question".into(),
+        ))
     }
 }
 
@@ -235,9 +250,14 @@ impl Request {
     /// sleeping thread cannot be seen otherwise.
     fn sleep(&self, timeout: Duration) -> Result<(), Error> {
         const NAP: Duration = Duration::from_millis(100);
-        let left = self.deadline.map_or(NAP, |end| end.saturating_duration_since(Instant::now()));
+        let left = self
+            .deadline
+            .map_or(NAP, |end| end.saturating_duration_since(Instant::now()));
         if left.is_zero() {
-            return Err(Error::Timeout { address: self.connection.address.clone(), after: timeout });
+            return Err(Error::Timeout {
+                address: self.connection.address.clone(),
+                after: timeout,
+            });
         }
         std::thread::park_timeout(left.min(NAP));
         self.connection.interrupted()

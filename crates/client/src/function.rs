@@ -162,7 +162,9 @@ impl Pending {
     pub fn wait(self) -> Result<Outcome, Error> {
         let start = self.start;
         let times = self.request.times()?;
-        Ok(Outcome { times: Times::new(times, start.elapsed().as_secs_f64()) })
+        Ok(Outcome {
+            times: Times::new(times, start.elapsed().as_secs_f64()),
+        })
     }
 }
 

@@ -57,7 +57,12 @@ impl Server {
         let address = address.parse()?;
         let connection = Mutex::new(Connection::open(&address, &options)?);
         let functions = Mutex::default();
-        Ok(Server(Arc::new(Shared { address, options, connection, functions })))
+        Ok(Server(Arc::new(Shared {
+            address,
+            options,
+            connection,
+            functions,
+        })))
     }
 
     /// Where the server is.
@@ -105,7 +110,11 @@ impl Server {
 
     /// The connection, made anew where the last one is of no more use.
     pub(crate) fn connection(&self) -> Result<Arc<Connection>, Error> {
-        let mut connection = self.0.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut connection = self
+            .0
+            .connection
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if connection.is_stale() {
             *connection = Connection::open(&self.0.address, &self.0.options)?;
         }

@@ -102,8 +102,15 @@ pub(crate) fn wait(
     timeout: Option<Duration>,
 ) -> io::Result<()> {
     let events = libc::POLLIN | if writing { libc::POLLOUT } else { 0 };
-    let entry = |fd, events| libc::pollfd { fd, events, revents: 0 };
-    let mut entries = [entry(socket.fd(), events), entry(waker.heard.as_raw_fd(), libc::POLLIN)];
+    let entry = |fd, events| libc::pollfd {
+        fd,
+        events,
+        revents: 0,
+    };
+    let mut entries = [
+        entry(socket.fd(), events),
+        entry(waker.heard.as_raw_fd(), libc::POLLIN),
+    ];
     // Rounded up, so that a deadline is over when the wait is.
     let millis = timeout.map_or(-1, |time| {
         i32::try_from(time.as_micros().div_ceil(1000)).unwrap_or(i32::MAX)

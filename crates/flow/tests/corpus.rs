@@ -37,6 +37,8 @@ fn flow_platform_takes_its_corpus() {
     replay("flow_platform", flow_platform::run);
 }
 
+type Target = fn(&[u8]);
+
 const ALPHABET: &[u8] = b"0123456789,:=x.\n-e {}";
 
 /// Random changes of the corpus, where no fuzzer is installed.
@@ -44,7 +46,7 @@ const ALPHABET: &[u8] = b"0123456789,:=x.\n-e {}";
 #[ignore = "soak"]
 fn mutations_of_the_corpus_are_taken() {
     let mut generator = farcall_flow::SplitMix64::new(1);
-    let targets: [(&str, fn(&[u8])); 3] = [
+    let targets: [(&str, Target); 3] = [
         ("flow_pattern", flow_pattern::run),
         ("flow_goal", flow_goal::run),
         ("flow_platform", flow_platform::run),

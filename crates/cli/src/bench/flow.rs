@@ -179,10 +179,9 @@ const CASES: [Case; 13] = [
         ..TORUS
     },
     Case {
-        name: "allreduce ring 131072, first 100",
+        name: "allreduce ring 131072",
         platform: "torus:64x64x32,bandwidth=1e9",
         algorithm: "allreduce:ring",
-        steps: 100,
         peer: false,
         ..TORUS
     },

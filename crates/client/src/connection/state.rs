@@ -82,7 +82,10 @@ pub(crate) struct State {
 
 impl State {
     pub(crate) fn new(hello: &Hello) -> State {
-        let limits = Limits { calls: 1 << 16, ..Limits::default() };
+        let limits = Limits {
+            calls: 1 << 16,
+            ..Limits::default()
+        };
         State {
             proto: client::Connection::new(limits, hello),
             connected: false,
@@ -119,8 +122,17 @@ impl State {
     }
 
     pub(crate) fn call(&mut self, call: &Call, transfer: Transfer) -> Result<CallId, Loss> {
-        let id = self.proto.call(call, transfer.result_bytes()).map_err(Loss::Protocol)?;
-        self.open.insert(id, Open { transfer: Some(transfer), ..Open::default() });
+        let id = self
+            .proto
+            .call(call, transfer.result_bytes())
+            .map_err(Loss::Protocol)?;
+        self.open.insert(
+            id,
+            Open {
+                transfer: Some(transfer),
+                ..Open::default()
+            },
+        );
         Ok(id)
     }
 
@@ -153,7 +165,9 @@ impl State {
     /// Gives a request up: its memory is not touched any more.
     pub(crate) fn abandon(&mut self, id: CallId) {
         self.ended.remove(&id);
-        let Some(open) = self.open.get_mut(&id) else { return };
+        let Some(open) = self.open.get_mut(&id) else {
+            return;
+        };
         open.abandoned = true;
         open.transfer = None;
         open.waiter = None;
@@ -193,6 +207,7 @@ impl State {
         if self.lost.is_none()
             && let Err(loss) = self.write(socket)
         {
+            let loss = self.last_words(socket).unwrap_or(loss);
             self.lose(loss);
         }
     }
@@ -211,7 +226,9 @@ impl State {
     }
 
     fn try_progress(&mut self, socket: &Socket, until: Option<CallId>) -> Result<(), Loss> {
-        self.write(socket)?;
+        if let Err(loss) = self.write(socket) {
+            return Err(self.last_words(socket).unwrap_or(loss));
+        }
         while self.read_some(socket)? {
             if until.is_some_and(|id| self.has_ended(id)) {
                 break;
@@ -219,6 +236,18 @@ impl State {
         }
         // What was read may have to be answered.
         self.write(socket)
+    }
+
+    /// Nothing more can be sent: what the server said before it closed tells more than the system's
+    /// error does.
+    fn last_words(&mut self, socket: &Socket) -> Option<Loss> {
+        loop {
+            match self.read_some(socket) {
+                Ok(true) => {}
+                Err(Loss::Protocol(said)) => return Some(Loss::Protocol(said)),
+                Ok(false) | Err(_) => return None,
+            }
+        }
     }
 
     fn write(&mut self, socket: &Socket) -> Result<(), Loss> {
@@ -230,8 +259,12 @@ impl State {
             if self.parts.is_empty() {
                 return Ok(());
             }
-            let slices: Vec<IoSlice<'_>> =
-                self.parts.iter().take(MAX_SLICES).map(|part| self.source(part)).collect();
+            let slices: Vec<IoSlice<'_>> = self
+                .parts
+                .iter()
+                .take(MAX_SLICES)
+                .map(|part| self.source(part))
+                .collect();
             match socket.write(&slices) {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
                 Ok(count) => self.written(count),
@@ -281,7 +314,10 @@ impl State {
         let mut left = chunk.length;
         while let Some(piece) = transfer.next_outgoing(left) {
             left -= piece.length;
-            self.parts.push_back(Part::Data { call: chunk.call, piece });
+            self.parts.push_back(Part::Data {
+                call: chunk.call,
+                piece,
+            });
         }
     }
 
@@ -352,7 +388,10 @@ impl State {
 
     /// Moves array data to their places in the caller's arrays.
     fn take_data(&mut self, socket: &Socket, chunk: &Chunk) -> Result<bool, Loss> {
-        let open = self.open.get_mut(&chunk.call).and_then(|open| open.transfer.as_mut());
+        let open = self
+            .open
+            .get_mut(&chunk.call)
+            .and_then(|open| open.transfer.as_mut());
         let Some(transfer) = open.filter(|_| !chunk.discard) else {
             return self.discard(socket, chunk);
         };
@@ -367,7 +406,10 @@ impl State {
         }
         let room = chunk.length - unplanned;
         // SAFETY: the pieces of a stream are distinct parts of the caller's arrays.
-        let places = self.landing.iter().map(|piece| unsafe { transfer.place(piece) });
+        let places = self
+            .landing
+            .iter()
+            .map(|piece| unsafe { transfer.place(piece) });
         let mut places: Vec<_> = places.collect();
         let count = if self.unread.is_empty() {
             match self.read(socket, places)? {
@@ -398,7 +440,9 @@ impl State {
 
     fn trim_landing(&mut self, mut taken: u64) {
         while taken > 0 {
-            let Some(piece) = self.landing.front_mut() else { return };
+            let Some(piece) = self.landing.front_mut() else {
+                return;
+            };
             if piece.length > taken {
                 piece.offset += taken;
                 piece.length -= taken;
@@ -415,7 +459,10 @@ impl State {
         if self.unread.is_empty() {
             return Ok(self.read(socket, Vec::new())?.is_some());
         }
-        let count = self.unread.len().min(usize::try_from(chunk.length).unwrap_or(usize::MAX));
+        let count = self
+            .unread
+            .len()
+            .min(usize::try_from(chunk.length).unwrap_or(usize::MAX));
         self.unread.start += count;
         self.proto.handle_data(count as u64);
         Ok(true)
@@ -428,16 +475,20 @@ impl State {
                 return;
             }
             Event::Listing(id, listing) => (id, Ok(Answer::Listing(listing))),
-            Event::Interface { request, function, text } => {
-                (request, Ok(Answer::Interface { function, text }))
-            }
+            Event::Interface {
+                request,
+                function,
+                text,
+            } => (request, Ok(Answer::Interface { function, text })),
             Event::Done(id, times) => (id, Ok(Answer::Done(times))),
             Event::Failed(id, failure) => {
                 self.withdraw(id);
                 (id, Err(Loss::Failed(failure)))
             }
         };
-        let Some(open) = self.open.remove(&id) else { return };
+        let Some(open) = self.open.remove(&id) else {
+            return;
+        };
         if open.abandoned {
             return;
         }

@@ -34,14 +34,22 @@ impl Transfer {
         let memory = arguments.iter_mut().map(|argument| match argument {
             Argument::In(bytes) => {
                 let start = bytes.as_ptr().cast_mut();
-                Memory { start, bytes: bytes.len(), writable: false }
+                Memory {
+                    start,
+                    bytes: bytes.len(),
+                    writable: false,
+                }
             }
-            Argument::Out(bytes) => {
-                Memory { start: bytes.as_mut_ptr(), bytes: bytes.len(), writable: true }
-            }
-            Argument::Scalar(_) | Argument::Skip => {
-                Memory { start: std::ptr::null_mut(), bytes: 0, writable: false }
-            }
+            Argument::Out(bytes) => Memory {
+                start: bytes.as_mut_ptr(),
+                bytes: bytes.len(),
+                writable: true,
+            },
+            Argument::Scalar(_) | Argument::Skip => Memory {
+                start: std::ptr::null_mut(),
+                bytes: 0,
+                writable: false,
+            },
         });
         Transfer {
             memory: memory.collect(),
@@ -76,7 +84,10 @@ impl Transfer {
     /// # Safety
     /// No two pieces that overlap are in use at once.
     pub(crate) unsafe fn place<'m>(&self, piece: &Piece) -> IoSliceMut<'m> {
-        assert!(self.memory[piece.param].writable, "only OUT arrays are returned");
+        assert!(
+            self.memory[piece.param].writable,
+            "only OUT arrays are returned"
+        );
         let start = self.start(piece);
         // SAFETY: as in `source`, and the caller keeps pieces apart.
         IoSliceMut::new(unsafe { std::slice::from_raw_parts_mut(start, piece.length as usize) })
@@ -95,9 +106,18 @@ impl Transfer {
         if !self.foreign_order {
             return;
         }
-        for array in self.layout.arrays.iter().filter(|array| array.mode.is_returned()) {
+        for array in self
+            .layout
+            .arrays
+            .iter()
+            .filter(|array| array.mode.is_returned())
+        {
             for run in array.client_runs() {
-                let piece = Piece { param: array.param, offset: run.offset, length: run.len };
+                let piece = Piece {
+                    param: array.param,
+                    offset: run.offset,
+                    length: run.len,
+                };
                 // SAFETY: one piece at a time.
                 let mut place = unsafe { self.place(&piece) };
                 swap_bytes(&mut place, array.element.swap_unit() as usize);
