@@ -7,6 +7,7 @@ mod array;
 mod error;
 mod flow;
 mod function;
+mod future;
 mod interface;
 mod result;
 mod scalar;
@@ -20,6 +21,8 @@ mod _native {
     use crate::flow::{FlowPattern, FlowPlatform, simulate_flow};
     #[pymodule_export]
     use crate::function::{Function, Times};
+    #[pymodule_export]
+    use crate::future::Future;
     #[pymodule_export]
     use crate::interface::{Interface, Parameter};
     #[pymodule_export]

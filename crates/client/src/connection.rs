@@ -14,6 +14,7 @@ use farcall_idl::Layout;
 use farcall_rpc_proto::{Call, CallId, Hello, Listing, Times};
 use state::{Answer, Loss, State};
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use transfer::Transfer;
@@ -25,6 +26,8 @@ pub(crate) struct Connection {
     socket: Socket,
     waker: Waker,
     state: Mutex<State>,
+    /// Threads that want the lock: whoever moves bulk data lets them in between.
+    contenders: AtomicUsize,
 }
 
 /// A request under way. Dropped before its end, it is given up.
@@ -51,6 +54,7 @@ impl Connection {
             socket,
             waker: Waker::new().map_err(failed)?,
             state: Mutex::new(State::new(&hello)),
+            contenders: AtomicUsize::new(0),
         };
         connection.greet()?;
         Ok(Arc::new(connection))
@@ -81,7 +85,21 @@ impl Connection {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.contenders.fetch_add(1, Ordering::Relaxed);
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        self.contenders.fetch_sub(1, Ordering::Relaxed);
+        state
+    }
+
+    /// Lets threads that want the lock have it before this one takes it again.
+    fn let_others_in(&self) {
+        const TURNS: usize = 1000;
+        for _ in 0..TURNS {
+            if self.contenders.load(Ordering::Relaxed) == 0 {
+                return;
+            }
+            std::thread::yield_now();
+        }
     }
 
     /// Asks for a page of the functions served.
@@ -217,14 +235,18 @@ impl Request {
         let timeout = connection.options.timeout.unwrap_or_default();
         let mut state = connection.lock();
         loop {
-            if !state.driven {
-                state.progress(&connection.socket, Some(self.id));
-            }
+            let more = !state.driven && state.progress(&connection.socket, Some(self.id));
             if state.has_ended(self.id) {
                 if !state.driven {
                     state.hand_over();
                 }
                 return Ok(());
+            }
+            if more {
+                drop(state);
+                connection.let_others_in();
+                state = connection.lock();
+                continue;
             }
             if state.driven {
                 state.set_waiter(self.id, std::thread::current());

@@ -20,7 +20,7 @@ const LOOK_AHEAD: usize = 1 << 10;
 /// Most buffers of one system call.
 const MAX_SLICES: usize = 256;
 /// Array bytes gathered before they are written.
-const GATHER_BYTES: u64 = 1 << 20;
+const GATHER_BYTES: u64 = 256 << 10;
 
 /// What `advance` has done.
 #[derive(Debug)]
@@ -229,11 +229,17 @@ impl Connection {
     }
 
     /// Writes until everything is out or the socket takes no more. Returns whether all is out.
-    pub(crate) fn flush(&mut self, jobs: &mut Slab<Job>, now: Nanos) -> io::Result<bool> {
+    ///
+    /// The times of a call end with the write of its last byte, so `clock` is read again and again.
+    pub(crate) fn flush(
+        &mut self,
+        jobs: &mut Slab<Job>,
+        clock: impl Fn() -> Nanos,
+    ) -> io::Result<bool> {
         loop {
             if self.parts.is_empty() {
                 self.frames.clear();
-                self.gather(jobs, now);
+                self.gather(jobs, clock());
             }
             if self.parts.is_empty() {
                 return Ok(true);

@@ -1,5 +1,6 @@
 """The client for Python."""
 
+from collections.abc import Generator
 from os import PathLike
 from typing import Any, Literal, SupportsComplex, SupportsFloat, SupportsIndex, TypeAlias, final
 
@@ -22,6 +23,7 @@ __all__ = [
     "FlowPlatform",
     "Function",
     "FunctionSummary",
+    "Future",
     "Interface",
     "Parameter",
     "Server",
@@ -65,6 +67,17 @@ class Function:
     @property
     def times(self) -> Times | None: ...
     def __call__(self, *args: _Argument, **kwargs: _Argument) -> Any: ...
+    def call_async(self, *args: _Argument, **kwargs: _Argument) -> Future: ...
+
+@final
+class Future:
+    def result(self, timeout: float | None = None) -> Any: ...
+    def done(self) -> bool: ...
+    def cancel(self) -> bool: ...
+    def cancelled(self) -> bool: ...
+    @property
+    def times(self) -> Times | None: ...
+    def __await__(self) -> Generator[Any, None, Any]: ...
 
 @final
 class FunctionSummary:

@@ -18,6 +18,10 @@ const INPUT_BYTES: usize = 64 << 10;
 const LOOK_AHEAD: usize = 1 << 10;
 /// Most buffers of one system call.
 const MAX_SLICES: usize = 512;
+/// Reads before another thread may have the lock: about a megabyte of array data.
+const TURN_READS: usize = 16;
+/// Writes likewise.
+const TURN_WRITES: usize = 8;
 /// Array bytes gathered before they are written.
 const GATHER_BYTES: u64 = 1 << 20;
 
@@ -191,14 +195,19 @@ impl State {
         !self.parts.is_empty()
     }
 
-    /// Writes and reads until the socket has no more, or the request `until` has ended. An error
-    /// ends every open request.
-    pub(crate) fn progress(&mut self, socket: &Socket, until: Option<CallId>) {
+    /// Writes and reads until the socket has no more, the request `until` has ended, or it is time
+    /// to let another thread have the lock; returns `true` in the last case. An error ends every
+    /// open request.
+    pub(crate) fn progress(&mut self, socket: &Socket, until: Option<CallId>) -> bool {
         if self.lost.is_some() {
-            return;
+            return false;
         }
-        if let Err(loss) = self.try_progress(socket, until) {
-            self.lose(loss);
+        match self.try_progress(socket, until) {
+            Ok(more) => more,
+            Err(loss) => {
+                self.lose(loss);
+                false
+            }
         }
     }
 
@@ -225,17 +234,18 @@ impl State {
         self.lost = Some(loss);
     }
 
-    fn try_progress(&mut self, socket: &Socket, until: Option<CallId>) -> Result<(), Loss> {
+    fn try_progress(&mut self, socket: &Socket, until: Option<CallId>) -> Result<bool, Loss> {
         if let Err(loss) = self.write(socket) {
             return Err(self.last_words(socket).unwrap_or(loss));
         }
-        while self.read_some(socket)? {
-            if until.is_some_and(|id| self.has_ended(id)) {
-                break;
+        for _ in 0..TURN_READS {
+            if !self.read_some(socket)? || until.is_some_and(|id| self.has_ended(id)) {
+                // What was read may have to be answered.
+                self.write(socket)?;
+                return Ok(false);
             }
         }
-        // What was read may have to be answered.
-        self.write(socket)
+        Ok(true)
     }
 
     /// Nothing more can be sent: what the server said before it closed tells more than the system's
@@ -251,7 +261,7 @@ impl State {
     }
 
     fn write(&mut self, socket: &Socket) -> Result<(), Loss> {
-        loop {
+        for _ in 0..TURN_WRITES {
             if self.parts.is_empty() {
                 self.frames.clear();
                 self.gather();
@@ -273,6 +283,12 @@ impl State {
                 Err(error) => return Err(error.into()),
             }
         }
+        // There may be more: `wants_to_write` is to say so.
+        if self.parts.is_empty() {
+            self.frames.clear();
+            self.gather();
+        }
+        Ok(())
     }
 
     fn source<'s>(&'s self, part: &'s Part) -> IoSlice<'s> {
