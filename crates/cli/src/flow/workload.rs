@@ -8,8 +8,8 @@ use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use farcall_flow::platform::{EdgeList, parse_quantity};
 use farcall_flow::{
-    Completion, Config, Goal, Limits, Mode, PacketConfig, PacketSimulation, Pattern,
-    Placement, Platform, RunError, Script, Simulation, Sink, Summary, Workload,
+    Completion, Config, Goal, Limits, Mode, PacketConfig, PacketSimulation, Pattern, Placement,
+    Platform, RunError, Script, Simulation, Sink, Summary, Workload,
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -214,10 +214,7 @@ fn read(file: &str) -> Result<String, Failure> {
 
 impl Plan {
     /// Runs the simulation, with a progress bar on a terminal once it takes more than a moment.
-    pub(super) fn run(
-        self,
-        sink: Option<Sink<'_>>,
-    ) -> Result<(Platform, Outcome), Failure> {
+    pub(super) fn run(self, sink: Option<Sink<'_>>) -> Result<(Platform, Outcome), Failure> {
         let bar = Progress::new(self.workload.messages());
         let Plan {
             platform,
