@@ -101,6 +101,14 @@ def test_a_worker_killed_among_a_hundred_calls_fails_one(start, nap_idl):
     assert nap(1).slept == 1
 
 
+@pytest.mark.parametrize("n", [2**45, 2**60, 2**62, 2**63 - 1])
+def test_arrays_that_no_memory_holds_are_refused(faults, n):
+    server = faults.connect()
+    with pytest.raises((MemoryError, farcall.ArgumentError)):
+        server.call("faults/fill", n, 1.0)
+    assert server.call("faults/fill", 2, 1.0).x.tolist() == [1.0, 1.0]
+
+
 def test_a_call_times_out(faults):
     server = faults.connect(timeout=0.3)
     begin = time.monotonic()

@@ -112,7 +112,9 @@ impl FlowPattern {
     #[new]
     #[pyo3(signature = (spec, ranks, size, *, count = 1, steps = None))]
     fn new(spec: &str, ranks: u32, size: f64, count: u32, steps: Option<u64>) -> PyResult<Self> {
-        let pattern = Pattern::parse(spec, ranks, size).map_err(value_error)?.with_count(count);
+        let pattern = Pattern::parse(spec, ranks, size)
+            .map_err(value_error)?
+            .with_count(count);
         let pattern = match steps {
             Some(steps) => pattern.with_steps(steps),
             None => pattern,
@@ -136,7 +138,11 @@ impl FlowPattern {
         let size = size.as_array();
         let wait = wait.as_ref().map(PyReadonlyArray1::as_array);
         let n = source.len();
-        let lengths = [destination.len(), size.len(), wait.map_or(n, |wait| wait.len())];
+        let lengths = [
+            destination.len(),
+            size.len(),
+            wait.map_or(n, |wait| wait.len()),
+        ];
         if lengths != [n; 3] {
             let text = format!("source, destination, size and wait: {n} and {lengths:?} elements");
             return Err(value_error(text));
@@ -318,10 +324,7 @@ fn run(
 }
 
 /// Steps to the end without the interpreter, but for signals now and then.
-fn drive(
-    py: Python<'_>,
-    mut step: impl FnMut() -> Result<bool, RunError> + Send,
-) -> PyResult<()> {
+fn drive(py: Python<'_>, mut step: impl FnMut() -> Result<bool, RunError> + Send) -> PyResult<()> {
     loop {
         let more = py.detach(|| {
             for _ in 0..STRIDE {

@@ -304,7 +304,10 @@ impl Function {
             for index in (0..slots.len()).filter(|&index| index != written) {
                 let Some(other) = &slots[index] else { continue };
                 let range_of_other = other.range();
-                let apart = range.end <= range_of_other.start || range_of_other.end <= range.start;
+                let apart = range.is_empty()
+                    || range_of_other.is_empty()
+                    || range.end <= range_of_other.start
+                    || range_of_other.end <= range.start;
                 let same = slots[written]
                     .as_ref()
                     .is_some_and(|slot| slot.given.is(&other.given));

@@ -108,7 +108,7 @@ impl Connection {
         Ok(id)
     }
 
-    /// Gives up a call. Its end is reported as [`Event::Done`] or [`Event::Failed`] all the same,
+    /// Gives up a call; list and describe requests are left to be answered. Its end is reported as [`Event::Done`] or [`Event::Failed`] all the same,
     /// whichever comes; result bytes that arrive until then are marked to be thrown away.
     pub fn cancel(&mut self, call: CallId) {
         let Some(request) = self.core.requests.get_mut(&call) else {
@@ -145,7 +145,10 @@ impl Connection {
     pub fn handle_input(&mut self, input: &[u8]) -> Result<(usize, Option<Event>), ProtocolError> {
         let mut taken = 0;
         while taken < input.len() {
-            let (count, frame) = self.receiver.next(&input[taken..])?;
+            let (count, frame) = match self.receiver.next(&input[taken..]) {
+                Err(_) if !self.core.connected => return Err(ProtocolError::NotFarcall),
+                other => other?,
+            };
             taken += count;
             let event = match frame {
                 None => break,
@@ -198,7 +201,8 @@ impl Core {
         }
         match kind {
             Kind::Hello => {
-                let hello: Hello = message::parse(kind, payload)?;
+                let hello: Hello =
+                    message::parse(kind, payload).map_err(|_| ProtocolError::NotFarcall)?;
                 hello.agree()?;
                 self.connected = true;
                 Ok(Some(Event::Connected(hello)))
@@ -242,10 +246,15 @@ impl Core {
         let stream = Stream::new(message.data_bytes);
         match self.requests.get_mut(&id) {
             Some(request @ Request::Computing { .. }) => {
-                if !matches!(request, Request::Computing { result_bytes }
-                    if *result_bytes == message.data_bytes)
+                let announced = message.data_bytes;
+                if let Request::Computing { result_bytes } = *request
+                    && result_bytes != announced
                 {
-                    return Err(ProtocolError::StrayData);
+                    let expected = result_bytes;
+                    return Err(ProtocolError::ResultLength {
+                        expected,
+                        announced,
+                    });
                 }
                 *request = Request::Receiving(stream);
                 Ok(())

@@ -52,7 +52,8 @@ pub type CallId = u64;
 /// Bounds of one connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Largest control message in bytes, both ways.
+    /// Largest control message in bytes, both ways. A serving end that has this much waiting to
+    /// be sent takes no more requests.
     pub control_bytes: u32,
     /// Array data in one frame, in bytes: the grain at which a small call overtakes a large one.
     pub chunk_bytes: u32,
@@ -93,13 +94,21 @@ pub enum ProtocolError {
     /// Array data for a call that is not open, or more than was announced.
     #[error("array data that no call expects")]
     StrayData,
+    /// The result announced has another length than the arguments of the call give.
+    #[error("a result of {announced} bytes where the interface gives {expected}")]
+    ResultLength {
+        /// Bytes that the interface gives.
+        expected: u64,
+        /// Bytes that the server announced.
+        announced: u64,
+    },
     /// More calls were opened at once than the connection allows.
     #[error("more than {0} calls open on one connection")]
     TooManyCalls(usize),
     /// No protocol version in common.
     #[error(
-        "the peer speaks protocol versions {theirs_min} to {theirs_max}, this side \
-             {VERSION_MIN} to {VERSION_MAX}: update the older one"
+        "no protocol version in common: one side speaks {theirs_min} to {theirs_max}, the other \
+         {VERSION_MIN} to {VERSION_MAX}; update the older one"
     )]
     Version {
         /// Oldest version of the peer.

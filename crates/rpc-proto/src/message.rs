@@ -268,43 +268,52 @@ pub struct Failure {
     pub message: String,
 }
 
-/// Kinds of failure a server reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-#[cbor(index_only)]
+/// Kinds of failure a server reports, by their numbers on the wire. A number that is not known
+/// here, from a newer peer, is read as [`FailureKind::Internal`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub enum FailureKind {
     /// No such function.
-    #[n(1)]
-    UnknownFunction,
+    UnknownFunction = 1,
     /// The function was registered anew since its interface was fetched.
-    #[n(2)]
-    StaleInterface,
+    StaleInterface = 2,
     /// An argument does not fit the interface.
-    #[n(3)]
-    BadArgument,
+    BadArgument = 3,
     /// The call is larger than the server allows.
-    #[n(4)]
-    TooLarge,
+    TooLarge = 4,
     /// The server has no room for the call now.
-    #[n(5)]
-    Busy,
+    Busy = 5,
     /// The library crashed or ended its process.
-    #[n(6)]
-    LibraryCrashed,
+    LibraryCrashed = 6,
     /// The library ran past its time limit.
-    #[n(7)]
-    TimeLimit,
+    TimeLimit = 7,
     /// The library ran past its memory limit.
-    #[n(8)]
-    OutOfMemory,
+    OutOfMemory = 8,
     /// The client asked for it.
-    #[n(9)]
-    Cancelled,
+    Cancelled = 9,
     /// The server is going down.
-    #[n(10)]
-    ServerStopping,
+    ServerStopping = 10,
     /// A fault of the server itself.
-    #[n(11)]
-    Internal,
+    Internal = 11,
+}
+
+impl<C> Encode<C> for FailureKind {
+    fn encode<W: encode::Write>(
+        &self,
+        e: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), encode::Error<W::Error>> {
+        e.u8(*self as u8)?.ok()
+    }
+}
+
+impl<'b, C> Decode<'b, C> for FailureKind {
+    fn decode(d: &mut Decoder<'b>, _: &mut C) -> Result<Self, decode::Error> {
+        let number = d.u32()?;
+        let known = FailureKind::ALL.into_iter();
+        let mut known = known.filter(|kind| u32::from(*kind as u8) == number);
+        Ok(known.next().unwrap_or(FailureKind::Internal))
+    }
 }
 
 /// Whose fault a failure is.
@@ -319,6 +328,24 @@ pub enum Fault {
 }
 
 impl FailureKind {
+    /// Every kind.
+    pub const ALL: [FailureKind; 11] = {
+        use FailureKind::*;
+        [
+            UnknownFunction,
+            StaleInterface,
+            BadArgument,
+            TooLarge,
+            Busy,
+            LibraryCrashed,
+            TimeLimit,
+            OutOfMemory,
+            Cancelled,
+            ServerStopping,
+            Internal,
+        ]
+    };
+
     /// Whose fault this kind is.
     pub fn fault(self) -> Fault {
         use FailureKind::*;

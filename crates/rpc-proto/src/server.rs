@@ -80,14 +80,15 @@ impl Connection {
         Connection { receiver, core }
     }
 
-    /// Takes bytes from the client; returns how many, and an event if one is complete.
+    /// Takes bytes from the client; returns how many, and an event if one is complete. Takes none
+    /// while [`Connection::is_congested`].
     pub fn handle_input(
         &mut self,
         input: &[u8],
         now: Nanos,
     ) -> Result<(usize, Option<Event>), ProtocolError> {
         let mut taken = 0;
-        while taken < input.len() {
+        while taken < input.len() && !self.is_congested() {
             let (count, frame) = match self.receiver.next(&input[taken..]) {
                 Err(_) if !self.core.connected => return Err(ProtocolError::NotFarcall),
                 other => other?,
@@ -226,6 +227,12 @@ impl Connection {
         transmit
     }
 
+    /// Whether so many answers wait to be sent that no more requests are taken: the client sends
+    /// requests and does not read. Ends as `poll_transmit` takes them.
+    pub fn is_congested(&self) -> bool {
+        self.core.sender.control.len() > self.core.limits.control_bytes as usize
+    }
+
     /// Whether nothing waits to be sent.
     pub fn is_sent(&self) -> bool {
         self.core.sender.is_idle()
@@ -248,6 +255,10 @@ impl Core {
         if !self.connected {
             return self.greet(kind, payload).map(Some);
         }
+        let asks = matches!(kind, Kind::List | Kind::Describe | Kind::Call);
+        if asks && (id == 0 || self.calls.contains_key(&id)) {
+            return Err(ProtocolError::OutOfPlace(kind));
+        }
         Ok(match kind {
             Kind::List => {
                 let ListRequest { from } = message::parse(kind, payload)?;
@@ -266,9 +277,7 @@ impl Core {
                     bytes: call.data_bytes,
                     since: now,
                 };
-                if self.calls.insert(id, state).is_some() {
-                    return Err(ProtocolError::OutOfPlace(kind));
-                }
+                self.calls.insert(id, state);
                 Some(Event::Call(id, call))
             }
             Kind::Cancel => self.cancel(id),

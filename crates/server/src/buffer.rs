@@ -124,10 +124,10 @@ impl BufferPool {
 
     /// A buffer of at least `bytes` bytes, a warm one where one fits without much waste.
     pub(crate) fn take(&mut self, bytes: usize) -> Result<JobBuffer, NoBuffer> {
-        let wanted = rounded(bytes);
-        if wanted > self.limit {
+        if bytes > self.limit {
             return Err(NoBuffer::TooLarge);
         }
+        let wanted = rounded(bytes).min(self.limit);
         let fits = |buffer: &JobBuffer| (wanted..=2 * wanted).contains(&buffer.bytes());
         let best = (0..self.idle.len())
             .filter(|&index| fits(&self.idle[index]))
@@ -196,12 +196,12 @@ mod tests {
     #[test]
     fn the_limit_holds_and_idle_memory_makes_room() {
         let mut pool = BufferPool::new(1 << 20);
-        assert!(matches!(pool.take(2 << 20), Err(NoBuffer::TooLarge)));
+        assert!(matches!(pool.take((1 << 20) + 1), Err(NoBuffer::TooLarge)));
         let small = pool.take(1 << 19).unwrap();
         assert!(matches!(pool.take(1 << 20), Err(NoBuffer::Wait)));
         let id = small.id;
         pool.give_back(small);
-        assert_eq!(pool.take(1 << 20).unwrap().bytes(), 1 << 20);
+        assert_eq!(pool.take((1 << 20) - 1).unwrap().bytes(), 1 << 20);
         assert_eq!(pool.take_retired(), [id]);
     }
 

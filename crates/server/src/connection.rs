@@ -104,6 +104,11 @@ impl Connection {
         self.socket.as_fd()
     }
 
+    /// Whether more input can be handled now.
+    pub(crate) fn takes_input(&self) -> bool {
+        self.waiting.is_none() && !self.proto.is_congested()
+    }
+
     /// Moves some bytes inwards. An event must be answered before the next call.
     pub(crate) fn advance(&mut self, jobs: &mut Slab<Job>, now: Nanos) -> Result<Step, Broken> {
         if let Some(chunk) = self.proto.incoming() {

@@ -90,6 +90,8 @@ pub(crate) struct Reactor {
     closed: Vec<usize>,
     /// Connections that wait for memory, first come first served.
     starved: VecDeque<usize>,
+    /// Whether the listeners are watched: not while connections cannot be accepted.
+    accepts: bool,
     workers: Slab<Worker>,
     jobs: Slab<Job>,
     queue: VecDeque<usize>,
@@ -133,6 +135,7 @@ impl Reactor {
             ready: VecDeque::new(),
             closed: Vec::new(),
             starved: VecDeque::new(),
+            accepts: true,
             workers: Slab::new(),
             jobs: Slab::new(),
             queue: VecDeque::new(),
@@ -185,10 +188,13 @@ impl Reactor {
         let mut waiting = Instant::now();
         while !self.is_stopped() {
             let now = Instant::now();
-            let sleeps = now - waiting >= spin.budget()
-                && self.ready.is_empty()
-                && self.ask_for_doorbells();
-            let timeout = if sleeps { self.next_deadline(now) } else { Some(Duration::ZERO) };
+            let sleeps =
+                now - waiting >= spin.budget() && self.ready.is_empty() && self.ask_for_doorbells();
+            let timeout = if sleeps {
+                self.next_deadline(now)
+            } else {
+                Some(Duration::ZERO)
+            };
             self.wait(&mut events, timeout)?;
             if self.turn(&mut events) {
                 let now = Instant::now();
@@ -251,7 +257,7 @@ impl Reactor {
             .connections
             .iter()
             .any(|(_, connection)| !connection.connected);
-        let sweep = greeting.then_some(self.next_sweep);
+        let sweep = (greeting || !self.accepts).then_some(self.next_sweep);
         let stop = self.stopping;
         let next = running.chain(sweep).chain(stop).min()?;
         Some(next.saturating_duration_since(now))

@@ -53,6 +53,13 @@ impl Reactor {
                         self.enqueue(job);
                     }
                 }
+                // The rest of the call that arrives is behind this one on the wire.
+                Err(None) if self.is_receiving(key) => {
+                    let text = "the server's memory is taken, and an earlier call still arrives; \
+                                try again when it has ended";
+                    let failure = Failure::new(FailureKind::Busy, text);
+                    self.connections[key].proto.fail(id, &failure);
+                }
                 Err(None) => {
                     self.connections[key].waiting = Some((id, call));
                     self.starved.push_back(key);
@@ -62,8 +69,18 @@ impl Reactor {
         }
     }
 
+    /// Whether arguments of a call are on their way on this connection.
+    fn is_receiving(&self, key: usize) -> bool {
+        let mut jobs = self.connections[key].jobs.values();
+        jobs.any(|job| self.jobs[*job].state == job::State::Receiving)
+    }
+
     /// Checks a call against its interface. Nothing is allocated in proportion to it.
     fn prepare(&self, call: &Call) -> Result<(Layout, Vec<u8>), Failure> {
+        if self.stopping.is_some() {
+            let text = "the server is stopping";
+            return Err(Failure::new(FailureKind::ServerStopping, text));
+        }
         let function = self.functions.get(call.function)?;
         let bad = |error: String| {
             let name = function.interface.qualified_name();

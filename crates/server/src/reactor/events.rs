@@ -3,7 +3,7 @@
 use super::{LAST_WORDS, Reactor, SWEEP, Source};
 use crate::connection::{Broken, Connection, Step};
 use crate::worker::State;
-use farcall_rpc_proto::{self as proto, Failure, FailureKind, Hello};
+use farcall_rpc_proto::{self as proto, Failure, FailureKind, Hello, ProtocolError};
 use rustix::event::epoll::{self, EventFlags};
 use rustix::fd::OwnedFd;
 use std::io::{self, Read};
@@ -46,8 +46,20 @@ impl Reactor {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) => {
                     tracing::warn!("cannot accept a connection: {error}");
+                    // Mostly for lack of descriptors, which does not pass by trying again.
+                    self.listen_for(EventFlags::empty());
+                    self.accepts = false;
                     return;
                 }
+            }
+        }
+    }
+
+    fn listen_for(&self, flags: EventFlags) {
+        for (index, listener) in self.listeners.iter().enumerate() {
+            let data = Source::Listener(index).data();
+            if let Err(error) = epoll::modify(&self.epoll, listener.fd(), data, flags) {
+                tracing::error!("a listening socket cannot be watched: {error}");
             }
         }
     }
@@ -88,7 +100,8 @@ impl Reactor {
         if flags.contains(EventFlags::OUT) {
             self.flush(key);
         }
-        if flags.intersects(EventFlags::IN | EventFlags::HUP) && self.is_open(key) {
+        // Answers that have left may have made room for more requests.
+        if self.is_open(key) {
             self.serve(key);
         }
     }
@@ -109,7 +122,7 @@ impl Reactor {
     /// Takes input from a connection, for one turn.
     pub(super) fn serve(&mut self, key: usize) {
         let mut moved = 0;
-        while self.is_open(key) && self.connections[key].waiting.is_none() {
+        while self.is_open(key) && self.connections[key].takes_input() {
             let now = self.nanos();
             match self.connections[key].advance(&mut self.jobs, now) {
                 Ok(Step::Event(event)) => self.on_event(key, event),
@@ -121,6 +134,9 @@ impl Reactor {
             if moved >= TURN_BYTES {
                 self.ready.push_back(key);
                 break;
+            }
+            if self.connections[key].proto.is_congested() {
+                self.flush(key);
             }
         }
         if self.is_open(key) {
@@ -145,9 +161,9 @@ impl Reactor {
 
     pub(super) fn update_interest(&mut self, key: usize) {
         let connection = &mut self.connections[key];
-        let mut interest = match connection.waiting {
-            None => EventFlags::IN,
-            Some(_) => EventFlags::RDHUP,
+        let mut interest = match connection.takes_input() {
+            true => EventFlags::IN,
+            false => EventFlags::RDHUP,
         };
         interest.set(EventFlags::OUT, !connection.is_flushed());
         if interest == connection.interest {
@@ -162,7 +178,15 @@ impl Reactor {
 
     /// Ends a connection with all its jobs.
     pub(super) fn close(&mut self, key: usize, error: Option<Broken>) {
+        let now = self.nanos();
         let connection = &mut self.connections[key];
+        if let Some(Broken::Protocol(error)) = &error
+            && *error != ProtocolError::NotFarcall
+        {
+            connection.proto.goodbye(error.to_string());
+            // One try: who breaks the protocol is not waited for.
+            let _ = connection.flush(&mut self.jobs, now);
+        }
         match &error {
             Some(error) => tracing::warn!("{}: connection closed: {error}", connection.peer),
             None => tracing::debug!("{}: connection closed", connection.peer),
@@ -171,7 +195,8 @@ impl Reactor {
         connection.waiting = None;
         self.closed.push(key);
         let sending = std::mem::take(&mut self.connections[key].sending);
-        let jobs = std::mem::take(&mut self.connections[key].jobs);
+        let mut jobs = std::mem::take(&mut self.connections[key].jobs);
+        jobs.retain(|_, job| !sending.contains(job));
         for job in sending {
             self.release(job);
         }
@@ -185,6 +210,14 @@ impl Reactor {
             self.connections.remove(key);
             self.starved.retain(|starved| *starved != key);
             self.ready.retain(|ready| *ready != key);
+            self.accept_again();
+        }
+    }
+
+    fn accept_again(&mut self) {
+        if !self.accepts {
+            self.accepts = true;
+            self.listen_for(EventFlags::IN);
         }
     }
 
@@ -235,8 +268,9 @@ impl Reactor {
         }
     }
 
-    /// Closes connections that never greeted.
+    /// Closes connections that never greeted, and listens again where that was given up.
     fn sweep(&mut self) {
+        self.accept_again();
         let patience = Duration::from_secs_f64(self.config.limits.greeting_s.clamp(0.0, 1e6));
         let latest = self.nanos().saturating_sub(patience.as_nanos() as u64);
         let silent: Vec<usize> = self
@@ -271,7 +305,8 @@ impl Reactor {
                 .map(|(call, job)| (*call, *job))
                 .collect();
             open.retain(|(_, job)| !connection.sending.contains(job));
-            for (call, _) in open {
+            let waiting = connection.waiting.take().map(|(call, _)| call);
+            for call in open.into_iter().map(|(call, _)| call).chain(waiting) {
                 let text = "the server is stopping; the call did not complete";
                 connection
                     .proto
