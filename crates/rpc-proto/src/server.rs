@@ -283,6 +283,10 @@ impl Core {
                 Some(Event::Call(id, call))
             }
             Kind::Cancel => self.cancel(id),
+            Kind::Goodbye => {
+                let GoodbyeMessage { reason } = message::parse(kind, payload)?;
+                return Err(ProtocolError::Goodbye(reason));
+            }
             _ => return Err(ProtocolError::OutOfPlace(kind)),
         })
     }

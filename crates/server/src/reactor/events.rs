@@ -181,7 +181,7 @@ impl Reactor {
         let clock = self.clock();
         let connection = &mut self.connections[key];
         if let Some(Broken::Protocol(error)) = &error
-            && *error != ProtocolError::NotFarcall
+            && !matches!(error, ProtocolError::NotFarcall | ProtocolError::Goodbye(_))
         {
             connection.proto.goodbye(error.to_string());
             // One try: who breaks the protocol is not waited for.

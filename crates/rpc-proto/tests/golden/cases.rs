@@ -1,0 +1,268 @@
+//! The conversations: what the client asks and what the server answers.
+
+use farcall_idl::Scalar;
+use farcall_rpc_proto::{
+    Call, Failure, FailureKind, FunctionSummary, Header, Hello, Limits, Listing,
+};
+
+/// One conversation.
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    /// What it shows, for the head of the file.
+    pub(crate) about: &'static str,
+    pub(crate) hello: Hello,
+    pub(crate) limits: Limits,
+    /// The byte order of both sides.
+    pub(crate) big_endian: bool,
+    pub(crate) exchanges: Vec<(Request, Answer)>,
+}
+
+/// What the client asks for; it waits for each answer before it asks on.
+pub(crate) enum Request {
+    List(u32),
+    Describe(&'static str),
+    Call {
+        call: Call,
+        data: Vec<Elements>,
+        result_bytes: u64,
+        /// Data frames after which the client waits for the server.
+        pause_after: Option<usize>,
+        /// Whether it gives the call up then.
+        cancels: bool,
+    },
+}
+
+/// What the server answers.
+#[derive(Clone)]
+pub(crate) enum Answer {
+    Listing(Listing),
+    Interface(u64, String),
+    Result(Vec<Elements>),
+    Failure(Failure),
+    /// Fails the call, says goodbye and closes.
+    Stop(Failure),
+    /// Computes for ever.
+    Nothing,
+}
+
+/// A run of array elements of one type.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Elements {
+    Ints(Vec<i32>),
+    Doubles(Vec<f64>),
+}
+
+impl Elements {
+    pub(crate) fn bytes(&self, big_endian: bool) -> Vec<u8> {
+        match (self, big_endian) {
+            (Elements::Ints(all), true) => all.iter().flat_map(|v| v.to_be_bytes()).collect(),
+            (Elements::Ints(all), false) => all.iter().flat_map(|v| v.to_le_bytes()).collect(),
+            (Elements::Doubles(all), true) => all.iter().flat_map(|v| v.to_be_bytes()).collect(),
+            (Elements::Doubles(all), false) => all.iter().flat_map(|v| v.to_le_bytes()).collect(),
+        }
+    }
+}
+
+/// The whole data stream in one byte order.
+pub(crate) fn stream(data: &[Elements], big_endian: bool) -> Vec<u8> {
+    data.iter().flat_map(|run| run.bytes(big_endian)).collect()
+}
+
+/// Name of a frame kind, as in the specification.
+pub(crate) fn kind(number: u8) -> Option<(u8, String)> {
+    let mut header = [0; 16];
+    header[4] = number;
+    let header = Header::decode(&header).ok()?;
+    Some((number, format!("{:?}", header.kind)))
+}
+
+const FUNCTION: u64 = 0x1234_0000_0007;
+const DGESV: &str = "Module lapack;\nDefine dgesv(IN int n, IN int nrhs, INOUT double a[n][lda:n], \
+     IN int lda, OUT int ipiv[n], INOUT double b[nrhs][ldb:n], IN int ldb, OUT int *info)\n    \
+     Calls \"FORTRAN\" dgesv(n, nrhs, a, lda, ipiv, b, ldb, info);\n";
+
+pub(crate) fn all() -> Vec<Case> {
+    vec![
+        dgesv("dgesv-little-endian", false),
+        dgesv("dgesv-big-endian", true),
+        directory(),
+        scalars(),
+        cancel(),
+        refused(),
+        stopping(),
+        version(),
+    ]
+}
+
+fn case(name: &'static str, about: &'static str, exchanges: Vec<(Request, Answer)>) -> Case {
+    Case {
+        name,
+        about,
+        hello: Hello::new("golden client"),
+        limits: Limits::default(),
+        big_endian: false,
+        exchanges,
+    }
+}
+
+/// The interface query and a call of dgesv: 2 x1 + x2 = 4, x1 + 3 x2 = 7.
+fn dgesv(name: &'static str, big_endian: bool) -> Case {
+    let about = "Solves 2 x1 + x2 = 4, x1 + 3 x2 = 7 by dgesv with n = 2, nrhs = 1, lda = 3 and\n\
+                 ldb = 2. The columns of `a` are 3 long, 2 of them travel. The result stream has\n\
+                 the factors, the pivots, the solution 1, 2 and info.";
+    let result = vec![
+        Elements::Doubles(vec![2.0, 0.5, 1.0, 2.5]),
+        Elements::Ints(vec![1, 2]),
+        Elements::Doubles(vec![1.0, 2.0]),
+        Elements::Ints(vec![0]),
+    ];
+    let describe = Request::Describe("dgesv");
+    let exchanges = vec![
+        (describe, Answer::Interface(FUNCTION, DGESV.to_string())),
+        (dgesv_call(None, false), Answer::Result(result)),
+    ];
+    Case {
+        big_endian,
+        ..case(name, about, exchanges)
+    }
+}
+
+fn dgesv_call(pause_after: Option<usize>, cancels: bool) -> Request {
+    let int = |value| Some(Scalar::Int(value));
+    Request::Call {
+        call: Call {
+            function: FUNCTION,
+            scalars: vec![int(2), int(1), None, int(3), None, None, int(2), None],
+            elements: vec![],
+            data_bytes: 48,
+        },
+        data: vec![
+            Elements::Doubles(vec![2.0, 1.0, 1.0, 3.0]),
+            Elements::Doubles(vec![4.0, 7.0]),
+        ],
+        result_bytes: 60,
+        pause_after,
+        cancels,
+    }
+}
+
+fn directory() -> Case {
+    let about = "A client with a token asks what there is, in two pages, and for a function that\n\
+                 is not there.";
+    let summary = |name: &str, title: &str| FunctionSummary {
+        name: name.to_string(),
+        title: title.to_string(),
+    };
+    let first = Listing {
+        functions: vec![
+            summary("blas/ddot", "Inner product"),
+            summary("fft/plan", ""),
+        ],
+        next: Some(2),
+    };
+    let second = Listing {
+        functions: vec![summary("lapack/dgesv", "Solve A X = B")],
+        next: None,
+    };
+    let text = "there is no function `dgesw`; did you mean `dgesv`?";
+    let unknown = Failure::new(FailureKind::UnknownFunction, text);
+    let exchanges = vec![
+        (Request::List(0), Answer::Listing(first)),
+        (Request::List(2), Answer::Listing(second)),
+        (Request::Describe("dgesw"), Answer::Failure(unknown)),
+    ];
+    let mut hello = Hello::new("golden client");
+    hello.token = Some("secret".to_string());
+    Case {
+        hello,
+        ..case("directory", about, exchanges)
+    }
+}
+
+fn scalars() -> Case {
+    let about = "A call with every kind of scalar and the values of two array elements that sizes\n\
+                 depend on, without a data stream either way.";
+    let call = Call {
+        function: FUNCTION + 1,
+        scalars: vec![
+            Some(Scalar::Int(-5)),
+            Some(Scalar::Int(i64::MAX)),
+            Some(Scalar::Float(0.5)),
+            Some(Scalar::Complex { re: 1.0, im: -2.0 }),
+            Some(Scalar::Text("N".to_string())),
+            Some(Scalar::Text("naïve".to_string())),
+            None,
+        ],
+        elements: vec![17, -1],
+        data_bytes: 0,
+    };
+    let request = Request::Call {
+        call,
+        data: vec![],
+        result_bytes: 0,
+        pause_after: None,
+        cancels: false,
+    };
+    case("scalars", about, vec![(request, Answer::Result(vec![]))])
+}
+
+fn small_chunks() -> Limits {
+    Limits {
+        chunk_bytes: 16,
+        ..Limits::default()
+    }
+}
+
+fn cancel() -> Case {
+    let about = "The client gives a call up when one of three data frames is out. Then it asks for\n\
+                 something else on the same connection.";
+    let listing = Listing {
+        functions: vec![],
+        next: None,
+    };
+    let exchanges = vec![
+        (dgesv_call(Some(1), true), Answer::Nothing),
+        (Request::List(0), Answer::Listing(listing)),
+    ];
+    Case {
+        limits: small_chunks(),
+        ..case("cancel", about, exchanges)
+    }
+}
+
+fn refused() -> Case {
+    let about = "The server refuses a call while its data are on their way. The client has sent one\n\
+                 of three data frames, withdraws the rest, and goes on.";
+    let text = "the call needs 192 bytes and the server allows 100";
+    let failure = Failure::new(FailureKind::TooLarge, text);
+    let listing = Listing {
+        functions: vec![],
+        next: None,
+    };
+    let exchanges = vec![
+        (dgesv_call(Some(1), false), Answer::Failure(failure)),
+        (Request::List(0), Answer::Listing(listing)),
+    ];
+    Case {
+        limits: small_chunks(),
+        ..case("refused", about, exchanges)
+    }
+}
+
+fn stopping() -> Case {
+    let about = "The server is told to stop while a call runs.";
+    let text = "the server is stopping; the call did not complete";
+    let failure = Failure::new(FailureKind::ServerStopping, text);
+    let exchanges = vec![(dgesv_call(None, false), Answer::Stop(failure))];
+    case("stopping", about, exchanges)
+}
+
+fn version() -> Case {
+    let about = "A client that speaks versions 2 and 3 meets a server that speaks version 1.";
+    let mut hello = Hello::new("golden client");
+    (hello.version_min, hello.version_max) = (2, 3);
+    Case {
+        hello,
+        ..case("version", about, vec![])
+    }
+}

@@ -1,0 +1,330 @@
+//! The two ends: each drives a connection after a case and says what it would send.
+
+use crate::cases::{Answer, Case, Elements, Request, stream};
+use farcall_rpc_proto::{CallId, Failure, Hello, ProtocolError, Transmit, client, server};
+
+const NATIVE: bool = cfg!(target_endian = "big");
+
+/// Times at which things happen at the server, in nanoseconds.
+const OFFERED: u64 = 1_000;
+const RECEIVED: u64 = 3_000;
+const EXEC: u64 = 5_000;
+const COMPUTED: u64 = 9_000;
+const SENT: u64 = 9_600;
+
+/// The calling end.
+pub(crate) struct Client<'c> {
+    case: &'c Case,
+    proto: client::Connection,
+    connected: bool,
+    next: usize,
+    /// Request under way, and data frames of it that are out.
+    open: Option<(CallId, usize)>,
+    /// The data that came for it, and their byte order.
+    received: Vec<u8>,
+    orders: Vec<bool>,
+    over: Option<ProtocolError>,
+}
+
+impl Client<'_> {
+    pub(crate) fn new(case: &Case) -> Client<'_> {
+        Client {
+            case,
+            proto: client::Connection::new(case.limits.clone(), &case.hello),
+            connected: false,
+            next: 0,
+            open: None,
+            received: Vec::new(),
+            orders: Vec::new(),
+            over: None,
+        }
+    }
+
+    pub(crate) fn start(&mut self) -> Vec<u8> {
+        self.output()
+    }
+
+    pub(crate) fn input(&mut self, mut bytes: &[u8]) -> Vec<u8> {
+        while !bytes.is_empty() && self.over.is_none() {
+            if let Some(chunk) = self.proto.incoming() {
+                assert!(!chunk.discard);
+                let count = bytes.len().min(chunk.length as usize);
+                self.orders.push(chunk.big_endian);
+                self.received.extend_from_slice(&bytes[..count]);
+                self.proto.handle_data(count as u64);
+                bytes = &bytes[count..];
+                continue;
+            }
+            match self.proto.handle_input(bytes) {
+                Ok((taken, event)) => {
+                    bytes = &bytes[taken..];
+                    if let Some(event) = event {
+                        self.on_event(event);
+                    }
+                }
+                Err(error) => self.over = Some(error),
+            }
+        }
+        match self.over {
+            Some(_) => Vec::new(),
+            None => self.output(),
+        }
+    }
+
+    fn on_event(&mut self, event: client::Event) {
+        use client::Event;
+        if let Event::Connected(hello) = &event {
+            assert_eq!((hello.version_min, hello.version_max), (1, 1));
+            self.connected = true;
+            return;
+        }
+        let (open, _) = self.open.take().expect("an answer to a request");
+        let (request, answer) = &self.case.exchanges[self.next];
+        self.next += 1;
+        match (event, answer) {
+            (Event::Listing(id, listing), Answer::Listing(expected)) => {
+                assert_eq!((id, &listing), (open, expected));
+            }
+            (
+                Event::Interface {
+                    request,
+                    function,
+                    text,
+                },
+                Answer::Interface(number, expected),
+            ) => {
+                assert_eq!((request, function, &text), (open, *number, expected));
+            }
+            (Event::Done(id, times), Answer::Result(expected)) => {
+                assert_eq!(id, open);
+                assert_eq!(times.exec, EXEC);
+                let order = self.case.big_endian;
+                assert!(self.orders.iter().all(|seen| *seen == order));
+                assert_eq!(std::mem::take(&mut self.received), stream(expected, order));
+            }
+            (Event::Failed(id, failure), Answer::Failure(expected) | Answer::Stop(expected)) => {
+                assert_eq!((id, &failure), (open, expected));
+            }
+            (Event::Failed(id, _), Answer::Nothing) => {
+                assert_eq!(id, open);
+                assert!(matches!(request, Request::Call { cancels: true, .. }));
+            }
+            (event, _) => panic!("unexpected {event:?}"),
+        }
+    }
+
+    fn output(&mut self) -> Vec<u8> {
+        if self.connected && self.open.is_none() {
+            let requests = self.case.exchanges.get(self.next);
+            self.open = requests.map(|(request, _)| (self.ask(request), 0));
+        }
+        let mut out = Vec::new();
+        loop {
+            if self.pauses() {
+                return out;
+            }
+            match self.proto.poll_transmit(&mut out) {
+                Transmit::Idle => return out,
+                Transmit::Frames => {}
+                Transmit::Data(chunk) => {
+                    let (_, sent) = self.open.as_mut().unwrap();
+                    *sent += 1;
+                    let (Request::Call { data, .. }, _) = &self.case.exchanges[self.next] else {
+                        panic!("data of no call");
+                    };
+                    let data = stream(data, self.case.big_endian);
+                    let part = &data[chunk.offset as usize..][..chunk.length as usize];
+                    append_data(&mut out, part, self.case.big_endian);
+                }
+            }
+        }
+    }
+
+    fn ask(&mut self, request: &Request) -> CallId {
+        let id = match request {
+            Request::List(from) => self.proto.list(*from),
+            Request::Describe(name) => self.proto.describe(name),
+            Request::Call {
+                call, result_bytes, ..
+            } => self.proto.call(call, *result_bytes),
+        };
+        id.unwrap()
+    }
+
+    /// Whether the client holds the rest of its data back, having given the call up if it does.
+    fn pauses(&mut self) -> bool {
+        let Some((id, sent)) = self.open else {
+            return false;
+        };
+        match &self.case.exchanges[self.next].0 {
+            Request::Call {
+                pause_after: Some(count),
+                cancels,
+                ..
+            } if *count == sent => {
+                if *cancels {
+                    self.proto.cancel(id);
+                }
+                !cancels
+            }
+            _ => false,
+        }
+    }
+
+    pub(crate) fn check(&self) {
+        assert_eq!(self.next, self.case.exchanges.len());
+        let stops = matches!(
+            self.case.exchanges.last(),
+            None | Some((_, Answer::Stop(_)))
+        );
+        match &self.over {
+            Some(ProtocolError::Goodbye(_)) => assert!(stops),
+            Some(error) => panic!("{error}"),
+            None => assert!(!stops && self.proto.is_idle()),
+        }
+    }
+}
+
+/// The serving end.
+pub(crate) struct Server<'c> {
+    case: &'c Case,
+    proto: server::Connection,
+    next: usize,
+    received: Vec<u8>,
+    /// The result under way.
+    sending: &'c [Elements],
+    over: bool,
+}
+
+impl<'c> Server<'c> {
+    pub(crate) fn new(case: &'c Case) -> Server<'c> {
+        Server {
+            case,
+            proto: server::Connection::new(case.limits.clone(), Hello::new("golden server")),
+            next: 0,
+            received: Vec::new(),
+            sending: &[],
+            over: false,
+        }
+    }
+
+    pub(crate) fn input(&mut self, mut bytes: &[u8]) -> Vec<u8> {
+        while !bytes.is_empty() && !self.over {
+            let event = if let Some(chunk) = self.proto.incoming() {
+                let count = bytes.len().min(chunk.length as usize);
+                if !chunk.discard {
+                    assert_eq!(chunk.big_endian, self.case.big_endian);
+                    self.received.extend_from_slice(&bytes[..count]);
+                }
+                bytes = &bytes[count..];
+                self.proto.handle_data(count as u64, RECEIVED)
+            } else {
+                match self.proto.handle_input(bytes, OFFERED) {
+                    Ok((taken, event)) => {
+                        bytes = &bytes[taken..];
+                        event
+                    }
+                    Err(error) => {
+                        self.proto.goodbye(error.to_string());
+                        self.over = true;
+                        None
+                    }
+                }
+            };
+            if let Some(event) = event {
+                self.on_event(event);
+            }
+        }
+        self.output()
+    }
+
+    fn on_event(&mut self, event: server::Event) {
+        use server::Event;
+        if let Event::Connected(hello) = &event {
+            return assert_eq!(*hello, self.case.hello);
+        }
+        let case = self.case;
+        let (request, answer) = &case.exchanges[self.next];
+        match (event, request) {
+            (Event::List(id, from), Request::List(expected)) => {
+                assert_eq!(from, *expected);
+                self.answer(id, answer);
+            }
+            (Event::Describe(id, name), Request::Describe(expected)) => {
+                assert_eq!(name, *expected);
+                self.answer(id, answer);
+            }
+            (Event::Call(id, call), Request::Call { call: expected, .. }) => {
+                assert_eq!(call, *expected);
+                if matches!(answer, Answer::Failure(_)) {
+                    self.answer(id, answer);
+                } else if self.proto.accept(id, OFFERED) {
+                    self.answer(id, answer);
+                }
+            }
+            (Event::Ready(id), Request::Call { data, .. }) => {
+                let received = std::mem::take(&mut self.received);
+                assert_eq!(received, stream(data, case.big_endian));
+                self.answer(id, answer);
+            }
+            (Event::Cancelled(_), Request::Call { cancels: true, .. }) => {
+                self.received.clear();
+                self.next += 1;
+            }
+            (event, _) => panic!("unexpected {event:?}"),
+        }
+    }
+
+    fn answer(&mut self, id: CallId, answer: &'c Answer) {
+        match answer {
+            Answer::Listing(listing) => self.proto.listing(id, listing),
+            Answer::Interface(number, text) => self.proto.interface(id, *number, text.clone()),
+            Answer::Result(data) => {
+                self.sending = data;
+                let bytes = stream(data, false).len() as u64;
+                self.proto.complete(id, bytes, EXEC, COMPUTED);
+            }
+            Answer::Failure(failure) => self.proto.fail(id, failure),
+            Answer::Stop(failure) => self.stop(id, failure),
+            Answer::Nothing => return,
+        }
+        self.next += 1;
+    }
+
+    fn stop(&mut self, id: CallId, failure: &Failure) {
+        self.proto.fail(id, failure);
+        self.proto.goodbye("the server is stopping");
+        self.over = true;
+    }
+
+    fn output(&mut self) -> Vec<u8> {
+        let mut out = Vec::new();
+        loop {
+            match self.proto.poll_transmit(&mut out, SENT) {
+                Transmit::Idle => break,
+                Transmit::Frames => {}
+                Transmit::Data(chunk) => {
+                    let data = stream(self.sending, self.case.big_endian);
+                    let part = &data[chunk.offset as usize..][..chunk.length as usize];
+                    append_data(&mut out, part, self.case.big_endian);
+                }
+            }
+        }
+        out
+    }
+
+    pub(crate) fn check(&self) {
+        assert_eq!(self.next, self.case.exchanges.len());
+        assert_eq!(self.proto.open_calls(), 0);
+    }
+}
+
+/// Appends array data behind their header, which says the byte order of this machine; a case in
+/// the other order has the flag turned.
+fn append_data(out: &mut Vec<u8>, data: &[u8], big_endian: bool) {
+    if big_endian != NATIVE {
+        let flags = out.len() - 11;
+        out[flags] ^= 1;
+    }
+    out.extend_from_slice(data);
+}

@@ -1,0 +1,137 @@
+//! Any bytes from a server, cut anywhere, into the calling end that has requests of every kind
+//! open: no panic, each request ends once at most, and no call gets more data than it expects.
+//!
+//! The first byte of the input chooses the cuts and whether a call is given up on the way; the rest
+//! is what the server says.
+
+use farcall_idl::Scalar;
+use farcall_rpc_proto::client::{Connection, Event};
+use farcall_rpc_proto::{Call, CallId, Hello, Limits, Transmit};
+use std::collections::BTreeMap;
+
+/// Result bytes of the calls; 60 is that of the golden call of dgesv.
+const RESULTS: [u64; 3] = [60, 0, 1000];
+
+struct Driver {
+    proto: Connection,
+    /// Requests that are open: result bytes still expected.
+    open: BTreeMap<CallId, u64>,
+    cancelled: Option<CallId>,
+}
+
+/// The body of the target.
+pub fn run(data: &[u8]) {
+    let Some((&choice, mut rest)) = data.split_first() else {
+        return;
+    };
+    let mut driver = Driver::new();
+    let mut cut = usize::from(choice >> 1);
+    let mut turns = 0;
+    while !rest.is_empty() {
+        cut = (cut * 5 + 3) % 257;
+        let most = if choice >> 1 == 0 {
+            rest.len()
+        } else {
+            (cut + 1).min(rest.len())
+        };
+        match driver.input(&rest[..most]) {
+            Some(taken) => rest = &rest[taken..],
+            None => break,
+        }
+        turns += 1;
+        if choice & 1 == 1 && turns == cut % 8 {
+            driver.cancel();
+        }
+        driver.drain();
+    }
+}
+
+impl Driver {
+    fn new() -> Driver {
+        let limits = Limits {
+            control_bytes: 4096,
+            chunk_bytes: 64,
+            calls: 8,
+        };
+        let mut proto = Connection::new(limits, &Hello::new("fuzz"));
+        let mut open = BTreeMap::new();
+        open.insert(proto.describe("dgesv").unwrap(), 0);
+        for result_bytes in RESULTS {
+            let call = Call {
+                function: 7,
+                scalars: vec![Some(Scalar::Int(2)), None],
+                elements: vec![],
+                data_bytes: result_bytes * 3,
+            };
+            open.insert(proto.call(&call, result_bytes).unwrap(), result_bytes);
+        }
+        open.insert(proto.list(0).unwrap(), 0);
+        Driver {
+            proto,
+            open,
+            cancelled: None,
+        }
+    }
+
+    /// Gives input; returns how much was taken, or nothing once the connection is over.
+    fn input(&mut self, bytes: &[u8]) -> Option<usize> {
+        if let Some(chunk) = self.proto.incoming() {
+            let count = (bytes.len() as u64).min(chunk.length);
+            assert!(count > 0);
+            let left = self
+                .open
+                .get_mut(&chunk.call)
+                .expect("data of an open call");
+            assert_eq!(chunk.discard, self.cancelled == Some(chunk.call));
+            if !chunk.discard {
+                *left = left.checked_sub(count).expect("no more than expected");
+            }
+            self.proto.handle_data(count);
+            return Some(count as usize);
+        }
+        let (taken, event) = self.proto.handle_input(bytes).ok()?;
+        assert!(taken <= bytes.len());
+        let idle = event.is_none() && self.proto.incoming().is_none();
+        assert!(taken == bytes.len() || !idle);
+        if let Some(event) = event {
+            self.on_event(event);
+        }
+        Some(taken)
+    }
+
+    fn on_event(&mut self, event: Event) {
+        let id = match event {
+            Event::Connected(_) => return,
+            Event::Listing(id, _) | Event::Interface { request: id, .. } => id,
+            Event::Failed(id, _) => id,
+            Event::Done(id, _) => {
+                let complete = self.open.get(&id) == Some(&0);
+                assert!(complete || self.cancelled == Some(id));
+                id
+            }
+        };
+        assert!(self.open.remove(&id).is_some(), "one end for each request");
+    }
+
+    /// Gives up the last call, wherever it is.
+    fn cancel(&mut self) {
+        let call = RESULTS.len() as CallId + 1;
+        if self.open.contains_key(&call) && self.cancelled.is_none() {
+            self.cancelled = Some(call);
+            self.proto.cancel(call);
+        }
+    }
+
+    fn drain(&mut self) {
+        let mut out = Vec::new();
+        loop {
+            match self.proto.poll_transmit(&mut out) {
+                Transmit::Idle => break,
+                Transmit::Frames => {}
+                Transmit::Data(chunk) => assert!(self.open.contains_key(&chunk.call)),
+            }
+        }
+        assert!(out.len() <= 64 << 10);
+        assert_eq!(self.proto.is_idle(), self.open.is_empty());
+    }
+}

@@ -1,0 +1,195 @@
+//! Any bytes from a client, cut anywhere, into the serving end: no panic, every call has one course
+//! (offered, received whole, ready, answered), and what is kept is bounded.
+//!
+//! The first byte of the input chooses the cuts and whether answers are taken away at once; the
+//! rest is what the client says.
+
+use farcall_rpc_proto::server::{Connection, Event};
+use farcall_rpc_proto::{
+    Call, CallId, Chunk, Failure, FailureKind, Hello, Limits, Listing, Transmit,
+};
+use std::collections::BTreeMap;
+
+const CONTROL_BYTES: usize = 4096;
+const CALLS: usize = 8;
+/// More than the longest answer that the driver gives.
+const ANSWER_BYTES: usize = 3 * CONTROL_BYTES;
+
+/// What the driver knows of a call it has accepted.
+struct Open {
+    expected: u64,
+    received: u64,
+    ready: bool,
+    /// Result bytes put out; none before the call is completed.
+    sent: Option<u64>,
+}
+
+struct Driver {
+    proto: Connection,
+    open: BTreeMap<CallId, Open>,
+    now: u64,
+}
+
+/// Bytes of the result of a call.
+const RESULT_BYTES: u64 = 150;
+
+/// The body of the target.
+pub fn run(data: &[u8]) {
+    let Some((&choice, mut rest)) = data.split_first() else {
+        return;
+    };
+    let limits = Limits {
+        control_bytes: CONTROL_BYTES as u32,
+        chunk_bytes: 64,
+        calls: CALLS,
+    };
+    let mut driver = Driver {
+        proto: Connection::new(limits, Hello::new("fuzz")),
+        open: BTreeMap::new(),
+        now: 0,
+    };
+    let mut cut = usize::from(choice >> 1);
+    while !rest.is_empty() {
+        cut = (cut * 5 + 3) % 257;
+        let most = if choice >> 1 == 0 {
+            rest.len()
+        } else {
+            (cut + 1).min(rest.len())
+        };
+        match driver.input(&rest[..most]) {
+            Some(taken) => rest = &rest[taken..],
+            None => break,
+        }
+        if choice & 1 == 0 || driver.proto.is_congested() {
+            driver.drain();
+        }
+    }
+    driver.proto.goodbye("the end");
+    driver.drain();
+    assert!(driver.proto.is_sent());
+}
+
+impl Driver {
+    /// Gives input; returns how much was taken, or nothing once the connection is over.
+    fn input(&mut self, bytes: &[u8]) -> Option<usize> {
+        self.now += 7;
+        if let Some(chunk) = self.proto.incoming() {
+            let count = (bytes.len() as u64).min(chunk.length);
+            self.data(chunk, count);
+            let event = self.proto.handle_data(count, self.now);
+            event.into_iter().for_each(|event| self.on_event(event));
+            return Some(count as usize);
+        }
+        let congested = self.proto.is_congested();
+        let (taken, event) = self.proto.handle_input(bytes, self.now).ok()?;
+        assert!(taken <= bytes.len());
+        let idle = event.is_none() && self.proto.incoming().is_none();
+        assert!(taken == bytes.len() || !idle || self.proto.is_congested());
+        assert!(!congested || taken == 0);
+        event.into_iter().for_each(|event| self.on_event(event));
+        assert!(self.proto.open_calls() <= CALLS);
+        Some(taken)
+    }
+
+    fn data(&mut self, chunk: Chunk, count: u64) {
+        assert!(chunk.length > 0);
+        if chunk.discard {
+            return assert!(!self.open.contains_key(&chunk.call));
+        }
+        let call = self
+            .open
+            .get_mut(&chunk.call)
+            .expect("data of an open call");
+        assert_eq!(chunk.offset, call.received);
+        assert!(chunk.offset + chunk.length <= call.expected);
+        call.received += count;
+    }
+
+    fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Connected(_) => {}
+            Event::List(id, from) => {
+                let functions = vec![];
+                let next = Some(from);
+                self.proto.listing(id, &Listing { functions, next });
+            }
+            Event::Describe(id, name) => match name.len() % 2 {
+                0 => self.proto.interface(id, 7, name),
+                _ => self.fail(id),
+            },
+            Event::Call(id, call) => self.offered(id, &call),
+            Event::Ready(id) => self.ready(id),
+            Event::Cancelled(id) => assert!(self.open.remove(&id).is_some()),
+        }
+    }
+
+    fn offered(&mut self, id: CallId, call: &Call) {
+        if call.function % 3 == 1 {
+            return self.fail(id);
+        }
+        let open = Open {
+            expected: call.data_bytes,
+            received: 0,
+            ready: false,
+            sent: None,
+        };
+        assert!(self.open.insert(id, open).is_none());
+        let ready = self.proto.accept(id, self.now);
+        assert_eq!(ready, call.data_bytes == 0);
+        if ready {
+            self.ready(id);
+        } else if call.function % 3 == 2 {
+            self.fail(id);
+        }
+    }
+
+    fn ready(&mut self, id: CallId) {
+        let call = self.open.get_mut(&id).expect("a call that was accepted");
+        assert!(!call.ready && call.received == call.expected);
+        call.ready = true;
+        match id % 4 {
+            // Goes on running.
+            0 => {}
+            1 => self.fail(id),
+            2 => {
+                self.open.remove(&id);
+                self.proto.complete(id, 0, 1, self.now);
+            }
+            _ => {
+                call.sent = Some(0);
+                self.proto.complete(id, RESULT_BYTES, 1, self.now);
+            }
+        }
+    }
+
+    fn fail(&mut self, id: CallId) {
+        self.open.remove(&id);
+        self.proto.fail(id, &Failure::new(FailureKind::Busy, "no"));
+    }
+
+    fn drain(&mut self) {
+        let mut out = Vec::new();
+        loop {
+            match self.proto.poll_transmit(&mut out, self.now) {
+                Transmit::Idle => break,
+                Transmit::Frames => {}
+                Transmit::Data(chunk) => {
+                    let call = self
+                        .open
+                        .get_mut(&chunk.call)
+                        .expect("data of an open call");
+                    let sent = call.sent.as_mut().expect("data of a completed call");
+                    assert_eq!(chunk.offset, *sent);
+                    *sent += chunk.length;
+                    if *sent == RESULT_BYTES {
+                        self.open.remove(&chunk.call);
+                    }
+                }
+            }
+        }
+        let data_headers = CALLS * 16 * (RESULT_BYTES as usize / 64 + 1);
+        let ends = CALLS * 256;
+        assert!(out.len() <= CONTROL_BYTES + ANSWER_BYTES + data_headers + ends);
+        assert!(!self.proto.is_congested());
+    }
+}
