@@ -13,19 +13,6 @@ import farcall
 import pytest
 from servers import FAULTS, ServerProcess, wait_until
 
-NAP = f"""\
-Module test;
-Library "{FAULTS}/libfarcall_faults.so";
-Define nap(IN int ms, OUT int *slept) "Sleep" Calls "C" fault_sleep(ms, slept);
-"""
-
-
-@pytest.fixture
-def nap_idl(tmp_path):
-    path = tmp_path / "nap.idl"
-    path.write_text(NAP)
-    return path
-
 
 @pytest.fixture(scope="module")
 def faults():
