@@ -5,7 +5,8 @@ use super::transfer::Transfer;
 use crate::socket::Socket;
 use farcall_rpc_proto::client::{self, Event};
 use farcall_rpc_proto::{
-    Call, CallId, Chunk, Failure, Hello, Limits, Listing, Piece, ProtocolError, Times, Transmit,
+    Call, CallId, Chunk, Failure, Hello, Landing, Limits, Listing, Piece, ProtocolError, Times,
+    Transmit,
 };
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -79,7 +80,7 @@ pub(crate) struct State {
     pub(crate) lost: Option<Loss>,
     input: Vec<u8>,
     unread: std::ops::Range<usize>,
-    landing: VecDeque<Piece>,
+    landing: Landing,
     frames: Vec<u8>,
     parts: VecDeque<Part>,
 }
@@ -99,7 +100,7 @@ impl State {
             lost: None,
             input: vec![0; INPUT_BYTES],
             unread: 0..0,
-            landing: VecDeque::new(),
+            landing: Landing::default(),
             frames: Vec::new(),
             parts: VecDeque::new(),
         }
@@ -412,19 +413,13 @@ impl State {
             return self.discard(socket, chunk);
         };
         transfer.foreign_order = chunk.big_endian != cfg!(target_endian = "big");
-        let planned: u64 = self.landing.iter().map(|piece| piece.length).sum();
-        let mut unplanned = chunk.length - planned;
-        while self.landing.len() < MAX_SLICES
-            && let Some(piece) = transfer.next_incoming(unplanned)
-        {
-            unplanned -= piece.length;
-            self.landing.push_back(piece);
-        }
-        let room = chunk.length - unplanned;
+        let room = self.landing.plan(chunk.length, MAX_SLICES, |most| {
+            transfer.next_incoming(most)
+        });
         // SAFETY: the pieces of a stream are distinct parts of the caller's arrays.
         let places = self
             .landing
-            .iter()
+            .pieces()
             .map(|piece| unsafe { transfer.place(piece) });
         let mut places: Vec<_> = places.collect();
         let count = if self.unread.is_empty() {
@@ -436,7 +431,7 @@ impl State {
             self.copy_unread(&mut places)
         };
         let taken = (count as u64).min(room);
-        self.trim_landing(taken);
+        self.landing.fill(taken);
         self.proto.handle_data(taken);
         Ok(true)
     }
@@ -452,21 +447,6 @@ impl State {
             copied += count;
         }
         copied
-    }
-
-    fn trim_landing(&mut self, mut taken: u64) {
-        while taken > 0 {
-            let Some(piece) = self.landing.front_mut() else {
-                return;
-            };
-            if piece.length > taken {
-                piece.offset += taken;
-                piece.length -= taken;
-                return;
-            }
-            taken -= piece.length;
-            self.landing.pop_front();
-        }
     }
 
     /// Throws away data of a call that was given up.
