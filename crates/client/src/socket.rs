@@ -34,11 +34,17 @@ impl Socket {
         }
     }
 
+    /// Writes without the signal that a closed connection would raise: it ends programs that do
+    /// not ignore it.
     pub(crate) fn write(&self, sources: &[IoSlice<'_>]) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(stream) => (&mut &*stream).write_vectored(sources),
-            Socket::Unix(stream) => (&mut &*stream).write_vectored(sources),
-        }
+        // SAFETY: all fields of the header may be zero.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        // `IoSlice` has the layout of `iovec`.
+        message.msg_iov = sources.as_ptr().cast_mut().cast();
+        message.msg_iovlen = sources.len() as _;
+        // SAFETY: the header names buffers that live until the call returns and are only read.
+        let count = unsafe { libc::sendmsg(self.fd(), &message, libc::MSG_NOSIGNAL) };
+        usize::try_from(count).map_err(|_| io::Error::last_os_error())
     }
 
     fn fd(&self) -> RawFd {
