@@ -156,7 +156,10 @@ impl Connection {
             return error;
         }
         let latest = Instant::now() + LAST_WORDS;
-        self.deadline = Some(self.deadline.map_or(latest, |deadline| deadline.min(latest)));
+        self.deadline = Some(
+            self.deadline
+                .map_or(latest, |deadline| deadline.min(latest)),
+        );
         while self.proto.incoming().is_none() {
             match self.next_event() {
                 Ok(Some(Event::Failed(_, failure))) => return Error::Failed(failure),
