@@ -38,6 +38,7 @@ check: build ## what must hold before a merge: format, lints, tidy, licences, do
 
 bench: build ## figures, with a peer or a physical limit beside them in the same run
 	$(farcall) bench call
+	$(farcall) bench flow
 
 soak: setup ## long runs: each fuzz target ten minutes
 	@scripts/soak

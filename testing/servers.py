@@ -17,6 +17,13 @@ FARCALL = ROOT / "target" / "release" / "farcall"
 LIBRARIES = ROOT / "libraries"
 FAULTS = ROOT / "testing" / "faults"
 
+NAP = f"""\
+Module test;
+Library "{FAULTS}/libfarcall_faults.so";
+Define nap(IN int ms, OUT int *slept) "Sleep" Calls "C" fault_sleep(ms, slept);
+Define segfault(IN int n) "Crash" Calls "C" fault_segfault(n);
+"""
+
 
 def wait_until(condition, seconds=30.0, what="the condition"):
     """Waits for a condition, at most so many seconds, and returns its value."""
@@ -136,3 +143,11 @@ def start():
     for server in servers:
         if server.process.poll() is None:
             server.stop()
+
+
+@pytest.fixture
+def nap_idl(tmp_path):
+    """An interface file of functions that take their time, or crash."""
+    path = tmp_path / "nap.idl"
+    path.write_text(NAP)
+    return path

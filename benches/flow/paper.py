@@ -120,7 +120,8 @@ def print_fat_trees(results: dict) -> None:
         for n in both
     ]
     exact = [
-        mean(results[n, "random", "F"], "makespan") / mean(results[n, "random", "exact"], "makespan")
+        mean(results[n, "random", "F"], "makespan")
+        / mean(results[n, "random", "exact"], "makespan")
         - 1
         for n in sizes
     ]
@@ -152,9 +153,7 @@ def print_fat_trees(results: dict) -> None:
             "N and F differ by 0-4 % in time",
             f"F is {min(gaps):+.1%} to {max(gaps):+.1%} of N at {both} nodes; "
             f"{min(exact):+.1%} to {max(exact):+.1%} of exact at all sizes",
-            "F is a good approximation, but the gap is larger"
-            if max(gaps) > 0.04
-            else "agrees",
+            "F is a good approximation, but the gap is larger" if max(gaps) > 0.04 else "agrees",
         ],
         [
             "N costs 3.6 (54 nodes) to 11 times (3,456) as much as F, mean 7.8",
@@ -198,7 +197,8 @@ def print_tori() -> dict:
         ]
         for n in TORI
     ]
-    header = ["nodes", "mode F (ms)", "exact (ms)", "packets (ms)", "bound (ms)", "F against packets"]
+    header = ["nodes", "mode F (ms)", "exact (ms)", "packets (ms)", "bound (ms)"]
+    header += ["F against packets"]
     table(header, rows)
     print("Run times in CPU seconds, one core each; the paper's are of 2010, BigSimulator's on 7")
     print("cores:\n")
@@ -220,8 +220,7 @@ def print_tori() -> dict:
     table(header, rows)
     below = [1 - flows[n]["makespan"] / packets[n]["makespan"] for n in TORI]
     nearer = [
-        abs(flows[n]["makespan"] - packets[n]["makespan"])
-        < abs(bound[n] - packets[n]["makespan"])
+        abs(flows[n]["makespan"] - packets[n]["makespan"]) < abs(bound[n] - packets[n]["makespan"])
         for n in TORI
     ]
     times = [packets[n]["cpu_s"] / flows[n]["cpu_s"] for n in TORI]
@@ -352,8 +351,8 @@ def main() -> None:
     print("Communication Algorithms* (2010), Figs. 2, 3, 4, 6 and Table 2. This page is the output")
     print(f"of `benches/flow/paper.py`; CPU times on one core of: {machine}.\n")
     print("The definitions behind the figures are in [flow.md](flow.md). Mode N is inferred from")
-    print("the paper's text, since its Fig. 1 is lost; BigSimulator is replaced by the packet model")
-    print("of `farcall flow run --mode packets`, which is not BigSimulator.\n")
+    print("the paper's text, since its Fig. 1 is lost; BigSimulator is replaced by the packet")
+    print("model of `farcall flow run --mode packets`, which is not BigSimulator.\n")
     trees = fat_trees(arguments.full)
     print_fat_trees(trees)
     tori = print_tori()

@@ -94,7 +94,8 @@ static unsigned destination(const std::string& algorithm, unsigned rank, unsigne
 int main(int argc, char* argv[]) {
   sg4::Engine engine(&argc, argv);
   if (argc < 7) {
-    std::cerr << "usage: simgrid_driver fat-tree|torus SIDE ALGORITHM SIZE BANDWIDTH STEPS [PERM]\n";
+    std::cerr << "usage: simgrid_driver fat-tree|torus SIDE ALGORITHM SIZE BANDWIDTH STEPS "
+                 "[PERMUTATION]\n";
     return 2;
   }
   sg4::Engine::set_config("network/model:CM02");
@@ -156,7 +157,8 @@ int main(int argc, char* argv[]) {
   getrusage(RUSAGE_SELF, &after);
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
   auto cpu = [](const rusage& u) {
-    return u.ru_utime.tv_sec + u.ru_utime.tv_usec * 1e-6 + u.ru_stime.tv_sec + u.ru_stime.tv_usec * 1e-6;
+    return u.ru_utime.tv_sec + u.ru_utime.tv_usec * 1e-6 + u.ru_stime.tv_sec +
+           u.ru_stime.tv_usec * 1e-6;
   };
   std::printf("{\"makespan\":%.15g,\"messages\":%llu,\"wall_s\":%.6f,\"cpu_s\":%.6f,"
               "\"peak_rss_bytes\":%ld}\n",

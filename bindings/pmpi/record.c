@@ -1,8 +1,9 @@
 /* Records the messages of an unmodified MPI program as a GOAL trace.
  *
  *   mpicc -shared -fPIC -O2 -o libfarcall_record.so record.c
- *   mpirun -n 4 -x LD_PRELOAD=$PWD/libfarcall_record.so -x FARCALL_TRACE=app.goal ./app   (Open MPI)
- *   mpirun -n 4 -genv LD_PRELOAD $PWD/libfarcall_record.so -genv FARCALL_TRACE app.goal ./app (MPICH)
+ *   export FARCALL_TRACE=app.goal
+ *   mpirun -n 4 -x LD_PRELOAD=$PWD/libfarcall_record.so -x FARCALL_TRACE ./app      (Open MPI)
+ *   mpirun -n 4 -genv LD_PRELOAD $PWD/libfarcall_record.so ./app                    (MPICH)
  *   farcall flow run --platform torus:2x2,bandwidth=1e9 --pattern goal:app.goal
  *
  * Every call goes through the MPI standard's profiling interface: MPI_X here, PMPI_X below. The
@@ -201,7 +202,7 @@ int MPI_Init_thread(int *argc, char ***argv, int required, int *provided) {
     int r = PMPI_Init_thread(argc, argv, required, provided);
     begin();
     if (*provided == MPI_THREAD_MULTIPLE && world_rank == 0)
-        fprintf(stderr, "farcall record: calls by threads at the same time are not recorded well\n");
+        fprintf(stderr, "farcall record: calls by concurrent threads are not recorded well\n");
     return r;
 }
 
@@ -286,7 +287,8 @@ static void record_received(const MPI_Status *status, MPI_Comm comm, long bytes,
 }
 
 #define BLOCKING_SEND(name)                                                                        \
-    int MPI_##name(const void *buf, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm) { \
+    int MPI_##name(const void *buf, int count, MPI_Datatype type, int to, int tag,                 \
+                   MPI_Comm comm) {                                                                \
         enter();                                                                                   \
         record_send(count, type, to, tag, comm);                                                   \
         int r = PMPI_##name(buf, count, type, to, tag, comm);                                      \
@@ -374,8 +376,8 @@ static void complete(MPI_Request handle, const MPI_Status *status) {
 }
 
 #define NONBLOCKING_SEND(name)                                                                     \
-    int MPI_##name(const void *buf, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,   \
-                   MPI_Request *request) {                                                         \
+    int MPI_##name(const void *buf, int count, MPI_Datatype type, int to, int tag,                 \
+                   MPI_Comm comm, MPI_Request *request) {                                          \
         enter();                                                                                   \
         int r = PMPI_##name(buf, count, type, to, tag, comm, request);                             \
         if (to != MPI_PROC_NULL) {                                                                 \
@@ -499,7 +501,8 @@ int MPI_Testany(int count, MPI_Request array[], int *index, int *flag, MPI_Statu
 }
 
 #define SOME(name)                                                                                 \
-    int MPI_##name(int count, MPI_Request array[], int *done, int indices[], MPI_Status *status) {  \
+    int MPI_##name(int count, MPI_Request array[], int *done, int indices[],                       \
+                   MPI_Status *status) {                                                           \
         enter();                                                                                   \
         keep(count, array);                                                                        \
         int r = PMPI_##name(count, array, done, indices, statuses);                                \

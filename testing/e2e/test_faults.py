@@ -13,19 +13,6 @@ import farcall
 import pytest
 from servers import FAULTS, ServerProcess, wait_until
 
-NAP = f"""\
-Module test;
-Library "{FAULTS}/libfarcall_faults.so";
-Define nap(IN int ms, OUT int *slept) "Sleep" Calls "C" fault_sleep(ms, slept);
-"""
-
-
-@pytest.fixture
-def nap_idl(tmp_path):
-    path = tmp_path / "nap.idl"
-    path.write_text(NAP)
-    return path
-
 
 @pytest.fixture(scope="module")
 def faults():
@@ -99,6 +86,14 @@ def test_a_worker_killed_among_a_hundred_calls_fails_one(start, nap_idl):
     wait_until(lambda: len(server.workers()) == 4, what="a new worker")
     assert victim not in server.workers()
     assert nap(1).slept == 1
+
+
+@pytest.mark.parametrize("n", [2**45, 2**60, 2**62, 2**63 - 1])
+def test_arrays_that_no_memory_holds_are_refused(faults, n):
+    server = faults.connect()
+    with pytest.raises((MemoryError, farcall.ArgumentError)):
+        server.call("faults/fill", n, 1.0)
+    assert server.call("faults/fill", 2, 1.0).x.tolist() == [1.0, 1.0]
 
 
 def test_a_call_times_out(faults):

@@ -9,7 +9,7 @@ export FARCALL_TRACE_CALC=0
 passed=0 failed=0 skipped=0
 for mpi in openmpi mpich; do
     if ! command -v "mpicc.$mpi" >/dev/null; then
-        echo "SKIPPED $mpi: not installed (apt-get install openmpi-bin libopenmpi-dev mpich libmpich-dev)"
+        echo "SKIPPED $mpi: apt-get install openmpi-bin libopenmpi-dev mpich libmpich-dev"
         skipped=$((skipped + 1))
         continue
     fi

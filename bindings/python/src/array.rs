@@ -26,6 +26,25 @@ pub(crate) struct Slot<'py> {
     pub(crate) is_made: bool,
 }
 
+/// A slot without the interpreter, for a call under way.
+pub(crate) struct Kept {
+    given: Py<PyAny>,
+    memory: Py<PyUntypedArray>,
+    is_copy: bool,
+    is_made: bool,
+}
+
+impl Kept {
+    pub(crate) fn bind(self, py: Python<'_>) -> Slot<'_> {
+        Slot {
+            given: self.given.into_bound(py),
+            memory: self.memory.into_bound(py),
+            is_copy: self.is_copy,
+            is_made: self.is_made,
+        }
+    }
+}
+
 /// An array whose type is right, or can be made right when it is copied.
 pub(crate) struct Typed<'py> {
     array: Bound<'py, PyUntypedArray>,
@@ -222,6 +241,15 @@ impl<'py> Slot<'py> {
             is_copy: false,
             is_made: true,
         })
+    }
+
+    pub(crate) fn keep(self) -> Kept {
+        Kept {
+            given: self.given.unbind(),
+            memory: self.memory.unbind(),
+            is_copy: self.is_copy,
+            is_made: self.is_made,
+        }
     }
 
     /// The addresses of its memory.

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
 use crate::array::{self, Slot, Typed};
+use crate::future::Future;
 use crate::interface::Interface;
 use crate::result::Results;
 use crate::server::Process;
@@ -138,25 +139,66 @@ impl Function {
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.process.check(py)?;
-        let given = self.bind(py, args, kwargs)?;
-        let (layout, scalars, typed) = self.lay_out(py, &given)?;
-        let mut slots = self.place(py, &layout, &given, typed)?;
-        self.part(py, &mut slots)?;
+        let (scalars, slots) = self.prepare(py, args, kwargs)?;
         self.run(py, scalars, &slots)?;
-        for slot in slots.iter().flatten() {
-            slot.finish()?;
-        }
-        self.results.make(py, &slots)
+        self.settle(py, &slots)
+    }
+
+    /// Begins a call and returns its future at once. Any number of calls may be under way on one
+    /// server; the arrays are held, and must be left alone, until the future is done.
+    #[pyo3(signature = (*args, **kwargs))]
+    fn call_async<'py>(
+        slf: &Bound<'py, Self>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Future> {
+        let (py, function) = (slf.py(), slf.get());
+        let (scalars, slots) = function.prepare(py, args, kwargs)?;
+        let mut arguments = function.arguments(scalars, &slots);
+        // SAFETY: the future holds the slots until the call is over or given up. That the user
+        // leaves the arrays alone until then is the contract of the call.
+        let pending = py.detach(|| unsafe { function.client.start(&mut arguments) });
+        let pending = pending.map_err(|error| error::from_client(py, &error))?;
+        let kept = slots.into_iter().map(|slot| slot.map(Slot::keep));
+        Ok(Future::new(slf.clone().unbind(), pending, kept.collect()))
     }
 }
 
 /// What the caller gave for each parameter.
 type Given<'py> = Vec<Option<Bound<'py, PyAny>>>;
 
+/// The scalars of a call, and the memory of its arrays.
+type Prepared<'py> = (Vec<Option<Scalar>>, Vec<Option<Slot<'py>>>);
+
 impl Function {
     fn params(&self) -> &[Param] {
         &self.client.interface().params
+    }
+
+    fn prepare<'py>(
+        &self,
+        py: Python<'py>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Prepared<'py>> {
+        self.process.check(py)?;
+        let given = self.bind(py, args, kwargs)?;
+        let (layout, scalars, typed) = self.lay_out(py, &given)?;
+        let mut slots = self.place(py, &layout, &given, typed)?;
+        self.part(py, &mut slots)?;
+        Ok((scalars, slots))
+    }
+
+    /// Hands the results to the caller's arrays, and makes the result.
+    pub(crate) fn settle<'py>(
+        &self,
+        py: Python<'py>,
+        slots: &[Option<Slot<'py>>],
+    ) -> PyResult<Bound<'py, PyAny>> {
+        for slot in slots.iter().flatten() {
+            slot.finish()?;
+        }
+        self.results.make(py, slots)
     }
 
     /// Assigns the arguments to the parameters.
@@ -304,7 +346,10 @@ impl Function {
             for index in (0..slots.len()).filter(|&index| index != written) {
                 let Some(other) = &slots[index] else { continue };
                 let range_of_other = other.range();
-                let apart = range.end <= range_of_other.start || range_of_other.end <= range.start;
+                let apart = range.is_empty()
+                    || range_of_other.is_empty()
+                    || range.end <= range_of_other.start
+                    || range_of_other.end <= range.start;
                 let same = slots[written]
                     .as_ref()
                     .is_some_and(|slot| slot.given.is(&other.given));
@@ -327,6 +372,19 @@ impl Function {
         scalars: Vec<Option<Scalar>>,
         slots: &[Option<Slot<'_>>],
     ) -> PyResult<()> {
+        let mut arguments = self.arguments(scalars, slots);
+        let done = py.detach(|| self.client.call(&mut arguments));
+        let outcome = done.map_err(|error| error::from_client(py, &error))?;
+        *self.times.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome.times.into());
+        Ok(())
+    }
+
+    /// The arguments for the client. They live as long as the caller keeps the slots.
+    fn arguments<'a>(
+        &self,
+        scalars: Vec<Option<Scalar>>,
+        slots: &[Option<Slot<'_>>],
+    ) -> Vec<Argument<'a>> {
         let argument = |((param, scalar), slot): ((&Param, Option<Scalar>), &Option<Slot<'_>>)| {
             match (scalar, slot) {
                 (Some(scalar), _) => Argument::Scalar(scalar),
@@ -342,16 +400,7 @@ impl Function {
                 },
             }
         };
-        let mut arguments: Vec<Argument<'_>> = self
-            .params()
-            .iter()
-            .zip(scalars)
-            .zip(slots)
-            .map(argument)
-            .collect();
-        let done = py.detach(|| self.client.call(&mut arguments));
-        let outcome = done.map_err(|error| error::from_client(py, &error))?;
-        *self.times.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome.times.into());
-        Ok(())
+        let params = self.params().iter().zip(scalars).zip(slots);
+        params.map(argument).collect()
     }
 }

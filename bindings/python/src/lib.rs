@@ -5,7 +5,9 @@
 
 mod array;
 mod error;
+mod flow;
 mod function;
+mod future;
 mod interface;
 mod result;
 mod scalar;
@@ -16,7 +18,11 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _native {
     #[pymodule_export]
+    use crate::flow::{FlowPattern, FlowPlatform, simulate_flow};
+    #[pymodule_export]
     use crate::function::{Function, Times};
+    #[pymodule_export]
+    use crate::future::Future;
     #[pymodule_export]
     use crate::interface::{Interface, Parameter};
     #[pymodule_export]

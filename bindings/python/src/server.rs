@@ -71,7 +71,7 @@ fn address_from_environment() -> Option<String> {
     })
 }
 
-fn seconds(py: Python<'_>, name: &str, value: f64) -> PyResult<Duration> {
+pub(crate) fn seconds(py: Python<'_>, name: &str, value: f64) -> PyResult<Duration> {
     let duration = Duration::try_from_secs_f64(value)
         .ok()
         .filter(|time| !time.is_zero());

@@ -104,6 +104,13 @@ def test_an_in_array_may_share_memory_with_an_out_array(server):
     np.testing.assert_array_equal(x, [0, 1, 2, 0, 1, 2, 3, 4, 8, 9])
 
 
+def test_empty_arrays(server):
+    x = np.arange(4.0)
+    server.call("bench/echo", 0, x[2:2], x[1:1])
+    assert server.function("dgesv")(0, 1, x[:0].reshape(0, 0), 0, None, x[:0], 0).info <= 0
+    np.testing.assert_array_equal(x, np.arange(4.0))
+
+
 def test_complex(server):
     n = 12
     rng = np.random.default_rng(3)

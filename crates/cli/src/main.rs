@@ -38,7 +38,11 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let command = Cli::parse().command;
+    if !matches!(command, Command::Serve(_) | Command::Worker) {
+        end_with_the_reader();
+    }
+    let result = match command {
         Command::Serve(arguments) => serve::run(arguments),
         Command::Call(arguments) => call::run(arguments),
         Command::Ls(arguments) => ls::run(&arguments),
@@ -55,4 +59,10 @@ fn main() -> ExitCode {
             failure.exit_code()
         }
     }
+}
+
+/// Lets `farcall ls | head` end quietly when its reader does.
+fn end_with_the_reader() {
+    // SAFETY: no other thread runs yet.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }

@@ -1,13 +1,13 @@
 //! A handle on one remote function.
 
 use crate::argument::{self, Argument, ArgumentError};
-use crate::connection::Exchange;
+use crate::connection::Request;
 use crate::{Error, Server};
 use farcall_idl::Interface;
 use farcall_rpc_proto::{self as proto, Call};
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A function of a server. Clones share the interface.
 #[derive(Clone)]
@@ -92,22 +92,26 @@ impl Function {
     }
 
     fn call_once(&self, arguments: &mut [Argument<'_>]) -> Result<Outcome, Error> {
+        // SAFETY: the borrows outlive the call, which is over or given up when this returns.
+        unsafe { self.start(arguments) }?.wait()
+    }
+
+    /// Begins a call and returns at once; any number may be under way. Its arguments travel while
+    /// somebody waits for one of the calls to this server.
+    ///
+    /// # Safety
+    /// Until [`Pending::wait`] returns or the [`Pending`] is dropped, the arrays of `arguments`
+    /// stay where they are; OUT and INOUT arrays are not touched, IN arrays not written.
+    pub unsafe fn start(&self, arguments: &mut [Argument<'_>]) -> Result<Pending, Error> {
         let start = Instant::now();
         let (call, layout) = self.prepare(arguments).map_err(|source| Error::Argument {
             function: self.described.qualified.clone(),
             source,
         })?;
-        let times = self.server.with_connection(|connection| {
-            Exchange {
-                call: &call,
-                layout: &layout,
-                arguments,
-            }
-            .run(connection)
-        })?;
-        Ok(Outcome {
-            times: Times::new(times, start.elapsed().as_secs_f64()),
-        })
+        let connection = self.server.connection()?;
+        // SAFETY: the caller's promise is the same.
+        let request = unsafe { connection.call(&call, arguments, layout) }?;
+        Ok(Pending { request, start })
     }
 
     fn prepare(
@@ -132,6 +136,35 @@ impl Function {
             },
             layout,
         ))
+    }
+}
+
+/// A call under way. Dropped before its end, it is given up: the server ends it.
+pub struct Pending {
+    request: Request,
+    start: Instant,
+}
+
+impl Pending {
+    /// Whether the call has ended. Moves what can be moved without waiting.
+    pub fn is_done(&self) -> bool {
+        self.request.is_done()
+    }
+
+    /// Waits for the end, for at most `timeout` from now. After an error that says that the time
+    /// is over, the call is still under way.
+    pub fn wait_timeout(&mut self, timeout: Duration) -> Result<(), Error> {
+        self.request.set_timeout(timeout);
+        self.request.wait()
+    }
+
+    /// Waits for the end.
+    pub fn wait(self) -> Result<Outcome, Error> {
+        let start = self.start;
+        let times = self.request.times()?;
+        Ok(Outcome {
+            times: Times::new(times, start.elapsed().as_secs_f64()),
+        })
     }
 }
 

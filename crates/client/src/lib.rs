@@ -34,5 +34,5 @@ pub use argument::{Argument, ArgumentError};
 pub use error::{Error, Fault};
 pub use farcall_idl::{Interface, Scalar};
 pub use farcall_rpc_proto::{Failure, FailureKind, FunctionSummary};
-pub use function::{Function, Outcome, Times};
+pub use function::{Function, Outcome, Pending, Times};
 pub use server::{Options, Server};

@@ -39,18 +39,15 @@ impl fmt::Debug for Options {
     }
 }
 
-/// Connections kept open when no call uses them.
-const MAX_IDLE: usize = 64;
-
-/// A server. Clones share connections and interfaces; all of it may be used from any thread.
-/// Every call has a connection of its own while it runs; connections are kept for the next.
+/// A server. Clones share its connection and interfaces; all of it may be used from any thread,
+/// and any number of calls may be under way at once.
 #[derive(Clone)]
 pub struct Server(pub(crate) Arc<Shared>);
 
 pub(crate) struct Shared {
     pub(crate) address: Address,
     pub(crate) options: Options,
-    idle: Mutex<Vec<Connection>>,
+    connection: Mutex<Arc<Connection>>,
     functions: Mutex<HashMap<String, Arc<Described>>>,
 }
 
@@ -58,16 +55,14 @@ impl Server {
     /// Connects to `address` and exchanges greetings.
     pub fn connect(address: &str, options: Options) -> Result<Server, Error> {
         let address = address.parse()?;
-        let shared = Shared {
+        let connection = Mutex::new(Connection::open(&address, &options)?);
+        let functions = Mutex::default();
+        Ok(Server(Arc::new(Shared {
             address,
             options,
-            idle: Mutex::default(),
-            functions: Mutex::default(),
-        };
-        let server = Server(Arc::new(shared));
-        let connection = server.open()?;
-        server.release(connection);
-        Ok(server)
+            connection,
+            functions,
+        })))
     }
 
     /// Where the server is.
@@ -80,7 +75,7 @@ impl Server {
         let mut functions = Vec::new();
         let mut next = Some(0);
         while let Some(from) = next {
-            let page = self.with_connection(|connection| connection.list(from))?;
+            let page = self.connection()?.list(from)?;
             // A page that leads nowhere would be asked for without end.
             next = page.next.filter(|&index| index > from);
             functions.extend(page.functions);
@@ -99,7 +94,7 @@ impl Server {
 
     /// Fetches the interface anew and keeps it.
     pub(crate) fn fetch(&self, name: &str) -> Result<Function, Error> {
-        let (number, text) = self.with_connection(|connection| connection.describe(name))?;
+        let (number, text) = self.connection()?.describe(name)?;
         let described = Arc::new(Described::new(self, name, number, &text)?);
         self.lock_functions()
             .insert(name.to_string(), described.clone());
@@ -113,44 +108,17 @@ impl Server {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs one operation on a connection, which is kept if it is sound afterwards.
-    pub(crate) fn with_connection<T>(
-        &self,
-        operation: impl FnOnce(&mut Connection) -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        let mut connection = self.acquire()?;
-        let result = operation(&mut connection);
-        if matches!(result, Ok(_) | Err(Error::Failed(_))) {
-            self.release(connection);
+    /// The connection, made anew where the last one is of no more use.
+    pub(crate) fn connection(&self) -> Result<Arc<Connection>, Error> {
+        let mut connection = self
+            .0
+            .connection
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if connection.is_stale() {
+            *connection = Connection::open(&self.0.address, &self.0.options)?;
         }
-        result
-    }
-
-    fn acquire(&self) -> Result<Connection, Error> {
-        loop {
-            let idle = self
-                .0
-                .idle
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .pop();
-            match idle {
-                Some(connection) if connection.is_stale() => drop(connection),
-                Some(connection) => return Ok(connection),
-                None => return self.open(),
-            }
-        }
-    }
-
-    fn open(&self) -> Result<Connection, Error> {
-        Connection::open(&self.0.address, &self.0.options)
-    }
-
-    fn release(&self, connection: Connection) {
-        let mut idle = self.0.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < MAX_IDLE {
-            idle.push(connection);
-        }
+        Ok(connection.clone())
     }
 }
 

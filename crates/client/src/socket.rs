@@ -3,104 +3,131 @@
 use crate::Address;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-#[cfg(unix)]
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// A connected stream socket.
+/// A connected stream socket that never blocks; [`wait`] does.
 pub(crate) enum Socket {
     Tcp(TcpStream),
-    #[cfg(unix)]
     Unix(UnixStream),
 }
 
 impl Socket {
     /// Connects, trying every address of the host for at most `timeout` each.
     pub(crate) fn connect(address: &Address, timeout: Duration) -> io::Result<Socket> {
-        match address {
-            Address::Tcp { host, port } => {
-                let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-                for candidate in (host.as_str(), *port).to_socket_addrs()? {
-                    match TcpStream::connect_timeout(&candidate, timeout) {
-                        Ok(stream) => {
-                            stream.set_nodelay(true)?;
-                            return Ok(Socket::Tcp(stream));
-                        }
-                        Err(error) => last = error,
-                    }
-                }
-                Err(last)
-            }
-            #[cfg(unix)]
-            Address::Unix(path) => UnixStream::connect(path).map(Socket::Unix),
-            #[cfg(not(unix))]
-            Address::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+        let socket = match address {
+            Address::Tcp { host, port } => Socket::Tcp(connect_tcp(host, *port, timeout)?),
+            Address::Unix(path) => Socket::Unix(UnixStream::connect(path)?),
+        };
+        match &socket {
+            Socket::Tcp(stream) => stream.set_nonblocking(true)?,
+            Socket::Unix(stream) => stream.set_nonblocking(true)?,
+        }
+        Ok(socket)
+    }
+
+    pub(crate) fn read(&self, places: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(stream) => (&mut &*stream).read_vectored(places),
+            Socket::Unix(stream) => (&mut &*stream).read_vectored(places),
         }
     }
 
-    /// Bounds every read and write from now on.
-    pub(crate) fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+    /// Writes without the signal that a closed connection would raise: it ends programs that do
+    /// not ignore it.
+    pub(crate) fn write(&self, sources: &[IoSlice<'_>]) -> io::Result<usize> {
+        // SAFETY: all fields of the header may be zero.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        // `IoSlice` has the layout of `iovec`.
+        message.msg_iov = sources.as_ptr().cast_mut().cast();
+        message.msg_iovlen = sources.len() as _;
+        // SAFETY: the header names buffers that live until the call returns and are only read.
+        let count = unsafe { libc::sendmsg(self.fd(), &message, libc::MSG_NOSIGNAL) };
+        usize::try_from(count).map_err(|_| io::Error::last_os_error())
+    }
+
+    fn fd(&self) -> RawFd {
         match self {
-            Socket::Tcp(stream) => {
-                stream.set_read_timeout(timeout)?;
-                stream.set_write_timeout(timeout)
-            }
-            #[cfg(unix)]
-            Socket::Unix(stream) => {
-                stream.set_read_timeout(timeout)?;
-                stream.set_write_timeout(timeout)
-            }
+            Socket::Tcp(stream) => stream.as_raw_fd(),
+            Socket::Unix(stream) => stream.as_raw_fd(),
         }
     }
 
     /// Whether an idle connection is of no more use: the server closed it, or spoke unasked.
     pub(crate) fn is_stale(&self) -> bool {
-        #[cfg(unix)]
-        {
-            use std::os::fd::AsRawFd;
-            let fd = match self {
-                Socket::Tcp(stream) => stream.as_raw_fd(),
-                Socket::Unix(stream) => stream.as_raw_fd(),
-            };
-            let mut byte = 0u8;
-            let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
-            // SAFETY: the buffer is one byte of this frame, the descriptor is open.
-            let count = unsafe { libc::recv(fd, (&raw mut byte).cast(), 1, flags) };
-            count >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::WouldBlock
-        }
-        #[cfg(not(unix))]
-        false
+        let mut byte = 0u8;
+        let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+        // SAFETY: the buffer is one byte of this frame, the descriptor is open.
+        let count = unsafe { libc::recv(self.fd(), (&raw mut byte).cast(), 1, flags) };
+        count >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::WouldBlock
     }
 }
 
-impl Read for Socket {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.read_vectored(&mut [IoSliceMut::new(buffer)])
+fn connect_tcp(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    for candidate in (host, port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&candidate, timeout) {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                return Ok(stream);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Interrupts a [`wait`] in another thread.
+pub(crate) struct Waker {
+    ring: UnixStream,
+    heard: UnixStream,
+}
+
+impl Waker {
+    pub(crate) fn new() -> io::Result<Waker> {
+        let (ring, heard) = UnixStream::pair()?;
+        ring.set_nonblocking(true)?;
+        heard.set_nonblocking(true)?;
+        Ok(Waker { ring, heard })
     }
 
-    fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(stream) => stream.read_vectored(buffers),
-            #[cfg(unix)]
-            Socket::Unix(stream) => stream.read_vectored(buffers),
-        }
+    /// Lets the wait return, now or when it begins.
+    pub(crate) fn wake(&self) {
+        // A full pipe has rung already.
+        let _ = (&self.ring).write(&[1]);
     }
 }
 
-impl Write for Socket {
-    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        self.write_vectored(&[IoSlice::new(buffer)])
+/// Waits until the socket can be read, or written if `writing`, or the waker rings, or the time is
+/// over. An interrupting signal is the only error that is no mistake.
+pub(crate) fn wait(
+    socket: &Socket,
+    waker: &Waker,
+    writing: bool,
+    timeout: Option<Duration>,
+) -> io::Result<()> {
+    let events = libc::POLLIN | if writing { libc::POLLOUT } else { 0 };
+    let entry = |fd, events| libc::pollfd {
+        fd,
+        events,
+        revents: 0,
+    };
+    let mut entries = [
+        entry(socket.fd(), events),
+        entry(waker.heard.as_raw_fd(), libc::POLLIN),
+    ];
+    // Rounded up, so that a deadline is over when the wait is.
+    let millis = timeout.map_or(-1, |time| {
+        i32::try_from(time.as_micros().div_ceil(1000)).unwrap_or(i32::MAX)
+    });
+    // SAFETY: two entries of this frame, as many as announced.
+    let ready = unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, millis) };
+    if ready < 0 {
+        return Err(io::Error::last_os_error());
     }
-
-    fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(stream) => stream.write_vectored(buffers),
-            #[cfg(unix)]
-            Socket::Unix(stream) => stream.write_vectored(buffers),
-        }
+    if entries[1].revents != 0 {
+        let _ = (&waker.heard).read(&mut [0; 64]);
     }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+    Ok(())
 }

@@ -217,8 +217,8 @@ impl Parser {
         label: &str,
         words: &[&str],
     ) -> Result<(), String> {
-        let expected = "expected `label: send Nb to R tag T`, `label: recv Nb from R tag T`, `label: calc N`, \
-             or `a requires b`";
+        let expected = "expected `label: send Nb to R tag T`, `label: recv Nb from R tag T`, \
+                        `label: calc N`, or `a requires b`";
         let label = label.strip_suffix(':').ok_or(expected)?;
         let (operation, options) = match words {
             ["send", bytes, "to", to, options @ ..] => {

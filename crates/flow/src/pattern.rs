@@ -160,6 +160,17 @@ impl Pattern {
         self.rounds
     }
 
+    /// The rounds, if any, in which every rank does the same as in the round before.
+    pub(crate) fn repeated_rounds(&self) -> std::ops::Range<u64> {
+        match self.kind {
+            Kind::RingAllreduce | Kind::RingAllgather => 0..self.rounds,
+            Kind::ScatterAllgatherBroadcast => {
+                collective::rounds(&Kind::BinomialBroadcast, self.ranks)..self.rounds
+            }
+            _ => 0..0,
+        }
+    }
+
     /// Whether any rank ever waits for a message.
     pub fn has_receives(&self) -> bool {
         use Kind::{Pairwise, Ring, SimpleSpread, SimpleSpread2d};

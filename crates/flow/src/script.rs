@@ -89,16 +89,32 @@ impl Script {
         if rows.is_empty() {
             return Err(TextError::new(0, format!("no rows; write `{HEADER}`")));
         }
+        Ok(Self::from_rows(rows, ranks))
+    }
+
+    /// The queues of `ranks` ranks from steps `(rank, order, row, step)`: a rank's steps are taken
+    /// by order, then by row, a number that deadlock reports name as the line.
+    ///
+    /// # Panics
+    /// If a rank is not below `ranks`.
+    pub fn from_rows(mut rows: Vec<(u32, i64, u32, Step)>, ranks: u32) -> Self {
+        for &(rank, _, _, step) in &rows {
+            let (Step::Send { to: peer, .. } | Step::Receive { from: peer }) = step;
+            assert!(
+                rank < ranks && peer < ranks,
+                "rank {rank} or {peer} of {ranks}"
+            );
+        }
         rows.sort_by_key(|&(rank, order, line, _)| (rank, order, line));
         let first = (0..=ranks)
             .map(|r| rows.partition_point(|row| row.0 < r))
             .collect();
         let lines = rows.iter().map(|row| row.2).collect();
-        Ok(Self {
+        Self {
             steps: rows.into_iter().map(|row| row.3).collect(),
             lines,
             first,
-        })
+        }
     }
 
     /// Number of ranks named in the file.

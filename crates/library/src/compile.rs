@@ -24,8 +24,8 @@ pub enum CompileError {
     /// The operator has not allowed it.
     #[error(
         "`{function}` needs the C compiler, which is off: a body runs with the rights of the \
-         worker; allow it (`--allow-code`, or `allow_code` in the configuration), or name a finished \
-         library"
+         worker; allow it (`--allow-code`, or `allow_code` in the configuration), or name a \
+         finished library"
     )]
     NotAllowed {
         /// The first function that needs it.

@@ -108,8 +108,9 @@ impl Connection {
         Ok(id)
     }
 
-    /// Gives up a call; list and describe requests are left to be answered. Its end is reported as [`Event::Done`] or [`Event::Failed`] all the same,
-    /// whichever comes; result bytes that arrive until then are marked to be thrown away.
+    /// Gives up a call; list and describe requests are left to be answered. Its end is reported as
+    /// [`Event::Done`] or [`Event::Failed`] all the same, whichever comes; result bytes that arrive
+    /// until then are marked to be thrown away.
     pub fn cancel(&mut self, call: CallId) {
         let Some(request) = self.core.requests.get_mut(&call) else {
             return;

@@ -39,7 +39,7 @@ pub use message::{
 };
 pub use receiver::Chunk;
 pub use sender::Transmit;
-pub use stream::{Direction, Piece, Pieces, Side, swap_bytes};
+pub use stream::{Direction, Landing, Piece, Pieces, Side, swap_bytes};
 
 use alloc::string::String;
 

@@ -63,6 +63,8 @@ struct Core {
     connected: bool,
     sender: Sender,
     calls: BTreeMap<CallId, State>,
+    /// The call whose last chunk was put out with the latest poll.
+    sent: Option<CallId>,
 }
 
 impl Connection {
@@ -76,6 +78,7 @@ impl Connection {
             connected: false,
             sender,
             calls: BTreeMap::new(),
+            sent: None,
         };
         Connection { receiver, core }
     }
@@ -220,9 +223,13 @@ impl Connection {
 
     /// Puts out the next frames; see [`Transmit`].
     pub fn poll_transmit(&mut self, out: &mut Vec<u8>, now: Nanos) -> Transmit {
+        // The caller has sent the last chunk by now: this is the end of RECV.
+        if let Some(call) = self.core.sent.take() {
+            self.core.done(call, now);
+        }
         let (transmit, finished) = self.core.sender.poll(out);
         if let (Transmit::Data(chunk), true) = (transmit, finished) {
-            self.core.done(chunk.call, now);
+            self.core.sent = Some(chunk.call);
         }
         transmit
     }
@@ -231,11 +238,6 @@ impl Connection {
     /// requests and does not read. Ends as `poll_transmit` takes them.
     pub fn is_congested(&self) -> bool {
         self.core.sender.control.len() > self.core.limits.control_bytes as usize
-    }
-
-    /// Whether nothing waits to be sent.
-    pub fn is_sent(&self) -> bool {
-        self.core.sender.is_idle()
     }
 
     /// Calls that are open, in any state.

@@ -94,6 +94,60 @@ impl Pieces {
     }
 }
 
+/// The places that the next bytes of an incoming chunk go to: some are filled, the rest waits for
+/// the next read.
+#[derive(Clone, Debug, Default)]
+pub struct Landing {
+    pieces: VecDeque<Piece>,
+}
+
+impl Landing {
+    /// Adds pieces from `next` until those here cover the `left` bytes of the chunk, or there are
+    /// `most` of them. Returns how many bytes they cover.
+    pub fn plan(
+        &mut self,
+        left: u64,
+        most: usize,
+        mut next: impl FnMut(u64) -> Option<Piece>,
+    ) -> u64 {
+        let planned: u64 = self.pieces.iter().map(|piece| piece.length).sum();
+        let mut unplanned = left - planned;
+        while self.pieces.len() < most
+            && let Some(piece) = next(unplanned)
+        {
+            unplanned -= piece.length;
+            self.pieces.push_back(piece);
+        }
+        left - unplanned
+    }
+
+    /// The pieces to be filled, in order.
+    pub fn pieces(&self) -> impl Iterator<Item = &Piece> {
+        self.pieces.iter()
+    }
+
+    /// The first `count` bytes are filled.
+    pub fn fill(&mut self, mut count: u64) {
+        while count > 0 {
+            let Some(piece) = self.pieces.front_mut() else {
+                return;
+            };
+            if piece.length > count {
+                piece.offset += count;
+                piece.length -= count;
+                return;
+            }
+            count -= piece.length;
+            self.pieces.pop_front();
+        }
+    }
+
+    /// The chunk is thrown away.
+    pub fn clear(&mut self) {
+        self.pieces.clear();
+    }
+}
+
 /// Reverses the bytes of every group of `unit` bytes: from the sender's byte order to the other.
 ///
 /// # Panics

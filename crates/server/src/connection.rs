@@ -3,7 +3,7 @@
 use crate::job::Job;
 use farcall_rpc_proto::server::{self, Event};
 use farcall_rpc_proto::{
-    Call, CallId, Chunk, Hello, Limits, Nanos, Piece, ProtocolError, Transmit,
+    Call, CallId, Chunk, Hello, Landing, Limits, Nanos, Piece, ProtocolError, Transmit,
 };
 use rustix::event::epoll::EventFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,7 +20,7 @@ const LOOK_AHEAD: usize = 1 << 10;
 /// Most buffers of one system call.
 const MAX_SLICES: usize = 256;
 /// Array bytes gathered before they are written.
-const GATHER_BYTES: u64 = 1 << 20;
+const GATHER_BYTES: u64 = 256 << 10;
 
 /// What `advance` has done.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ pub(crate) struct Connection {
     pub(crate) interest: EventFlags,
     input: Vec<u8>,
     unread: std::ops::Range<usize>,
-    landing: VecDeque<Piece>,
+    landing: Landing,
     frames: Vec<u8>,
     parts: VecDeque<Part>,
     /// Jobs whose results are being written; released once all is out.
@@ -93,7 +93,7 @@ impl Connection {
             interest: EventFlags::IN,
             input: vec![0; INPUT_BYTES],
             unread: 0..0,
-            landing: VecDeque::new(),
+            landing: Landing::default(),
             frames: Vec::new(),
             parts: VecDeque::new(),
             sending: Vec::new(),
@@ -155,17 +155,10 @@ impl Connection {
             return self.discard(chunk, now);
         };
         job.swap = chunk.big_endian != cfg!(target_endian = "big");
-        let planned: u64 = self.landing.iter().map(|piece| piece.length).sum();
-        let mut unplanned = chunk.length - planned;
-        while unplanned > 0 && self.landing.len() < MAX_SLICES {
-            let piece = job
-                .next_incoming(unplanned)
-                .expect("as long as the layout says");
-            unplanned -= piece.length;
-            self.landing.push_back(piece);
-        }
-        let room = chunk.length - unplanned;
-        let places = self.landing.iter().map(|piece| {
+        let room = self
+            .landing
+            .plan(chunk.length, MAX_SLICES, |most| job.next_incoming(most));
+        let places = self.landing.pieces().map(|piece| {
             // SAFETY: the pieces of a stream are distinct parts of the job's buffer, which lives
             // as long as the job and which no worker has while arguments arrive.
             IoSliceMut::new(unsafe { &mut *job.memory(piece) })
@@ -180,7 +173,7 @@ impl Connection {
             return Ok(step);
         };
         let taken = (count as u64).min(room);
-        self.trim_landing(taken);
+        self.landing.fill(taken);
         let event = self.proto.handle_data(taken, now);
         Ok(event.map_or(Step::Progress(count), Step::Event))
     }
@@ -196,21 +189,6 @@ impl Connection {
             copied += count;
         }
         copied
-    }
-
-    fn trim_landing(&mut self, mut taken: u64) {
-        while taken > 0 {
-            let Some(piece) = self.landing.front_mut() else {
-                return;
-            };
-            if piece.length > taken {
-                piece.offset += taken;
-                piece.length -= taken;
-                return;
-            }
-            taken -= piece.length;
-            self.landing.pop_front();
-        }
     }
 
     /// Throws away data of a call that is gone.
@@ -229,11 +207,17 @@ impl Connection {
     }
 
     /// Writes until everything is out or the socket takes no more. Returns whether all is out.
-    pub(crate) fn flush(&mut self, jobs: &mut Slab<Job>, now: Nanos) -> io::Result<bool> {
+    ///
+    /// The times of a call end with the write of its last byte, so `clock` is read again and again.
+    pub(crate) fn flush(
+        &mut self,
+        jobs: &mut Slab<Job>,
+        clock: impl Fn() -> Nanos,
+    ) -> io::Result<bool> {
         loop {
             if self.parts.is_empty() {
                 self.frames.clear();
-                self.gather(jobs, now);
+                self.gather(jobs, clock());
             }
             if self.parts.is_empty() {
                 return Ok(true);

@@ -15,7 +15,7 @@ use crate::job::Job;
 use crate::listen::Listener;
 use crate::spin::Spin;
 use crate::worker::{Launcher, LibrarySource, State, Worker};
-use farcall_rpc_proto::FailureKind;
+use farcall_rpc_proto::{FailureKind, Nanos};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd};
@@ -234,8 +234,14 @@ impl Reactor {
     }
 
     /// Nanoseconds since the start, for the protocol.
-    fn nanos(&self) -> u64 {
-        self.start.elapsed().as_nanos() as u64
+    fn nanos(&self) -> Nanos {
+        self.clock()()
+    }
+
+    /// The clock that `nanos` reads.
+    fn clock(&self) -> impl Fn() -> Nanos + use<> {
+        let start = self.start;
+        move || start.elapsed().as_nanos() as Nanos
     }
 
     /// Tells every running worker to ring; `false` if one has finished meanwhile.

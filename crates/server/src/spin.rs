@@ -29,12 +29,21 @@ impl Spin {
     /// `most` bounds each spin; zero never spins.
     pub(crate) fn new(most: Duration) -> Spin {
         let start = most.as_secs_f64();
-        Spin { most, means: [start, 0.0], waits: 0, spinning: !most.is_zero() }
+        Spin {
+            most,
+            means: [start, 0.0],
+            waits: 0,
+            spinning: !most.is_zero(),
+        }
     }
 
     /// How long to spin in the wait that begins now, before sleeping.
     pub(crate) fn budget(&self) -> Duration {
-        if self.spinning { self.most } else { Duration::ZERO }
+        if self.spinning {
+            self.most
+        } else {
+            Duration::ZERO
+        }
     }
 
     /// A wait has ended, after this long. Chooses how the next one goes.
@@ -61,7 +70,11 @@ mod tests {
         let mut spin = Spin::new(Duration::from_micros(50));
         let mut spun = 0;
         for wait in 0..1000 {
-            let time = if spin.budget().is_zero() { asleep } else { spinning };
+            let time = if spin.budget().is_zero() {
+                asleep
+            } else {
+                spinning
+            };
             spun += usize::from(wait >= 900 && !spin.budget().is_zero());
             spin.waited(Duration::from_micros(time));
         }

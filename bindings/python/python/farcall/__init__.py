@@ -18,6 +18,7 @@ from ._errors import (
 from ._native import (
     Function,
     FunctionSummary,
+    Future,
     Interface,
     Parameter,
     Server,
@@ -32,6 +33,7 @@ __all__ = [
     "Error",
     "Function",
     "FunctionSummary",
+    "Future",
     "Interface",
     "LibraryError",
     "Parameter",

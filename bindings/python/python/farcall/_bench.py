@@ -15,6 +15,7 @@ import farcall
 
 def measure(server: farcall.Server, size: int, count: int) -> float:
     """Median seconds of `count` calls with `size` bytes out and back."""
+    arguments: tuple[object, ...]
     if size == 0:
         function, arguments = server.function("bench/null"), (1,)
     else:
@@ -30,6 +31,7 @@ def measure(server: farcall.Server, size: int, count: int) -> float:
 
 
 def main() -> None:
+    """Answers until standard input ends."""
     server = farcall.connect(sys.argv[1])
     print("ready", flush=True)
     for line in sys.stdin:

@@ -1,8 +1,10 @@
 """The client for Python."""
 
+from collections.abc import Generator
 from os import PathLike
 from typing import Any, Literal, SupportsComplex, SupportsFloat, SupportsIndex, TypeAlias, final
 
+import numpy as np
 import numpy.typing as npt
 
 _Argument: TypeAlias = (
@@ -17,14 +19,18 @@ _Argument: TypeAlias = (
 )
 
 __all__ = [
+    "FlowPattern",
+    "FlowPlatform",
     "Function",
     "FunctionSummary",
+    "Future",
     "Interface",
     "Parameter",
     "Server",
     "Times",
     "__version__",
     "connect",
+    "simulate_flow",
 ]
 
 __version__: str
@@ -61,6 +67,17 @@ class Function:
     @property
     def times(self) -> Times | None: ...
     def __call__(self, *args: _Argument, **kwargs: _Argument) -> Any: ...
+    def call_async(self, *args: _Argument, **kwargs: _Argument) -> Future: ...
+
+@final
+class Future:
+    def result(self, timeout: float | None = None) -> Any: ...
+    def done(self) -> bool: ...
+    def cancel(self) -> bool: ...
+    def cancelled(self) -> bool: ...
+    @property
+    def times(self) -> Times | None: ...
+    def __await__(self) -> Generator[Any, None, Any]: ...
 
 @final
 class FunctionSummary:
@@ -110,3 +127,47 @@ class Times:
     def other(self) -> float: ...
     @property
     def total(self) -> float: ...
+
+@final
+class FlowPlatform:
+    def __new__(cls, spec: str) -> FlowPlatform: ...
+    @staticmethod
+    def from_edges(text: str, latency: float = 0.0) -> FlowPlatform: ...
+    @property
+    def nodes(self) -> int: ...
+    @property
+    def links(self) -> int: ...
+    @property
+    def latency(self) -> float: ...
+    @property
+    def bandwidths(self) -> npt.NDArray[np.float64]: ...
+    def link_names(self) -> list[str]: ...
+    def route(self, source: int, destination: int) -> npt.NDArray[np.uint32]: ...
+
+@final
+class FlowPattern:
+    def __new__(
+        cls, spec: str, ranks: int, size: float, *, count: int = 1, steps: int | None = None
+    ) -> FlowPattern: ...
+    @staticmethod
+    def from_arrays(
+        source: npt.NDArray[np.uint32],
+        destination: npt.NDArray[np.uint32],
+        size: npt.NDArray[np.float64],
+        wait: npt.NDArray[np.float64] | None = None,
+    ) -> FlowPattern: ...
+    @staticmethod
+    def from_csv(text: str) -> FlowPattern: ...
+    @staticmethod
+    def from_goal(text: str) -> FlowPattern: ...
+    @property
+    def ranks(self) -> int: ...
+    @property
+    def messages(self) -> int: ...
+
+def simulate_flow(
+    platform: FlowPlatform,
+    pattern: FlowPattern,
+    placement: str | npt.NDArray[np.uint32],
+    settings: dict[str, Any],
+) -> dict[str, Any]: ...

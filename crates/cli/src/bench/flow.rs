@@ -179,10 +179,9 @@ const CASES: [Case; 13] = [
         ..TORUS
     },
     Case {
-        name: "allreduce ring 131072, first 100",
+        name: "allreduce ring 131072",
         platform: "torus:64x64x32,bandwidth=1e9",
         algorithm: "allreduce:ring",
-        steps: 100,
         peer: false,
         ..TORUS
     },
@@ -265,15 +264,15 @@ fn rows_of(case: &Case, own: &Measured, peer: Option<&Measured>) -> Vec<Row> {
         row("cpu", own.cpu, "s", peer.map(|p| p.cpu), time_bar),
         row(
             "memory",
-            own.memory,
-            "bytes",
-            peer.map(|p| p.memory),
+            own.memory / 1e6,
+            "MB",
+            peer.map(|p| p.memory / 1e6),
             case.limits[1].map(|bytes| Bar::Value(bytes / 1e6)),
         ),
         row(
             "makespan",
             own.makespan,
-            "s",
+            "s simulated",
             peer.map(|p| p.makespan),
             None,
         ),

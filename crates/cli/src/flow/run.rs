@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::workload::{Options, Outcome};
 use crate::failure::Failure;
 use clap::Args;
-use farcall_flow::{MessageRecord, Platform};
+use farcall_flow::{MessageRecord, Platform, Sink};
 use serde_json::json;
 
 const EXAMPLES: &str = "\
@@ -53,7 +53,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         .transpose()?;
     let start = Instant::now();
     let wanted = table.is_some() || trace.is_some();
-    let sink: Option<Box<dyn FnMut(&MessageRecord) + '_>> = match wanted {
+    let sink: Option<Sink<'_>> = match wanted {
         false => None,
         true => Some(Box::new(|message: &MessageRecord| {
             if let Some(table) = &mut table {
@@ -93,7 +93,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         );
     } else {
         let text = format!(
-            "makespan  {} s\nmessages  {}\nevents    {}\nwall      {wall:.3} s\nmemory    {:.1} MB\n",
+            "makespan  {} s\nmessages  {}\nevents    {}\nwall      {wall:.3} s\n\
+             memory    {:.1} MB\n",
             summary.makespan,
             summary.messages,
             summary.events,

@@ -8,8 +8,8 @@ use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use farcall_flow::platform::{EdgeList, parse_quantity};
 use farcall_flow::{
-    Completion, Config, Goal, Limits, MessageRecord, Mode, PacketConfig, PacketSimulation, Pattern,
-    Placement, Platform, RunError, Script, Simulation, Summary, Workload,
+    Completion, Config, Goal, Limits, Mode, PacketConfig, PacketSimulation, Pattern, Placement,
+    Platform, RunError, Script, Simulation, Sink, Summary, Workload,
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -214,10 +214,7 @@ fn read(file: &str) -> Result<String, Failure> {
 
 impl Plan {
     /// Runs the simulation, with a progress bar on a terminal once it takes more than a moment.
-    pub(super) fn run(
-        self,
-        sink: Option<Box<dyn FnMut(&MessageRecord) + '_>>,
-    ) -> Result<(Platform, Outcome), Failure> {
+    pub(super) fn run(self, sink: Option<Sink<'_>>) -> Result<(Platform, Outcome), Failure> {
         let bar = Progress::new(self.workload.messages());
         let Plan {
             platform,
@@ -246,7 +243,7 @@ fn run_flows(
     workload: Workload,
     placement: Placement,
     config: Config,
-    sink: Option<Box<dyn FnMut(&MessageRecord) + '_>>,
+    sink: Option<Sink<'_>>,
     mut bar: Progress,
 ) -> Result<Outcome, RunError> {
     let mut simulation = Simulation::new(platform, workload, placement, config)?;
@@ -268,7 +265,7 @@ fn run_packets(
     workload: Workload,
     placement: Placement,
     config: PacketConfig,
-    sink: Option<Box<dyn FnMut(&MessageRecord) + '_>>,
+    sink: Option<Sink<'_>>,
     mut bar: Progress,
 ) -> Result<Outcome, RunError> {
     let mut simulation = PacketSimulation::new(platform, workload, placement, config)?;

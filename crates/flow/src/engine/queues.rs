@@ -237,6 +237,32 @@ impl Queues {
         }
     }
 
+    /// How many more rounds will repeat the current one on all ranks, if all are in step.
+    pub(super) fn rounds_to_skip(&self) -> u64 {
+        let (Source::Pattern(pattern), Some(first)) = (&self.source, self.cursors.first()) else {
+            return 0;
+        };
+        let repeated = pattern.repeated_rounds();
+        let in_step = |c: &Cursor| (c.at, c.within, c.active) == (first.at, first.within, 1);
+        let all = pattern.count() == 1
+            && self.early.is_empty()
+            && repeated.contains(&first.at)
+            && self.cursors.iter().all(in_step);
+        if all { repeated.end - 1 - first.at } else { 0 }
+    }
+
+    /// Moves all ranks on by some of the [`Self::rounds_to_skip`].
+    pub(super) fn skip(&mut self, rounds: u64) {
+        self.cursors
+            .iter_mut()
+            .for_each(|cursor| cursor.at += rounds);
+    }
+
+    /// Number of ranks.
+    pub(super) fn ranks(&self) -> usize {
+        self.cursors.len()
+    }
+
     pub(super) fn deadlock(&self, time: f64) -> Option<Deadlock> {
         let mut blocked = Vec::new();
         for (rank, cursor) in self.cursors.iter().enumerate() {

@@ -179,7 +179,8 @@ fn a_script_that_deadlocks_names_ranks_and_lines() {
 #[test]
 fn a_trace_computes_sends_and_receives() {
     // 2 s of computation, 10 bytes at 1 byte/s, 3 s of computation.
-    let text = "num_ranks 2\nrank 0 {\na: calc 2000000000\nb: send 10b to 1 tag 1\nb requires a\n}\n\
+    let text = "num_ranks 2\nrank 0 {\na: calc 2000000000\nb: send 10b to 1 tag 1\n\
+                b requires a\n}\n\
                 rank 1 {\na: recv 10b from 0 tag 1\nb: calc 3000000000\nb requires a\n}\n";
     assert_eq!(goal(text, checked()).unwrap().makespan, 15.0);
     let overlapped = text.replace("b requires a\n}\n\nrank 1", "b irequires a\n}\n\nrank 1");
@@ -307,6 +308,76 @@ fn steps_cut_a_pattern_after_rounds() {
     let workload = Workload::Pattern(pattern);
     let simulation = Simulation::new(&platform, workload, Placement::random(16, 2), checked());
     assert_eq!(simulation.unwrap().run().unwrap().messages, 48);
+}
+
+#[test]
+fn repeated_rounds_give_what_one_by_one_gives() {
+    for (spec, pattern) in [
+        ("torus:4x4", "allreduce:ring"),
+        ("fat-tree:ports=4,levels=3", "allgather:ring"),
+        ("mesh:3x3", "broadcast:scatter-allgather"),
+    ] {
+        for placement in ["regular", "random:4"] {
+            let platform = Platform::parse(spec).unwrap();
+            let n = platform.nodes();
+            let run = |sink: bool| {
+                let pattern = Pattern::parse(pattern, n as u32, 1e3).unwrap();
+                let placement = Placement::parse(placement, n).unwrap();
+                let config = Config {
+                    link_bytes: true,
+                    ..checked()
+                };
+                let workload = Workload::Pattern(pattern);
+                let mut simulation =
+                    Simulation::new(&platform, workload, placement, config).unwrap();
+                if sink {
+                    simulation = simulation.with_sink(Box::new(|_| {}));
+                }
+                let mut steps = 0;
+                while simulation.step().unwrap() {
+                    steps += 1;
+                }
+                (
+                    simulation.summary(),
+                    simulation.link_bytes().to_vec(),
+                    steps,
+                )
+            };
+            let (skipped, one_by_one) = (run(false), run(true));
+            close(skipped.0.makespan, one_by_one.0.makespan);
+            assert_eq!(
+                skipped.0.messages, one_by_one.0.messages,
+                "{spec} {pattern}"
+            );
+            for (a, b) in skipped.1.iter().zip(&one_by_one.1) {
+                assert!((a - b).abs() <= 1e-9 * b, "{a} {b}");
+            }
+            if placement == "regular" && spec != "mesh:3x3" {
+                assert_eq!(skipped.0.events, one_by_one.0.events);
+                assert!(skipped.2 < one_by_one.2);
+            }
+        }
+    }
+}
+
+/// Values of SimGrid 3.32 on the same routes and placement; `farcall bench flow --peers` asks
+/// SimGrid itself.
+#[test]
+fn short_random_runs_have_the_digits_of_a_peer() {
+    let run = |spec: &str, size: f64, steps: u64| {
+        let platform = Platform::parse(spec).unwrap();
+        let n = platform.nodes();
+        let pattern = Pattern::parse("all-to-all:simple-spread", n as u32, size).unwrap();
+        let workload = Workload::Pattern(pattern.with_steps(steps));
+        let placement = Placement::random(n, 1);
+        let simulation = Simulation::new(&platform, workload, placement, Config::default());
+        simulation.unwrap().run().unwrap().makespan
+    };
+    close(run("fat-tree:ports=16,levels=3", 1.0, 20), 60.2276798127437);
+    close(
+        run("torus:32x32,bandwidth=1e9", 20e3, 4),
+        0.000624979285184802,
+    );
 }
 
 #[test]

@@ -78,7 +78,7 @@ impl Reactor {
                 .proto
                 .goodbye(format!("the server is full ({most} connections)"));
             // One try: a fresh socket has room for it.
-            let _ = connection.flush(&mut self.jobs, 0);
+            let _ = connection.flush(&mut self.jobs, || 0);
             return;
         }
         let key = self.connections.vacant_key();
@@ -146,8 +146,8 @@ impl Reactor {
 
     /// Writes what there is to write; jobs whose results are out are released.
     pub(super) fn flush(&mut self, key: usize) {
-        let now = self.nanos();
-        match self.connections[key].flush(&mut self.jobs, now) {
+        let clock = self.clock();
+        match self.connections[key].flush(&mut self.jobs, clock) {
             Ok(true) => {
                 for job in std::mem::take(&mut self.connections[key].sending) {
                     self.release(job);
@@ -178,14 +178,14 @@ impl Reactor {
 
     /// Ends a connection with all its jobs.
     pub(super) fn close(&mut self, key: usize, error: Option<Broken>) {
-        let now = self.nanos();
+        let clock = self.clock();
         let connection = &mut self.connections[key];
         if let Some(Broken::Protocol(error)) = &error
             && !matches!(error, ProtocolError::NotFarcall | ProtocolError::Goodbye(_))
         {
             connection.proto.goodbye(error.to_string());
             // One try: who breaks the protocol is not waited for.
-            let _ = connection.flush(&mut self.jobs, now);
+            let _ = connection.flush(&mut self.jobs, clock);
         }
         match &error {
             Some(error) => tracing::warn!("{}: connection closed: {error}", connection.peer),

@@ -1,0 +1,24 @@
+"""Predict what a communication pattern costs on a network.
+
+from farcall import flow
+torus = flow.Platform("torus:16x16,bandwidth=1GB/s")
+pattern = flow.pattern("all-to-all:pairwise", torus, size=20e3)
+result = flow.simulate(torus, pattern)
+result.makespan, result.messages(), result.links()
+"""
+
+from ._result import Result, Sweep
+from ._simulate import Pattern, Platform, edges, messages, pattern, read_pattern, simulate, sweep
+
+__all__ = [
+    "Pattern",
+    "Platform",
+    "Result",
+    "Sweep",
+    "edges",
+    "messages",
+    "pattern",
+    "read_pattern",
+    "simulate",
+    "sweep",
+]

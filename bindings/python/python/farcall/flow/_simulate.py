@@ -1,0 +1,138 @@
+"""Platforms, patterns, single runs and sweeps."""
+
+from collections.abc import Callable, Iterable
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import _native
+from .._native import simulate_flow
+from ._result import Result, Sweep
+
+Platform = _native.FlowPlatform
+Pattern = _native.FlowPattern
+
+
+def edges(path: str | PathLike[str], latency: float = 0.0) -> Platform:
+    """Read a network from a file of `from,to,bandwidth` lines."""
+    return Platform.from_edges(Path(path).read_text(encoding="utf-8"), latency)
+
+
+def pattern(
+    spec: str, platform: Platform, size: float, *, count: int = 1, steps: int | None = None
+) -> Pattern:
+    """Make a pattern with one rank on every node; `size` in bytes as the pattern defines it."""
+    return Pattern(spec, platform.nodes, size, count=count, steps=steps)
+
+
+def messages(
+    source: npt.ArrayLike,
+    destination: npt.ArrayLike,
+    size: npt.ArrayLike,
+    wait: npt.ArrayLike | None = None,
+) -> Pattern:
+    """Make a pattern of single messages: ranks, bytes, and seconds of delay before each send.
+
+    Messages of one source are sent one after the other in the order of the arrays. `size` and
+    `wait` may be single numbers.
+    """
+    sources = _ranks("source", source)
+    count = len(sources)
+    sizes = np.ascontiguousarray(np.broadcast_to(np.asarray(size, np.float64), count))
+    waits = None
+    if wait is not None:
+        waits = np.ascontiguousarray(np.broadcast_to(np.asarray(wait, np.float64), count))
+    return Pattern.from_arrays(sources, _ranks("destination", destination), sizes, waits)
+
+
+def read_pattern(path: str | PathLike[str]) -> Pattern:
+    """Read a pattern file (`.csv`) or a GOAL trace (`.goal`)."""
+    path = Path(path)
+    text = path.read_text(encoding="utf-8")
+    try:
+        return Pattern.from_goal(text) if path.suffix == ".goal" else Pattern.from_csv(text)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def simulate(
+    platform: Platform,
+    pattern: Pattern,
+    *,
+    placement: str | npt.ArrayLike = "regular",
+    mode: str = "exact",
+    threshold: float = 0.01,
+    window: int = 1,
+    completion: str = "destination",
+    resolution: float = 0.0,
+    verify: bool = False,
+    keep_messages: bool = True,
+    keep_links: bool = True,
+    packet_size: float = 1500.0,
+    buffer: int = 16,
+    virtual_output_queues: bool = False,
+) -> Result:
+    """Run one simulation.
+
+    `placement` is `"regular"`, `"random:SEED"` or the node of each rank. `mode` is `"exact"`
+    (max-min), `"iterated"`, `"equal-split"` (the paper's N and F) or `"packets"`. Leave messages
+    or links out of the result where memory matters. `verify` checks the max-min certificate after
+    every batch. Raises `ValueError` for wrong arguments and `RuntimeError` for a deadlock.
+    """
+    where = placement if isinstance(placement, str) else _ranks("placement", placement)
+    settings = {
+        "mode": mode,
+        "threshold": threshold,
+        "window": window,
+        "completion": completion,
+        "resolution": resolution,
+        "verify": verify,
+        "keep_messages": keep_messages,
+        "keep_links": keep_links and mode != "packets",
+        "packet_size": packet_size,
+        "buffer": buffer,
+        "virtual_output_queues": virtual_output_queues,
+    }
+    return Result(platform, simulate_flow(platform, pattern, where, settings))
+
+
+def sweep(
+    platform: Platform,
+    pattern: str | Callable[[float], Pattern],
+    sizes: Iterable[float],
+    *,
+    seeds: Iterable[int] = range(10),
+    mode: str = "exact",
+    window: int = 1,
+) -> Sweep:
+    """Run a pattern over message sizes and random placements; the result tells the spread.
+
+    `pattern` is a specification, or a function from the size to a pattern.
+    """
+    rows = []
+    seeds = list(seeds)
+    for size in sizes:
+        made = pattern(size) if callable(pattern) else Pattern(pattern, platform.nodes, size)
+        for seed in seeds:
+            run = simulate(
+                platform,
+                made,
+                placement=f"random:{seed}",
+                mode=mode,
+                window=window,
+                keep_messages=False,
+                keep_links=False,
+            )
+            rows.append((float(size), seed, run.makespan))
+    return Sweep(rows)
+
+
+def _ranks(name: str, values: npt.ArrayLike) -> npt.NDArray[np.uint32]:
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise ValueError(f"{name}: expected one dimension, given {array.ndim}")
+    if array.size and (array.dtype.kind not in "iu" or array.min() < 0):
+        raise ValueError(f"{name}: expected whole numbers from 0, given {array.dtype}")
+    return np.ascontiguousarray(array, np.uint32)

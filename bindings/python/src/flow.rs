@@ -1,0 +1,371 @@
+//! The flow simulator: platforms and patterns as objects, NumPy arrays in and out.
+
+use farcall_flow::platform::{EdgeList, LinkId};
+use farcall_flow::{
+    Completion, Config, Goal, Limits, MessageRecord, Mode, PacketConfig, PacketSimulation, Pattern,
+    Placement, Platform, RunError, Script, Simulation, Sink, Step, Summary, Workload,
+};
+use numpy::{PyArray1, PyReadonlyArray1};
+use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// Batches between two looks at signals.
+const STRIDE: u32 = 1024;
+
+fn value_error(error: impl ToString) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
+/// A network: nodes, directed links and the route of every pair.
+#[pyclass(frozen, module = "farcall._native")]
+pub(crate) struct FlowPlatform {
+    platform: Platform,
+    spec: String,
+}
+
+#[pymethods]
+impl FlowPlatform {
+    #[new]
+    fn new(spec: &str) -> PyResult<Self> {
+        let platform = Platform::parse(spec).map_err(value_error)?;
+        Ok(Self {
+            platform,
+            spec: spec.to_owned(),
+        })
+    }
+
+    /// Reads lines `from,to,bandwidth` and `both,from,to,bandwidth`.
+    #[staticmethod]
+    #[pyo3(signature = (text, latency = 0.0))]
+    fn from_edges(text: &str, latency: f64) -> PyResult<Self> {
+        let platform = EdgeList::parse(text).map_err(value_error)?;
+        Ok(Self {
+            platform: platform.with_latency(latency),
+            spec: "edges".to_owned(),
+        })
+    }
+
+    /// Number of nodes.
+    #[getter]
+    fn nodes(&self) -> usize {
+        self.platform.nodes()
+    }
+
+    /// Number of links.
+    #[getter]
+    fn links(&self) -> usize {
+        self.platform.links()
+    }
+
+    /// Seconds added to every message.
+    #[getter]
+    fn latency(&self) -> f64 {
+        self.platform.latency()
+    }
+
+    /// Bytes/s of every link.
+    #[getter]
+    fn bandwidths<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+        let links = 0..self.platform.links() as LinkId;
+        PyArray1::from_iter(py, links.map(|link| self.platform.bandwidth(link)))
+    }
+
+    /// Names of all links.
+    fn link_names(&self) -> Vec<String> {
+        let links = 0..self.platform.links() as LinkId;
+        links.map(|link| self.platform.link_name(link)).collect()
+    }
+
+    /// The links from one node to another.
+    fn route<'py>(
+        &self,
+        py: Python<'py>,
+        source: u32,
+        destination: u32,
+    ) -> PyResult<Bound<'py, PyArray1<u32>>> {
+        let nodes = self.platform.nodes();
+        if source.max(destination) as usize >= nodes {
+            let text = format!("nodes {source} and {destination} of a platform with {nodes}");
+            return Err(PyIndexError::new_err(text));
+        }
+        let mut path = vec![0; self.platform.max_hops()];
+        let hops = self.platform.route(source, destination, &mut path);
+        path.truncate(hops);
+        Ok(PyArray1::from_vec(py, path))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Platform({:?})", self.spec)
+    }
+}
+
+/// What the ranks send: a pattern in closed form, arrays, a pattern file or a trace.
+#[pyclass(frozen, module = "farcall._native")]
+pub(crate) struct FlowPattern {
+    workload: Workload,
+    spec: String,
+}
+
+#[pymethods]
+impl FlowPattern {
+    #[new]
+    #[pyo3(signature = (spec, ranks, size, *, count = 1, steps = None))]
+    fn new(spec: &str, ranks: u32, size: f64, count: u32, steps: Option<u64>) -> PyResult<Self> {
+        let pattern = Pattern::parse(spec, ranks, size)
+            .map_err(value_error)?
+            .with_count(count);
+        let pattern = match steps {
+            Some(steps) => pattern.with_steps(steps),
+            None => pattern,
+        };
+        Ok(Self {
+            workload: Workload::Pattern(pattern),
+            spec: format!("{spec:?}, {ranks}, {size}"),
+        })
+    }
+
+    /// One message per element; those of one source are sent in the order of the arrays.
+    #[staticmethod]
+    #[pyo3(signature = (source, destination, size, wait = None))]
+    fn from_arrays(
+        source: PyReadonlyArray1<'_, u32>,
+        destination: PyReadonlyArray1<'_, u32>,
+        size: PyReadonlyArray1<'_, f64>,
+        wait: Option<PyReadonlyArray1<'_, f64>>,
+    ) -> PyResult<Self> {
+        let (source, destination) = (source.as_array(), destination.as_array());
+        let size = size.as_array();
+        let wait = wait.as_ref().map(PyReadonlyArray1::as_array);
+        let n = source.len();
+        let lengths = [
+            destination.len(),
+            size.len(),
+            wait.map_or(n, |wait| wait.len()),
+        ];
+        if lengths != [n; 3] {
+            let text = format!("source, destination, size and wait: {n} and {lengths:?} elements");
+            return Err(value_error(text));
+        }
+        let limit = Limits::default().ranks;
+        let (mut rows, mut ranks) = (Vec::with_capacity(n), 0);
+        for i in 0..n {
+            let (from, to, bytes) = (source[i], destination[i], size[i]);
+            let wait = wait.map_or(0.0, |wait| wait[i]);
+            let sound = |x: f64| x.is_finite() && x >= 0.0;
+            if from.max(to) >= limit || !sound(bytes) || !sound(wait) {
+                let text = format!("message {i}: {from} to {to}, {bytes} bytes, wait {wait} s");
+                return Err(value_error(text));
+            }
+            ranks = ranks.max(from + 1).max(to + 1);
+            rows.push((from, 0, i as u32, Step::Send { to, bytes, wait }));
+        }
+        Ok(Self {
+            workload: Workload::Script(Script::from_rows(rows, ranks)),
+            spec: format!("{n} messages"),
+        })
+    }
+
+    /// Reads the text of a pattern file.
+    #[staticmethod]
+    fn from_csv(text: &str) -> PyResult<Self> {
+        let script = Script::parse_csv(text, Limits::default()).map_err(value_error)?;
+        Ok(Self {
+            workload: Workload::Script(script),
+            spec: "pattern file".to_owned(),
+        })
+    }
+
+    /// Reads the text of a GOAL trace.
+    #[staticmethod]
+    fn from_goal(text: &str) -> PyResult<Self> {
+        let goal = Goal::parse(text, Limits::default()).map_err(value_error)?;
+        Ok(Self {
+            workload: Workload::Goal(goal),
+            spec: "trace".to_owned(),
+        })
+    }
+
+    /// Number of ranks.
+    #[getter]
+    fn ranks(&self) -> u32 {
+        self.workload.ranks()
+    }
+
+    /// Number of messages.
+    #[getter]
+    fn messages(&self) -> u64 {
+        self.workload.messages()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Pattern({})", self.spec)
+    }
+}
+
+/// `regular`, `random:SEED`, or the node of each rank.
+#[derive(FromPyObject)]
+pub(crate) enum PlacementArgument<'py> {
+    Spec(String),
+    Nodes(PyReadonlyArray1<'py, u32>),
+}
+
+/// How to simulate; mirrors `farcall.flow.simulate`.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Settings {
+    mode: String,
+    threshold: f64,
+    window: u32,
+    completion: String,
+    resolution: f64,
+    verify: bool,
+    keep_messages: bool,
+    keep_links: bool,
+    packet_size: f64,
+    buffer: u32,
+    virtual_output_queues: bool,
+}
+
+impl Settings {
+    fn config(&self) -> PyResult<Config> {
+        let mode = match self.mode.as_str() {
+            "exact" | "packets" => Mode::Exact,
+            "equal-split" => Mode::EqualSplit,
+            "iterated" => Mode::Iterated {
+                threshold: self.threshold,
+            },
+            other => {
+                let known = "'exact', 'iterated', 'equal-split' or 'packets'";
+                return Err(value_error(format!("mode {other:?}: expected {known}")));
+            }
+        };
+        let completion = match self.completion.as_str() {
+            "destination" => Completion::Destination,
+            "source" => Completion::Source,
+            other => {
+                let text = format!("completion {other:?}: expected 'destination' or 'source'");
+                return Err(value_error(text));
+            }
+        };
+        Ok(Config {
+            mode,
+            window: self.window,
+            completion,
+            resolution: self.resolution,
+            verify: self.verify,
+            link_bytes: self.keep_links,
+        })
+    }
+}
+
+/// Runs one simulation and returns a dictionary of numbers and arrays.
+#[pyfunction]
+pub(crate) fn simulate_flow<'py>(
+    py: Python<'py>,
+    platform: &FlowPlatform,
+    pattern: &FlowPattern,
+    placement: PlacementArgument<'py>,
+    settings: Settings,
+) -> PyResult<Bound<'py, PyDict>> {
+    let platform = &platform.platform;
+    let nodes = platform.nodes();
+    let placement = match placement {
+        PlacementArgument::Spec(spec) => Placement::parse(&spec, nodes).map_err(value_error)?,
+        PlacementArgument::Nodes(array) => {
+            let node_of = array.as_array().to_vec();
+            Placement::explicit(node_of, nodes).map_err(|error| value_error(error.reason))?
+        }
+    };
+    let workload = pattern.workload.clone();
+    let mut records: Vec<MessageRecord> = Vec::new();
+    let (summary, link_bytes) = {
+        let keep: Option<Sink<'_>> = match settings.keep_messages {
+            true => Some(Box::new(|record: &MessageRecord| records.push(*record))),
+            false => None,
+        };
+        run(py, platform, workload, placement, &settings, keep)?
+    };
+    result(py, summary, &records, link_bytes)
+}
+
+/// The summary, and the bytes of every link where they are kept.
+fn run(
+    py: Python<'_>,
+    platform: &Platform,
+    workload: Workload,
+    placement: Placement,
+    settings: &Settings,
+    keep: Option<Sink<'_>>,
+) -> PyResult<(Summary, Vec<f64>)> {
+    let config = settings.config()?;
+    if settings.mode == "packets" {
+        let config = PacketConfig {
+            packet_bytes: settings.packet_size.max(1.0),
+            buffer_packets: settings.buffer,
+            virtual_output_queues: settings.virtual_output_queues,
+            window: settings.window,
+        };
+        let simulation = PacketSimulation::new(platform, workload, placement, config);
+        let mut simulation = simulation.map_err(run_error)?;
+        if let Some(keep) = keep {
+            simulation = simulation.with_sink(keep);
+        }
+        drive(py, || simulation.step())?;
+        return Ok((simulation.summary(), Vec::new()));
+    }
+    let simulation = Simulation::new(platform, workload, placement, config);
+    let mut simulation = simulation.map_err(run_error)?;
+    if let Some(keep) = keep {
+        simulation = simulation.with_sink(keep);
+    }
+    drive(py, || simulation.step())?;
+    Ok((simulation.summary(), simulation.link_bytes().to_vec()))
+}
+
+/// Steps to the end without the interpreter, but for signals now and then.
+fn drive(py: Python<'_>, mut step: impl FnMut() -> Result<bool, RunError> + Send) -> PyResult<()> {
+    loop {
+        let more = py.detach(|| {
+            for _ in 0..STRIDE {
+                if !step()? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        });
+        py.check_signals()?;
+        if !more.map_err(run_error)? {
+            return Ok(());
+        }
+    }
+}
+
+fn run_error(error: RunError) -> PyErr {
+    match error {
+        RunError::TooManyRanks { .. } => value_error(error),
+        other => PyRuntimeError::new_err(other.to_string()),
+    }
+}
+
+fn result<'py>(
+    py: Python<'py>,
+    summary: Summary,
+    records: &[MessageRecord],
+    link_bytes: Vec<f64>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let out = PyDict::new(py);
+    out.set_item("makespan", summary.makespan)?;
+    out.set_item("messages", summary.messages)?;
+    out.set_item("events", summary.events)?;
+    out.set_item("link_bytes", PyArray1::from_vec(py, link_bytes))?;
+    let all = || records.iter();
+    let integers = |field: fn(&MessageRecord) -> u32| PyArray1::from_iter(py, all().map(field));
+    out.set_item("source", integers(|r| r.source))?;
+    out.set_item("destination", integers(|r| r.destination))?;
+    let numbers = |field: fn(&MessageRecord) -> f64| PyArray1::from_iter(py, all().map(field));
+    out.set_item("bytes", numbers(|r| r.bytes))?;
+    out.set_item("start", numbers(|r| r.start))?;
+    out.set_item("end", numbers(|r| r.end))?;
+    Ok(out)
+}

@@ -1,0 +1,150 @@
+//! A call under way.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use farcall_client::{Error, Outcome, Pending};
+use pyo3::exceptions::asyncio::CancelledError;
+use pyo3::prelude::*;
+
+use crate::array::{Kept, Slot};
+use crate::error;
+use crate::function::{Function, Times};
+use crate::server::seconds;
+
+/// The future of a call. Its arrays are held until it is done; dropped before, the call is given
+/// up.
+#[pyclass(frozen, module = "farcall")]
+pub(crate) struct Future {
+    function: Py<Function>,
+    state: Mutex<State>,
+}
+
+enum State {
+    /// Under way, with the memory it reads and fills.
+    Pending(Pending, Vec<Option<Kept>>),
+    /// Over, and its result not made yet.
+    Over(Result<Outcome, Error>, Vec<Option<Kept>>),
+    Done(Py<PyAny>, Times),
+    Failed(PyErr),
+    Cancelled,
+    /// Between two states, with the lock held.
+    Moving,
+}
+
+impl Future {
+    pub(crate) fn new(
+        function: Py<Function>,
+        pending: Pending,
+        slots: Vec<Option<Kept>>,
+    ) -> Future {
+        let state = Mutex::new(State::Pending(pending, slots));
+        Future { function, state }
+    }
+
+    /// The lock is waited for without the interpreter, which its holder may need.
+    fn lock(&self, py: Python<'_>) -> MutexGuard<'_, State> {
+        loop {
+            match self.state.try_lock() {
+                Ok(state) => return state,
+                Err(std::sync::TryLockError::Poisoned(error)) => return error.into_inner(),
+                Err(std::sync::TryLockError::WouldBlock) => {
+                    py.detach(|| drop(self.state.lock().unwrap_or_else(PoisonError::into_inner)));
+                }
+            }
+        }
+    }
+
+    /// Waits until the call is over.
+    fn wait(&self, timeout: Option<std::time::Duration>) -> Result<(), Error> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (State::Pending(pending, _), Some(timeout)) = (&mut *state, timeout) {
+            pending.wait_timeout(timeout)?;
+        }
+        match std::mem::replace(&mut *state, State::Moving) {
+            State::Pending(pending, slots) => *state = State::Over(pending.wait(), slots),
+            other => *state = other,
+        }
+        Ok(())
+    }
+
+    /// Makes the result of a call that is over.
+    fn settle(&self, py: Python<'_>, state: &mut State) {
+        match std::mem::replace(state, State::Moving) {
+            State::Over(Err(error), _) => *state = State::Failed(error::from_client(py, &error)),
+            State::Over(Ok(outcome), kept) => {
+                let bind = |kept: Kept| kept.bind(py);
+                let slots: Vec<Option<Slot<'_>>> =
+                    kept.into_iter().map(|kept| kept.map(bind)).collect();
+                *state = match self.function.get().settle(py, &slots) {
+                    Ok(result) => State::Done(result.unbind(), outcome.times.into()),
+                    Err(error) => State::Failed(error),
+                };
+            }
+            other => *state = other,
+        }
+    }
+}
+
+#[pymethods]
+impl Future {
+    /// Waits for the result and returns it: what the call itself would have returned or raised.
+    /// After `timeout` seconds it raises `Timeout`, and the call goes on.
+    #[pyo3(signature = (timeout=None))]
+    fn result(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
+        let timeout = timeout
+            .map(|timeout| seconds(py, "timeout", timeout))
+            .transpose()?;
+        py.detach(|| self.wait(timeout))
+            .map_err(|error| error::from_client(py, &error))?;
+        let mut state = self.lock(py);
+        self.settle(py, &mut state);
+        match &*state {
+            State::Done(result, _) => Ok(result.clone_ref(py)),
+            State::Failed(error) => Err(error.clone_ref(py)),
+            _ => Err(CancelledError::new_err("the call was cancelled")),
+        }
+    }
+
+    /// Whether the call is over or cancelled.
+    fn done(&self, py: Python<'_>) -> bool {
+        match &*self.lock(py) {
+            State::Pending(pending, _) => py.detach(|| pending.is_done()),
+            _ => true,
+        }
+    }
+
+    /// Gives the call up; the server ends it. Returns whether it was still under way.
+    fn cancel(&self, py: Python<'_>) -> bool {
+        let mut state = self.lock(py);
+        let pending = matches!(&*state, State::Pending(pending, _) if !pending.is_done());
+        if pending {
+            *state = State::Cancelled;
+        }
+        pending
+    }
+
+    /// Whether it was cancelled.
+    fn cancelled(&self, py: Python<'_>) -> bool {
+        matches!(*self.lock(py), State::Cancelled)
+    }
+
+    /// How long the call took; `None` before its result was asked for.
+    #[getter]
+    fn times(&self, py: Python<'_>) -> Option<Times> {
+        match &*self.lock(py) {
+            State::Done(_, times) => Some(*times),
+            _ => None,
+        }
+    }
+
+    /// The result, in a coroutine: waits in a thread of the event loop's executor.
+    fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let event_loop = slf
+            .py()
+            .import("asyncio")?
+            .call_method0("get_running_loop")?;
+        event_loop
+            .call_method1("run_in_executor", (slf.py().None(), slf.getattr("result")?))?
+            .call_method0("__await__")
+    }
+}

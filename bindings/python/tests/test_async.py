@@ -1,0 +1,126 @@
+"""Futures: many calls under way on one connection."""
+
+import asyncio
+import gc
+import threading
+import time
+
+import farcall
+import numpy as np
+import pytest
+
+
+def test_results_come_in_any_order(server):
+    echo = server.function("bench/echo")
+    sources = [np.full(1 + 997 * index, float(index)) for index in range(50)]
+    futures = [echo.call_async(source.size, source) for source in sources]
+    for source, future in reversed(list(zip(sources, futures, strict=True))):
+        assert (np.asarray(future.result()) == source).all()
+        assert future.done()
+        assert future.times.total > 0
+
+
+def test_arrays_are_filled_in_place(server):
+    n = 50
+    a = np.asfortranarray(np.random.default_rng(1).random((n, n)))
+    matrix, b = a.copy(), np.ones(n)
+    dgesv = server.function("lapack/dgesv")
+    future = dgesv.call_async(n=n, nrhs=1, a=a, lda=n, b=b, ldb=n)
+    assert future.result(timeout=30).info == 0
+    assert np.allclose(matrix @ b, 1)
+
+
+def test_the_arrays_of_a_call_are_held(server):
+    echo = server.function("bench/echo")
+    futures = [echo.call_async(1000, np.full(1000, float(index))) for index in range(20)]
+    gc.collect()
+    for index, future in enumerate(futures):
+        assert (future.result().y == index).all()
+
+
+def test_small_calls_overtake_a_large_one(server):
+    echo, null = server.function("bench/echo"), server.function("bench/null")
+    source = np.ones(32 << 17)
+    large = echo.call_async(source.size, source)
+    for _ in range(10):
+        assert null(1) is None
+    assert (large.result().y == 1).all()
+
+
+def test_an_error_comes_with_its_own_future(start, nap_idl):
+    server = start(nap_idl).connect()
+    crash = server.function("segfault").call_async(1)
+    nap = server.function("nap").call_async(10)
+    with pytest.raises(farcall.LibraryError):
+        crash.result(30)
+    assert nap.result(30).slept == 10
+
+
+def test_a_future_times_out_and_goes_on(start, nap_idl):
+    future = start(nap_idl).connect().function("nap").call_async(300)
+    with pytest.raises(farcall.Timeout):
+        future.result(timeout=0.01)
+    assert not future.done()
+    assert future.result(timeout=30).slept == 300
+
+
+def test_a_cancelled_call_ends_at_the_server(start, nap_idl):
+    process = start(nap_idl, options=["--workers", "1"])
+    server = process.connect()
+    nap = server.function("nap")
+    future = nap.call_async(60_000)
+    time.sleep(0.05)
+    assert future.cancel()
+    assert future.cancelled() and future.done()
+    assert not future.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        future.result()
+    began = time.monotonic()
+    nap(1)
+    assert time.monotonic() - began < 10
+
+
+def test_a_forgotten_future_is_given_up(start, nap_idl):
+    process = start(nap_idl, options=["--workers", "1"])
+    nap = process.connect().function("nap")
+    nap.call_async(60_000)
+    gc.collect()
+    began = time.monotonic()
+    nap(1)
+    assert time.monotonic() - began < 10
+
+
+def test_await(server):
+    async def main():
+        echo = server.function("bench/echo")
+        results = await asyncio.gather(
+            *(echo.call_async(3, np.full(3, float(index))) for index in range(10))
+        )
+        return [float(result.y[0]) for result in results]
+
+    async def gather():
+        return await main()
+
+    assert asyncio.run(gather()) == list(range(10))
+
+
+def test_threads_share_one_connection(library_server, server):
+    echo = server.function("bench/echo")
+    before = library_server.descriptors()
+    wrong = []
+
+    def work(seed):
+        rng = np.random.default_rng(seed)
+        for _ in range(50):
+            source = rng.random(rng.integers(1, 20_000))
+            if not (np.asarray(echo(source.size, source)) == source).all():
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert not wrong
+    assert library_server.descriptors() <= before + 1

@@ -1,0 +1,111 @@
+import json
+import subprocess
+
+import numpy as np
+import pytest
+from farcall import flow
+from servers import FARCALL
+
+TORUS = flow.Platform("torus:4x4,bandwidth=1e9")
+
+
+def test_a_regular_fat_tree_needs_one_message_time_per_peer():
+    tree = flow.Platform("fat-tree:ports=6,levels=3")
+    result = flow.simulate(tree, flow.pattern("all-to-all", tree, 1), verify=True)
+    assert (result.makespan, result.message_count) == (53.0, 54 * 53)
+
+
+def test_arrays_go_in_and_arrow_comes_out():
+    source = np.array([0, 0, 1], np.int64)
+    result = flow.simulate(TORUS, flow.messages(source, [1, 2, 2], 1e6), verify=True)
+    table = result.messages()
+    assert table.num_rows == 3
+    assert table.column("bytes").to_pylist() == [1e6] * 3
+    assert max(table.column("end").to_pylist()) == result.makespan
+    hops = sum(len(TORUS.route(s, d)) for s, d in zip(source, [1, 2, 2], strict=True))
+    assert result.links().column("bytes").to_numpy().sum() == pytest.approx(hops * 1e6)
+    assert 0 < result.utilisation.max() <= 1 + 1e-12
+
+
+def test_modes_placements_and_windows():
+    pattern = flow.pattern("all-to-all:simple-spread", TORUS, 2e4)
+    times = {
+        mode: flow.simulate(TORUS, pattern, mode=mode, placement="random:3").makespan
+        for mode in ("exact", "iterated", "equal-split", "packets")
+    }
+    assert all(time > 0 for time in times.values())
+    nodes = np.arange(16)[::-1]
+    assert flow.simulate(TORUS, pattern, placement=nodes, window=2, verify=True).makespan > 0
+
+
+def test_wrong_arguments_say_what_is_right(tmp_path):
+    pattern = flow.pattern("ring", TORUS, 1)
+    with pytest.raises(ValueError, match="torus:16x16"):
+        flow.Platform("taurus:4x4")
+    with pytest.raises(ValueError, match="'exact'"):
+        flow.simulate(TORUS, pattern, mode="fast")
+    with pytest.raises(ValueError, match="taken already"):
+        flow.simulate(TORUS, pattern, placement=np.zeros(16, int))
+    with pytest.raises(ValueError, match="whole numbers"):
+        flow.messages([0.5], [1], 1)
+    with pytest.raises(ValueError, match="message 0"):
+        flow.messages([0], [1], -1)
+    bad = tmp_path / "bad.csv"
+    bad.write_text("0,1,1,10\n0,1,x,10\n")
+    with pytest.raises(ValueError, match=r"bad\.csv: line 2: order"):
+        flow.read_pattern(bad)
+
+
+def test_a_deadlock_is_told(tmp_path):
+    trace = tmp_path / "trace.goal"
+    trace.write_text("num_ranks 2\nrank 0 {\n}\nrank 1 {\na: recv 4b from 0 tag 8\n}\n")
+    with pytest.raises(RuntimeError, match="rank 1 waits for rank 0, tag 8"):
+        flow.simulate(TORUS, flow.read_pattern(trace))
+
+
+def test_a_sweep_reports_the_spread():
+    sweep = flow.sweep(TORUS, "all-to-all:simple-spread", [1e3, 1e6], seeds=range(4))
+    rows = sweep.spread()
+    assert [row["runs"] for row in rows] == [4, 4]
+    assert rows[0]["min"] <= rows[0]["median"] <= rows[0]["max"]
+    assert rows[1]["mean"] == pytest.approx(1000 * rows[0]["mean"], rel=1e-6)
+    assert "std" in repr(sweep)
+    assert sweep.table().num_rows == 8
+
+
+def test_files(tmp_path):
+    result = flow.simulate(TORUS, flow.pattern("allreduce:ring", TORUS, 1e6))
+    for name in ("messages", "links"):
+        for suffix in (".csv", ".parquet"):
+            file = tmp_path / (name + suffix)
+            result.write(file, name)
+            assert file.stat().st_size > 100
+    with pytest.raises(ValueError, match=r"\.csv or \.parquet"):
+        result.write(tmp_path / "messages.txt")
+    trace = tmp_path / "trace.json"
+    result.write_perfetto(trace)
+    assert len(json.loads(trace.read_text())["traceEvents"]) == result.message_count
+
+
+@pytest.mark.parametrize("kind", ["heat-map", "timeline"])
+@pytest.mark.parametrize("suffix", [".svg", ".png"])
+def test_pictures_from_the_command(tmp_path, kind, suffix):
+    picture = tmp_path / f"picture{suffix}"
+    command = [FARCALL, "flow", "plot", "--kind", kind, "--platform", "fat-tree:ports=4,levels=3"]
+    command += ["--pattern", "all-to-all", "--size", "1", "-o", picture]
+    subprocess.run(command, check=True, timeout=60)
+    assert picture.stat().st_size > 1000
+
+
+def test_the_command_and_python_agree():
+    command = [FARCALL, "flow", "run", "--json", "--platform", "torus:4x4,bandwidth=1e9"]
+    command += ["--pattern", "all-to-all", "--size", "20KB", "--placement", "random:1"]
+    told = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    pattern = flow.pattern("all-to-all", TORUS, 20e3)
+    result = flow.simulate(TORUS, pattern, placement="random:1")
+    assert told["schema"] == 1
+    assert (told["makespan"], told["messages"], told["events"]) == (
+        result.makespan,
+        result.message_count,
+        result.events,
+    )

@@ -1,0 +1,499 @@
+//! Moves bytes between the socket, the protocol and the callers' arrays, for every request that
+//! is open on a connection. Whoever holds the lock moves them for all.
+
+use super::transfer::Transfer;
+use crate::socket::Socket;
+use farcall_rpc_proto::client::{self, Event};
+use farcall_rpc_proto::{
+    Call, CallId, Chunk, Failure, Hello, Landing, Limits, Listing, Piece, ProtocolError, Times,
+    Transmit,
+};
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::thread::Thread;
+
+/// Bytes read at once besides array data.
+const INPUT_BYTES: usize = 64 << 10;
+/// Bytes of a read beyond the array data it is for: room for the next frame headers, and little
+/// more, because array data that land here are copied.
+const LOOK_AHEAD: usize = 1 << 10;
+/// Most buffers of one system call.
+const MAX_SLICES: usize = 512;
+/// Reads before another thread may have the lock: about a megabyte of array data.
+const TURN_READS: usize = 16;
+/// Writes likewise.
+const TURN_WRITES: usize = 8;
+/// Array bytes gathered before they are written.
+const GATHER_BYTES: u64 = 1 << 20;
+
+/// What a request came to.
+pub(crate) enum Answer {
+    Listing(Listing),
+    Interface { function: u64, text: String },
+    Done(Times),
+}
+
+/// Why a request came to nothing.
+#[derive(Clone, Debug)]
+pub(crate) enum Loss {
+    /// The server says so.
+    Failed(Failure),
+    Io(io::ErrorKind, String),
+    Protocol(ProtocolError),
+}
+
+impl From<io::Error> for Loss {
+    fn from(error: io::Error) -> Loss {
+        Loss::Io(error.kind(), error.to_string())
+    }
+}
+
+/// An open request.
+#[derive(Default)]
+struct Open {
+    transfer: Option<Transfer>,
+    /// The thread that sleeps until it ends.
+    waiter: Option<Thread>,
+    /// Nobody wants its end any more.
+    abandoned: bool,
+}
+
+/// A part of what is to be written.
+enum Part {
+    /// A range of `frames`.
+    Frames { start: usize, end: usize },
+    /// A piece of a call's arrays.
+    Data { call: CallId, piece: Piece },
+    /// What stands for data of a call that was given up after their header was written.
+    Zeros(Vec<u8>),
+}
+
+/// A connection's state.
+pub(crate) struct State {
+    proto: client::Connection,
+    connected: bool,
+    open: HashMap<CallId, Open>,
+    ended: HashMap<CallId, Result<Answer, Loss>>,
+    /// Some thread waits at the socket for all.
+    pub(crate) driven: bool,
+    /// The connection is of no more use.
+    pub(crate) lost: Option<Loss>,
+    input: Vec<u8>,
+    unread: std::ops::Range<usize>,
+    landing: Landing,
+    frames: Vec<u8>,
+    parts: VecDeque<Part>,
+}
+
+impl State {
+    pub(crate) fn new(hello: &Hello) -> State {
+        let limits = Limits {
+            calls: 1 << 16,
+            ..Limits::default()
+        };
+        State {
+            proto: client::Connection::new(limits, hello),
+            connected: false,
+            open: HashMap::new(),
+            ended: HashMap::new(),
+            driven: false,
+            lost: None,
+            input: vec![0; INPUT_BYTES],
+            unread: 0..0,
+            landing: Landing::default(),
+            frames: Vec::new(),
+            parts: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn is_connected(&self) -> bool {
+        self.connected
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    pub(crate) fn list(&mut self, from: u32) -> Result<CallId, Loss> {
+        let id = self.proto.list(from).map_err(Loss::Protocol)?;
+        self.open.insert(id, Open::default());
+        Ok(id)
+    }
+
+    pub(crate) fn describe(&mut self, name: &str) -> Result<CallId, Loss> {
+        let id = self.proto.describe(name).map_err(Loss::Protocol)?;
+        self.open.insert(id, Open::default());
+        Ok(id)
+    }
+
+    pub(crate) fn call(&mut self, call: &Call, transfer: Transfer) -> Result<CallId, Loss> {
+        let id = self
+            .proto
+            .call(call, transfer.result_bytes())
+            .map_err(Loss::Protocol)?;
+        self.open.insert(
+            id,
+            Open {
+                transfer: Some(transfer),
+                ..Open::default()
+            },
+        );
+        Ok(id)
+    }
+
+    /// The end of a request, if it has come; told once.
+    pub(crate) fn take_end(&mut self, id: CallId) -> Option<Result<Answer, Loss>> {
+        match (self.ended.remove(&id), &self.lost) {
+            (None, Some(loss)) if !self.open.contains_key(&id) => Some(Err(loss.clone())),
+            (end, _) => end,
+        }
+    }
+
+    pub(crate) fn has_ended(&self, id: CallId) -> bool {
+        !self.open.contains_key(&id)
+    }
+
+    /// The thread to be woken when the request ends.
+    pub(crate) fn set_waiter(&mut self, id: CallId, waiter: Thread) {
+        if let Some(open) = self.open.get_mut(&id) {
+            open.waiter = Some(waiter);
+        }
+    }
+
+    /// The thread at the socket leaves: another one that waits takes its place.
+    pub(crate) fn hand_over(&mut self) {
+        if let Some(waiter) = self.open.values_mut().find_map(|open| open.waiter.take()) {
+            waiter.unpark();
+        }
+    }
+
+    /// Gives a request up: its memory is not touched any more.
+    pub(crate) fn abandon(&mut self, id: CallId) {
+        self.ended.remove(&id);
+        let Some(open) = self.open.get_mut(&id) else {
+            return;
+        };
+        open.abandoned = true;
+        open.transfer = None;
+        open.waiter = None;
+        self.proto.cancel(id);
+        self.withdraw(id);
+    }
+
+    /// Data of the call that are promised by a header but not yet written become zeros.
+    fn withdraw(&mut self, id: CallId) {
+        for part in &mut self.parts {
+            if let Part::Data { call, piece } = part
+                && *call == id
+            {
+                *part = Part::Zeros(vec![0; piece.length as usize]);
+            }
+        }
+    }
+
+    /// Whether something waits for room in the socket.
+    pub(crate) fn wants_to_write(&self) -> bool {
+        !self.parts.is_empty()
+    }
+
+    /// Writes and reads until the socket has no more, the request `until` has ended, or it is time
+    /// to let another thread have the lock; returns `true` in the last case. An error ends every
+    /// open request.
+    pub(crate) fn progress(&mut self, socket: &Socket, until: Option<CallId>) -> bool {
+        if self.lost.is_some() {
+            return false;
+        }
+        match self.try_progress(socket, until) {
+            Ok(more) => more,
+            Err(loss) => {
+                self.lose(loss);
+                false
+            }
+        }
+    }
+
+    /// Writes as much as the socket takes at once.
+    pub(crate) fn send(&mut self, socket: &Socket) {
+        if self.lost.is_none()
+            && let Err(loss) = self.write(socket)
+        {
+            let loss = self.last_words(socket).unwrap_or(loss);
+            self.lose(loss);
+        }
+    }
+
+    fn lose(&mut self, loss: Loss) {
+        for (id, open) in self.open.drain() {
+            if let Some(waiter) = open.waiter {
+                waiter.unpark();
+            }
+            if !open.abandoned {
+                self.ended.insert(id, Err(loss.clone()));
+            }
+        }
+        self.parts.clear();
+        self.lost = Some(loss);
+    }
+
+    fn try_progress(&mut self, socket: &Socket, until: Option<CallId>) -> Result<bool, Loss> {
+        if let Err(loss) = self.write(socket) {
+            return Err(self.last_words(socket).unwrap_or(loss));
+        }
+        for _ in 0..TURN_READS {
+            if !self.read_some(socket)? || until.is_some_and(|id| self.has_ended(id)) {
+                // What was read may have to be answered.
+                self.write(socket)?;
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Nothing more can be sent: what the server said before it closed tells more than the system's
+    /// error does.
+    fn last_words(&mut self, socket: &Socket) -> Option<Loss> {
+        loop {
+            match self.read_some(socket) {
+                Ok(true) => {}
+                Err(Loss::Protocol(said)) => return Some(Loss::Protocol(said)),
+                Ok(false) | Err(_) => return None,
+            }
+        }
+    }
+
+    fn write(&mut self, socket: &Socket) -> Result<(), Loss> {
+        for _ in 0..TURN_WRITES {
+            if self.parts.is_empty() {
+                self.frames.clear();
+                self.gather();
+            }
+            if self.parts.is_empty() {
+                return Ok(());
+            }
+            let slices: Vec<IoSlice<'_>> = self
+                .parts
+                .iter()
+                .take(MAX_SLICES)
+                .map(|part| self.source(part))
+                .collect();
+            match socket.write(&slices) {
+                Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
+                Ok(count) => self.written(count),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        // There may be more: `wants_to_write` is to say so.
+        if self.parts.is_empty() {
+            self.frames.clear();
+            self.gather();
+        }
+        Ok(())
+    }
+
+    fn source<'s>(&'s self, part: &'s Part) -> IoSlice<'s> {
+        match part {
+            Part::Frames { start, end } => IoSlice::new(&self.frames[*start..*end]),
+            Part::Data { call, piece } => match self.open[call].transfer.as_ref() {
+                Some(transfer) => transfer.source(piece),
+                None => IoSlice::new(&[]),
+            },
+            Part::Zeros(bytes) => IoSlice::new(bytes),
+        }
+    }
+
+    /// Collects what the protocol wants sent, up to a bound.
+    fn gather(&mut self) {
+        let mut gathered = 0;
+        while gathered < GATHER_BYTES {
+            let start = self.frames.len();
+            let transmit = self.proto.poll_transmit(&mut self.frames);
+            let end = self.frames.len();
+            if end > start {
+                self.parts.push_back(Part::Frames { start, end });
+            }
+            match transmit {
+                Transmit::Idle => return,
+                Transmit::Frames => {}
+                Transmit::Data(chunk) => {
+                    gathered += chunk.length;
+                    self.gather_chunk(&chunk);
+                }
+            }
+        }
+    }
+
+    fn gather_chunk(&mut self, chunk: &Chunk) {
+        let open = self.open.get_mut(&chunk.call);
+        let transfer = open.and_then(|open| open.transfer.as_mut());
+        let transfer = transfer.expect("only open calls are sent");
+        let mut left = chunk.length;
+        while let Some(piece) = transfer.next_outgoing(left) {
+            left -= piece.length;
+            self.parts.push_back(Part::Data {
+                call: chunk.call,
+                piece,
+            });
+        }
+    }
+
+    fn written(&mut self, mut count: usize) {
+        while let Some(part) = self.parts.front_mut() {
+            let length = match part {
+                Part::Frames { start, end } => *end - *start,
+                Part::Data { piece, .. } => piece.length as usize,
+                Part::Zeros(bytes) => bytes.len(),
+            };
+            if count < length {
+                match part {
+                    Part::Frames { start, .. } => *start += count,
+                    Part::Data { piece, .. } => {
+                        piece.offset += count as u64;
+                        piece.length -= count as u64;
+                    }
+                    Part::Zeros(bytes) => bytes.truncate(length - count),
+                }
+                return;
+            }
+            count -= length;
+            self.parts.pop_front();
+        }
+    }
+
+    /// Handles what has been read, or reads some more; `false` when the socket has none.
+    fn read_some(&mut self, socket: &Socket) -> Result<bool, Loss> {
+        if let Some(chunk) = self.proto.incoming() {
+            return self.take_data(socket, &chunk);
+        }
+        if self.unread.is_empty() {
+            return Ok(self.read(socket, Vec::new())?.is_some());
+        }
+        let input = &self.input[self.unread.clone()];
+        let (taken, event) = self.proto.handle_input(input).map_err(Loss::Protocol)?;
+        self.unread.start += taken;
+        if let Some(event) = event {
+            self.on_event(event);
+        }
+        Ok(true)
+    }
+
+    /// Reads into `places`, and what comes beyond them into the input buffer. Returns how many
+    /// bytes came; `None` when the socket has none.
+    fn read<'a>(
+        &'a mut self,
+        socket: &Socket,
+        mut places: Vec<IoSliceMut<'a>>,
+    ) -> Result<Option<usize>, Loss> {
+        let room: usize = places.iter().map(|place| place.len()).sum();
+        let most = if room > 0 { LOOK_AHEAD } else { INPUT_BYTES };
+        places.push(IoSliceMut::new(&mut self.input[..most]));
+        match socket.read(&mut places) {
+            Ok(0) => {
+                let text = "the server closed the connection".to_string();
+                Err(Loss::Io(io::ErrorKind::UnexpectedEof, text))
+            }
+            Ok(count) => {
+                self.unread = 0..count.saturating_sub(room);
+                Ok(Some(count))
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Some(0)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Moves array data to their places in the caller's arrays.
+    fn take_data(&mut self, socket: &Socket, chunk: &Chunk) -> Result<bool, Loss> {
+        let open = self
+            .open
+            .get_mut(&chunk.call)
+            .and_then(|open| open.transfer.as_mut());
+        let Some(transfer) = open.filter(|_| !chunk.discard) else {
+            return self.discard(socket, chunk);
+        };
+        transfer.foreign_order = chunk.big_endian != cfg!(target_endian = "big");
+        let room = self.landing.plan(chunk.length, MAX_SLICES, |most| {
+            transfer.next_incoming(most)
+        });
+        // SAFETY: the pieces of a stream are distinct parts of the caller's arrays.
+        let places = self
+            .landing
+            .pieces()
+            .map(|piece| unsafe { transfer.place(piece) });
+        let mut places: Vec<_> = places.collect();
+        let count = if self.unread.is_empty() {
+            match self.read(socket, places)? {
+                Some(count) => count,
+                None => return Ok(false),
+            }
+        } else {
+            self.copy_unread(&mut places)
+        };
+        let taken = (count as u64).min(room);
+        self.landing.fill(taken);
+        self.proto.handle_data(taken);
+        Ok(true)
+    }
+
+    /// Copies bytes that came with an earlier read.
+    fn copy_unread(&mut self, places: &mut [IoSliceMut<'_>]) -> usize {
+        let mut copied = 0;
+        for place in places {
+            let unread = &self.input[self.unread.clone()];
+            let count = unread.len().min(place.len());
+            place[..count].copy_from_slice(&unread[..count]);
+            self.unread.start += count;
+            copied += count;
+        }
+        copied
+    }
+
+    /// Throws away data of a call that was given up.
+    fn discard(&mut self, socket: &Socket, chunk: &Chunk) -> Result<bool, Loss> {
+        self.landing.clear();
+        if self.unread.is_empty() {
+            return Ok(self.read(socket, Vec::new())?.is_some());
+        }
+        let count = self
+            .unread
+            .len()
+            .min(usize::try_from(chunk.length).unwrap_or(usize::MAX));
+        self.unread.start += count;
+        self.proto.handle_data(count as u64);
+        Ok(true)
+    }
+
+    fn on_event(&mut self, event: Event) {
+        let (id, end) = match event {
+            Event::Connected(_) => {
+                self.connected = true;
+                return;
+            }
+            Event::Listing(id, listing) => (id, Ok(Answer::Listing(listing))),
+            Event::Interface {
+                request,
+                function,
+                text,
+            } => (request, Ok(Answer::Interface { function, text })),
+            Event::Done(id, times) => (id, Ok(Answer::Done(times))),
+            Event::Failed(id, failure) => {
+                self.withdraw(id);
+                (id, Err(Loss::Failed(failure)))
+            }
+        };
+        let Some(open) = self.open.remove(&id) else {
+            return;
+        };
+        if open.abandoned {
+            return;
+        }
+        if let Some(mut transfer) = open.transfer {
+            transfer.finish();
+        }
+        self.ended.insert(id, end);
+        if let Some(waiter) = open.waiter {
+            waiter.unpark();
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The fuzz targets without a fuzzer: their bodies, their corpus, and a test that replays it.
+
+use std::fs;
+use std::path::Path;
+
+#[path = "../../../fuzz/src/flow_goal.rs"]
+mod flow_goal;
+#[path = "../../../fuzz/src/flow_pattern.rs"]
+mod flow_pattern;
+#[path = "../../../fuzz/src/flow_platform.rs"]
+mod flow_platform;
+#[path = "../../../fuzz/src/idl_expr.rs"]
+mod idl_expr;
+#[path = "../../../fuzz/src/idl_parse.rs"]
+mod idl_parse;
+#[path = "../../../fuzz/src/rpc_call.rs"]
+mod rpc_call;
+#[path = "../../../fuzz/src/rpc_client.rs"]
+mod rpc_client;
+#[path = "../../../fuzz/src/rpc_server.rs"]
+mod rpc_server;
+
+/// The body of a fuzz target.
+pub type Body = fn(&[u8]);
+
+/// Every fuzz target: its name, which is also that of its corpus, and its body.
+pub const TARGETS: [(&str, Body); 8] = [
+    ("flow_goal", flow_goal::run),
+    ("flow_pattern", flow_pattern::run),
+    ("flow_platform", flow_platform::run),
+    ("idl_expr", idl_expr::run),
+    ("idl_parse", idl_parse::run),
+    ("rpc_call", rpc_call::run),
+    ("rpc_client", rpc_client::run),
+    ("rpc_server", rpc_server::run),
+];
+
+/// The inputs in the corpus of a target.
+///
+/// # Panics
+/// If the corpus cannot be read.
+pub fn inputs(target: &str) -> Vec<Vec<u8>> {
+    let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
+    let files = fs::read_dir(fuzz.join("corpus").join(target)).expect("the target has a corpus");
+    let read = |file: std::io::Result<fs::DirEntry>| file.and_then(|file| fs::read(file.path()));
+    files
+        .map(|file| read(file).expect("a file of the corpus"))
+        .collect()
+}

@@ -1,0 +1,70 @@
+"""The flow command as scripts see it, and the recorder of MPI programs."""
+
+import json
+import shutil
+import subprocess
+
+import pytest
+from servers import FARCALL, ROOT
+
+
+def flow(*arguments):
+    command = [FARCALL, "flow", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+RING = ["--platform", "torus:4x4", "--pattern", "ring"]
+
+
+def test_one_object_with_the_promised_fields():
+    run = flow("run", *RING, "--size", "5", "--json")
+    told = json.loads(run.stdout)
+    assert run.returncode == 0
+    assert (told["schema"], told["makespan"], told["messages"]) == (1, 5.0, 16)
+    assert {"events", "wall_s", "peak_rss_bytes"} <= told.keys()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (["--platform", "taurus:4x4", "--pattern", "ring", "--size", "1"], 2, "torus:16x16"),
+        (["--platform", "torus:4x4", "--pattern", "rung", "--size", "1"], 2, "all-to-all:pairwise"),
+        (RING, 2, "--size is missing"),
+        ([*RING, "--size", "1", "--placement", "random:x"], 2, "whole number"),
+        (["--platform", "torus:4x4", "--pattern", "file:absent.csv"], 1, "absent.csv"),
+        (["--platform", "edges:absent.csv", "--pattern", "ring", "--size", "1"], 1, "absent.csv"),
+    ],
+)
+def test_wrong_use_is_told(arguments, status, words):
+    run = flow("run", *arguments)
+    assert run.returncode == status
+    assert words in run.stderr
+
+
+def test_files_that_are_wrong_name_the_line(tmp_path):
+    pattern = tmp_path / "bad.csv"
+    pattern.write_text("0,1,1,10\nrecv,1,0,x\n")
+    run = flow("run", "--platform", "torus:4x4", "--pattern", f"file:{pattern}")
+    assert (run.returncode, "bad.csv: line 2: order" in run.stderr) == (1, True)
+    pattern.write_text("recv,1,0,1\n")
+    run = flow("run", "--platform", "torus:4x4", "--pattern", f"file:{pattern}")
+    assert run.returncode == 1
+    assert "rank 1 waits for rank 0 (line 1)" in run.stderr
+
+
+def test_a_plot_without_its_packages_says_so(tmp_path):
+    picture = str(tmp_path / "picture.svg")
+    run = flow("plot", *RING, "--size", "1", "-o", picture, "--python", "/nonexistent/python")
+    assert run.returncode == 1
+    assert "--python" in run.stderr
+
+
+@pytest.mark.skipif(
+    not (shutil.which("mpicc.openmpi") or shutil.which("mpicc.mpich")),
+    reason="no MPI: apt-get install openmpi-bin libopenmpi-dev mpich libmpich-dev",
+)
+def test_recorded_mpi_programs_are_simulated():
+    script = ROOT / "bindings" / "pmpi" / "tests" / "try.sh"
+    run = subprocess.run([script], capture_output=True, text=True, timeout=110, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert " 0 failed" in run.stdout
