@@ -235,7 +235,7 @@ fn broken_messages_are_errors_of_the_peer() {
         ),
     ];
     for (what, bytes) in wrong {
-        let said = [&described[..], &[bytes.clone()]].concat();
+        let said = [&described[..], std::slice::from_ref(bytes)].concat();
         let error = fails(Script::stalling(said), patient());
         assert!(matches!(error, Error::Protocol { .. }), "{what}: {error}");
         assert_eq!(error.fault(), Fault::Peer);

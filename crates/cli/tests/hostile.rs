@@ -1,0 +1,413 @@
+//! A real server and clients that are strange, broken, slow, gone, or of the other byte order.
+
+#[path = "hostile/peer.rs"]
+mod peer;
+
+use peer::{
+    BOUND, CANCEL, DATA, DESCRIBE, GOODBYE, HELLO, INTERFACE, Peer, RESULT, Server,
+    big_endian_data, call, copy_call, copy_call_with, folder, frame, hello, part_of_data, text,
+    wait_until,
+};
+use std::io::{Read, Write};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const MIB: usize = 1 << 20;
+
+const LIBC: &str = "Module system;
+Library \"libc.so.6\";
+Define copy(OUT char out[n], IN char in[n], IN long n) Calls \"C\" memcpy(out, in, n);
+Define nap(IN int us) Calls \"C\" usleep(us);
+";
+
+const LAPACK: &str = "Module lapack;
+Library \"libopenblas.so.0\";
+Define dgesv(IN int n, IN int nrhs, INOUT double a[n][lda:n], IN int lda, OUT int ipiv[n],
+    INOUT double b[nrhs][ldb:n], IN int ldb, OUT int *info)
+    Calls \"FORTRAN\" dgesv(n, nrhs, a, lda, ipiv, b, ldb, info);
+";
+
+fn memory(mib: usize) -> String {
+    format!("[limits]\nmemory = {}\n[workers]\ncount = 2\n", mib * MIB)
+}
+
+/// The server still serves others.
+fn serves(server: &Server) {
+    let mut peer = server.connect();
+    let copy = peer.describe(1, "copy");
+    peer.copy(2, copy, b"still here");
+}
+
+#[test]
+fn a_machine_of_the_other_byte_order_gets_its_solution() {
+    let server = Server::start("byte-order", &[LAPACK], "");
+    let mut peer = server.connect();
+    let dgesv = peer.describe(1, "dgesv");
+    let scalars = [0x88, 2, 1, 0xf6, 3, 0xf6, 0xf6, 2, 0xf6];
+    let arguments = [2.0f64, 1.0, 1.0, 3.0, 4.0, 7.0];
+    let big: Vec<u8> = arguments.iter().flat_map(|v| v.to_be_bytes()).collect();
+    let little: Vec<u8> = arguments.iter().flat_map(|v| v.to_le_bytes()).collect();
+    for (request, data) in [(2, &little), (3, &big), (4, &little), (5, &big)] {
+        peer.send(&call(request, dgesv, &scalars, 48));
+        // Cut in the middle of elements.
+        for part in data.chunks(if request < 4 { 48 } else { 5 }) {
+            match data == &big {
+                true => peer.send(&big_endian_data(request, part)),
+                false => peer.send(&frame(DATA, request, part)),
+            }
+        }
+        let result = peer.result(request);
+        let double = |at: usize| f64::from_ne_bytes(result[at..at + 8].try_into().unwrap());
+        let int = |at: usize| i32::from_ne_bytes(result[at..at + 4].try_into().unwrap());
+        assert_eq!(
+            [double(0), double(8), double(16), double(24)],
+            [2.0, 0.5, 1.0, 2.5]
+        );
+        assert_eq!([int(32), int(36)], [1, 2]);
+        assert_eq!([double(40), double(48)], [1.0, 2.0]);
+        assert_eq!((int(56), result.len()), (0, 60));
+    }
+}
+
+#[test]
+fn strangers_on_the_port_are_closed_without_a_word() {
+    let server = Server::start("strangers", &[LIBC], "");
+    let random: Vec<u8> = (0..5000u32)
+        .map(|i| (i.wrapping_mul(2654435761) >> 24) as u8)
+        .collect();
+    for bytes in [
+        &b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"[..],
+        &random,
+        &[0; 64],
+        &frame(HELLO, 0, b"\x81\x67unknown"),
+        &frame(DESCRIBE, 1, b"\x81\x60"),
+    ] {
+        let mut stranger = server.stranger();
+        let _ = stranger.write_all(bytes);
+        let mut said = Vec::new();
+        let _ = stranger.read_to_end(&mut said);
+        assert_eq!(said, b"");
+    }
+    serves(&server);
+}
+
+#[test]
+fn a_client_of_another_version_is_told() {
+    let server = Server::start("version", &[LIBC], "");
+    let mut peer = Peer(server.stranger());
+    peer.send(&frame(HELLO, 0, &hello(2, 9)));
+    let goodbye = peer.frame();
+    assert_eq!(goodbye.kind, GOODBYE);
+    assert!(String::from_utf8_lossy(&goodbye.payload).contains("no protocol version in common"));
+    assert!(peer.is_closed());
+}
+
+#[test]
+fn half_a_greeting_is_not_waited_for() {
+    let server = Server::start("greeting", &[LIBC], "[limits]\ngreeting_s = 0.2\n");
+    let mut peer = Peer(server.stranger());
+    let greeting = frame(HELLO, 0, &hello(1, 1));
+    peer.send(&greeting[..20]);
+    serves(&server);
+    assert!(peer.is_closed());
+}
+
+#[test]
+fn broken_requests_end_the_connection_with_the_reason() {
+    let server = Server::start("broken", &[LIBC], "[limits]\ncalls_per_connection = 2\n");
+    let mut peer = server.connect();
+    let nap = peer.describe(1, "nap");
+    let napping = |request| call(request, nap, &[0x81, 0x1a, 0, 0x98, 0x96, 0x80], 0);
+    let wrong = [
+        frame(HELLO, 0, &hello(1, 1)),
+        frame(INTERFACE, 1, b""),
+        frame(99, 1, b""),
+        frame(DATA, 7, b"data of no call"),
+        frame(DESCRIBE, 0, &[&[0x81], &text("nap")[..]].concat()),
+        frame(DESCRIBE, 1, b"\xff"),
+        vec![
+            0xff, 0xff, 0xff, 0x7f, DESCRIBE, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0,
+        ],
+        [napping(1), napping(1)].concat(),
+        [
+            napping(1),
+            frame(DESCRIBE, 1, &[&[0x81], &text("nap")[..]].concat()),
+        ]
+        .concat(),
+        [napping(1), napping(2), napping(3)].concat(),
+    ];
+    for bytes in wrong {
+        let mut peer = server.connect();
+        peer.send(&bytes);
+        let goodbye = peer.frame();
+        assert_eq!(goodbye.kind, GOODBYE, "{goodbye:?} after {bytes:?}");
+        assert!(goodbye.payload.len() > 10);
+        assert!(peer.is_closed());
+    }
+    serves(&server);
+}
+
+#[test]
+fn a_client_that_leaves_in_the_middle_of_its_arguments_leaves_nothing_behind() {
+    let server = Server::start("upload", &[LIBC], &memory(20));
+    for _ in 0..5 {
+        let mut peer = server.connect();
+        let copy = peer.describe(1, "copy");
+        peer.send(&copy_call(2, copy, 8 * MIB as u64));
+        peer.send(&part_of_data(2, 8 * MIB, &vec![7; 3 * MIB]));
+    }
+    let mut peer = server.connect();
+    let copy = peer.describe(1, "copy");
+    peer.copy(2, copy, &vec![7; 8 * MIB]);
+}
+
+#[test]
+fn a_client_that_does_not_read_its_result_holds_up_nobody_and_may_leave() {
+    let server = Server::start("result", &[LIBC], &memory(400));
+    for _ in 0..3 {
+        let mut slow = server.connect();
+        let copy = slow.describe(1, "copy");
+        let data = vec![5; 64 * MIB];
+        slow.send(&copy_call(2, copy, data.len() as u64));
+        slow.send(&frame(DATA, 2, &data));
+        assert_eq!(slow.frame().kind, RESULT);
+        serves(&server);
+        drop(slow);
+        serves(&server);
+    }
+    let mut slow = server.connect();
+    let copy = slow.describe(1, "copy");
+    slow.copy(2, copy, &vec![6; 64 * MIB]);
+}
+
+#[test]
+fn a_client_that_asks_and_never_reads_is_not_read_either() {
+    let server = Server::start("asks", &[LIBC], "");
+    let mut peer = server.connect();
+    peer.0
+        .set_write_timeout(Some(Duration::from_millis(500)))
+        .unwrap();
+    let question = frame(DESCRIBE, 1, &[&[0x81], &text("copy")[..]].concat());
+    let many = question.repeat(10_000);
+    let mut sent = 0;
+    // All socket buffers on the way and 1 MiB of answers hold less than this.
+    while sent < 64 * MIB {
+        match peer.0.write(&many[sent % question.len()..]) {
+            Ok(count) => sent += count,
+            Err(_) => break,
+        }
+    }
+    assert!(sent < 64 * MIB, "the server has read everything");
+    serves(&server);
+    // The answers are there when the client wants them after all.
+    for _ in 0..sent / question.len() {
+        assert_eq!(peer.frame().kind, INTERFACE);
+    }
+    peer.send(&question[sent % question.len()..]);
+    assert_eq!(peer.frame().kind, INTERFACE);
+}
+
+#[test]
+fn one_connection_too_many_is_told_so() {
+    let server = Server::start("full", &[LIBC], "[limits]\nconnections = 2\n");
+    let first = server.connect();
+    let _second = server.connect();
+    let mut third = Peer(server.stranger());
+    let goodbye = third.frame();
+    assert_eq!(goodbye.kind, GOODBYE);
+    assert!(String::from_utf8_lossy(&goodbye.payload).contains("full"));
+    assert!(third.is_closed());
+    drop(first);
+    wait_until("room for another connection", || {
+        let mut peer = Peer(server.stranger());
+        let _ = peer.0.write_all(&frame(HELLO, 0, &hello(1, 1)));
+        peer.next().is_ok_and(|frame| frame.kind == HELLO)
+    });
+}
+
+#[test]
+fn a_server_out_of_descriptors_recovers() {
+    let server = Server::start_with("descriptors", &[LIBC], "", Some(40));
+    let many: Vec<_> = (0..60).map(|_| server.stranger()).collect();
+    let mut peer = Peer(server.stranger());
+    peer.send(&frame(HELLO, 0, &hello(1, 1)));
+    drop(many);
+    assert_eq!(peer.frame().kind, HELLO);
+    serves(&server);
+}
+
+#[test]
+fn oversized_announcements_take_no_memory() {
+    let server = Server::start("oversized", &[LIBC], &memory(16));
+    let mut peer = server.connect();
+    let copy = peer.describe(1, "copy");
+    let cases = [
+        (1u64 << 62, 3),
+        (1 << 61, 4),
+        (i64::MAX as u64, 3),
+        (17 << 20, 4),
+    ];
+    for (request, (bytes, kind)) in (2..).zip(cases) {
+        peer.send(&copy_call(request, copy, bytes));
+        assert_eq!(peer.frame().failure().0, kind, "{bytes} bytes");
+        peer.send(&frame(CANCEL, request, b""));
+    }
+    // Announced and needed differ; the data that come are thrown away.
+    peer.send(&copy_call_with(10, copy, 8, 1 << 62));
+    assert_eq!(peer.frame().failure().0, 3);
+    peer.send(&frame(DATA, 10, &[1; 100_000]));
+    peer.send(&frame(CANCEL, 10, b""));
+    peer.copy(11, copy, b"goes on");
+}
+
+#[test]
+fn a_function_number_from_before_a_restart_is_stale() {
+    let numbers = [0, 1].map(|_| {
+        let server = Server::start("stale", &[LIBC], "");
+        server.connect().describe(1, "copy")
+    });
+    let server = Server::start("stale", &[LIBC], "");
+    let mut peer = server.connect();
+    for (request, number) in (1..).zip([numbers[0], numbers[1], 0, u64::MAX]) {
+        peer.send(&copy_call(request, number, 4));
+        assert_eq!(peer.frame().failure().0, 2);
+        peer.send(&frame(DATA, request, b"data"));
+    }
+    let copy = peer.describe(9, "copy");
+    peer.copy(10, copy, b"data");
+}
+
+#[test]
+fn a_server_that_is_told_to_stop_tells_its_clients() {
+    let mut server = Server::start("stop", &[LIBC], &memory(16));
+    let mut running = server.connect();
+    let nap = running.describe(1, "nap");
+    running.send(&call(2, nap, &[0x81, 0x1a, 0x3b, 0x9a, 0xca, 0x00], 0));
+    let mut sending = server.connect();
+    let copy = sending.describe(1, "copy");
+    sending.send(&copy_call(2, copy, 6 * MIB as u64));
+    sending.send(&part_of_data(2, 6 * MIB, &vec![1; MIB]));
+    let mut waiting = server.connect();
+    waiting.send(&copy_call(1, copy, 6 * MIB as u64));
+    let mut idle = server.connect();
+    // All that was sent has been seen when the answer to something later is there.
+    let mut later = server.connect();
+    later.copy(1, copy, b"");
+    let start = Instant::now();
+    server.terminate();
+    for (peer, request) in [(&mut running, 2), (&mut sending, 2), (&mut waiting, 1)] {
+        let failure = peer.frame();
+        assert_eq!((failure.failure().0, failure.call), (10, request));
+        assert_eq!(peer.frame().kind, GOODBYE);
+    }
+    assert_eq!(idle.frame().kind, GOODBYE);
+    assert_eq!(server.wait().code(), Some(0));
+    assert!(start.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn calls_that_do_not_fit_together_run_one_after_the_other() {
+    let server = Server::start("room", &[LIBC], &memory(48));
+    let data = vec![9; 16 * MIB];
+    let mut first = server.connect();
+    let copy = first.describe(1, "copy");
+    first.send(&copy_call(2, copy, data.len() as u64));
+    first.send(&part_of_data(2, data.len(), &data[..MIB]));
+    let second = {
+        let mut second = server.connect();
+        let data = data.clone();
+        std::thread::spawn(move || second.copy(1, copy, &data))
+    };
+    // Small calls wait their turn behind it.
+    let third = {
+        let mut third = server.connect();
+        std::thread::spawn(move || third.copy(1, copy, b"small"))
+    };
+    first.send(&data[MIB..]);
+    assert!(first.result(2) == data);
+    second.join().unwrap();
+    third.join().unwrap();
+}
+
+#[test]
+fn two_calls_of_one_connection_never_wait_for_each_other() {
+    let server = Server::start("interleaved", &[LIBC], &memory(48));
+    let mut peer = server.connect();
+    let copy = peer.describe(1, "copy");
+    let data = vec![9; 16 * MIB];
+    peer.send(&copy_call(2, copy, data.len() as u64));
+    peer.send(&copy_call(3, copy, data.len() as u64));
+    let (kind, text) = peer.frame().failure();
+    assert_eq!(kind, 5, "{text}");
+    peer.send(&frame(DATA, 3, &data[..MIB]));
+    peer.send(&frame(CANCEL, 3, b""));
+    peer.send(&frame(DATA, 2, &data));
+    assert!(peer.result(2) == data);
+    peer.copy(4, copy, &data);
+}
+
+#[test]
+fn a_call_that_is_given_up_ends_at_once() {
+    let server = Server::start("cancel", &[LIBC], "[workers]\ncount = 1\n");
+    let mut peer = server.connect();
+    let nap = peer.describe(1, "nap");
+    let copy = peer.describe(2, "copy");
+    let napping = |request| call(request, nap, &[0x81, 0x1a, 0x3b, 0x9a, 0xca, 0x00], 0);
+    let start = Instant::now();
+    for request in 3..6 {
+        // One runs, one waits for the worker.
+        peer.send(&napping(2 * request));
+        peer.send(&napping(2 * request + 1));
+        peer.send(&frame(CANCEL, 2 * request + 1, b""));
+        assert_eq!(peer.frame().failure().0, 9);
+        peer.send(&frame(CANCEL, 2 * request, b""));
+        assert_eq!(peer.frame().failure().0, 9);
+    }
+    peer.copy(20, copy, b"goes on");
+    assert!(start.elapsed() < BOUND);
+}
+
+#[test]
+fn a_library_that_is_gone_fails_its_calls_only() {
+    let folder = folder("gone");
+    let (source, library) = (folder.join("shim.c"), folder.join("libshim.so"));
+    let text =
+        "#include <stdlib.h>\nvoid triple(int n, int *m) { if (n < 0) abort(); *m = 3 * n; }";
+    std::fs::write(&source, text).unwrap();
+    let mut compiler = Command::new("cc");
+    let made = compiler
+        .args(["-shared", "-fPIC", "-o"])
+        .arg(&library)
+        .arg(&source)
+        .status();
+    assert!(made.unwrap().success());
+    let idl = format!(
+        "Module shim;\nLibrary \"{}\";\nDefine triple(IN int n, OUT int *m) Calls \"C\" \
+         triple(n, m);\n",
+        library.display()
+    );
+    let server = Server::start("gone", &[&idl, LIBC], "");
+    let mut peer = server.connect();
+    let triple = peer.describe(1, "triple");
+    let arguments = |n: u8| [0x82, n, 0xf6];
+    peer.send(&call(2, triple, &arguments(5), 0));
+    assert_eq!(peer.result(2), 15i32.to_ne_bytes());
+    let hidden = folder.join("hidden.so");
+    std::fs::rename(&library, &hidden).unwrap();
+    // -1 ends the worker; the next one cannot start.
+    peer.send(&call(3, triple, &arguments(0x20), 0));
+    assert_eq!(peer.frame().failure().0, 6);
+    for request in 4..7 {
+        peer.send(&call(request, triple, &arguments(5), 0));
+        let (kind, text) = peer.frame().failure();
+        assert_eq!(kind, 11);
+        assert!(
+            text.contains("no worker") && text.contains("libshim"),
+            "{text}"
+        );
+    }
+    serves(&server);
+    std::fs::rename(&hidden, &library).unwrap();
+    peer.send(&call(7, triple, &arguments(6), 0));
+    assert_eq!(peer.result(7), 18i32.to_ne_bytes());
+}
