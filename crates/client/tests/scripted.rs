@@ -140,6 +140,14 @@ fn a_server_that_reads_too_slowly_is_given_up_in_time() {
 }
 
 #[test]
+fn an_answer_before_the_arguments_are_sent_is_no_answer() {
+    let early = [frame(8, 2, &[0x81, 0]), frame(9, 2, &[0x84, 0, 0, 0, 0])].concat();
+    let answers = vec![hello(1, 1), interface(1, 7, server::TAKE), early];
+    let error = large_call(&Script::slow(answers, 1), patient());
+    assert!(matches!(error, Error::Protocol { .. }), "{error}");
+}
+
+#[test]
 fn what_a_server_says_before_it_closes_is_heard_by_a_client_that_still_sends() {
     let answers = vec![hello(1, 1), interface(1, 7, server::TAKE), vec![]];
     let text = "the server is stopping; the call did not complete";

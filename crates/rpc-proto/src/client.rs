@@ -244,6 +244,10 @@ impl Core {
     }
 
     fn result(&mut self, id: CallId, message: ResultMessage) -> Result<(), ProtocolError> {
+        // What has not got all its arguments cannot have been computed.
+        if self.sender.has_stream(id) {
+            return Err(ProtocolError::OutOfPlace(Kind::Result));
+        }
         let stream = Stream::new(message.data_bytes);
         match self.requests.get_mut(&id) {
             Some(request @ Request::Computing { .. }) => {

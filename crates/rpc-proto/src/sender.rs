@@ -57,6 +57,11 @@ impl Sender {
         self.streams.len() < before
     }
 
+    /// Whether some of the call's stream is not out yet.
+    pub(crate) fn has_stream(&self, call: CallId) -> bool {
+        self.streams.iter().any(|stream| stream.call == call)
+    }
+
     pub(crate) fn is_idle(&self) -> bool {
         self.control.is_empty() && self.streams.is_empty()
     }

@@ -477,11 +477,9 @@ impl State {
                 text,
             } => (request, Ok(Answer::Interface { function, text })),
             Event::Done(id, times) => (id, Ok(Answer::Done(times))),
-            Event::Failed(id, failure) => {
-                self.withdraw(id);
-                (id, Err(Loss::Failed(failure)))
-            }
+            Event::Failed(id, failure) => (id, Err(Loss::Failed(failure))),
         };
+        self.withdraw(id);
         let Some(open) = self.open.remove(&id) else {
             return;
         };
