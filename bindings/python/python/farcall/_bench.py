@@ -1,8 +1,8 @@
 """The Python side of `farcall bench call`: measures a round for each line of standard input.
 
-Run as `python -m farcall._bench ADDRESS`. A line `BYTES COUNT OUTSTANDING` asks for the seconds of a
-call: with 1 outstanding the median of COUNT calls that send BYTES bytes and receive as many, 0 bytes
-being the null call; with more the time of COUNT null calls divided by their number.
+Run as `python -m farcall._bench ADDRESS`. A line `BYTES COUNT OUTSTANDING` asks for the seconds of
+a call: with 1 outstanding the median of COUNT calls that send BYTES bytes and receive as many, 0
+bytes being the null call; with more the time of COUNT null calls divided by their number.
 """
 
 import collections

@@ -256,9 +256,8 @@ impl<'c> Server<'c> {
             }
             (Event::Call(id, call), Request::Call { call: expected, .. }) => {
                 assert_eq!(call, *expected);
-                if matches!(answer, Answer::Failure(_)) {
-                    self.answer(id, answer);
-                } else if self.proto.accept(id, OFFERED) {
+                let refused = matches!(answer, Answer::Failure(_));
+                if refused || self.proto.accept(id, OFFERED) {
                     self.answer(id, answer);
                 }
             }
