@@ -12,8 +12,8 @@ pub(crate) const TAKE: &str = "Define take(IN int n, IN char x[n]) Calls \"C\" t
 
 /// The interface of `scale`.
 pub(crate) fn interface_text() -> String {
-    "Module test;\nDefine scale(IN int n, IN double x[n], OUT double twice[n], INOUT int y[n])\n    \
-     Calls \"C\" scale(n, x, twice, y);\n"
+    "Module test;\nDefine scale(IN int n, IN double x[n], OUT double twice[n], \
+     INOUT int y[n])\n    Calls \"C\" scale(n, x, twice, y);\n"
         .to_string()
 }
 

@@ -214,8 +214,8 @@ fn small_chunks() -> Limits {
 }
 
 fn cancel() -> Case {
-    let about = "The client gives a call up when one of three data frames is out. Then it asks for\n\
-                 something else on the same connection.";
+    let about = "The client gives a call up when one of three data frames is out. Then it asks\n\
+                 for something else on the same connection.";
     let listing = Listing {
         functions: vec![],
         next: None,
@@ -231,8 +231,8 @@ fn cancel() -> Case {
 }
 
 fn refused() -> Case {
-    let about = "The server refuses a call while its data are on their way. The client has sent one\n\
-                 of three data frames, withdraws the rest, and goes on.";
+    let about = "The server refuses a call while its data are on their way. The client has sent\n\
+                 one of three data frames, withdraws the rest, and goes on.";
     let text = "the call needs 192 bytes and the server allows 100";
     let failure = Failure::new(FailureKind::TooLarge, text);
     let listing = Listing {

@@ -256,9 +256,7 @@ impl<'c> Server<'c> {
             }
             (Event::Call(id, call), Request::Call { call: expected, .. }) => {
                 assert_eq!(call, *expected);
-                if matches!(answer, Answer::Failure(_)) {
-                    self.answer(id, answer);
-                } else if self.proto.accept(id, OFFERED) {
+                if matches!(answer, Answer::Failure(_)) || self.proto.accept(id, OFFERED) {
                     self.answer(id, answer);
                 }
             }
