@@ -1,9 +1,11 @@
 """The Python side of `farcall bench call`: measures a round for each line of standard input.
 
-Run as `python -m farcall._bench ADDRESS`. A line `BYTES COUNT` asks for the median time in seconds
-of COUNT calls that send BYTES bytes and receive as many; 0 bytes is the null call.
+Run as `python -m farcall._bench ADDRESS`. A line `BYTES COUNT OUTSTANDING` asks for the seconds of a
+call: with 1 outstanding the median of COUNT calls that send BYTES bytes and receive as many, 0 bytes
+being the null call; with more the time of COUNT null calls divided by their number.
 """
 
+import collections
 import statistics
 import sys
 import time
@@ -30,13 +32,31 @@ def measure(server: farcall.Server, size: int, count: int) -> float:
     return statistics.median(times)
 
 
+def measure_outstanding(server: farcall.Server, count: int, outstanding: int) -> float:
+    """Seconds for each of `count` null calls, of which so many are under way at any time."""
+    function = server.function("bench/null")
+    futures: collections.deque[farcall.Future] = collections.deque()
+    start = time.perf_counter()
+    for _ in range(count):
+        if len(futures) == outstanding:
+            futures.popleft().result()
+        futures.append(function.call_async(1))
+    for future in futures:
+        future.result()
+    return (time.perf_counter() - start) / count
+
+
 def main() -> None:
     """Answers until standard input ends."""
     server = farcall.connect(sys.argv[1])
     print("ready", flush=True)
     for line in sys.stdin:
-        size, count = line.split()
-        print(measure(server, int(size), int(count)), flush=True)
+        size, count, outstanding = map(int, line.split())
+        if outstanding == 1:
+            seconds = measure(server, size, count)
+        else:
+            seconds = measure_outstanding(server, count, outstanding)
+        print(seconds, flush=True)
 
 
 if __name__ == "__main__":

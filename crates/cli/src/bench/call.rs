@@ -5,7 +5,8 @@ use super::raw::RawPeer;
 use super::table::{Better, Row, median, report};
 use crate::failure::Failure;
 use clap::Args;
-use farcall_client::{Argument, Function, Options, Scalar, Server};
+use farcall_client::{Argument, Function, Options, Pending, Scalar, Server};
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -41,6 +42,7 @@ const SMALL_BYTES: usize = 1 << 10;
 const BULK_BYTES: usize = 64 << 20;
 const SMALL_CALLS: usize = 1000;
 const BULK_CALLS: usize = 3;
+const OUTSTANDING: usize = 8;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut server = LocalServer::start(&arguments.libraries)?;
@@ -87,7 +89,70 @@ fn measure(arguments: &Arguments, address: &str) -> Result<Vec<Row>, Failure> {
             python.as_mut(),
         )?);
     }
+    rows.extend(measure_outstanding(
+        arguments.rounds,
+        &server,
+        python.as_mut(),
+    )?);
     Ok(rows)
+}
+
+/// Null calls of which several are under way at any time.
+fn measure_outstanding(
+    rounds: u32,
+    server: &Server,
+    mut python: Option<&mut PythonClient>,
+) -> Result<Vec<Row>, Failure> {
+    let mut raw = RawPeer::start(NULL_BYTES)?;
+    let function = server.function("bench/null")?;
+    let (mut raw_rates, mut rust_rates, mut python_rates) = (vec![], vec![], vec![]);
+    for round in 0..=rounds {
+        let raw_rate = raw.rate(SMALL_CALLS, OUTSTANDING)?;
+        let rust_rate = rate(&function)?;
+        let python_rate = match python.as_mut() {
+            Some(python) => Some(python.rate(SMALL_CALLS, OUTSTANDING)?),
+            None => None,
+        };
+        if round > 0 {
+            raw_rates.push(raw_rate);
+            rust_rates.push(rust_rate);
+            python_rates.extend(python_rate);
+        }
+    }
+    let row = |name, values: Vec<f64>| Row {
+        name,
+        unit: "/s",
+        values,
+        peer: "plain TCP",
+        peer_values: raw_rates.clone(),
+        better: Better::Higher,
+        bar: None,
+    };
+    let mut rows = vec![row("null, 8 outstanding, Rust", rust_rates)];
+    if !python_rates.is_empty() {
+        rows.push(row("null, 8 outstanding, Python", python_rates));
+    }
+    Ok(rows)
+}
+
+/// Null calls a second from this process.
+fn rate(function: &Function) -> Result<f64, Failure> {
+    let start = Instant::now();
+    let mut pending = VecDeque::with_capacity(OUTSTANDING);
+    for _ in 0..SMALL_CALLS {
+        if pending.len() == OUTSTANDING
+            && let Some(oldest) = pending.pop_front()
+        {
+            Pending::wait(oldest)?;
+        }
+        // SAFETY: the call has no arrays.
+        let begun = unsafe { function.start(&mut [Argument::Scalar(Scalar::Int(1))]) };
+        pending.push_back(begun?);
+    }
+    for call in pending {
+        call.wait()?;
+    }
+    Ok(SMALL_CALLS as f64 / start.elapsed().as_secs_f64())
 }
 
 /// Rounds of the plain exchange, the Rust client and the Python client, one after the other, so

@@ -42,7 +42,16 @@ impl PythonClient {
 
     /// Median seconds of `count` calls that send `bytes` bytes and receive as many.
     pub(crate) fn round(&mut self, bytes: usize, count: usize) -> Result<f64, Failure> {
-        writeln!(self.requests, "{bytes} {count}")?;
+        self.ask(&format!("{bytes} {count} 1"))
+    }
+
+    /// Null calls a second with so many outstanding.
+    pub(crate) fn rate(&mut self, count: usize, outstanding: usize) -> Result<f64, Failure> {
+        Ok(1.0 / self.ask(&format!("0 {count} {outstanding}"))?)
+    }
+
+    fn ask(&mut self, request: &str) -> Result<f64, Failure> {
+        writeln!(self.requests, "{request}")?;
         let mut line = String::new();
         self.answers.read_line(&mut line)?;
         let text = line.trim();

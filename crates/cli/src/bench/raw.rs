@@ -35,6 +35,20 @@ impl RawPeer {
         self.stream.read_exact(&mut self.buffer)?;
         Ok(start.elapsed().as_secs_f64())
     }
+
+    /// Exchanges a second with so many outstanding.
+    pub(crate) fn rate(&mut self, count: usize, outstanding: usize) -> Result<f64, Failure> {
+        let start = Instant::now();
+        for sent in 0..count + outstanding {
+            if sent >= outstanding {
+                self.stream.read_exact(&mut self.buffer)?;
+            }
+            if sent < count {
+                self.stream.write_all(&self.buffer)?;
+            }
+        }
+        Ok(count as f64 / start.elapsed().as_secs_f64())
+    }
 }
 
 fn answer(mut stream: TcpStream, bytes: usize) -> io::Result<()> {
