@@ -330,6 +330,26 @@ fn calls_that_do_not_fit_together_run_one_after_the_other() {
 }
 
 #[test]
+fn calls_of_one_program_that_do_not_fit_together_all_succeed() {
+    use farcall_client::{Argument, Options, Scalar};
+    let server = Server::start("program", &[LIBC], &memory(48));
+    let client = farcall_client::Server::connect(&server.address, Options::default()).unwrap();
+    let copy = client.function("copy").unwrap();
+    std::thread::scope(|scope| {
+        for value in 1..5 {
+            let copy = &copy;
+            scope.spawn(move || {
+                let (data, mut out) = (vec![value; 16 * MIB], vec![0; 16 * MIB]);
+                let length = Argument::Scalar(Scalar::Int(data.len() as i64));
+                let arguments = &mut [Argument::Out(&mut out), Argument::In(&data), length];
+                copy.call(arguments).unwrap();
+                assert!(out == data);
+            });
+        }
+    });
+}
+
+#[test]
 fn two_calls_of_one_connection_never_wait_for_each_other() {
     let server = Server::start("interleaved", &[LIBC], &memory(48));
     let mut peer = server.connect();

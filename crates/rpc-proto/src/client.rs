@@ -101,10 +101,9 @@ impl Connection {
     /// Opens a call whose result stream will have `result_bytes` bytes.
     pub fn call(&mut self, call: &Call, result_bytes: u64) -> Result<CallId, ProtocolError> {
         let id = self.open(Request::Computing { result_bytes })?;
-        append_control(&mut self.core.sender.control, Kind::Call, id, |out| {
-            call.encode(out)
-        });
-        self.core.sender.start_stream(id, call.data_bytes);
+        let mut opening = Vec::new();
+        append_control(&mut opening, Kind::Call, id, |out| call.encode(out));
+        self.core.sender.start_call(id, opening, call.data_bytes);
         Ok(id)
     }
 

@@ -1,4 +1,8 @@
-//! Orders what goes out: control frames first, then the data streams in turn, a chunk each.
+//! Orders what goes out: control frames first; then the data streams, one after the other, but
+//! those of one chunk overtake, each between two chunks of the others.
+//!
+//! A call whose arguments fill more than a chunk is opened only when its data begin: a server that
+//! has to wait for memory before it takes them has then got all of the calls before it.
 
 use crate::frame::{BIG_ENDIAN, Header, Kind};
 use crate::{CallId, Chunk, Limits};
@@ -18,6 +22,8 @@ pub enum Transmit {
 
 struct Outbound {
     call: CallId,
+    /// The frame that opens the call, still to be sent.
+    opening: Vec<u8>,
     next: u64,
     total: u64,
 }
@@ -28,6 +34,8 @@ pub(crate) struct Sender {
     /// Encoded control frames.
     pub(crate) control: Vec<u8>,
     streams: VecDeque<Outbound>,
+    /// The chunk put out last was a whole stream that overtook.
+    overtaken: bool,
 }
 
 impl Sender {
@@ -37,24 +45,53 @@ impl Sender {
             chunk_bytes,
             control: Vec::new(),
             streams: VecDeque::new(),
+            overtaken: false,
         }
     }
 
+    /// Queues a stream and the frame that opens its call, which goes before it.
+    pub(crate) fn start_call(&mut self, call: CallId, mut opening: Vec<u8>, total: u64) {
+        if total <= self.chunk_bytes {
+            self.control.append(&mut opening);
+        }
+        self.queue(call, opening, total);
+    }
+
     pub(crate) fn start_stream(&mut self, call: CallId, total: u64) {
+        self.queue(call, Vec::new(), total);
+    }
+
+    fn queue(&mut self, call: CallId, opening: Vec<u8>, total: u64) {
         if total > 0 {
             self.streams.push_back(Outbound {
                 call,
+                opening,
                 next: 0,
                 total,
             });
         }
     }
 
-    /// Withdraws what of the call's stream is not out yet; says whether there was any.
+    /// Withdraws what of the call's stream is not out yet; says whether there was any. A call is
+    /// opened all the same, so that it can be given up.
     pub(crate) fn drop_stream(&mut self, call: CallId) -> bool {
-        let before = self.streams.len();
-        self.streams.retain(|stream| stream.call != call);
-        self.streams.len() < before
+        let index = self.streams.iter().position(|stream| stream.call == call);
+        let Some(mut stream) = index.and_then(|index| self.streams.remove(index)) else {
+            return false;
+        };
+        self.control.append(&mut stream.opening);
+        true
+    }
+
+    /// The stream whose turn it is.
+    fn next_stream(&mut self) -> Option<Outbound> {
+        let short = |stream: &Outbound| stream.total <= self.chunk_bytes;
+        let overtaking = match self.overtaken {
+            true => None,
+            false => self.streams.iter().position(short),
+        };
+        self.overtaken = overtaking.is_some_and(|index| index > 0);
+        self.streams.remove(overtaking.unwrap_or(0))
     }
 
     /// Whether some of the call's stream is not out yet.
@@ -72,7 +109,7 @@ impl Sender {
             out.append(&mut self.control);
             return (Transmit::Frames, false);
         }
-        let Some(mut stream) = self.streams.pop_front() else {
+        let Some(mut stream) = self.next_stream() else {
             return (Transmit::Idle, false);
         };
         let length = self.chunk_bytes.min(stream.total - stream.next);
@@ -84,12 +121,13 @@ impl Sender {
             call: stream.call,
             length: length as u32,
         };
+        out.append(&mut stream.opening);
         out.extend_from_slice(&header.encode());
         let (call, offset) = (stream.call, stream.next);
         stream.next += length;
         let finished = stream.next == stream.total;
         if !finished {
-            self.streams.push_back(stream);
+            self.streams.push_front(stream);
         }
         (
             Transmit::Data(Chunk {

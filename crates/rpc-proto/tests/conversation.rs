@@ -2,8 +2,8 @@
 
 use farcall_idl::Scalar;
 use farcall_rpc_proto::{
-    Call, CallId, Chunk, Failure, FailureKind, Hello, Limits, Listing, ProtocolError, Transmit,
-    client, server,
+    Call, CallId, Chunk, Failure, FailureKind, HEADER_BYTES, Header, Hello, Kind, Limits, Listing,
+    ProtocolError, Transmit, client, server,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -269,4 +269,59 @@ fn a_stranger_on_the_port_is_recognised() {
         server.handle_input(request, 0),
         Err(ProtocolError::NotFarcall)
     );
+}
+
+/// What a client puts out for calls of these lengths: for each frame its kind and call.
+fn order(lengths: &[u64]) -> Vec<(u8, CallId)> {
+    let limits = Limits {
+        chunk_bytes: 100,
+        ..Limits::default()
+    };
+    let mut client = client::Connection::new(limits, &Hello::new("client"));
+    let mut out = Vec::new();
+    while client.poll_transmit(&mut out) != Transmit::Idle {}
+    for &data_bytes in lengths {
+        let call = Call {
+            function: 1,
+            scalars: vec![],
+            elements: vec![],
+            data_bytes,
+        };
+        client.call(&call, 0).unwrap();
+    }
+    let mut order = Vec::new();
+    loop {
+        out.clear();
+        let transmit = client.poll_transmit(&mut out);
+        if transmit == Transmit::Idle {
+            return order;
+        }
+        let mut rest = out.as_slice();
+        while let Some(header) = rest.first_chunk() {
+            let header = Header::decode(header).unwrap();
+            order.push((header.kind as u8, header.call));
+            let payload = if header.kind == Kind::Data {
+                0
+            } else {
+                header.length
+            };
+            rest = &rest[HEADER_BYTES + payload as usize..];
+        }
+    }
+}
+
+#[test]
+fn large_calls_follow_each_other_and_small_ones_overtake() {
+    let (call, data) = (Kind::Call as u8, Kind::Data as u8);
+    let expected = [
+        (call, 3),
+        (data, 3),
+        (call, 1),
+        (data, 1),
+        (data, 1),
+        (call, 2),
+        (data, 2),
+        (data, 2),
+    ];
+    assert_eq!(order(&[150, 150, 20]), expected);
 }

@@ -256,8 +256,7 @@ impl<'c> Server<'c> {
             }
             (Event::Call(id, call), Request::Call { call: expected, .. }) => {
                 assert_eq!(call, *expected);
-                let refused = matches!(answer, Answer::Failure(_));
-                if refused || self.proto.accept(id, OFFERED) {
+                if matches!(answer, Answer::Failure(_)) || self.proto.accept(id, OFFERED) {
                     self.answer(id, answer);
                 }
             }
