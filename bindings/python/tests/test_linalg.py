@@ -279,6 +279,15 @@ def test_kinds_of_errors_are_numpys(call, kind):
             call(module)
 
 
+def test_the_next_call_is_good_after_an_error():
+    stack = np.tile(np.eye(6), (100, 1, 1))
+    stack[3] = 0
+    for _ in range(10):
+        with pytest.raises(linalg.LinAlgError):
+            linalg.inv(stack)
+        assert (linalg.inv(stack[:2]) == stack[:2]).all()
+
+
 def test_what_stays_here_is_numpys():
     assert linalg.norm is np.linalg.norm
     assert linalg.vector_norm is np.linalg.vector_norm

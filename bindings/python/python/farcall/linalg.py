@@ -152,12 +152,17 @@ def _finite(array: _Array) -> None:
 def _each(
     name: str, stack: tuple[int, ...], arguments: Any, error: str | None = None
 ) -> Iterator[tuple[tuple[int, ...], Any]]:
-    """Place and result for every matrix of a stack; `error` is raised where info is not 0."""
+    """Place and result for every matrix of a stack.
+
+    Where `error` is given it is raised after the last one if info was not 0 in any, as NumPy does.
+    """
+    failed = False
     jobs: Iterator[Mapping[str, Any]] = (arguments(place) for place in np.ndindex(stack))
     for place, result in zip(np.ndindex(stack), calls(name, jobs), strict=True):
-        if error is not None and result.info != 0:
-            raise LinAlgError(error)
+        failed = failed or result.info != 0
         yield place, result
+    if failed and error is not None:
+        raise LinAlgError(error)
 
 
 def solve(a: npt.ArrayLike, b: npt.ArrayLike) -> _Array:
