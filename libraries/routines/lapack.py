@@ -43,6 +43,7 @@ def routines():
     yield from positive_definite()
     yield from symmetric_systems()
     yield from banded()
+    yield from orthogonal_factors()
     yield from least_squares()
     yield from singular_values()
     yield from symmetric_eigenvalues()
@@ -98,6 +99,23 @@ def banded():
                        f"INOUT {{T}} du[max(0, n - 1)], {B}, {INFO}",
                        "Solve A X = B, A tridiagonal", "n * (3 + 5 * nrhs)",
                        [dict(n=7, nrhs=3, ldb=8)])
+
+
+def orthogonal_factors():
+    yield from routine("{p}geqrf",
+                       f"IN int m, IN int n, {A_MN}, OUT {{T}} tau[{MIN}], {work()}, "
+                       f"IN int lwork, {INFO}",
+                       "Factor A = Q R; A becomes R and the reflectors of Q; lwork at least n, "
+                       "better 64 n",
+                       f"2 * {MAX} * {MIN}^2 - 2 / 3 * {MIN}^3",
+                       [dict(case, lwork=384) for case in (TALL, WIDE)])
+    yield from routine("{p}{or}gqr",
+                       f"IN int m, IN int n, IN int k, {A_MN}, IN {{T}} tau[k], {work()}, "
+                       f"IN int lwork, {INFO}",
+                       "The first n columns of Q, m by m, from the k reflectors of geqrf; "
+                       "m >= n >= k; lwork at least n, better 64 n",
+                       "4 * m * n * k - 2 * (m + n) * k^2 + 4 / 3 * k^3",
+                       [dict(m=8, n=5, k=3, lda=9, lwork=320), dict(m=4, n=4, k=4, lda=4, lwork=4)])
 
 
 def least_squares():
