@@ -3,35 +3,20 @@
 import collections
 import contextlib
 import contextvars
-import dataclasses
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ._errors import ConnectionError  # noqa: A004
-from ._native import Function, Future, Server, connect
+from ._native import Future, Server, connect
 
 # Enough to hide the way there and back, few enough for the memory of both ends.
 _OUTSTANDING = 16
 
 
-@dataclasses.dataclass
-class _Backend:
-    """A server and the functions asked of it."""
-
-    server: Server
-    functions: dict[str, Function] = dataclasses.field(default_factory=dict)
-
-    def function(self, name: str) -> Function:
-        """The function; it is asked for once."""
-        if name not in self.functions:
-            self.functions[name] = self.server.function(name)
-        return self.functions[name]
-
-
 _lock = threading.Lock()
-_for_all: _Backend | None = None
-_for_block: contextvars.ContextVar[_Backend | None] = contextvars.ContextVar(
+_for_all: Server | None = None
+_for_block: contextvars.ContextVar[Server | None] = contextvars.ContextVar(
     "farcall_offload", default=None
 )
 
@@ -43,36 +28,32 @@ def use(server: Server | str | None) -> None:
     one of the environment, as `farcall.connect()` does.
     """
     global _for_all  # noqa: PLW0603
-    backend = None if server is None else _backend(server)
+    connection = connect(server) if isinstance(server, str) else server
     with _lock:
-        _for_all = backend
+        _for_all = connection
 
 
 @contextlib.contextmanager
 def using(server: Server | str) -> Iterator[Server]:
     """Sends the computations of a `with` block to this server, in this thread or task only."""
-    backend = _backend(server)
-    token = _for_block.set(backend)
+    connection = connect(server) if isinstance(server, str) else server
+    token = _for_block.set(connection)
     try:
-        yield backend.server
+        yield connection
     finally:
         _for_block.reset(token)
 
 
-def _backend(server: Server | str) -> _Backend:
-    return _Backend(connect(server) if isinstance(server, str) else server)
-
-
-def _current() -> _Backend:
-    """The backend of the block, of all threads, or of the environment."""
+def _current() -> Server:
+    """The server of the block, of all threads, or of the environment."""
     global _for_all  # noqa: PLW0603
-    backend = _for_block.get() or _for_all
-    if backend is not None:
-        return backend
+    server = _for_block.get() or _for_all
+    if server is not None:
+        return server
     with _lock:
         if _for_all is None:
             try:
-                _for_all = _Backend(connect())
+                _for_all = connect()
             except ConnectionError as error:
                 raise ConnectionError(
                     f"{error}; or name the server of farcall.linalg and farcall.fft: "
