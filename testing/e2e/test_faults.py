@@ -172,3 +172,12 @@ def test_work_under_way_is_reported_when_the_server_ends(start, nap_idl):
     assert str(errors[0])
     with pytest.raises(farcall.ConnectionError):
         nap(1)
+
+
+def test_a_worker_that_runs_out_of_memory_says_so(start, tmp_path):
+    config = tmp_path / "limits.toml"
+    config.write_text("[workers]\nmemory = 300000000\n")
+    server = start(FAULTS / "faults.idl", options=["--config", str(config)]).connect()
+    with pytest.raises(farcall.LibraryError, match=r"ran out of memory.*300000000 bytes"):
+        server.call("allocate", 1 << 20)
+    assert server.function("sum")(n=2, x=[1.0, 2.0]).s == 3

@@ -14,13 +14,15 @@ use farcall_idl::Layout;
 use farcall_rpc_proto::{Call, CallId, Hello, Listing, Times};
 use state::{Answer, Loss, State};
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use transfer::Transfer;
 
 /// A connection to a server.
 pub(crate) struct Connection {
+    /// Never given to two connections of this process.
+    number: u64,
     address: Address,
     options: Options,
     socket: Socket,
@@ -48,7 +50,9 @@ impl Connection {
         };
         let socket = Socket::connect(address, options.connect_timeout).map_err(failed)?;
         let hello = Hello::new(concat!("farcall-client ", env!("CARGO_PKG_VERSION")));
+        static LAST: AtomicU64 = AtomicU64::new(0);
         let connection = Connection {
+            number: LAST.fetch_add(1, Ordering::Relaxed),
             address: address.clone(),
             options: options.clone(),
             socket,
@@ -76,6 +80,11 @@ impl Connection {
             };
             self.wait(writing, Some(deadline), self.options.connect_timeout)?;
         }
+    }
+
+    /// Its number, never used twice in this process.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
     }
 
     /// Whether new requests should rather have another connection.

@@ -1,12 +1,12 @@
 //! A handle on one remote function.
 
 use crate::argument::{self, Argument, ArgumentError};
-use crate::connection::Request;
+use crate::connection::{Connection, Request};
 use crate::{Error, Server};
 use farcall_idl::Interface;
-use farcall_rpc_proto::{self as proto, Call};
+use farcall_rpc_proto::{self as proto, Call, Failure, FailureKind};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A function of a server. Clones share the interface.
@@ -22,9 +22,17 @@ pub(crate) struct Described {
     /// The name by which it was asked for.
     requested: String,
     qualified: String,
-    number: u64,
+    number: Mutex<Number>,
     text: String,
     interface: Interface,
+}
+
+/// The number under which a server knows a function, and the connection on which it said so: the
+/// next connection may lead to a server that was restarted and numbers its functions anew.
+#[derive(Clone, Copy)]
+struct Number {
+    connection: u64,
+    function: u64,
 }
 
 /// What a call gives besides the arrays it filled.
@@ -104,11 +112,12 @@ impl Function {
     /// stay where they are; OUT and INOUT arrays are not touched, IN arrays not written.
     pub unsafe fn start(&self, arguments: &mut [Argument<'_>]) -> Result<Pending, Error> {
         let start = Instant::now();
-        let (call, layout) = self.prepare(arguments).map_err(|source| Error::Argument {
+        let (mut call, layout) = self.prepare(arguments).map_err(|source| Error::Argument {
             function: self.described.qualified.clone(),
             source,
         })?;
         let connection = self.server.connection()?;
+        call.function = self.described.number_on(&connection)?;
         // SAFETY: the caller's promise is the same.
         let request = unsafe { connection.call(&call, arguments, layout) }?;
         Ok(Pending { request, start })
@@ -129,7 +138,7 @@ impl Function {
         let data_bytes = layout.sent_bytes();
         Ok((
             Call {
-                function: self.described.number,
+                function: 0,
                 scalars,
                 elements,
                 data_bytes,
@@ -172,8 +181,9 @@ impl Described {
     /// Reads the interface that a server sent.
     pub(crate) fn new(
         server: &Server,
+        connection: &Connection,
         requested: &str,
-        number: u64,
+        function: u64,
         text: &str,
     ) -> Result<Described, Error> {
         let interface = farcall_idl::parse_interface(text).map_err(|error| Error::Interface {
@@ -184,10 +194,38 @@ impl Described {
         Ok(Described {
             requested: requested.to_string(),
             qualified: interface.qualified_name().into_owned(),
-            number,
+            number: Mutex::new(Number {
+                connection: connection.number(),
+                function,
+            }),
             text: text.to_string(),
             interface,
         })
+    }
+
+    /// The function's number for a call on this connection.
+    fn number_on(&self, connection: &Arc<Connection>) -> Result<u64, Error> {
+        let mut number = self.number.lock().unwrap_or_else(PoisonError::into_inner);
+        if number.connection != connection.number() {
+            let (function, text) = connection.describe(&self.requested)?;
+            if text != self.text {
+                let text = format!(
+                    "the interface of `{}` is another since the server was restarted; ask for \
+                     the function again",
+                    self.qualified
+                );
+                return Err(Error::Failed(Failure::new(
+                    FailureKind::StaleInterface,
+                    text,
+                )));
+            }
+            let connection = connection.number();
+            *number = Number {
+                connection,
+                function,
+            };
+        }
+        Ok(number.function)
     }
 }
 

@@ -219,6 +219,11 @@ impl Worker {
         self.process.id()
     }
 
+    /// Whether it can take a job. One that was told to end may still finish what it had.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.state == State::Idle && self.ended_for.is_none()
+    }
+
     /// The job it runs.
     pub(crate) fn job(&self) -> Option<usize> {
         match self.state {

@@ -197,7 +197,7 @@ impl Reactor {
             let idle = self
                 .workers
                 .iter()
-                .find(|(_, worker)| worker.library == library && worker.state == State::Idle);
+                .find(|(_, worker)| worker.library == library && worker.is_idle());
             if let Some((worker, _)) = idle {
                 self.hand_over(job, worker);
                 continue;
@@ -298,8 +298,12 @@ impl Reactor {
         let connection = job.connection.take();
         match job.state {
             job::State::Running { worker } => {
-                let text = "was ended because the client gave the call up";
-                self.workers[worker].end(FailureKind::Cancelled, text);
+                let worker = &mut self.workers[worker];
+                // What has finished meanwhile need not be ended.
+                if worker.poll().is_none() {
+                    let text = "was ended because the client gave the call up";
+                    worker.end(FailureKind::Cancelled, text);
+                }
             }
             // Pieces of it may still have to be written.
             job::State::Sending if connection.is_some_and(|key| !self.closed.contains(&key)) => {}
