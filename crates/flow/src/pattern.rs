@@ -98,8 +98,10 @@ impl Pattern {
                 return Err(format!("needs a square number of ranks, not {ranks}"));
             }
             Kind::Exchange { dims } => {
-                let product = dims.iter().map(|&n| u64::from(n)).product::<u64>();
-                if product != u64::from(ranks) {
+                let mut lengths = dims.iter().map(|&n| u64::from(n));
+                let product = lengths.try_fold(1u64, u64::checked_mul);
+                if product != Some(u64::from(ranks)) {
+                    let product = product.map_or("over 2^64".to_owned(), |n| n.to_string());
                     return Err(format!(
                         "the grid has {product} ranks, the platform {ranks}"
                     ));

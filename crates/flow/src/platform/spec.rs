@@ -180,7 +180,7 @@ pub fn parse_quantity(text: &str) -> Result<f64, String> {
         }
     };
     match number.parse::<f64>() {
-        Ok(value) if value.is_finite() && value >= 0.0 => Ok(value * factor / divisor),
+        Ok(value) if (value * factor).is_finite() && value >= 0.0 => Ok(value * factor / divisor),
         _ => Err(format!(
             "`{text}`: expected a number such as 1e9, 1GB/s or 20KB"
         )),
