@@ -51,8 +51,11 @@ impl Array {
         reader
             .read_to_end(&mut bytes)
             .map_err(|error| fail(&error))?;
-        let elements: u64 = header.shape().iter().product();
-        if bytes.len() as u64 != elements * size as u64 {
+        let declared = header
+            .shape()
+            .iter()
+            .try_fold(size as u64, |bytes, length| bytes.checked_mul(*length));
+        if declared != Some(bytes.len() as u64) {
             return Err(fail(&"the file is shorter or longer than its shape says"));
         }
         if element.endianness() != npyz::Endianness::of_machine() {
