@@ -50,7 +50,7 @@ fn fat_tree_regular_ends_after_one_message_time_per_peer() {
         (small.makespan, small.messages, small.events),
         (53.0, 54 * 53, 53)
     );
-    let config = Config::default();
+    let config = checked();
     let spread = "all-to-all:simple-spread";
     let large = simulate("fat-tree:ports=16,levels=3", spread, 1.0, "regular", config);
     assert_eq!((large.makespan, large.events), (1023.0, 1023));
@@ -75,7 +75,7 @@ fn torus_16x16_has_the_known_digits() {
         pairwise.events
     );
     // Chaotic: no digits, but the neighbourhood is known.
-    let spread = run("all-to-all:simple-spread", Config::default());
+    let spread = run("all-to-all:simple-spread", checked());
     assert!(
         (38.0e-3..39.0e-3).contains(&spread.makespan),
         "{}",
@@ -370,7 +370,7 @@ fn short_random_runs_have_the_digits_of_a_peer() {
         let pattern = Pattern::parse("all-to-all:simple-spread", n as u32, size).unwrap();
         let workload = Workload::Pattern(pattern.with_steps(steps));
         let placement = Placement::random(n, 1);
-        let simulation = Simulation::new(&platform, workload, placement, Config::default());
+        let simulation = Simulation::new(&platform, workload, placement, checked());
         simulation.unwrap().run().unwrap().makespan
     };
     close(run("fat-tree:ports=16,levels=3", 1.0, 20), 60.2276798127437);
