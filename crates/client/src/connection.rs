@@ -233,15 +233,14 @@ impl Request {
         state.has_ended(self.id)
     }
 
-    /// Sets another end of patience, from now.
-    pub(crate) fn set_timeout(&mut self, timeout: Duration) {
-        self.deadline = Some(Instant::now() + timeout);
+    /// Waits until the request has ended, for at most so long from now; leaves the end to be taken.
+    pub(crate) fn wait_for(&self, timeout: Duration) -> Result<(), Error> {
+        self.wait(Some(Instant::now() + timeout), timeout)
     }
 
     /// Waits until the request has ended, at the socket or asleep, and leaves the end to be taken.
-    pub(crate) fn wait(&self) -> Result<(), Error> {
+    fn wait(&self, deadline: Option<Instant>, timeout: Duration) -> Result<(), Error> {
         let connection = &*self.connection;
-        let timeout = connection.options.timeout.unwrap_or_default();
         let mut state = connection.lock();
         loop {
             let more = !state.driven && state.progress(&connection.socket, Some(self.id));
@@ -260,14 +259,14 @@ impl Request {
             if state.driven {
                 state.set_waiter(self.id, std::thread::current());
                 drop(state);
-                self.sleep(timeout)?;
+                self.sleep(deadline, timeout)?;
                 state = connection.lock();
                 continue;
             }
             state.driven = true;
             let writing = state.wants_to_write();
             drop(state);
-            let waited = connection.wait(writing, self.deadline, timeout);
+            let waited = connection.wait(writing, deadline, timeout);
             state = connection.lock();
             state.driven = false;
             if let Err(error) = waited {
@@ -279,11 +278,9 @@ impl Request {
 
     /// Sleeps until another thread has something to tell, or a while: a signal that comes to a
     /// sleeping thread cannot be seen otherwise.
-    fn sleep(&self, timeout: Duration) -> Result<(), Error> {
+    fn sleep(&self, deadline: Option<Instant>, timeout: Duration) -> Result<(), Error> {
         const NAP: Duration = Duration::from_millis(100);
-        let left = self
-            .deadline
-            .map_or(NAP, |end| end.saturating_duration_since(Instant::now()));
+        let left = deadline.map_or(NAP, |end| end.saturating_duration_since(Instant::now()));
         if left.is_zero() {
             return Err(Error::Timeout {
                 address: self.connection.address.clone(),
@@ -295,7 +292,8 @@ impl Request {
     }
 
     fn finish(mut self) -> Result<Answer, Error> {
-        self.wait()?;
+        let timeout = self.connection.options.timeout.unwrap_or_default();
+        self.wait(self.deadline, timeout)?;
         self.over = true;
         let end = self.connection.lock().take_end(self.id);
         match end {

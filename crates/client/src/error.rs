@@ -54,8 +54,8 @@ pub enum Error {
         /// What is wrong.
         source: ArgumentError,
     },
-    /// The time-out of [`crate::Options`] passed. The call was given up.
-    #[error("no answer from {address} within {} s; the call was given up", .after.as_secs_f64())]
+    /// The time-out passed. A call that waited by itself is given up; one that is under way goes on.
+    #[error("no answer from {address} within {} s", .after.as_secs_f64())]
     Timeout {
         /// The server.
         address: Address,

@@ -162,9 +162,8 @@ impl Pending {
 
     /// Waits for the end, for at most `timeout` from now. After an error that says that the time
     /// is over, the call is still under way.
-    pub fn wait_timeout(&mut self, timeout: Duration) -> Result<(), Error> {
-        self.request.set_timeout(timeout);
-        self.request.wait()
+    pub fn wait_timeout(&self, timeout: Duration) -> Result<(), Error> {
+        self.request.wait_for(timeout)
     }
 
     /// Waits for the end.
