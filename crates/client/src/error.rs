@@ -54,7 +54,7 @@ pub enum Error {
         /// What is wrong.
         source: ArgumentError,
     },
-    /// The time-out passed. A call that waited by itself is given up; one that is under way goes on.
+    /// The time-out passed. A call waited for by itself is given up; one under way goes on.
     #[error("no answer from {address} within {} s", .after.as_secs_f64())]
     Timeout {
         /// The server.
