@@ -25,7 +25,7 @@ pub(crate) fn connect(
     timeout: Option<f64>,
     connect_timeout: f64,
 ) -> PyResult<Server> {
-    let address = match address.or_else(address_from_environment) {
+    let address = match address.or_else(farcall_client::address_from_environment) {
         Some(address) => address,
         None => {
             let text = "no server: give an address such as farcall://host:3717, or set \
@@ -53,21 +53,6 @@ pub(crate) fn connect(
         },
         functions: Mutex::default(),
         last: Mutex::default(),
-    })
-}
-
-fn address_from_environment() -> Option<String> {
-    let variable = |name| {
-        std::env::var(name)
-            .ok()
-            .filter(|value: &String| !value.is_empty())
-    };
-    variable("FARCALL_SERVER").or_else(|| {
-        let host = variable("NINF_SERVER")?;
-        Some(match variable("NINF_SERVER_PORT") {
-            Some(port) => format!("{host}:{port}"),
-            None => host,
-        })
     })
 }
 

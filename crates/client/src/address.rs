@@ -21,22 +21,27 @@ pub enum Address {
     Unix(PathBuf),
 }
 
-/// The server to use where none is named: `FARCALL_SERVER`, else `NINF_SERVER` with
-/// `NINF_SERVER_PORT`, else this machine at the default port.
-pub fn default_address() -> String {
+/// The server that the environment names: `FARCALL_SERVER`, else `NINF_SERVER` with
+/// `NINF_SERVER_PORT`.
+pub fn address_from_environment() -> Option<String> {
     let set = |name| {
         std::env::var(name)
             .ok()
             .filter(|value: &String| !value.is_empty())
     };
-    if let Some(address) = set("FARCALL_SERVER") {
-        return address;
-    }
-    match (set("NINF_SERVER"), set("NINF_SERVER_PORT")) {
-        (Some(host), Some(port)) => format!("{host}:{port}"),
-        (Some(host), None) => host,
-        (None, _) => format!("farcall://localhost:{DEFAULT_PORT}"),
-    }
+    set("FARCALL_SERVER").or_else(|| {
+        let host = set("NINF_SERVER")?;
+        Some(match set("NINF_SERVER_PORT") {
+            Some(port) => format!("{host}:{port}"),
+            None => host,
+        })
+    })
+}
+
+/// The server to use where none is named: that of the environment, else this machine at the
+/// default port.
+pub fn default_address() -> String {
+    address_from_environment().unwrap_or_else(|| format!("farcall://localhost:{DEFAULT_PORT}"))
 }
 
 /// Text that is not an address.

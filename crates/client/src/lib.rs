@@ -29,7 +29,7 @@ mod function;
 mod server;
 mod socket;
 
-pub use address::{Address, AddressError, DEFAULT_PORT, default_address};
+pub use address::{Address, AddressError, DEFAULT_PORT, address_from_environment, default_address};
 pub use argument::{Argument, ArgumentError};
 pub use error::{Error, Fault};
 pub use farcall_idl::{Interface, Scalar};
