@@ -39,6 +39,7 @@ pub(crate) fn connect(
             .map(|timeout| seconds(py, "timeout", timeout))
             .transpose()?,
         on_interrupt: Some(Arc::new(is_interrupted)),
+        ..Options::default()
     };
     let client = py
         .detach(|| farcall_client::Server::connect(&address, options))

@@ -12,6 +12,7 @@ use crate::socket::{self, Socket, Waker};
 use crate::{Address, Argument, Error, Options};
 use farcall_idl::Layout;
 use farcall_rpc_proto::{Call, CallId, Hello, Listing, Times};
+use farcall_spin::Spin;
 use state::{Answer, Loss, State};
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -28,6 +29,7 @@ pub(crate) struct Connection {
     socket: Socket,
     waker: Waker,
     state: Mutex<State>,
+    spin: Spin,
     /// Threads that want the lock: whoever moves bulk data lets them in between.
     contenders: AtomicUsize,
 }
@@ -58,6 +60,7 @@ impl Connection {
             socket,
             waker: Waker::new().map_err(failed)?,
             state: Mutex::new(State::new(&hello)),
+            spin: Spin::new(options.spin),
             contenders: AtomicUsize::new(0),
         };
         connection.greet()?;
@@ -241,6 +244,7 @@ impl Request {
     /// Waits until the request has ended, at the socket or asleep, and leaves the end to be taken.
     fn wait(&self, deadline: Option<Instant>, timeout: Duration) -> Result<(), Error> {
         let connection = &*self.connection;
+        let mut spinning = connection.spin.begin();
         let mut state = connection.lock();
         loop {
             let more = !state.driven && state.progress(&connection.socket, Some(self.id));
@@ -266,7 +270,10 @@ impl Request {
             state.driven = true;
             let writing = state.wants_to_write();
             drop(state);
-            let waited = connection.wait(writing, deadline, timeout);
+            let waited = match !writing && spinning.look_again() {
+                true => Ok(()),
+                false => connection.wait(writing, deadline, timeout),
+            };
             state = connection.lock();
             state.driven = false;
             if let Err(error) = waited {

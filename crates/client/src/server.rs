@@ -16,6 +16,9 @@ pub struct Options {
     pub connect_timeout: Duration,
     /// Longest time for one operation, from its start to its end; `None` waits for ever.
     pub timeout: Option<Duration>,
+    /// Longest time for which a thread looks for the answer before it sleeps, while the cores have
+    /// nothing else to do. It saves the time to wake up; zero saves the processor instead.
+    pub spin: Duration,
     /// Asked whenever a signal interrupts the wait for the server; `true` gives the operation up.
     pub on_interrupt: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
 }
@@ -25,6 +28,7 @@ impl Default for Options {
         Options {
             connect_timeout: Duration::from_secs(10),
             timeout: None,
+            spin: Duration::from_micros(100),
             on_interrupt: None,
         }
     }

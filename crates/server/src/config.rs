@@ -48,8 +48,9 @@ pub struct Workers {
     pub time_limit_s: f64,
     /// Bytes of private memory of one worker; 0 means no limit.
     pub memory: u64,
-    /// Microseconds for which the server and its workers look for new work before they sleep. It
-    /// saves the time to wake up; 0 saves the processor instead.
+    /// Microseconds for which the server and its workers look for new work before they sleep,
+    /// while the cores have nothing else to do. It saves the time to wake up; 0 saves the
+    /// processor instead.
     pub spin_us: u64,
 }
 
@@ -72,7 +73,7 @@ impl Default for Workers {
             threads: 1,
             time_limit_s: 0.0,
             memory: 0,
-            spin_us: 50,
+            spin_us: 100,
         }
     }
 }
@@ -98,10 +99,9 @@ impl Workers {
         (self.time_limit_s > 0.0).then(|| Duration::from_secs_f64(self.time_limit_s))
     }
 
-    /// How long to spin; never on a single core, where it would keep the other side from running.
+    /// How long to spin at most.
     pub(crate) fn spin(&self) -> Duration {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Duration::from_micros(if cores > 1 { self.spin_us } else { 0 })
+        Duration::from_micros(self.spin_us)
     }
 }
 

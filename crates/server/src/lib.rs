@@ -18,7 +18,6 @@ mod function;
 mod job;
 mod listen;
 mod reactor;
-mod spin;
 mod worker;
 
 pub use config::{Config, Limits, Workers};

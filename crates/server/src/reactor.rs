@@ -13,9 +13,9 @@ use crate::connection::Connection;
 use crate::function::FunctionTable;
 use crate::job::Job;
 use crate::listen::Listener;
-use crate::spin::Spin;
 use crate::worker::{Launcher, LibrarySource, State, Worker};
 use farcall_rpc_proto::{FailureKind, Nanos};
+use farcall_spin::Spin;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd};
@@ -184,22 +184,22 @@ impl Reactor {
     /// Serves until it is told to stop by SIGTERM or SIGINT.
     pub(crate) fn run(&mut self) -> io::Result<()> {
         let mut events = Vec::with_capacity(EVENTS);
-        let mut spin = Spin::new(self.config.workers.spin());
-        let mut waiting = Instant::now();
+        let spin = Spin::new(self.config.workers.spin());
+        let mut wait = spin.begin();
+        let mut looks = wait.spins();
         while !self.is_stopped() {
-            let now = Instant::now();
-            let sleeps =
-                now - waiting >= spin.budget() && self.ready.is_empty() && self.ask_for_doorbells();
+            let sleeps = !looks && self.ready.is_empty() && self.ask_for_doorbells();
             let timeout = if sleeps {
-                self.next_deadline(now)
+                self.next_deadline(Instant::now())
             } else {
                 Some(Duration::ZERO)
             };
             self.wait(&mut events, timeout)?;
             if self.turn(&mut events) {
-                let now = Instant::now();
-                spin.waited(now - waiting);
-                waiting = now;
+                wait = spin.begin();
+                looks = wait.spins();
+            } else {
+                looks = wait.look_again();
             }
         }
         self.shut_down();

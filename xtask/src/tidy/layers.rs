@@ -28,6 +28,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "crates/channel",
             "crates/library",
+            "crates/spin",
             "crates/trunk-device",
             "crates/worker",
         ],

@@ -1,14 +1,12 @@
 //! The page that a server and one of its workers share: one request at a time, handed over by
-//! two counters. Each side spins a while on the other's counter before it sleeps, since waking a
-//! sleeper costs ten times as much as a hand-over between running threads.
+//! two counters. Each side looks at the other's counter for a while before it sleeps.
 
 use crate::buffer::{Mapping, sealed_memory};
-use crate::spin::Spin;
+use farcall_spin::Spin;
 use rustix::thread::futex;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Instant;
 
 /// Room for the scalars of a request, or for the text of an error.
 pub(crate) const TEXT_BYTES: usize = 64 << 10;
@@ -170,15 +168,20 @@ impl Control {
     }
 
     /// Worker: waits for the request after the `seen`th.
-    pub(crate) fn wait(&self, seen: u32, spin: &mut Spin) {
+    pub(crate) fn wait(&self, seen: u32, spin: &Spin) {
+        /// Looks before other threads are let run.
+        const LOOKS: usize = 64;
         let counter = &self.page().posted.0;
-        let start = Instant::now();
-        while start.elapsed() < spin.budget() {
-            for _ in 0..64 {
+        let mut wait = spin.begin();
+        while wait.spins() {
+            for _ in 0..LOOKS {
                 if counter.count.load(Ordering::Acquire) != seen {
-                    return spin.waited(start.elapsed());
+                    return;
                 }
                 std::hint::spin_loop();
+            }
+            if !wait.look_again() {
+                break;
             }
         }
         counter.sleeping.store(1, Ordering::SeqCst);
@@ -186,7 +189,6 @@ impl Control {
             let _ = futex::wait(&counter.count, futex::Flags::empty(), seen, None);
         }
         counter.sleeping.store(0, Ordering::Relaxed);
-        spin.waited(start.elapsed());
     }
 
     /// Worker: requests posted so far.
@@ -268,9 +270,9 @@ mod tests {
         let (server, worker) = pair();
         let child = std::thread::spawn(move || {
             let mut message = Vec::new();
-            let mut spin = Spin::new(Duration::from_micros(20));
+            let spin = Spin::new(Duration::from_micros(20));
             for round in 0..1000u32 {
-                worker.wait(round, &mut spin);
+                worker.wait(round, &spin);
                 let request = worker.request(&mut message);
                 assert_eq!(message, round.to_le_bytes());
                 let refusal = (round % 2 == 0).then(|| format!("no {round}"));

@@ -3,10 +3,10 @@
 use super::control::{Control, Outcome, Request};
 use super::{MemoryMessage, SOCKET_FD, Start};
 use crate::buffer::Mapping;
-use crate::spin::Spin;
 use farcall_idl::{Interface, Layout};
 use farcall_library::{Binding, Source};
 use farcall_rpc_proto::{Call, swap_bytes};
+use farcall_spin::Spin;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use std::collections::HashMap;
@@ -58,7 +58,7 @@ pub fn run_worker() -> io::Result<()> {
         binding,
         mappings: HashMap::new(),
     }
-    .serve(spin)
+    .serve(&spin)
 }
 
 fn first_word(bytes: Vec<u8>) -> [u8; 8] {
@@ -88,11 +88,11 @@ struct Worker {
 }
 
 impl Worker {
-    fn serve(mut self, mut spin: Spin) -> io::Result<()> {
+    fn serve(mut self, spin: &Spin) -> io::Result<()> {
         let mut message = Vec::new();
         let mut seen = 0;
         loop {
-            self.control.wait(seen, &mut spin);
+            self.control.wait(seen, spin);
             seen = self.control.posted();
             let request = self.control.request(&mut message);
             for _ in 0..request.memory_messages {

@@ -1,0 +1,184 @@
+//! Adaptive spinning: whether a thread that waits looks again, or sleeps until it is woken.
+//!
+//! Waking a thread on an idle core takes tens of microseconds, more than a short call does. A
+//! thread that looks again and again instead keeps its core awake, and lets every other thread
+//! that wants the core run in between. While those are the ends of the same call they give it
+//! back within microseconds. One that keeps it has work of its own to do: then the threads exceed
+//! the cores, and spinning stops for a while.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// A thread let run that keeps the core for longer has work of its own.
+const LATE: u64 = 100_000;
+/// First pause of spinning; doubled as long as spinning turns out badly again.
+const PAUSE: u64 = 10_000_000;
+const LONGEST_PAUSE: u64 = 1_000_000_000;
+
+/// How the threads of one kind wait; shared by them.
+///
+/// ```
+/// let spin = farcall_spin::Spin::new(std::time::Duration::from_micros(100));
+/// let news = || true;
+/// let mut wait = spin.begin();
+/// while !news() {
+///     if !wait.look_again() {
+///         // Sleep until somebody tells of news.
+///     }
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Spin {
+    most: u64,
+    /// Times are nanoseconds since this.
+    origin: Instant,
+    paused_until: AtomicU64,
+    pause: AtomicU64,
+}
+
+/// One wait, from [`Spin::begin`] on.
+#[derive(Debug)]
+pub struct Wait<'s> {
+    spin: &'s Spin,
+    /// When to stop looking; 0 where spinning pauses.
+    until: u64,
+}
+
+impl Spin {
+    /// `most` bounds the spinning of each wait; zero never spins.
+    pub fn new(most: Duration) -> Spin {
+        Spin {
+            most: u64::try_from(most.as_nanos()).unwrap_or(u64::MAX),
+            origin: Instant::now(),
+            paused_until: AtomicU64::new(0),
+            pause: AtomicU64::new(PAUSE),
+        }
+    }
+
+    /// A wait begins now.
+    pub fn begin(&self) -> Wait<'_> {
+        let until = self.deadline(self.now());
+        Wait { spin: self, until }
+    }
+
+    fn now(&self) -> u64 {
+        self.origin.elapsed().as_nanos() as u64
+    }
+
+    fn deadline(&self, now: u64) -> u64 {
+        match now < self.paused_until.load(Ordering::Relaxed) {
+            true => 0,
+            false => now.saturating_add(self.most),
+        }
+    }
+
+    /// Others were let run from `start` to `end`. Returns whether they gave the core back at once;
+    /// if not, spinning pauses.
+    fn let_run(&self, start: u64, end: u64) -> bool {
+        if end - start <= LATE {
+            return true;
+        }
+        let pause = self.pause.load(Ordering::Relaxed);
+        // Trouble long after the last pause is new trouble.
+        let since = start.saturating_sub(self.paused_until.load(Ordering::Relaxed));
+        let pause = match since > 4 * pause {
+            true => PAUSE,
+            false => (2 * pause).min(LONGEST_PAUSE),
+        };
+        self.pause.store(pause, Ordering::Relaxed);
+        self.paused_until.store(end + pause, Ordering::Relaxed);
+        false
+    }
+}
+
+impl Wait<'_> {
+    /// Whether this wait spins at all.
+    pub fn spins(&self) -> bool {
+        self.until > 0
+    }
+
+    /// There was no news. Lets other threads run, and says whether to look again; if not, it is
+    /// time to sleep.
+    pub fn look_again(&mut self) -> bool {
+        if !self.spins() {
+            return false;
+        }
+        let start = self.spin.now();
+        if start >= self.until {
+            return false;
+        }
+        std::thread::yield_now();
+        let in_time = self.spin.let_run(start, self.spin.now());
+        if !in_time {
+            self.until = 0;
+        }
+        in_time
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spin() -> Spin {
+        Spin::new(Duration::from_micros(100))
+    }
+
+    #[test]
+    fn a_wait_spins_for_its_time() {
+        let spin = spin();
+        assert_eq!(spin.deadline(7), 100_007);
+        assert!(spin.let_run(7, 50_000));
+        assert_eq!(spin.deadline(50_000), 150_000);
+    }
+
+    #[test]
+    fn a_busy_core_is_left_alone_and_tried_again() {
+        let spin = spin();
+        assert!(!spin.let_run(0, 4_000_000));
+        assert_eq!(spin.deadline(5_000_000), 0);
+        assert_ne!(spin.deadline(4_000_000 + 2 * PAUSE), 0);
+    }
+
+    #[test]
+    fn pauses_grow_while_the_core_stays_busy() {
+        let spin = spin();
+        let mut now = 0;
+        let mut spun = 0;
+        while now < 60_000_000_000 {
+            if spin.deadline(now) == 0 {
+                now = spin.paused_until.load(Ordering::Relaxed);
+            }
+            spin.let_run(now, now + 4_000_000);
+            now += 4_000_000;
+            spun += 1;
+        }
+        assert!((60..80).contains(&spun), "{spun}");
+    }
+
+    #[test]
+    fn a_new_trouble_begins_with_a_short_pause() {
+        let spin = spin();
+        (0..10).for_each(|_| drop(spin.let_run(0, LATE + 1)));
+        let later = 100 * LONGEST_PAUSE;
+        assert!(!spin.let_run(later, later + LATE + 1));
+        assert_ne!(spin.deadline(later + LATE + 1 + PAUSE), 0);
+    }
+
+    #[test]
+    fn zero_never_spins() {
+        let spin = Spin::new(Duration::ZERO);
+        let mut wait = spin.begin();
+        assert!(!wait.look_again());
+    }
+
+    #[test]
+    fn a_wait_ends() {
+        let spin = spin();
+        let mut wait = spin.begin();
+        let start = Instant::now();
+        while wait.look_again() {
+            assert!(start.elapsed() < Duration::from_secs(10));
+        }
+    }
+}
