@@ -12,6 +12,9 @@ use std::collections::BTreeMap;
 /// Result bytes of the calls; 60 is that of the golden call of dgesv.
 const RESULTS: [u64; 3] = [60, 0, 1000];
 
+/// Shared memory that is asked for.
+const MEMORY_BYTES: u64 = 4096;
+
 struct Driver {
     proto: Connection,
     /// Requests that are open: result bytes still expected.
@@ -62,10 +65,12 @@ impl Driver {
                 scalars: vec![Some(Scalar::Int(2)), None],
                 elements: vec![],
                 data_bytes: result_bytes * 3,
+                places: vec![],
             };
             open.insert(proto.call(&call, result_bytes).unwrap(), result_bytes);
         }
         open.insert(proto.list(0).unwrap(), 0);
+        open.insert(proto.share(MEMORY_BYTES).unwrap(), 0);
         Driver {
             proto,
             open,
@@ -104,6 +109,11 @@ impl Driver {
             Event::Connected(_) => return,
             Event::Listing(id, _) | Event::Interface { request: id, .. } => id,
             Event::Failed(id, _) => id,
+            Event::Shared(id, bytes) => {
+                assert!(bytes >= MEMORY_BYTES);
+                self.proto.unshare(id);
+                id
+            }
             Event::Done(id, _) => {
                 let complete = self.open.get(&id) == Some(&0);
                 assert!(complete || self.cancelled == Some(id));

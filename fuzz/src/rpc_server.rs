@@ -6,7 +6,7 @@
 
 use farcall_rpc_proto::server::{Connection, Event};
 use farcall_rpc_proto::{
-    Call, CallId, Chunk, Failure, FailureKind, Hello, Limits, Listing, Transmit,
+    Call, CallId, Chunk, Failure, FailureKind, Hello, Limits, Listing, SHARED_MEMORY, Transmit,
 };
 use std::collections::BTreeMap;
 
@@ -43,8 +43,10 @@ pub fn run(data: &[u8]) {
         chunk_bytes: 64,
         calls: CALLS,
     };
+    let mut hello = Hello::new("fuzz");
+    hello.features = SHARED_MEMORY;
     let mut driver = Driver {
-        proto: Connection::new(limits, Hello::new("fuzz")),
+        proto: Connection::new(limits, hello),
         open: BTreeMap::new(),
         now: 0,
     };
@@ -118,6 +120,11 @@ impl Driver {
                 0 => self.proto.interface(id, 7, name),
                 _ => self.fail(id),
             },
+            Event::Share(id, bytes) => match bytes % 2 {
+                0 => self.proto.shared(id, bytes),
+                _ => self.fail(id),
+            },
+            Event::Unshare(_) => {}
             Event::Call(id, call) => self.offered(id, &call),
             Event::Ready(id) => self.ready(id),
             Event::Cancelled(id) => assert!(self.open.remove(&id).is_some()),

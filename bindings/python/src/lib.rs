@@ -9,6 +9,7 @@ mod flow;
 mod function;
 mod future;
 mod interface;
+mod memory;
 mod result;
 mod scalar;
 mod server;
@@ -25,6 +26,8 @@ mod _native {
     use crate::future::Future;
     #[pymodule_export]
     use crate::interface::{Interface, Parameter};
+    #[pymodule_export]
+    use crate::memory::SharedMemory;
     #[pymodule_export]
     use crate::server::{FunctionSummary, Server, connect};
 

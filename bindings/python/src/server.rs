@@ -11,19 +11,22 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::error;
 use crate::function::{Function, Times};
+use crate::memory::SharedMemory;
 
 /// Connects to a server: `farcall://host:port` or `unix:///path`.
 ///
 /// Without an address it is the one of the environment variable `FARCALL_SERVER`, or of
 /// `NINF_SERVER` and `NINF_SERVER_PORT`. `timeout` bounds every call and `connect_timeout` the
-/// connection, in seconds.
+/// connection, in seconds. Where a server reached over TCP turns out to be on this host, the
+/// connection changes to a Unix socket and shared memory, unless `same_host` is false.
 #[pyfunction]
-#[pyo3(signature = (address=None, *, timeout=None, connect_timeout=10.0))]
+#[pyo3(signature = (address=None, *, timeout=None, connect_timeout=10.0, same_host=true))]
 pub(crate) fn connect(
     py: Python<'_>,
     address: Option<String>,
     timeout: Option<f64>,
     connect_timeout: f64,
+    same_host: bool,
 ) -> PyResult<Server> {
     let address = match address.or_else(farcall_client::address_from_environment) {
         Some(address) => address,
@@ -39,6 +42,7 @@ pub(crate) fn connect(
             .map(|timeout| seconds(py, "timeout", timeout))
             .transpose()?,
         on_interrupt: Some(Arc::new(is_interrupted)),
+        same_host,
         ..Options::default()
     };
     let client = py
@@ -51,6 +55,7 @@ pub(crate) fn connect(
             address,
             timeout,
             connect_timeout,
+            same_host,
         },
         functions: Mutex::default(),
         last: Mutex::default(),
@@ -138,6 +143,7 @@ struct Settings {
     address: String,
     timeout: Option<f64>,
     connect_timeout: f64,
+    same_host: bool,
 }
 
 /// A server. It may be used from any thread; calls of several threads run at the same time.
@@ -217,6 +223,34 @@ impl Server {
         Ok(result)
     }
 
+    /// An array like `numpy.empty`, in memory shared with the server where it is on the same host:
+    /// `farcall.empty` says what that means.
+    #[pyo3(signature = (shape, dtype=None, order="C"))]
+    fn empty<'py>(
+        slf: &Bound<'py, Self>,
+        shape: Bound<'py, PyAny>,
+        dtype: Option<Bound<'py, PyAny>>,
+        order: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let options = PyDict::new(py);
+        options.set_item("order", order)?;
+        options.set_item("server", slf)?;
+        if let Some(dtype) = dtype {
+            options.set_item("dtype", dtype)?;
+        }
+        py.import("farcall")?
+            .call_method("empty", (shape,), Some(&options))
+    }
+
+    /// Memory shared with the server; `None` where there cannot be any.
+    fn _share(&self, py: Python<'_>, size: usize) -> PyResult<Option<SharedMemory>> {
+        self.process.check(py)?;
+        let memory = py.detach(|| self.client.share(size));
+        let memory = memory.map_err(|error| error::from_client(py, &error))?;
+        Ok(memory.map(SharedMemory::new))
+    }
+
     /// How long the last call by name took; `None` before the first.
     #[getter]
     fn times(&self) -> Option<Times> {
@@ -229,6 +263,7 @@ impl Server {
         let options = PyDict::new(py);
         options.set_item("timeout", self.settings.timeout)?;
         options.set_item("connect_timeout", self.settings.connect_timeout)?;
+        options.set_item("same_host", self.settings.same_host)?;
         let connect = py.import("farcall")?.getattr("connect")?;
         let partial = py.import("functools")?.getattr("partial")?;
         let connect = partial.call((connect, &self.settings.address), Some(&options))?;

@@ -4,9 +4,9 @@
 mod peer;
 
 use peer::{
-    BOUND, CANCEL, DATA, DESCRIBE, GOODBYE, HELLO, INTERFACE, Peer, RESULT, Server,
-    big_endian_data, call, copy_call, copy_call_with, folder, frame, hello, part_of_data, text,
-    wait_until,
+    BOUND, CANCEL, DATA, DESCRIBE, GOODBYE, HELLO, INTERFACE, Peer, RESULT, SHARE, SHARED, Server,
+    UNSHARE, big_endian_data, call, copy_call, copy_call_with, folder, frame, hello, part_of_data,
+    place, placed_call, text, uint, wait_until,
 };
 use std::io::{Read, Write};
 use std::process::Command;
@@ -430,4 +430,84 @@ fn a_library_that_is_gone_fails_its_calls_only() {
     std::fs::rename(&hidden, &library).unwrap();
     peer.send(&call(7, triple, &arguments(6), 0));
     assert_eq!(peer.result(7), 18i32.to_ne_bytes());
+}
+
+fn share(request: u64, bytes: u64) -> Vec<u8> {
+    frame(SHARE, request, &[&[0x81], &uint(bytes)[..]].concat())
+}
+
+#[test]
+fn shared_memory_is_reached_only_where_it_was_given() {
+    let path = folder("shared").join("socket");
+    let config = format!("unix = {:?}\n{}", path, memory(64));
+    let server = Server::start("shared", &[LIBC], &config);
+    let mut peer = server.connect_unix(&path);
+    let mut other = server.connect_unix(&path);
+    let copy = peer.describe(1, "copy");
+    peer.send(&share(2, 8192));
+    assert_eq!(peer.frame().kind, SHARED);
+    other.send(&share(3, 8192));
+    assert_eq!(other.frame().kind, SHARED);
+
+    let good = [&[0x82], &place(2, 0)[..], &place(2, 4096)].concat();
+    peer.send(&placed_call(4, copy, 4096, &good));
+    assert!(peer.result(4).is_empty());
+
+    const NULL: &[u8] = &[0xf6];
+    for (request, n, places) in [
+        (10, 4096, [place(3, 0), place(2, 0)]),
+        (11, 4096, [place(2, 4097), place(2, 0)]),
+        (12, 4096, [place(2, u64::MAX), place(2, 0)]),
+        (13, 8193, [place(2, 0), place(2, 0)]),
+        (14, 1 << 62, [place(2, 0), place(2, 0)]),
+        (15, 4096, [place(2, 0), NULL.to_vec()]),
+        (16, 4096, [place(99, 0), place(2, 0)]),
+    ] {
+        let places = [&[0x82], &places[0][..], &places[1]].concat();
+        peer.send(&placed_call(request, copy, n, &places));
+        let (kind, text) = peer.frame().failure();
+        assert_eq!(kind, 3, "{request}: {text}");
+    }
+    let many = [&[0x83], NULL, NULL, NULL].concat();
+    peer.send(&placed_call(20, copy, 0, &many));
+    assert_eq!(peer.frame().failure().0, 3);
+
+    peer.send(&frame(UNSHARE, 2, &[]));
+    peer.send(&placed_call(21, copy, 4096, &good));
+    assert_eq!(peer.frame().failure().0, 3);
+
+    // Half of the server's memory, and no more than 200 pieces.
+    for (request, bytes, kind) in [(30, 33 << 20, 4), (31, u64::MAX, 4), (32, 31 << 20, 0)] {
+        peer.send(&share(request, bytes));
+        match kind {
+            0 => assert_eq!(peer.frame().kind, SHARED),
+            kind => assert_eq!(peer.frame().failure().0, kind),
+        }
+    }
+    other.send(&share(33, 2 << 20));
+    assert_eq!(other.frame().failure().0, 5);
+    drop(peer);
+    for request in 100..300 {
+        wait_until("memory", || {
+            other.send(&share(1000 * request, 1));
+            other.frame().kind == SHARED
+        });
+        if request == 298 {
+            break;
+        }
+    }
+    other.send(&share(7, 1));
+    let (kind, text) = other.frame().failure();
+    assert!(kind == 5 && text.contains("200 pieces"), "{text}");
+    serves(&server);
+}
+
+#[test]
+fn shared_memory_is_not_for_strangers_to_the_feature() {
+    let server = Server::start("not-shared", &[LIBC], "");
+    let mut peer = server.connect();
+    peer.send(&share(1, 4096));
+    assert_eq!(peer.frame().kind, GOODBYE);
+    assert!(peer.is_closed());
+    serves(&server);
 }

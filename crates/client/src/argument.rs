@@ -19,7 +19,7 @@ pub enum Argument<'a> {
 }
 
 impl Argument<'_> {
-    fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Argument::In(bytes) => bytes,
             Argument::Out(bytes) => bytes,

@@ -8,10 +8,11 @@
 mod state;
 mod transfer;
 
+use crate::memory::{Pool, Segment};
 use crate::socket::{self, Socket, Waker};
 use crate::{Address, Argument, Error, Options};
 use farcall_idl::Layout;
-use farcall_rpc_proto::{Call, CallId, Hello, Listing, Times};
+use farcall_rpc_proto::{Call, CallId, Hello, Listing, SHARED_MEMORY, Times};
 use farcall_spin::Spin;
 use state::{Answer, Loss, State};
 use std::io;
@@ -24,11 +25,15 @@ use transfer::Transfer;
 pub(crate) struct Connection {
     /// Never given to two connections of this process.
     number: u64,
+    process: u32,
     address: Address,
     options: Options,
     socket: Socket,
     waker: Waker,
     state: Mutex<State>,
+    /// Whether arrays may lie in memory shared with the server.
+    shares: bool,
+    pool: Mutex<Pool>,
     spin: Spin,
     /// Threads that want the lock: whoever moves bulk data lets them in between.
     contenders: AtomicUsize,
@@ -44,26 +49,49 @@ pub(crate) struct Request {
 }
 
 impl Connection {
-    /// Connects and exchanges greetings.
+    /// Connects and exchanges greetings; changes to a Unix socket where the server offers one.
     pub(crate) fn open(address: &Address, options: &Options) -> Result<Arc<Connection>, Error> {
+        let timeout = options.connect_timeout;
+        let connect = Socket::connect(address, timeout);
+        let connection = Connection::over(connect, address, options)?;
+        let local = connection.lock().local.take();
+        let Some(name) = local.filter(|_| options.same_host && !connection.socket.is_unix()) else {
+            return Ok(connection);
+        };
+        let connect = Socket::connect_local(&name, timeout);
+        Ok(Connection::over(connect, address, options).unwrap_or(connection))
+    }
+
+    fn over(
+        socket: io::Result<Socket>,
+        address: &Address,
+        options: &Options,
+    ) -> Result<Arc<Connection>, Error> {
         let failed = |source| Error::Connect {
             address: address.clone(),
             source,
         };
-        let socket = Socket::connect(address, options.connect_timeout).map_err(failed)?;
-        let hello = Hello::new(concat!("farcall-client ", env!("CARGO_PKG_VERSION")));
+        let socket = socket.map_err(failed)?;
+        let mut hello = Hello::new(concat!("farcall-client ", env!("CARGO_PKG_VERSION")));
+        if socket.is_unix() {
+            hello.features |= SHARED_MEMORY;
+        }
         static LAST: AtomicU64 = AtomicU64::new(0);
-        let connection = Connection {
+        let mut connection = Connection {
             number: LAST.fetch_add(1, Ordering::Relaxed),
+            process: std::process::id(),
             address: address.clone(),
             options: options.clone(),
             socket,
             waker: Waker::new().map_err(failed)?,
             state: Mutex::new(State::new(&hello)),
+            shares: false,
+            pool: Mutex::default(),
             spin: Spin::new(options.spin),
             contenders: AtomicUsize::new(0),
         };
         connection.greet()?;
+        connection.shares = connection.socket.is_unix() && connection.lock().shares;
         Ok(Arc::new(connection))
     }
 
@@ -130,6 +158,51 @@ impl Connection {
         }
     }
 
+    /// Whether arrays may lie in memory shared with the server.
+    pub(crate) fn shares(&self) -> bool {
+        self.shares
+    }
+
+    /// The memory shared with the server. No segment may be dropped with the lock held.
+    pub(crate) fn pool(&self) -> MutexGuard<'_, Pool> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks for shared memory; `present` has all its pages made at once.
+    pub(crate) fn share(self: &Arc<Self>, bytes: u64, present: bool) -> Result<Segment, Error> {
+        match self.start(|state| state.share(bytes))?.finish()? {
+            Answer::Shared(id, bytes, fd) => Segment::map(self, id, bytes, &fd, present)
+                .map_err(|error| self.error(error.into())),
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    /// Shared memory for copies of arrays, an idle one where one fits; none where the server has
+    /// none to give.
+    pub(crate) fn staging_segment(self: &Arc<Self>, bytes: u64) -> Option<Segment> {
+        let idle = self.pool().take(usize::try_from(bytes).ok()?);
+        idle.or_else(|| self.share(bytes + bytes / 8, true).ok())
+    }
+
+    /// Gives shared memory back to the server. A child that this process forked leaves it alone:
+    /// memory and connection are the parent's.
+    pub(crate) fn unshare(&self, memory: CallId) {
+        if self.process != std::process::id() {
+            return;
+        }
+        let mut state = self.lock();
+        state.unshare(memory);
+        self.send_soon(&mut state);
+    }
+
+    /// Sends what the socket takes at once; whoever waits at it sends the rest.
+    fn send_soon(&self, state: &mut State) {
+        state.send(&self.socket);
+        if state.wants_to_write() && state.driven {
+            self.waker.wake();
+        }
+    }
+
     /// Begins a call.
     ///
     /// # Safety
@@ -156,10 +229,7 @@ impl Connection {
             return Err(self.error(loss.clone()));
         }
         let id = open(&mut state).map_err(|loss| self.error(loss))?;
-        state.send(&self.socket);
-        if state.wants_to_write() && state.driven {
-            self.waker.wake();
-        }
+        self.send_soon(&mut state);
         let deadline = self.options.timeout.map(|timeout| Instant::now() + timeout);
         Ok(Request {
             connection: self.clone(),
@@ -317,9 +387,6 @@ impl Drop for Request {
         }
         let mut state = self.connection.lock();
         state.abandon(self.id);
-        state.send(&self.connection.socket);
-        if state.wants_to_write() && state.driven {
-            self.connection.waker.wake();
-        }
+        self.connection.send_soon(&mut state);
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::argument::{self, Argument, ArgumentError};
 use crate::connection::{Connection, Request};
+use crate::staging::{self, Staging};
 use crate::{Error, Server};
 use farcall_idl::Interface;
 use farcall_rpc_proto::{self as proto, Call, Failure, FailureKind};
@@ -112,15 +113,24 @@ impl Function {
     /// stay where they are; OUT and INOUT arrays are not touched, IN arrays not written.
     pub unsafe fn start(&self, arguments: &mut [Argument<'_>]) -> Result<Pending, Error> {
         let start = Instant::now();
-        let (mut call, layout) = self.prepare(arguments).map_err(|source| Error::Argument {
+        let (mut call, mut layout) = self.prepare(arguments).map_err(|source| Error::Argument {
             function: self.described.qualified.clone(),
             source,
         })?;
         let connection = self.server.connection()?;
         call.function = self.described.number_on(&connection)?;
+        let interface = &self.described.interface;
         // SAFETY: the caller's promise is the same.
+        let staging = unsafe { staging::place(&connection, interface, arguments, &mut layout) };
+        call.places = layout.places();
+        call.data_bytes = layout.sent_bytes();
+        // SAFETY: likewise.
         let request = unsafe { connection.call(&call, arguments, layout) }?;
-        Ok(Pending { request, start })
+        Ok(Pending {
+            request,
+            staging,
+            start,
+        })
     }
 
     fn prepare(
@@ -135,22 +145,21 @@ impl Function {
             let param = &interface.params[array.param];
             argument::check_array(param, array, &arguments[array.param])?;
         }
-        let data_bytes = layout.sent_bytes();
-        Ok((
-            Call {
-                function: 0,
-                scalars,
-                elements,
-                data_bytes,
-            },
-            layout,
-        ))
+        let call = Call {
+            function: 0,
+            scalars,
+            elements,
+            data_bytes: layout.sent_bytes(),
+            places: Vec::new(),
+        };
+        Ok((call, layout))
     }
 }
 
 /// A call under way. Dropped before its end, it is given up: the server ends it.
 pub struct Pending {
     request: Request,
+    staging: Option<Staging>,
     start: Instant,
 }
 
@@ -170,6 +179,9 @@ impl Pending {
     pub fn wait(self) -> Result<Outcome, Error> {
         let start = self.start;
         let times = self.request.times()?;
+        if let Some(staging) = self.staging {
+            staging.finish();
+        }
         Ok(Outcome {
             times: Times::new(times, start.elapsed().as_secs_f64()),
         })

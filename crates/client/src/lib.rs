@@ -26,8 +26,10 @@ mod argument;
 mod connection;
 mod error;
 mod function;
+mod memory;
 mod server;
 mod socket;
+mod staging;
 
 pub use address::{Address, AddressError, DEFAULT_PORT, address_from_environment, default_address};
 pub use argument::{Argument, ArgumentError};
@@ -35,4 +37,5 @@ pub use error::{Error, Fault};
 pub use farcall_idl::{Interface, Scalar};
 pub use farcall_rpc_proto::{Failure, FailureKind, FunctionSummary};
 pub use function::{Function, Outcome, Pending, Times};
+pub use memory::SharedMemory;
 pub use server::{Options, Server};

@@ -2,7 +2,7 @@
 
 use crate::connection::Connection;
 use crate::function::Described;
-use crate::{Address, Error, Function};
+use crate::{Address, Error, Function, SharedMemory};
 use farcall_rpc_proto::FunctionSummary;
 use std::collections::HashMap;
 use std::fmt;
@@ -19,6 +19,8 @@ pub struct Options {
     /// Longest time for which a thread looks for the answer before it sleeps, while the cores have
     /// nothing else to do. It saves the time to wake up; zero saves the processor instead.
     pub spin: Duration,
+    /// Whether to change to a Unix socket and shared memory where the server is on this host.
+    pub same_host: bool,
     /// Asked whenever a signal interrupts the wait for the server; `true` gives the operation up.
     pub on_interrupt: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
 }
@@ -29,6 +31,7 @@ impl Default for Options {
             connect_timeout: Duration::from_secs(10),
             timeout: None,
             spin: Duration::from_micros(100),
+            same_host: true,
             on_interrupt: None,
         }
     }
@@ -104,6 +107,20 @@ impl Server {
         self.lock_functions()
             .insert(name.to_string(), described.clone());
         Ok(Function::new(self.clone(), described))
+    }
+
+    /// Memory shared with the server, for arrays that are not to be copied; none where the server is
+    /// not on this host, or has no memory to give.
+    pub fn share(&self, bytes: usize) -> Result<Option<SharedMemory>, Error> {
+        let connection = self.connection()?;
+        if !connection.shares() {
+            return Ok(None);
+        }
+        match connection.share(bytes.max(1) as u64, false) {
+            Ok(segment) => Ok(Some(SharedMemory::new(segment))),
+            Err(Error::Failed(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     fn lock_functions(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Described>>> {

@@ -1,11 +1,13 @@
 //! The byte stream to a server.
 
 use crate::Address;
+use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A connected stream socket that never blocks; [`wait`] does.
 pub(crate) enum Socket {
@@ -18,19 +20,37 @@ impl Socket {
     pub(crate) fn connect(address: &Address, timeout: Duration) -> io::Result<Socket> {
         let socket = match address {
             Address::Tcp { host, port } => Socket::Tcp(connect_tcp(host, *port, timeout)?),
-            Address::Unix(path) => Socket::Unix(UnixStream::connect(path)?),
+            Address::Unix(path) => {
+                let name = path.as_os_str().as_bytes();
+                Socket::Unix(connect_unix(name, timeout)?)
+            }
         };
-        match &socket {
-            Socket::Tcp(stream) => stream.set_nonblocking(true)?,
-            Socket::Unix(stream) => stream.set_nonblocking(true)?,
+        if let Socket::Tcp(stream) = &socket {
+            stream.set_nonblocking(true)?;
         }
         Ok(socket)
     }
 
-    pub(crate) fn read(&self, places: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    /// Connects to an abstract Unix socket.
+    pub(crate) fn connect_local(name: &str, timeout: Duration) -> io::Result<Socket> {
+        let name = [b"\0", name.as_bytes()].concat();
+        Ok(Socket::Unix(connect_unix(&name, timeout)?))
+    }
+
+    /// Whether memory can be handed over on it.
+    pub(crate) fn is_unix(&self) -> bool {
+        matches!(self, Socket::Unix(_))
+    }
+
+    /// Reads; descriptors that come beside the bytes are appended to `handed_over`.
+    pub(crate) fn read(
+        &self,
+        places: &mut [IoSliceMut<'_>],
+        handed_over: &mut VecDeque<OwnedFd>,
+    ) -> io::Result<usize> {
         match self {
             Socket::Tcp(stream) => (&mut &*stream).read_vectored(places),
-            Socket::Unix(stream) => (&mut &*stream).read_vectored(places),
+            Socket::Unix(stream) => receive(stream, places, handed_over),
         }
     }
 
@@ -62,6 +82,90 @@ impl Socket {
         let count = unsafe { libc::recv(self.fd(), (&raw mut byte).cast(), 1, flags) };
         count >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::WouldBlock
     }
+}
+
+/// Connects to a Unix socket by its path, or by its abstract name after a zero byte.
+fn connect_unix(name: &[u8], timeout: Duration) -> io::Result<UnixStream> {
+    /// Between two tries while the server has no room for another connection.
+    const NAP: Duration = Duration::from_millis(2);
+    // SAFETY: all fields of the address may be zero.
+    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    // A path ends with a zero byte.
+    if name.len() >= address.sun_path.len() {
+        let text = "the path of a Unix socket has at most 107 bytes";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    for (target, byte) in address.sun_path.iter_mut().zip(name) {
+        *target = *byte as libc::c_char;
+    }
+    let is_path = usize::from(name.first() != Some(&0));
+    let length = std::mem::offset_of!(libc::sockaddr_un, sun_path) + name.len() + is_path;
+    let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: a plain system call; the descriptor is new and nobody else's.
+    let stream = unsafe {
+        let fd = libc::socket(libc::AF_UNIX, kind, 0);
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        UnixStream::from_raw_fd(fd)
+    };
+    let end = Instant::now() + timeout;
+    loop {
+        let target = (&raw const address).cast();
+        // SAFETY: the address is one of this frame, as long as said.
+        if unsafe { libc::connect(stream.as_raw_fd(), target, length as libc::socklen_t) } == 0 {
+            return Ok(stream);
+        }
+        let error = io::Error::last_os_error();
+        match error.kind() {
+            io::ErrorKind::Interrupted => {}
+            io::ErrorKind::WouldBlock if Instant::now() < end => std::thread::sleep(NAP),
+            io::ErrorKind::WouldBlock => return Err(io::ErrorKind::TimedOut.into()),
+            _ => return Err(error),
+        }
+    }
+}
+
+/// Most descriptors that the system lets come beside one read.
+const MAX_DESCRIPTORS: usize = 253;
+
+fn receive(
+    stream: &UnixStream,
+    places: &mut [IoSliceMut<'_>],
+    handed_over: &mut VecDeque<OwnedFd>,
+) -> io::Result<usize> {
+    /// Room for the descriptors and their header, as aligned as one.
+    const WORDS: usize = (MAX_DESCRIPTORS * 4).div_ceil(8) + 4;
+    let mut control = [0u64; WORDS];
+    // SAFETY: all fields of the header may be zero.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    // `IoSliceMut` has the layout of `iovec`.
+    message.msg_iov = places.as_mut_ptr().cast();
+    message.msg_iovlen = places.len() as _;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = size_of_val(&control) as _;
+    let flags = libc::MSG_CMSG_CLOEXEC;
+    // SAFETY: the header names buffers that live until the call returns.
+    let count = unsafe { libc::recvmsg(stream.as_raw_fd(), &mut message, flags) };
+    let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
+    // SAFETY: the kernel filled the control buffer; its own macros walk over it. Every descriptor
+    // in it is new and nobody else's.
+    unsafe {
+        let mut header = libc::CMSG_FIRSTHDR(&message);
+        while let Some(part) = header.as_ref() {
+            if part.cmsg_level == libc::SOL_SOCKET && part.cmsg_type == libc::SCM_RIGHTS {
+                let data = libc::CMSG_DATA(part).cast::<RawFd>();
+                let bytes = part.cmsg_len as usize - libc::CMSG_LEN(0) as usize;
+                for index in 0..bytes / size_of::<RawFd>() {
+                    let fd = data.add(index).read_unaligned();
+                    handed_over.push_back(OwnedFd::from_raw_fd(fd));
+                }
+            }
+            header = libc::CMSG_NXTHDR(&message, part);
+        }
+    }
+    Ok(count)
 }
 
 fn connect_tcp(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream> {

@@ -52,14 +52,26 @@ pub struct ArrayLayout {
     pub packed: bool,
     /// Declared dimensions, the last varying fastest, each with the part that travels.
     pub axes: Vec<Axis>,
-    /// Start in the job buffer, a multiple of 64.
+    /// Start in the job buffer, a multiple of 64; without meaning if it has a `place`.
     pub offset: u64,
-    /// Bytes in the job buffer.
+    /// Bytes in the job buffer, or at its place.
     pub bytes: u64,
     /// Bytes of the caller's array; 0 for work space.
     pub client_bytes: u64,
-    /// Bytes that travel in each direction of the mode; 0 for work space.
+    /// Bytes of the section, which travels in each direction of the mode unless the array has a
+    /// place; 0 for work space.
     pub wire_bytes: u64,
+    /// Where the array lies instead of the job buffer, in the same form; it does not travel then.
+    pub place: Option<Place>,
+}
+
+/// A place in memory that both sides share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Which memory, by a number that both sides know.
+    pub segment: u64,
+    /// First byte in it.
+    pub offset: u64,
 }
 
 /// One dimension of an array.
@@ -340,6 +352,7 @@ impl Interface {
             },
             client_bytes: if passed { declared } else { 0 },
             wire_bytes: if passed { section } else { 0 },
+            place: None,
         })
     }
 
@@ -449,16 +462,44 @@ impl Layout {
         self.arrays.iter().find(|array| array.param == param)
     }
 
+    /// Gives arrays a place outside the job buffer, in the order of [`Layout::arrays`]; the others
+    /// move together. A shorter list leaves the rest where they are.
+    pub fn place(&mut self, places: impl IntoIterator<Item = Option<Place>>) {
+        for (array, place) in self.arrays.iter_mut().zip(places) {
+            array.place = place;
+        }
+        self.bytes = 0;
+        for array in self.arrays.iter_mut().filter(|array| array.place.is_none()) {
+            array.offset = self.bytes;
+            // Without overflow: no more than all arrays together took.
+            self.bytes += array.bytes.next_multiple_of(ALIGNMENT);
+        }
+    }
+
+    /// The places of the arrays, as [`Layout::place`] takes them; empty if there is none.
+    pub fn places(&self) -> Vec<Option<Place>> {
+        let places = self.arrays.iter().map(|array| array.place);
+        match self.arrays.iter().any(|array| array.place.is_some()) {
+            true => places.collect(),
+            false => Vec::new(),
+        }
+    }
+
     /// Bytes of array sections that travel to the server.
     pub fn sent_bytes(&self) -> u64 {
-        let sent = self.arrays.iter().filter(|array| array.mode.is_sent());
+        let sent = self.travelling().filter(|array| array.mode.is_sent());
         sent.fold(0, |sum, array| sum.saturating_add(array.wire_bytes))
     }
 
     /// Bytes of array sections that travel back.
     pub fn returned_bytes(&self) -> u64 {
-        let returned = self.arrays.iter().filter(|array| array.mode.is_returned());
+        let returned = self.travelling().filter(|array| array.mode.is_returned());
         returned.fold(0, |sum, array| sum.saturating_add(array.wire_bytes))
+    }
+
+    /// The arrays in the job buffer, whose sections travel as their modes say.
+    pub fn travelling(&self) -> impl Iterator<Item = &ArrayLayout> {
+        self.arrays.iter().filter(|array| array.place.is_none())
     }
 }
 
@@ -487,12 +528,14 @@ impl ArrayLayout {
     }
 
     /// The byte ranges of the job buffer that travel, in the order they travel; they match the
-    /// client's in total length. Offsets count from the start of the job buffer.
+    /// client's in total length. Offsets count from the start of the job buffer, or of the shared
+    /// memory where the array has a place in it.
     pub fn buffer_runs(&self) -> Runs {
+        let start = self.place.map_or(self.offset, |place| place.offset);
         match self.mode {
             Mode::Work => Runs::empty(),
-            _ if self.packed => Runs::single(self.offset, self.wire_bytes),
-            _ => Runs::section(self.offset, self.element_bytes, &self.axes),
+            _ if self.packed => Runs::single(start, self.wire_bytes),
+            _ => Runs::section(start, self.element_bytes, &self.axes),
         }
     }
 }

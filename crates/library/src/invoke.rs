@@ -75,26 +75,27 @@ type Slots = SmallVec<[Slot; 32]>;
 type Texts = SmallVec<[Box<[u8]>; 2]>;
 
 impl Binding {
-    /// Calls the function with this index on a job buffer.
+    /// Calls the function with this index on arrays in place.
     ///
     /// Scalars are copied, so the library may write to them without effect. A value of the function
     /// goes into its OUT array.
     ///
     /// # Safety
-    /// `layout` is what the interface with this index gives for `scalars`, and `base` is aligned to
-    /// 64 bytes and good for reads and writes of `layout.bytes` bytes until the call returns. The
-    /// library is trusted to keep to its interface.
+    /// `layout` is what the interface with this index gives for `scalars`; `starts` has an address
+    /// for each of its arrays, aligned for the element and good for reads and writes of the bytes
+    /// of the array until the call returns. The library is trusted to keep to its interface.
     pub unsafe fn invoke(
         &self,
         function: usize,
         scalars: &[Option<Scalar>],
         layout: &Layout,
-        base: *mut u8,
+        starts: &[*mut u8],
     ) -> Result<(), InvokeError> {
         let index = function;
         let function = self.functions.get(index).and_then(Option::as_ref);
         let function = function.ok_or(InvokeError::NotBound(index))?;
-        if scalars.len() != function.params || layout.arrays.len() != function.arrays {
+        let arrays = [layout.arrays.len(), starts.len()];
+        if scalars.len() != function.params || arrays != [function.arrays; 2] {
             return Err(InvokeError::OtherFunction);
         }
         // Both are filled before addresses into them are taken, and not moved after.
@@ -118,10 +119,7 @@ impl Binding {
                 }
                 Argument::TextLength { param } => Slot::size(text(scalars, param)?.len()),
                 Argument::OneCharacter => Slot::size(1),
-                Argument::Array { array } => {
-                    let offset = layout.arrays[array].offset as usize;
-                    Slot::address(base.wrapping_add(offset).cast_const().cast())
-                }
+                Argument::Array { array } => Slot::address(starts[array].cast_const().cast()),
                 Argument::RowLength { array } => {
                     let axis = layout.arrays[array].axes.last();
                     Slot::size(axis.map_or(0, |axis| axis.size as usize))
@@ -130,14 +128,14 @@ impl Binding {
         }
         // SAFETY: every argument above has the type the call was prepared with; the caller answers
         // for the memory and for the library.
-        unsafe { call(function, &mut values, layout, base) };
+        unsafe { call(function, &mut values, starts) };
         Ok(())
     }
 }
 
 /// # Safety
 /// As [`Binding::invoke`]; `values` are the arguments of the function.
-unsafe fn call(function: &Function, values: &mut Slots, layout: &Layout, base: *mut u8) {
+unsafe fn call(function: &Function, values: &mut Slots, starts: &[*mut u8]) {
     let mut pointers: SmallVec<[*mut c_void; 32]> = values
         .iter_mut()
         .map(|value| ptr::from_mut(value).cast())
@@ -155,7 +153,6 @@ unsafe fn call(function: &Function, values: &mut Slots, layout: &Layout, base: *
         );
     }
     if let Some((array, bytes)) = function.returns {
-        let target = base.wrapping_add(layout.arrays[array].offset as usize);
         // An integer result is widened to a register: on a little-endian machine its bytes come
         // first, on the others last.
         let start = if cfg!(target_endian = "big") && bytes < 8 {
@@ -163,8 +160,8 @@ unsafe fn call(function: &Function, values: &mut Slots, layout: &Layout, base: *
         } else {
             0
         };
-        // SAFETY: the array has one element of this type inside the job buffer.
-        unsafe { ptr::copy_nonoverlapping(result.0[start..].as_ptr(), target, bytes) };
+        // SAFETY: the array has one element of this type.
+        unsafe { ptr::copy_nonoverlapping(result.0[start..].as_ptr(), starts[array], bytes) };
     }
 }
 

@@ -46,13 +46,23 @@ fn invoke(
     // SAFETY: the layout is that of the call and the buffer has its size.
     unsafe {
         binding
-            .invoke(index, scalars, &layout, bytes.as_mut_ptr())
+            .invoke(
+                index,
+                scalars,
+                &layout,
+                &starts(&layout, bytes.as_mut_ptr()),
+            )
             .unwrap()
     };
     Called {
         bytes: bytes.to_vec(),
         layout,
     }
+}
+
+fn starts(layout: &farcall_idl::Layout, base: *mut u8) -> Vec<*mut u8> {
+    let start = |array: &farcall_idl::ArrayLayout| base.wrapping_add(array.offset as usize);
+    layout.arrays.iter().map(start).collect()
 }
 
 impl Called {
@@ -232,16 +242,16 @@ fn what_is_not_bound_or_does_not_fit_is_not_called() {
     assert_eq!(i32::from_ne_bytes(called.array(0, 0)), 4);
     let layout = document.interfaces[0].layout(&scalars, &[]).unwrap();
     let mut line = Line([0; 64]);
-    let base = line.0.as_mut_ptr();
+    let starts = starts(&layout, line.0.as_mut_ptr());
     // SAFETY: refused before anything is called.
     unsafe {
-        let far = binding.invoke(1, &scalars[..1], &layout, base);
+        let far = binding.invoke(1, &scalars[..1], &layout, &starts);
         assert_eq!(far, Err(InvokeError::NotBound(1)));
-        let short = binding.invoke(0, &scalars[..1], &layout, base);
+        let short = binding.invoke(0, &scalars[..1], &layout, &starts);
         assert_eq!(short, Err(InvokeError::OtherFunction));
         let float = [Some(Scalar::Float(1.0)), None];
         assert_eq!(
-            binding.invoke(0, &float, &layout, base),
+            binding.invoke(0, &float, &layout, &starts),
             Err(InvokeError::Scalar(0))
         );
     }

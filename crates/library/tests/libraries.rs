@@ -131,12 +131,15 @@ fn compare(library: &str) -> usize {
             fill(interface, &layout, bytes(&mut through));
             let before = through.clone();
             let mut direct = through.clone();
-            let base = through.as_mut_ptr().cast();
+            let base: *mut u8 = through.as_mut_ptr().cast();
+            let starts: Vec<*mut u8> = (layout.arrays.iter())
+                .map(|array| base.wrapping_add(array.offset as usize))
+                .collect();
             // SAFETY: the layout is that of the call, the buffer has its size, and the libraries
             // keep to their interfaces.
             unsafe {
                 binding
-                    .invoke(entry.function, &scalars, &layout, base)
+                    .invoke(entry.function, &scalars, &layout, &starts)
                     .unwrap();
                 direct::call(
                     document,

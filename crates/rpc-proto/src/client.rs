@@ -3,7 +3,7 @@
 use crate::frame::{Header, Kind, append_control};
 use crate::message::{
     self, Call, DescribeRequest, Failure, GoodbyeMessage, Hello, InterfaceMessage, ListRequest,
-    Listing, ResultMessage, Times,
+    Listing, MemoryMessage, ResultMessage, Times,
 };
 use crate::receiver::{Chunk, Frame, Receiver, Stream};
 use crate::sender::{Sender, Transmit};
@@ -28,6 +28,9 @@ pub enum Event {
         /// Canonical IDL of one function.
         text: String,
     },
+    /// Shared memory of this many bytes; the memory itself came beside the bytes. Until
+    /// [`Connection::unshare`] calls name it by the number of the request.
+    Shared(CallId, u64),
     /// The call is complete: its whole result stream has been taken.
     Done(CallId, Times),
     /// The request failed.
@@ -37,6 +40,10 @@ pub enum Event {
 enum Request {
     /// A list or describe request.
     Query,
+    /// Memory of this many bytes was asked for.
+    Memory {
+        bytes: u64,
+    },
     /// A call whose result has not begun.
     Computing {
         result_bytes: u64,
@@ -98,6 +105,19 @@ impl Connection {
         Ok(id)
     }
 
+    /// Asks for shared memory of `bytes` bytes, where both sides have the feature.
+    pub fn share(&mut self, bytes: u64) -> Result<CallId, ProtocolError> {
+        let id = self.open(Request::Memory { bytes })?;
+        let request = MemoryMessage { bytes };
+        message::append(&mut self.core.sender.control, Kind::Share, id, &request);
+        Ok(id)
+    }
+
+    /// Gives shared memory back. Calls that use it go on.
+    pub fn unshare(&mut self, memory: CallId) {
+        append_control(&mut self.core.sender.control, Kind::Unshare, memory, |_| ());
+    }
+
     /// Opens a call whose result stream will have `result_bytes` bytes.
     pub fn call(&mut self, call: &Call, result_bytes: u64) -> Result<CallId, ProtocolError> {
         let id = self.open(Request::Computing { result_bytes })?;
@@ -117,7 +137,7 @@ impl Connection {
         let stream = match request {
             Request::Receiving(stream) => Some(*stream),
             Request::Computing { .. } => None,
-            Request::Query | Request::Cancelled(_) => return,
+            Request::Query | Request::Memory { .. } | Request::Cancelled(_) => return,
         };
         *request = Request::Cancelled(stream);
         if let Some(chunk) = self
@@ -219,6 +239,15 @@ impl Core {
                     function,
                     text,
                 }))
+            }
+            Kind::Shared => {
+                let MemoryMessage { bytes } = message::parse(kind, payload)?;
+                match self.requests.remove(&id) {
+                    Some(Request::Memory { bytes: asked }) if bytes >= asked => {
+                        Ok(Some(Event::Shared(id, bytes)))
+                    }
+                    _ => Err(ProtocolError::OutOfPlace(kind)),
+                }
             }
             Kind::Result => self
                 .result(id, message::parse(kind, payload)?)

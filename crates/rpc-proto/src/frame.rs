@@ -45,6 +45,12 @@ pub enum Kind {
     Cancel = 11,
     /// The connection ends, and why.
     Goodbye = 12,
+    /// Asks for memory that both sides share.
+    Share = 13,
+    /// Answers [`Kind::Share`]; the memory itself comes beside the bytes.
+    Shared = 14,
+    /// The client no longer wants the memory.
+    Unshare = 15,
 }
 
 impl Kind {
@@ -52,7 +58,7 @@ impl Kind {
         use Kind::*;
         [
             Hello, List, Listing, Describe, Interface, Call, Data, Result, Done, Failure, Cancel,
-            Goodbye,
+            Goodbye, Share, Shared, Unshare,
         ]
         .into_iter()
         .find(|kind| *kind as u8 == byte)
@@ -148,7 +154,7 @@ mod tests {
 
     #[test]
     fn header_round_trip() {
-        for kind in 1..=12 {
+        for kind in 1..=15 {
             let header = Header {
                 kind: Kind::from_byte(kind).unwrap(),
                 flags: 0,

@@ -4,7 +4,7 @@ use crate::frame::append_control;
 use crate::{CallId, Kind, ProtocolError};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use farcall_idl::Scalar;
+use farcall_idl::{Place, Scalar};
 use minicbor::data::Type;
 use minicbor::{Decode, Decoder, Encode, Encoder, decode, encode};
 
@@ -12,6 +12,10 @@ use minicbor::{Decode, Decoder, Encode, Encoder, decode, encode};
 pub const VERSION_MIN: u32 = 1;
 /// Newest protocol version this code speaks.
 pub const VERSION_MAX: u32 = 1;
+
+/// Feature bit: arrays may lie in memory that both sides share. Offered on Unix sockets only, which
+/// can hand memory over.
+pub const SHARED_MEMORY: u64 = 1;
 
 /// First bytes of every greeting, so that a stranger on the port is recognised at once.
 const MAGIC: &str = "farcall";
@@ -44,6 +48,10 @@ pub struct Hello {
     /// What proves who the client is, where the server asks for it.
     #[n(5)]
     pub token: Option<String>,
+    /// In the server's greeting to a client on the same host: the abstract Unix socket on which it
+    /// listens too.
+    #[n(6)]
+    pub local: Option<String>,
 }
 
 impl Hello {
@@ -56,6 +64,7 @@ impl Hello {
             features: 0,
             agent: agent.to_string(),
             token: None,
+            local: None,
         }
     }
 
@@ -120,6 +129,13 @@ pub(crate) struct ResultMessage {
     pub(crate) data_bytes: u64,
 }
 
+/// Asks for shared memory, or says that it is there.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct MemoryMessage {
+    #[n(0)]
+    pub(crate) bytes: u64,
+}
+
 /// Why a connection ends.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub(crate) struct GoodbyeMessage {
@@ -149,6 +165,9 @@ pub struct Call {
     pub elements: Vec<i64>,
     /// Length of the data stream that follows, in bytes.
     pub data_bytes: u64,
+    /// For each array of the interface, where it lies in shared memory instead of travelling;
+    /// empty if all travel.
+    pub places: Vec<Option<Place>>,
 }
 
 impl Call {
@@ -166,7 +185,7 @@ impl Call {
 }
 
 fn encode_call(call: &Call, e: &mut Encoder<&mut Vec<u8>>) -> Result<(), VecError> {
-    e.array(4)?
+    e.array(if call.places.is_empty() { 4 } else { 5 })?
         .u64(call.function)?
         .array(call.scalars.len() as u64)?;
     for scalar in &call.scalars {
@@ -183,16 +202,25 @@ fn encode_call(call: &Call, e: &mut Encoder<&mut Vec<u8>>) -> Result<(), VecErro
         e.i64(*element)?;
     }
     e.u64(call.data_bytes)?;
+    if call.places.is_empty() {
+        return Ok(());
+    }
+    e.array(call.places.len() as u64)?;
+    for place in &call.places {
+        match place {
+            None => e.null()?,
+            Some(Place { segment, offset }) => e.array(2)?.u64(*segment)?.u64(*offset)?,
+        };
+    }
     Ok(())
 }
 
 type VecError = encode::Error<core::convert::Infallible>;
 
 fn decode_call(d: &mut Decoder) -> Result<Call, decode::Error> {
-    let fields = d.array()?;
-    if fields.is_none_or(|count| count < 4) {
+    let Some(fields @ 4..) = d.array()? else {
         return Err(decode::Error::message("a call has at least four fields"));
-    }
+    };
     let function = d.u64()?;
     let count = bounded_count(d)?;
     let scalars = (0..count)
@@ -200,12 +228,32 @@ fn decode_call(d: &mut Decoder) -> Result<Call, decode::Error> {
         .collect::<Result<_, _>>()?;
     let count = bounded_count(d)?;
     let elements = (0..count).map(|_| d.i64()).collect::<Result<_, _>>()?;
+    let data_bytes = d.u64()?;
+    let count = if fields > 4 { bounded_count(d)? } else { 0 };
+    let places = (0..count)
+        .map(|_| decode_place(d))
+        .collect::<Result<_, _>>()?;
     Ok(Call {
         function,
         scalars,
         elements,
-        data_bytes: d.u64()?,
+        data_bytes,
+        places,
     })
+}
+
+fn decode_place(d: &mut Decoder) -> Result<Option<Place>, decode::Error> {
+    if d.datatype()? == Type::Null {
+        d.null()?;
+        return Ok(None);
+    }
+    if d.array()? != Some(2) {
+        return Err(decode::Error::message("a place has two parts"));
+    }
+    Ok(Some(Place {
+        segment: d.u64()?,
+        offset: d.u64()?,
+    }))
 }
 
 fn bounded_count(d: &mut Decoder) -> Result<u64, decode::Error> {
@@ -410,6 +458,13 @@ mod tests {
             ],
             elements: vec![17],
             data_bytes: 1 << 40,
+            places: vec![
+                None,
+                Some(Place {
+                    segment: 2,
+                    offset: 64,
+                }),
+            ],
         };
         let mut bytes = Vec::new();
         call.encode(&mut bytes);

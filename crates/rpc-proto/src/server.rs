@@ -3,7 +3,7 @@
 use crate::frame::{Header, Kind};
 use crate::message::{
     self, Call, DescribeRequest, Failure, FailureKind, GoodbyeMessage, Hello, InterfaceMessage,
-    ListRequest, Listing, ResultMessage, Times,
+    ListRequest, Listing, MemoryMessage, ResultMessage, SHARED_MEMORY, Times,
 };
 use crate::receiver::{Chunk, Frame, Receiver, Stream};
 use crate::sender::{Sender, Transmit};
@@ -21,6 +21,10 @@ pub enum Event {
     List(CallId, u32),
     /// Wants an interface by name: answer with [`Connection::interface`] or `fail`.
     Describe(CallId, String),
+    /// Wants shared memory of this many bytes: answer with [`Connection::shared`] or `fail`.
+    Share(CallId, u64),
+    /// Gives shared memory back, by the number of the request that asked for it.
+    Unshare(CallId),
     /// Opens a call. Answer with [`Connection::accept`] or [`Connection::fail`] before more
     /// input is handled: until then nobody knows where its data are to go.
     Call(CallId, Call),
@@ -61,6 +65,8 @@ struct Core {
     limits: Limits,
     hello: Hello,
     connected: bool,
+    /// Whether both sides can share memory.
+    shares: bool,
     sender: Sender,
     calls: BTreeMap<CallId, State>,
     /// The call whose last chunk was put out with the latest poll.
@@ -76,6 +82,7 @@ impl Connection {
             limits,
             hello,
             connected: false,
+            shares: false,
             sender,
             calls: BTreeMap::new(),
             sent: None,
@@ -160,6 +167,18 @@ impl Connection {
         message::append(
             &mut self.core.sender.control,
             Kind::Interface,
+            request,
+            &message,
+        );
+    }
+
+    /// Answers a request for shared memory. The memory itself goes beside the bytes, no later than
+    /// the last of this frame.
+    pub fn shared(&mut self, request: CallId, bytes: u64) {
+        let message = MemoryMessage { bytes };
+        message::append(
+            &mut self.core.sender.control,
+            Kind::Shared,
             request,
             &message,
         );
@@ -257,7 +276,7 @@ impl Core {
         if !self.connected {
             return self.greet(kind, payload).map(Some);
         }
-        let asks = matches!(kind, Kind::List | Kind::Describe | Kind::Call);
+        let asks = matches!(kind, Kind::List | Kind::Describe | Kind::Share | Kind::Call);
         if asks && (id == 0 || self.calls.contains_key(&id)) {
             return Err(ProtocolError::OutOfPlace(kind));
         }
@@ -282,6 +301,11 @@ impl Core {
                 self.calls.insert(id, state);
                 Some(Event::Call(id, call))
             }
+            Kind::Share if self.shares => {
+                let MemoryMessage { bytes } = message::parse(kind, payload)?;
+                Some(Event::Share(id, bytes))
+            }
+            Kind::Unshare if self.shares => Some(Event::Unshare(id)),
             Kind::Cancel => self.cancel(id),
             Kind::Goodbye => {
                 let GoodbyeMessage { reason } = message::parse(kind, payload)?;
@@ -301,6 +325,7 @@ impl Core {
         (ours.version_min, ours.version_max) = (version, version);
         message::append(&mut self.sender.control, Kind::Hello, 0, &ours);
         self.connected = true;
+        self.shares = theirs.features & ours.features & SHARED_MEMORY != 0;
         Ok(Event::Connected(theirs))
     }
 

@@ -50,7 +50,7 @@ impl Pieces {
             Side::Client => array.client_runs(),
             Side::Buffer => array.buffer_runs(),
         };
-        let arrays = layout.arrays.iter().filter(travels);
+        let arrays = layout.travelling().filter(travels);
         Pieces {
             arrays: arrays.map(|array| (array.param, runs(array))).collect(),
             rest: None,

@@ -60,6 +60,7 @@ impl Conversation {
             scalars,
             elements: vec![],
             data_bytes: bytes,
+            places: vec![],
         };
         let id = self.client.call(&call, bytes).unwrap();
         self.sources.insert(id, data);
@@ -286,6 +287,7 @@ fn order(lengths: &[u64]) -> Vec<(u8, CallId)> {
             scalars: vec![],
             elements: vec![],
             data_bytes,
+            places: vec![],
         };
         client.call(&call, 0).unwrap();
     }

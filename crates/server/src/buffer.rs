@@ -1,5 +1,6 @@
-//! Job buffers: shared memory that holds the arrays of one call, from the socket to the library
-//! and back, mapped by the server and by the worker that runs the call.
+//! Memory for arrays. Job buffers hold those of one call, from the socket to the library and back,
+//! mapped by the server and by the worker that runs the call. Segments are mapped by a client on
+//! this host and by the workers, and the server only counts them.
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -81,6 +82,14 @@ impl JobBuffer {
     }
 }
 
+/// Memory shared with a client.
+pub(crate) struct Segment {
+    /// Never that of another segment or a job buffer.
+    pub(crate) id: u64,
+    pub(crate) fd: OwnedFd,
+    pub(crate) bytes: usize,
+}
+
 /// Why there is no buffer.
 #[derive(Debug)]
 pub(crate) enum NoBuffer {
@@ -98,6 +107,8 @@ pub(crate) struct BufferPool {
     /// Most bytes in all buffers, in use and idle.
     limit: usize,
     total: usize,
+    /// Bytes of `total` that clients hold as segments.
+    shared: usize,
     idle: Vec<JobBuffer>,
     last_id: u64,
     /// Buffers that are gone, for the workers to unmap.
@@ -106,12 +117,15 @@ pub(crate) struct BufferPool {
 
 /// Buffers are made in steps of an eighth of their size, at least this.
 const GRAIN: usize = 64 << 10;
+/// Segments are made in steps of this.
+const PAGE: usize = 4096;
 
 impl BufferPool {
     pub(crate) fn new(limit: usize) -> BufferPool {
         BufferPool {
             limit,
             total: 0,
+            shared: 0,
             idle: Vec::new(),
             last_id: 0,
             retired: Vec::new(),
@@ -135,16 +149,48 @@ impl BufferPool {
         if let Some(index) = best {
             return Ok(self.idle.remove(index));
         }
-        while self.total + wanted > self.limit && !self.idle.is_empty() {
-            let oldest = self.idle.remove(0);
-            self.retire(oldest);
-        }
-        if self.total + wanted > self.limit {
-            return Err(NoBuffer::Wait);
-        }
+        self.make_room(wanted)?;
         let buffer = self.create(wanted).map_err(NoBuffer::System)?;
         self.total += wanted;
         Ok(buffer)
+    }
+
+    /// A segment of at least `bytes` bytes, all zero. Clients hold segments for as long as they
+    /// like, so half of the memory is kept for job buffers.
+    pub(crate) fn share(&mut self, bytes: usize) -> Result<Segment, NoBuffer> {
+        if bytes > self.limit / 2 {
+            return Err(NoBuffer::TooLarge);
+        }
+        let bytes = bytes.max(1).next_multiple_of(PAGE);
+        if self.shared + bytes > self.limit / 2 {
+            return Err(NoBuffer::Wait);
+        }
+        self.make_room(bytes)?;
+        let fd = sealed_memory("farcall-shared", bytes).map_err(NoBuffer::System)?;
+        self.total += bytes;
+        self.shared += bytes;
+        self.last_id += 1;
+        let id = self.last_id;
+        Ok(Segment { id, fd, bytes })
+    }
+
+    /// Ends a segment. Its client may keep the mapping, so its memory serves nobody else.
+    pub(crate) fn end(&mut self, segment: Segment) {
+        self.total -= segment.bytes;
+        self.shared -= segment.bytes;
+        self.retired.push(segment.id);
+    }
+
+    /// Idle buffers are given up as far as it takes to have `bytes` more.
+    fn make_room(&mut self, bytes: usize) -> Result<(), NoBuffer> {
+        while self.total + bytes > self.limit && !self.idle.is_empty() {
+            let oldest = self.idle.remove(0);
+            self.retire(oldest);
+        }
+        match self.total + bytes > self.limit {
+            true => Err(NoBuffer::Wait),
+            false => Ok(()),
+        }
     }
 
     fn create(&mut self, bytes: usize) -> io::Result<JobBuffer> {
@@ -203,6 +249,20 @@ mod tests {
         pool.give_back(small);
         assert_eq!(pool.take((1 << 20) - 1).unwrap().bytes(), 1 << 20);
         assert_eq!(pool.take_retired(), [id]);
+    }
+
+    #[test]
+    fn segments_leave_room_for_buffers() {
+        let mut pool = BufferPool::new(1 << 20);
+        assert!(matches!(pool.share((1 << 19) + 1), Err(NoBuffer::TooLarge)));
+        let segment = pool.share(300_000).unwrap();
+        assert!(matches!(pool.share(300_000), Err(NoBuffer::Wait)));
+        let buffer = pool.take(1 << 19).unwrap();
+        let id = segment.id;
+        assert_ne!(id, buffer.id);
+        pool.end(segment);
+        assert_eq!(pool.take_retired(), [id]);
+        pool.share(300_000).unwrap();
     }
 
     #[test]

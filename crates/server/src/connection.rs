@@ -1,6 +1,8 @@
 //! One client connection: moves bytes between the socket, the protocol and the job buffers.
 
+use crate::buffer::Segment;
 use crate::job::Job;
+use crate::listen::Accepted;
 use farcall_rpc_proto::server::{self, Event};
 use farcall_rpc_proto::{
     Call, CallId, Chunk, Hello, Landing, Limits, Nanos, Piece, ProtocolError, Transmit,
@@ -8,9 +10,12 @@ use farcall_rpc_proto::{
 use rustix::event::epoll::EventFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, readv, writev};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use slab::Slab;
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::rc::Rc;
 
 /// Bytes read at once besides array data.
 const INPUT_BYTES: usize = 16 << 10;
@@ -21,6 +26,10 @@ const LOOK_AHEAD: usize = 1 << 10;
 const MAX_SLICES: usize = 256;
 /// Array bytes gathered before they are written.
 const GATHER_BYTES: u64 = 256 << 10;
+
+/// Segments of one connection; so many descriptors can go with one write.
+pub(crate) const MAX_SEGMENTS: usize = 200;
+const ANCILLARY_BYTES: usize = rustix::cmsg_space!(ScmRights(MAX_SEGMENTS));
 
 /// What `advance` has done.
 #[derive(Debug)]
@@ -61,6 +70,10 @@ pub(crate) struct Connection {
     pub(crate) opened: Nanos,
     /// Open jobs by call number.
     pub(crate) jobs: HashMap<CallId, usize>,
+    /// Memory shared with the client, by the request that asked for it.
+    pub(crate) segments: HashMap<CallId, Rc<Segment>>,
+    /// To be handed over with the next bytes.
+    descriptors: Vec<OwnedFd>,
     /// A call that waits for memory; nothing is read until it has some.
     pub(crate) waiting: Option<(CallId, Call)>,
     /// The event mask it is registered with.
@@ -75,20 +88,16 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(
-        socket: OwnedFd,
-        peer: String,
-        limits: Limits,
-        hello: Hello,
-        now: Nanos,
-    ) -> Connection {
+    pub(crate) fn new(accepted: Accepted, limits: Limits, hello: Hello, now: Nanos) -> Connection {
         Connection {
-            socket,
-            peer,
+            socket: accepted.socket,
+            peer: accepted.peer,
             proto: server::Connection::new(limits, hello),
             connected: false,
             opened: now,
             jobs: HashMap::new(),
+            segments: HashMap::new(),
+            descriptors: Vec::new(),
             waiting: None,
             interest: EventFlags::IN,
             input: vec![0; INPUT_BYTES],
@@ -107,6 +116,14 @@ impl Connection {
     /// Whether more input can be handled now.
     pub(crate) fn takes_input(&self) -> bool {
         self.waiting.is_none() && !self.proto.is_congested()
+    }
+
+    /// Answers a request for shared memory.
+    pub(crate) fn share(&mut self, request: CallId, segment: Segment) -> io::Result<()> {
+        self.descriptors.push(segment.fd.try_clone()?);
+        self.proto.shared(request, segment.bytes as u64);
+        self.segments.insert(request, Rc::new(segment));
+        Ok(())
     }
 
     /// Moves some bytes inwards. An event must be answered before the next call.
@@ -223,7 +240,10 @@ impl Connection {
                 return Ok(true);
             }
             match self.write(jobs) {
-                Ok(count) => self.written(count),
+                Ok(count) => {
+                    self.descriptors.clear();
+                    self.written(count);
+                }
                 Err(Errno::AGAIN) => return Ok(false),
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -276,7 +296,15 @@ impl Connection {
             // with the buffer.
             Part::Data { job, piece } => IoSlice::new(unsafe { &*jobs[*job].memory(piece) }),
         });
-        writev(&self.socket, &slices.collect::<Vec<_>>())
+        let slices: Vec<_> = slices.collect();
+        if self.descriptors.is_empty() {
+            return writev(&self.socket, &slices);
+        }
+        let descriptors: Vec<_> = self.descriptors.iter().map(AsFd::as_fd).collect();
+        let mut space = vec![MaybeUninit::uninit(); ANCILLARY_BYTES];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
+        sendmsg(&self.socket, &slices, &mut ancillary, SendFlags::NOSIGNAL)
     }
 
     fn written(&mut self, mut count: usize) {

@@ -1,8 +1,9 @@
 //! One call on its way through the server.
 
-use crate::buffer::JobBuffer;
+use crate::buffer::{JobBuffer, Segment};
 use farcall_idl::Layout;
 use farcall_rpc_proto::{CallId, Direction, Piece, Pieces, Side};
+use std::rc::Rc;
 
 /// Where a job is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub(crate) struct Job {
     pub(crate) message: Vec<u8>,
     pub(crate) layout: Layout,
     pub(crate) buffer: Option<JobBuffer>,
+    /// Shared memory with arrays of the call.
+    pub(crate) segments: Vec<Rc<Segment>>,
     pub(crate) state: State,
     /// The arguments came in the other byte order.
     pub(crate) swap: bool,
@@ -44,6 +47,7 @@ impl Job {
         message: Vec<u8>,
         layout: Layout,
         buffer: Option<JobBuffer>,
+        segments: Vec<Rc<Segment>>,
     ) -> Job {
         let incoming = Pieces::new(&layout, Direction::Sent, Side::Buffer);
         let outgoing = Pieces::new(&layout, Direction::Returned, Side::Buffer);
@@ -54,6 +58,7 @@ impl Job {
             message,
             layout,
             buffer,
+            segments,
             state: State::Receiving,
             swap: false,
             incoming,
@@ -69,8 +74,7 @@ impl Job {
         let Some(buffer) = &self.buffer else { return };
         for array in self
             .layout
-            .arrays
-            .iter()
+            .travelling()
             .filter(|array| array.wire_bytes < array.bytes)
         {
             // SAFETY: the layout lies within the buffer, which no worker has yet.

@@ -92,7 +92,7 @@ impl Server {
         let table = FunctionTable::new(catalog);
         let functions = table.len();
         let listeners = listen(&config)?;
-        let addresses = listeners.iter().map(Listener::address).collect();
+        let addresses = listeners.iter().filter_map(Listener::address).collect();
         let mut reactor = Reactor::new(config, listeners, table, libraries, worker)?;
         reactor.warm_up().map_err(StartError::Library)?;
         Ok(Server {
@@ -152,8 +152,8 @@ fn listen(config: &Config) -> Result<Vec<Listener>, StartError> {
         listeners.push(listener);
     }
     if listeners.is_empty() {
-        Err(StartError::NowhereToListen)
-    } else {
-        Ok(listeners)
+        return Err(StartError::NowhereToListen);
     }
+    listeners.push(Listener::local()?);
+    Ok(listeners)
 }

@@ -4,14 +4,28 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::{SocketAddr as SocketName, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+
+/// A connection just accepted.
+pub(crate) struct Accepted {
+    pub(crate) socket: OwnedFd,
+    /// Who it is, for the log.
+    pub(crate) peer: String,
+    /// Whether memory can be handed over on it.
+    pub(crate) is_unix: bool,
+    /// Whether the client is on this host.
+    pub(crate) is_local: bool,
+}
 
 /// A socket that accepts connections.
 pub(crate) enum Listener {
     Tcp(TcpListener),
     Unix(UnixListener, PathBuf),
+    /// For clients that came over TCP and are on this host, by its abstract name.
+    Local(UnixListener, String),
 }
 
 impl Listener {
@@ -32,37 +46,66 @@ impl Listener {
         Ok(Listener::Unix(listener, path.to_path_buf()))
     }
 
+    /// Listens on an abstract name that nobody else has.
+    pub(crate) fn local() -> io::Result<Listener> {
+        let mut random = [0u8; 16];
+        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
+        let name = format!("farcall-{:032x}", u128::from_ne_bytes(random));
+        let listener = UnixListener::bind_addr(&SocketName::from_abstract_name(&name)?)?;
+        listener.set_nonblocking(true)?;
+        Ok(Listener::Local(listener, name))
+    }
+
+    /// The abstract name, if it has one.
+    pub(crate) fn local_name(&self) -> Option<&str> {
+        match self {
+            Listener::Local(_, name) => Some(name),
+            Listener::Tcp(_) | Listener::Unix(..) => None,
+        }
+    }
+
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         match self {
             Listener::Tcp(listener) => listener.as_fd(),
-            Listener::Unix(listener, _) => listener.as_fd(),
+            Listener::Unix(listener, _) | Listener::Local(listener, _) => listener.as_fd(),
         }
     }
 
-    /// As clients write it.
-    pub(crate) fn address(&self) -> String {
+    /// As clients write it, if they do.
+    pub(crate) fn address(&self) -> Option<String> {
         match self {
-            Listener::Tcp(listener) => match listener.local_addr() {
+            Listener::Tcp(listener) => Some(match listener.local_addr() {
                 Ok(address) => format!("farcall://{address}"),
                 Err(error) => format!("farcall://? ({error})"),
-            },
-            Listener::Unix(_, path) => format!("unix://{}", path.display()),
+            }),
+            Listener::Unix(_, path) => Some(format!("unix://{}", path.display())),
+            Listener::Local(..) => None,
         }
     }
 
-    /// The next connection and who it is, if one waits.
-    pub(crate) fn accept(&self) -> io::Result<(OwnedFd, String)> {
+    /// The next connection, if one waits.
+    pub(crate) fn accept(&self) -> io::Result<Accepted> {
         match self {
             Listener::Tcp(listener) => {
                 let (stream, peer) = listener.accept()?;
                 stream.set_nodelay(true)?;
                 stream.set_nonblocking(true)?;
-                Ok((stream.into(), peer.to_string()))
+                Ok(Accepted {
+                    is_local: stream.local_addr()?.ip() == peer.ip(),
+                    socket: stream.into(),
+                    peer: peer.to_string(),
+                    is_unix: false,
+                })
             }
-            Listener::Unix(listener, _) => {
+            Listener::Unix(listener, _) | Listener::Local(listener, _) => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nonblocking(true)?;
-                Ok((stream.into(), "local process".to_string()))
+                Ok(Accepted {
+                    socket: stream.into(),
+                    peer: "local process".to_string(),
+                    is_unix: true,
+                    is_local: true,
+                })
             }
         }
     }

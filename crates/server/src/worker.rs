@@ -3,7 +3,7 @@
 mod control;
 pub(crate) mod process;
 
-use crate::buffer::{JobBuffer, sealed_memory};
+use crate::buffer::{JobBuffer, Segment, sealed_memory};
 use crate::{WorkerCommand, config};
 pub(crate) use control::TEXT_BYTES;
 use control::{Control, Outcome, Request};
@@ -24,6 +24,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// Descriptor under which a worker finds its socket.
@@ -91,6 +92,8 @@ pub(crate) enum State {
     /// Binding its library.
     Starting,
     Idle,
+    /// Unmaps memory that is gone.
+    Unmapping,
     /// Runs this job, until the deadline at most.
     Running {
         job: usize,
@@ -239,20 +242,22 @@ impl Worker {
         call: &CallRequest<'_>,
         time_limit: Option<Duration>,
     ) -> io::Result<()> {
-        let mut memory_messages = 0;
-        for id in std::mem::take(&mut self.stale) {
-            send(&self.socket, &MemoryMessage::Unmap { id }.encode(), &[])?;
-            memory_messages += 1;
-        }
-        if let Some(buffer) = call.buffer
-            && self.mapped.insert(buffer.id)
-        {
-            let map = MemoryMessage::Map {
-                id: buffer.id,
-                bytes: buffer.bytes() as u64,
-            };
-            send(&self.socket, &map.encode(), &[buffer.fd()])?;
-            memory_messages += 1;
+        let mut memory_messages = self.send_stale()?;
+        let buffer = call
+            .buffer
+            .map(|buffer| (buffer.id, buffer.bytes(), buffer.fd()));
+        let segments = call.segments.iter();
+        let segments = segments.map(|segment| (segment.id, segment.bytes, segment.fd.as_fd()));
+        for (id, bytes, fd) in buffer.into_iter().chain(segments) {
+            if self.mapped.insert(id) {
+                let bytes = bytes as u64;
+                send(
+                    &self.socket,
+                    &MemoryMessage::Map { id, bytes }.encode(),
+                    &[fd],
+                )?;
+                memory_messages += 1;
+            }
         }
         let buffer = call.buffer.map_or(0, |buffer| buffer.id);
         let function = call.function as u64;
@@ -277,14 +282,48 @@ impl Worker {
 
     /// Asks for the doorbell before the server sleeps; `false` if there is an outcome by now.
     pub(crate) fn ask_for_doorbell(&self) -> bool {
-        !matches!(self.state, State::Running { .. }) || self.control.ask_for_doorbell()
+        let busy = matches!(self.state, State::Running { .. } | State::Unmapping);
+        !busy || self.control.ask_for_doorbell()
     }
 
-    /// A buffer is gone: the mapping is dropped with the next request.
-    pub(crate) fn forget(&mut self, buffer: u64) {
-        if self.mapped.remove(&buffer) {
-            self.stale.push(buffer);
+    /// Memory is gone: an idle worker unmaps it now, another one with its next request.
+    pub(crate) fn forget(&mut self, memory: u64) {
+        if !self.mapped.remove(&memory) {
+            return;
         }
+        self.stale.push(memory);
+        if self.is_idle() {
+            // Its death is on its way if this fails, and will be handled as such.
+            let _ = self.unmap();
+        }
+    }
+
+    fn unmap(&mut self) -> io::Result<()> {
+        let memory_messages = self.send_stale()?;
+        self.control.post(&Request::unmap(memory_messages), &[]);
+        self.state = State::Unmapping;
+        Ok(())
+    }
+
+    /// Whether it has become idle by unmapping what it was told to.
+    pub(crate) fn has_unmapped(&mut self) -> bool {
+        let unmapped = self.state == State::Unmapping && self.control.is_finished();
+        if unmapped {
+            self.state = State::Idle;
+        }
+        unmapped
+    }
+
+    fn send_stale(&mut self) -> io::Result<u32> {
+        let stale = std::mem::take(&mut self.stale);
+        for id in &stale {
+            send(
+                &self.socket,
+                &MemoryMessage::Unmap { id: *id }.encode(),
+                &[],
+            )?;
+        }
+        Ok(stale.len() as u32)
     }
 
     /// Reads what has come on the socket of a starting worker: ready, or why not.
@@ -339,6 +378,8 @@ pub(crate) struct CallRequest<'a> {
     /// Index in the library's catalog.
     pub(crate) function: usize,
     pub(crate) buffer: Option<&'a JobBuffer>,
+    /// Where the arrays lie that are not in the buffer.
+    pub(crate) segments: &'a [Rc<Segment>],
     pub(crate) swap: bool,
     pub(crate) message: &'a [u8],
 }

@@ -15,6 +15,7 @@ from ._errors import (
     Timeout,
     UnknownFunction,
 )
+from ._memory import empty
 from ._native import (
     Function,
     FunctionSummary,
@@ -44,4 +45,5 @@ __all__ = [
     "UnknownFunction",
     "__version__",
     "connect",
+    "empty",
 ]

@@ -1,6 +1,6 @@
 """The client for Python."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from os import PathLike
 from typing import Any, Literal, SupportsComplex, SupportsFloat, SupportsIndex, TypeAlias, final
 
@@ -40,6 +40,7 @@ def connect(
     *,
     timeout: float | None = None,
     connect_timeout: float = 10.0,
+    same_host: bool = True,
 ) -> Server: ...
 
 @final
@@ -51,6 +52,13 @@ class Server:
     def ls(self) -> list[FunctionSummary]: ...
     def describe(self, name: str) -> str: ...
     def function(self, name: str) -> Function: ...
+    def empty(
+        self,
+        shape: SupportsIndex | Sequence[SupportsIndex],
+        dtype: npt.DTypeLike = ...,
+        order: Literal["C", "F"] = "C",
+    ) -> npt.NDArray[Any]: ...
+    def _share(self, size: int) -> SharedMemory | None: ...
     # A named tuple whose fields the server's interface decides, or None.
     def call(self, name: str, /, *args: _Argument, **kwargs: _Argument) -> Any: ...
 
@@ -78,6 +86,11 @@ class Future:
     @property
     def times(self) -> Times | None: ...
     def __await__(self) -> Generator[Any, None, Any]: ...
+
+@final
+class SharedMemory:
+    @property
+    def __array_interface__(self) -> dict[str, Any]: ...
 
 @final
 class FunctionSummary:

@@ -44,7 +44,7 @@ def using(server: Server | str) -> Iterator[Server]:
         _for_block.reset(token)
 
 
-def _current() -> Server:
+def current_server() -> Server:
     """The server of the block, of all threads, or of the environment."""
     global _for_all  # noqa: PLW0603
     server = _for_block.get() or _for_all
@@ -64,12 +64,12 @@ def _current() -> Server:
 
 def call(name: str, **arguments: Any) -> Any:
     """The result of one call."""
-    return _current().function(name)(**arguments)
+    return current_server().function(name)(**arguments)
 
 
 def calls(name: str, jobs: Iterable[Mapping[str, Any]]) -> Iterator[Any]:
     """The results of calls in the order of the arguments, several under way at a time."""
-    function = _current().function(name)
+    function = current_server().function(name)
     waiting: collections.deque[Future] = collections.deque()
     for job in jobs:
         if len(waiting) == _OUTSTANDING:

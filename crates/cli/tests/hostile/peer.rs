@@ -2,6 +2,7 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -19,6 +20,9 @@ pub(crate) const DONE: u8 = 9;
 pub(crate) const FAILURE: u8 = 10;
 pub(crate) const CANCEL: u8 = 11;
 pub(crate) const GOODBYE: u8 = 12;
+pub(crate) const SHARE: u8 = 13;
+pub(crate) const SHARED: u8 = 14;
+pub(crate) const UNSHARE: u8 = 15;
 
 /// A server process of its own, killed on drop.
 pub(crate) struct Server {
@@ -79,6 +83,19 @@ impl Server {
     pub(crate) fn connect(&self) -> Peer {
         let mut peer = Peer(self.stranger());
         peer.send(&frame(HELLO, 0, &hello(1, 1)));
+        assert_eq!(peer.frame().kind, HELLO);
+        peer
+    }
+
+    /// The same over the Unix socket of the configuration, with the feature of shared memory.
+    pub(crate) fn connect_unix(&self, path: &Path) -> Peer<UnixStream> {
+        let stream = UnixStream::connect(path).unwrap();
+        stream.set_read_timeout(Some(BOUND)).unwrap();
+        let mut peer = Peer(stream);
+        let mut hello = hello(1, 1);
+        let features = 1 + text("farcall").len() + 2;
+        hello[features] = 1;
+        peer.send(&frame(HELLO, 0, &hello));
         assert_eq!(peer.frame().kind, HELLO);
         peer
     }
@@ -144,9 +161,9 @@ impl Frame {
 }
 
 /// A connection to a server.
-pub(crate) struct Peer(pub(crate) TcpStream);
+pub(crate) struct Peer<S = TcpStream>(pub(crate) S);
 
-impl Peer {
+impl<S: Read + Write> Peer<S> {
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.0.write_all(bytes).unwrap();
     }
@@ -271,6 +288,24 @@ pub(crate) fn call(request: u64, function: u64, scalars: &[u8], data_bytes: u64)
     ]
     .concat();
     frame(CALL, request, &payload)
+}
+
+/// A call whose arrays lie in shared memory; `places` is CBOR.
+pub(crate) fn placed_call(request: u64, function: u64, n: u64, places: &[u8]) -> Vec<u8> {
+    let scalars = [&[0x83, 0xf6, 0xf6], &uint(n)[..]].concat();
+    let parts = [
+        &[0x85],
+        &uint(function)[..],
+        &scalars,
+        &[0x80, 0x00],
+        places,
+    ];
+    frame(CALL, request, &parts.concat())
+}
+
+/// A place in shared memory as CBOR.
+pub(crate) fn place(segment: u64, offset: u64) -> Vec<u8> {
+    [&[0x82], &uint(segment)[..], &uint(offset)].concat()
 }
 
 /// A call of `copy(OUT char out[n], IN char in[n], IN long n)`.

@@ -5,11 +5,12 @@ use super::transfer::Transfer;
 use crate::socket::Socket;
 use farcall_rpc_proto::client::{self, Event};
 use farcall_rpc_proto::{
-    Call, CallId, Chunk, Failure, Hello, Landing, Limits, Listing, Piece, ProtocolError, Times,
-    Transmit,
+    Call, CallId, Chunk, Failure, Hello, Landing, Limits, Listing, Piece, ProtocolError,
+    SHARED_MEMORY, Times, Transmit,
 };
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::OwnedFd;
 use std::thread::Thread;
 
 /// Bytes read at once besides array data.
@@ -29,7 +30,12 @@ const GATHER_BYTES: u64 = 1 << 20;
 /// What a request came to.
 pub(crate) enum Answer {
     Listing(Listing),
-    Interface { function: u64, text: String },
+    Interface {
+        function: u64,
+        text: String,
+    },
+    /// Shared memory: its number, its length in bytes, itself.
+    Shared(CallId, u64, OwnedFd),
     Done(Times),
 }
 
@@ -72,6 +78,12 @@ enum Part {
 pub(crate) struct State {
     proto: client::Connection,
     connected: bool,
+    /// Whether the server can share memory.
+    pub(crate) shares: bool,
+    /// The Unix socket on which a server on this host listens too.
+    pub(crate) local: Option<String>,
+    /// Memory that the server handed over and did not speak of yet.
+    handed_over: VecDeque<OwnedFd>,
     open: HashMap<CallId, Open>,
     ended: HashMap<CallId, Result<Answer, Loss>>,
     /// Some thread waits at the socket for all.
@@ -94,6 +106,9 @@ impl State {
         State {
             proto: client::Connection::new(limits, hello),
             connected: false,
+            shares: false,
+            local: None,
+            handed_over: VecDeque::new(),
             open: HashMap::new(),
             ended: HashMap::new(),
             driven: false,
@@ -124,6 +139,16 @@ impl State {
         let id = self.proto.describe(name).map_err(Loss::Protocol)?;
         self.open.insert(id, Open::default());
         Ok(id)
+    }
+
+    pub(crate) fn share(&mut self, bytes: u64) -> Result<CallId, Loss> {
+        let id = self.proto.share(bytes).map_err(Loss::Protocol)?;
+        self.open.insert(id, Open::default());
+        Ok(id)
+    }
+
+    pub(crate) fn unshare(&mut self, memory: CallId) {
+        self.proto.unshare(memory);
     }
 
     pub(crate) fn call(&mut self, call: &Call, transfer: Transfer) -> Result<CallId, Loss> {
@@ -388,7 +413,7 @@ impl State {
         let room: usize = places.iter().map(|place| place.len()).sum();
         let most = if room > 0 { LOOK_AHEAD } else { INPUT_BYTES };
         places.push(IoSliceMut::new(&mut self.input[..most]));
-        match socket.read(&mut places) {
+        match socket.read(&mut places, &mut self.handed_over) {
             Ok(0) => {
                 let text = "the server closed the connection".to_string();
                 Err(Loss::Io(io::ErrorKind::UnexpectedEof, text))
@@ -466,10 +491,19 @@ impl State {
 
     fn on_event(&mut self, event: Event) {
         let (id, end) = match event {
-            Event::Connected(_) => {
+            Event::Connected(hello) => {
                 self.connected = true;
+                self.shares = hello.features & SHARED_MEMORY != 0;
+                self.local = hello.local;
                 return;
             }
+            Event::Shared(id, bytes) => match self.handed_over.pop_front() {
+                Some(memory) => (id, Ok(Answer::Shared(id, bytes, memory))),
+                None => {
+                    let text = "the server did not hand its memory over".to_string();
+                    (id, Err(Loss::Io(io::ErrorKind::InvalidData, text)))
+                }
+            },
             Event::Listing(id, listing) => (id, Ok(Answer::Listing(listing))),
             Event::Interface {
                 request,
@@ -484,6 +518,9 @@ impl State {
             return;
         };
         if open.abandoned {
+            if let Ok(Answer::Shared(memory, ..)) = end {
+                self.proto.unshare(memory);
+            }
             return;
         }
         if let Some(mut transfer) = open.transfer {

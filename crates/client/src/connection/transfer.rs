@@ -108,8 +108,7 @@ impl Transfer {
         }
         for array in self
             .layout
-            .arrays
-            .iter()
+            .travelling()
             .filter(|array| array.mode.is_returned())
         {
             for run in array.client_runs() {

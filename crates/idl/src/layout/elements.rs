@@ -124,7 +124,8 @@ impl Interface {
     }
 
     /// Checks the elements a layout was made with against the arrays in the job buffer, which are
-    /// in the byte order of this machine by now.
+    /// in the byte order of this machine by now. An array that lies elsewhere may change at any
+    /// time, so none of its elements is accepted.
     pub fn verify_elements(
         &self,
         scalars: &[Option<Scalar>],
@@ -167,7 +168,7 @@ impl Interface {
 }
 
 fn element(layout: &Layout, param: usize, index: i64, buffer: &[u8]) -> Option<i64> {
-    let array = layout.array(param)?;
+    let array = layout.array(param).filter(|array| array.place.is_none())?;
     let index = u64::try_from(index)
         .ok()
         .filter(|index| *index < array.axes[0].size)?;

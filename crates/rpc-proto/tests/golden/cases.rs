@@ -135,6 +135,7 @@ fn dgesv_call(pause_after: Option<usize>, cancels: bool) -> Request {
             scalars: vec![int(2), int(1), None, int(3), None, None, int(2), None],
             elements: vec![],
             data_bytes: 48,
+            places: vec![],
         },
         data: vec![
             Elements::Doubles(vec![2.0, 1.0, 1.0, 3.0]),
@@ -195,6 +196,7 @@ fn scalars() -> Case {
         ],
         elements: vec![17, -1],
         data_bytes: 0,
+        places: vec![],
     };
     let request = Request::Call {
         call,

@@ -1,15 +1,21 @@
 //! The way of a call: offered, received, queued, computed, sent.
 
 use super::{Reactor, Source};
-use crate::buffer::{JobBuffer, NoBuffer};
+use crate::buffer::{JobBuffer, NoBuffer, Segment};
+use crate::connection::MAX_SEGMENTS;
 use crate::job::{self, Job};
 use crate::worker::{CallRequest, Death, State, TEXT_BYTES, Worker};
-use farcall_idl::Layout;
+use farcall_idl::{Interface, Layout, Mode, Place};
 use farcall_rpc_proto::server::Event;
 use farcall_rpc_proto::{Call, CallId, Failure, FailureKind};
 use rustix::event::epoll::EventFlags;
 use rustix::fd::AsFd;
+use std::collections::HashMap;
 use std::io;
+use std::rc::Rc;
+
+/// A call that was checked: its layout, what the worker is told, and the memory it names.
+type Prepared = (Layout, Vec<u8>, Vec<Rc<Segment>>);
 
 impl Reactor {
     pub(super) fn on_event(&mut self, key: usize, event: Event) {
@@ -28,6 +34,12 @@ impl Reactor {
                 Ok((number, text)) => connection.proto.interface(request, number, text.into()),
                 Err(failure) => connection.proto.fail(request, &failure),
             },
+            Event::Share(request, bytes) => self.share(key, request, bytes),
+            Event::Unshare(request) => {
+                if let Some(segment) = connection.segments.remove(&request) {
+                    self.give_up(segment);
+                }
+            }
             Event::Call(id, call) => self.offer(key, id, call),
             Event::Ready(id) => self.enqueue(self.connections[key].jobs[&id]),
             Event::Cancelled(id) => {
@@ -40,11 +52,12 @@ impl Reactor {
 
     /// A client offers a call: it gets a job buffer, waits for one, or is refused.
     fn offer(&mut self, key: usize, id: CallId, call: Call) {
-        match self.prepare(&call) {
+        match self.prepare(key, &call) {
             Err(failure) => self.connections[key].proto.fail(id, &failure),
-            Ok((layout, message)) => match self.buffer_for(key, &layout) {
+            Ok((layout, message, segments)) => match self.buffer_for(key, &layout) {
                 Ok(buffer) => {
-                    let job = Job::new(key, id, call.function, message, layout, buffer);
+                    let function = call.function;
+                    let job = Job::new(key, id, function, message, layout, buffer, segments);
                     let job = self.jobs.insert(job);
                     let now = self.nanos();
                     let connection = &mut self.connections[key];
@@ -76,7 +89,7 @@ impl Reactor {
     }
 
     /// Checks a call against its interface. Nothing is allocated in proportion to it.
-    fn prepare(&self, call: &Call) -> Result<(Layout, Vec<u8>), Failure> {
+    fn prepare(&self, key: usize, call: &Call) -> Result<Prepared, Failure> {
         if self.stopping.is_some() {
             let text = "the server is stopping";
             return Err(Failure::new(FailureKind::ServerStopping, text));
@@ -86,10 +99,14 @@ impl Reactor {
             let name = function.interface.qualified_name();
             Failure::new(FailureKind::BadArgument, format!("{name}: {error}"))
         };
-        let layout = function
+        let mut layout = function
             .interface
             .layout(&call.scalars, &call.elements)
             .map_err(|error| bad(error.to_string()))?;
+        let segments = &self.connections[key].segments;
+        let (places, segments) =
+            places(&function.interface, &layout, call, segments).map_err(bad)?;
+        layout.place(places.iter().copied());
         let expected = layout.sent_bytes();
         if call.data_bytes != expected {
             let given = call.data_bytes;
@@ -98,12 +115,19 @@ impl Reactor {
             )));
         }
         let mut message = Vec::new();
-        call.encode(&mut message);
+        match places.is_empty() {
+            true => call.encode(&mut message),
+            false => Call {
+                places,
+                ..call.clone()
+            }
+            .encode(&mut message),
+        }
         if message.len() > TEXT_BYTES {
             let text = format!("its scalars and texts exceed {TEXT_BYTES} bytes; use an array");
             return Err(bad(text));
         }
-        Ok((layout, message))
+        Ok((layout, message, segments))
     }
 
     /// Memory for a call; `Err(None)` means that it must wait.
@@ -121,25 +145,78 @@ impl Reactor {
         }
         let bytes = usize::try_from(layout.bytes).unwrap_or(usize::MAX);
         let result = self.pool.take(bytes);
-        for id in self.pool.take_retired() {
-            self.workers
-                .iter_mut()
-                .for_each(|(_, worker)| worker.forget(id));
-        }
+        self.unmap_retired();
         match result {
             Ok(buffer) => Ok(Some(buffer)),
             Err(NoBuffer::Wait) => Err(None),
-            Err(NoBuffer::TooLarge) => {
-                let limit = self.pool.limit();
-                let text = format!(
-                    "the call needs {bytes} bytes and the server allows {limit} \
-                     (limits.memory in its configuration)"
-                );
-                Err(Some(Failure::new(FailureKind::TooLarge, text)))
+            Err(refusal) => Err(Some(self.refusal(bytes, refusal))),
+        }
+    }
+
+    /// Why there is no memory, for the client.
+    fn refusal(&self, bytes: usize, refusal: NoBuffer) -> Failure {
+        let limit = self.pool.limit();
+        let (kind, text) = match refusal {
+            NoBuffer::TooLarge => (
+                FailureKind::TooLarge,
+                format!(
+                    "{bytes} bytes are needed and the server allows {limit} (limits.memory in \
+                     its configuration)"
+                ),
+            ),
+            NoBuffer::Wait => (
+                FailureKind::Busy,
+                format!("{bytes} bytes are needed and others hold the server's memory"),
+            ),
+            NoBuffer::System(error) => (
+                FailureKind::Busy,
+                format!("no memory for {bytes} bytes: {error}"),
+            ),
+        };
+        Failure::new(kind, text)
+    }
+
+    /// A client asks for memory that both can reach.
+    fn share(&mut self, key: usize, request: CallId, bytes: u64) {
+        let connection = &self.connections[key];
+        let shared = if connection.segments.len() >= MAX_SEGMENTS {
+            let text = format!("at most {MAX_SEGMENTS} pieces of memory on one connection");
+            Err(Failure::new(FailureKind::Busy, text))
+        } else if connection.segments.contains_key(&request) {
+            let text = "the request number was used before";
+            Err(Failure::new(FailureKind::BadArgument, text))
+        } else {
+            let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+            let segment = self.pool.share(bytes);
+            self.unmap_retired();
+            segment.map_err(|refusal| self.refusal(bytes, refusal))
+        };
+        let proto = match shared {
+            Ok(segment) => self.connections[key].share(request, segment),
+            Err(failure) => {
+                self.connections[key].proto.fail(request, &failure);
+                Ok(())
             }
-            Err(NoBuffer::System(error)) => {
-                let text = format!("no memory for the call's {bytes} bytes: {error}");
-                Err(Some(Failure::new(FailureKind::Busy, text)))
+        };
+        if let Err(error) = proto {
+            self.close(key, Some(error.into()));
+        }
+    }
+
+    /// One user of a segment is done with it.
+    pub(super) fn give_up(&mut self, segment: Rc<Segment>) {
+        if let Some(segment) = Rc::into_inner(segment) {
+            self.pool.end(segment);
+            self.unmap_retired();
+            self.wake_starved();
+        }
+    }
+
+    /// Lets the workers unmap what is no longer used.
+    fn unmap_retired(&mut self) {
+        for id in self.pool.take_retired() {
+            for (_, worker) in &mut self.workers {
+                worker.forget(id);
             }
         }
     }
@@ -168,7 +245,7 @@ impl Reactor {
     }
 
     /// Gives queued jobs to workers, first come first served, as far as slots are free. Where a
-    /// library has no idle worker one is started, unless enough of them are starting already.
+    /// library has no idle worker one is started, unless enough of them will soon be idle.
     pub(super) fn dispatch(&mut self) {
         if self.queue.is_empty() {
             return;
@@ -182,7 +259,7 @@ impl Reactor {
         let mut starting: Vec<usize> = self
             .workers
             .iter()
-            .filter(|(_, worker)| worker.state == State::Starting)
+            .filter(|(_, worker)| matches!(worker.state, State::Starting | State::Unmapping))
             .map(|(_, worker)| worker.library)
             .collect();
         let mut waiting = std::collections::VecDeque::new();
@@ -222,6 +299,7 @@ impl Reactor {
         let call = CallRequest {
             function: function.entry.function,
             buffer: job.buffer.as_ref(),
+            segments: &job.segments,
             swap: job.swap,
             message: &job.message,
         };
@@ -247,6 +325,7 @@ impl Reactor {
             let Some(worker) = self.workers.get_mut(key) else {
                 continue;
             };
+            any |= worker.has_unmapped();
             let (Some(outcome), Some(job)) = (worker.poll(), worker.job()) else {
                 continue;
             };
@@ -323,6 +402,9 @@ impl Reactor {
         if let Some(connection) = job.connection.and_then(|key| self.connections.get_mut(key)) {
             connection.jobs.remove(&job.call);
         }
+        for segment in job.segments {
+            self.give_up(segment);
+        }
         if let Some(buffer) = job.buffer {
             self.pool.give_back(buffer);
             self.wake_starved();
@@ -360,7 +442,7 @@ impl Reactor {
             State::Running { job, .. } if self.jobs[job].connection.is_none() => self.release(job),
             State::Running { job, .. } => self.fail_job(job, death.kind(), &cause),
             State::Starting => return self.fail_waiting(library, &cause),
-            State::Idle => {}
+            State::Idle | State::Unmapping => {}
         }
         let spare = self
             .workers
@@ -392,4 +474,44 @@ impl Reactor {
             );
         }
     }
+}
+
+/// The places of a call's arrays by the numbers of the segments, and these segments.
+fn places(
+    interface: &Interface,
+    layout: &Layout,
+    call: &Call,
+    segments: &HashMap<CallId, Rc<Segment>>,
+) -> Result<(Vec<Option<Place>>, Vec<Rc<Segment>>), String> {
+    if call.places.len() > layout.arrays.len() {
+        return Err("more places than arrays".to_string());
+    }
+    let (mut places, mut used) = (Vec::new(), Vec::<Rc<Segment>>::new());
+    for (array, place) in layout.arrays.iter().zip(&call.places) {
+        let Some(place) = place else {
+            places.push(None);
+            continue;
+        };
+        let name = &interface.params[array.param].name;
+        let segment = segments
+            .get(&place.segment)
+            .ok_or_else(|| format!("array `{name}` lies in memory that is not shared"))?;
+        let end = place.offset.checked_add(array.bytes);
+        let unit = u64::from(array.element.swap_unit());
+        if end.is_none_or(|end| end > segment.bytes as u64) || place.offset % unit != 0 {
+            return Err(format!("array `{name}` does not fit its place"));
+        }
+        let sizes = &interface.element_refs;
+        if array.mode == Mode::Work || sizes.iter().any(|size| size.param == array.param) {
+            return Err(format!("array `{name}` cannot lie in shared memory"));
+        }
+        if !used.iter().any(|used| used.id == segment.id) {
+            used.push(segment.clone());
+        }
+        places.push(Some(Place {
+            segment: segment.id,
+            ..*place
+        }));
+    }
+    Ok((places, used))
 }

@@ -2,10 +2,10 @@
 
 use super::{LAST_WORDS, Reactor, SWEEP, Source};
 use crate::connection::{Broken, Connection, Step};
+use crate::listen::{Accepted, Listener};
 use crate::worker::State;
 use farcall_rpc_proto::{self as proto, Failure, FailureKind, Hello, ProtocolError};
 use rustix::event::epoll::{self, EventFlags};
-use rustix::fd::OwnedFd;
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ impl Reactor {
                 return;
             };
             match listener.accept() {
-                Ok((socket, peer)) => self.admit(socket, peer),
+                Ok(accepted) => self.admit(accepted),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) => {
                     tracing::warn!("cannot accept a connection: {error}");
@@ -64,13 +64,22 @@ impl Reactor {
         }
     }
 
-    fn admit(&mut self, socket: OwnedFd, peer: String) {
+    fn admit(&mut self, accepted: Accepted) {
         let limits = proto::Limits {
             calls: self.config.limits.calls_per_connection,
             ..proto::Limits::default()
         };
-        let hello = Hello::new(concat!("farcall-server ", env!("CARGO_PKG_VERSION")));
-        let mut connection = Connection::new(socket, peer, limits, hello, self.nanos());
+        let mut hello = Hello::new(concat!("farcall-server ", env!("CARGO_PKG_VERSION")));
+        if accepted.is_unix {
+            hello.features |= proto::SHARED_MEMORY;
+        } else if accepted.is_local {
+            hello.local = self
+                .listeners
+                .iter()
+                .find_map(Listener::local_name)
+                .map(str::to_owned);
+        }
+        let mut connection = Connection::new(accepted, limits, hello, self.nanos());
         let most = self.config.limits.connections;
         if self.connections.len() >= most {
             tracing::warn!("{}: refused, {most} connections are open", connection.peer);
@@ -202,6 +211,9 @@ impl Reactor {
         }
         for (_, job) in jobs {
             self.abandon(job);
+        }
+        for (_, segment) in std::mem::take(&mut self.connections[key].segments) {
+            self.give_up(segment);
         }
     }
 

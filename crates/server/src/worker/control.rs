@@ -64,6 +64,26 @@ pub(crate) struct Request {
     pub(crate) memory_messages: u32,
 }
 
+impl Request {
+    /// Index of no function.
+    const NONE: u64 = u64::MAX;
+
+    /// To read messages about memory and do nothing else.
+    pub(crate) fn unmap(memory_messages: u32) -> Request {
+        Request {
+            function: Request::NONE,
+            buffer: 0,
+            swap: false,
+            memory_messages,
+        }
+    }
+
+    /// Whether there is nothing to call.
+    pub(crate) fn is_unmap(&self) -> bool {
+        self.function == Request::NONE
+    }
+}
+
 /// How a request ended, if the worker lived to say so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {

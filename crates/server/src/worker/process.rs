@@ -3,7 +3,7 @@
 use super::control::{Control, Outcome, Request};
 use super::{MemoryMessage, SOCKET_FD, Start};
 use crate::buffer::Mapping;
-use farcall_idl::{Interface, Layout};
+use farcall_idl::{ArrayLayout, Interface, Layout};
 use farcall_library::{Binding, Source};
 use farcall_rpc_proto::{Call, swap_bytes};
 use farcall_spin::Spin;
@@ -98,7 +98,11 @@ impl Worker {
             for _ in 0..request.memory_messages {
                 self.handle_memory_message()?;
             }
-            let outcome = match self.call(&request, &message) {
+            let called = match request.is_unmap() {
+                true => Ok(0),
+                false => self.call(&request, &message),
+            };
+            let outcome = match called {
                 Ok(exec_nanos) => Outcome {
                     exec_nanos,
                     refusal: None,
@@ -137,9 +141,10 @@ impl Worker {
             .interfaces
             .get(function)
             .ok_or("the function does not exist")?;
-        let layout = interface
+        let mut layout = interface
             .layout(&call.scalars, &call.elements)
             .map_err(|error| error.to_string())?;
+        layout.place(call.places.iter().copied());
         let memory = match self.mappings.get(&request.buffer) {
             Some(mapping) => (mapping.start(), mapping.bytes()),
             None => (std::ptr::NonNull::<Aligned>::dangling().as_ptr().cast(), 0),
@@ -156,24 +161,40 @@ impl Worker {
         interface
             .verify_elements(&call.scalars, &call.elements, &layout, buffer)
             .map_err(|error| error.to_string())?;
+        let starts = layout
+            .arrays
+            .iter()
+            .map(|array| self.start(array, buffer))
+            .collect::<Option<Vec<_>>>()
+            .ok_or("an array lies outside the shared memory")?;
         let start = Instant::now();
-        // SAFETY: the layout was made for this interface and lies within the buffer. That the
-        // library keeps to its interface is its owner's promise; if it breaks it, this process
+        // SAFETY: the layout was made for this interface, and its arrays lie within the buffer or
+        // within shared memory. That the library keeps to its interface is its owner's promise; if it breaks it, this process
         // ends and the server goes on.
         let called = unsafe {
             self.binding
-                .invoke(function, &call.scalars, &layout, memory.0)
+                .invoke(function, &call.scalars, &layout, &starts)
         };
         let exec_nanos = start.elapsed().as_nanos() as u64;
         called
             .map(|()| exec_nanos)
             .map_err(|error| error.to_string())
     }
+
+    /// Where an array lies: in the job buffer or at its place.
+    fn start(&self, array: &ArrayLayout, buffer: &mut [u8]) -> Option<*mut u8> {
+        let Some(place) = array.place else {
+            return Some(buffer.as_mut_ptr().wrapping_add(array.offset as usize));
+        };
+        let segment = self.mappings.get(&place.segment)?;
+        let end = place.offset.checked_add(array.bytes)?;
+        (end <= segment.bytes() as u64).then(|| segment.start().wrapping_add(place.offset as usize))
+    }
 }
 
 /// Turns arrays that came in the other byte order into this machine's.
 fn swap_arguments(layout: &Layout, buffer: &mut [u8]) {
-    for array in layout.arrays.iter().filter(|array| array.mode.is_sent()) {
+    for array in layout.travelling().filter(|array| array.mode.is_sent()) {
         for run in array.buffer_runs() {
             let run = &mut buffer[run.offset as usize..][..run.len as usize];
             swap_bytes(run, array.element.swap_unit() as usize);
