@@ -19,7 +19,7 @@ def travel(request, tmp_path_factory):
     else:
         path = tmp_path_factory.mktemp("unix") / "s.sock"
         process = ServerProcess(IDL, options=["--allow-code", "--unix", str(path)], listen=None)
-    yield farcall.connect(process.address)
+    yield farcall.connect(process.address, same_host=False)
     process.stop()
 
 

@@ -3,7 +3,7 @@
 use farcall_idl::Scalar;
 use farcall_rpc_proto::{
     Call, CallId, Chunk, Failure, FailureKind, HEADER_BYTES, Header, Hello, Kind, Limits, Listing,
-    ProtocolError, Transmit, client, server,
+    ProtocolError, SHARED_MEMORY, Transmit, client, server,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -326,4 +326,56 @@ fn large_calls_follow_each_other_and_small_ones_overtake() {
         (data, 2),
     ];
     assert_eq!(order(&[150, 150, 20]), expected);
+}
+
+#[test]
+fn memory_is_shared_where_both_sides_can() {
+    let hello = |name, features| {
+        let mut hello = Hello::new(name);
+        hello.features = features;
+        hello
+    };
+    let mut client = client::Connection::new(Limits::default(), &hello("client", SHARED_MEMORY));
+    let mut server =
+        server::Connection::new(Limits::default(), hello("server", SHARED_MEMORY | 1 << 60));
+    let memory = client.share(5000).unwrap();
+    client.unshare(memory);
+    let mut up = Vec::new();
+    assert_eq!(client.poll_transmit(&mut up), Transmit::Frames);
+    let (mut events, mut rest) = (Vec::new(), up.as_slice());
+    while !rest.is_empty() {
+        let (taken, event) = server.handle_input(rest, 0).unwrap();
+        rest = &rest[taken..];
+        events.extend(event);
+    }
+    let expected = [
+        server::Event::Share(memory, 5000),
+        server::Event::Unshare(memory),
+    ];
+    assert_eq!(events[1..], expected);
+    server.shared(memory, 8192);
+    let mut down = Vec::new();
+    assert_eq!(server.poll_transmit(&mut down, 0), Transmit::Frames);
+    let (taken, _) = client.handle_input(&down).unwrap();
+    let (_, event) = client.handle_input(&down[taken..]).unwrap();
+    assert_eq!(event, Some(client::Event::Shared(memory, 8192)));
+    assert!(client.is_idle());
+}
+
+#[test]
+fn memory_is_not_shared_with_less_than_was_asked_for_nor_unasked() {
+    for (memory, bytes) in [(1, 4999), (2, 5000)] {
+        let mut client = client::Connection::new(Limits::default(), &Hello::new("client"));
+        assert_eq!(client.share(5000), Ok(1));
+        let mut server = server::Connection::new(Limits::default(), Hello::new("server"));
+        let mut bytes_up = Vec::new();
+        client.poll_transmit(&mut bytes_up);
+        server.handle_input(&bytes_up, 0).unwrap();
+        server.shared(memory, bytes);
+        let mut down = Vec::new();
+        server.poll_transmit(&mut down, 0);
+        let (taken, _) = client.handle_input(&down).unwrap();
+        let refused = client.handle_input(&down[taken..]);
+        assert_eq!(refused, Err(ProtocolError::OutOfPlace(Kind::Shared)));
+    }
 }

@@ -293,6 +293,14 @@ impl Worker {
         }
         self.stale.push(memory);
         if self.is_idle() {
+            self.rest();
+        }
+    }
+
+    /// It has nothing to compute: is idle, or unmaps first what is gone.
+    pub(crate) fn rest(&mut self) {
+        self.state = State::Idle;
+        if !self.stale.is_empty() {
             // Its death is on its way if this fails, and will be handled as such.
             let _ = self.unmap();
         }
@@ -309,7 +317,7 @@ impl Worker {
     pub(crate) fn has_unmapped(&mut self) -> bool {
         let unmapped = self.state == State::Unmapping && self.control.is_finished();
         if unmapped {
-            self.state = State::Idle;
+            self.rest();
         }
         unmapped
     }

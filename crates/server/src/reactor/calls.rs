@@ -329,7 +329,7 @@ impl Reactor {
             let (Some(outcome), Some(job)) = (worker.poll(), worker.job()) else {
                 continue;
             };
-            worker.state = State::Idle;
+            worker.rest();
             any = true;
             match outcome.refusal {
                 None => self.complete(job, outcome.exec_nanos),
