@@ -37,7 +37,8 @@ check: build ## what must hold before a merge: format, lints, tidy, licences, do
 	$(python) -m mypy.stubtest farcall --mypy-config-file mypy.ini
 
 bench: build ## figures, with a peer or a physical limit beside them in the same run
-	$(farcall) bench call
+	@scripts/peers
+	$(farcall) bench call --peers
 	$(farcall) bench flow
 
 soak: setup ## long runs: each fuzz target ten minutes
@@ -47,4 +48,4 @@ setup: ## system packages, Rust toolchain, .venv
 	@scripts/setup
 
 clean: ## removes what was built
-	rm -rf target .venv out
+	rm -rf target .venv .venv-peers out

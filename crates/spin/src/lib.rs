@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// A thread let run that keeps the core for longer has work of its own.
-const LATE: u64 = 100_000;
+const LATE: u64 = 500_000;
 /// First pause of spinning; doubled as long as spinning turns out badly again.
 const PAUSE: u64 = 10_000_000;
 const LONGEST_PAUSE: u64 = 1_000_000_000;

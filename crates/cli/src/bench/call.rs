@@ -1,6 +1,6 @@
 //! `farcall bench call`
 
-use super::python::PythonClient;
+use super::python::Contender;
 use super::raw::RawPeer;
 use super::table::{Better, Row, median, report};
 use crate::failure::Failure;
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-/// Cost of a call: nothing in it, 1 KB, and 64 MiB out and back
+/// Cost of a call: nothing in it, 1 KB, 64 MiB out and back, and many at once
 ///
 /// Each figure stands beside a plain TCP exchange of the same bytes, measured in turn with it.
 /// benches/METHOD.md says how.
@@ -28,9 +28,12 @@ pub(crate) struct Arguments {
     /// Rounds; figures are medians over them
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Python to measure the Python client with [default: .venv/bin/python, else python3]
-    #[arg(long, value_name = "PROGRAM")]
-    python: Option<PathBuf>,
+    /// Measure gRPC, Arrow Flight, pyzmq, Pyro5, Ray and Dask too (scripts/peers installs them)
+    #[arg(long)]
+    peers: bool,
+    /// Python to measure the Python client with
+    #[arg(long, value_name = "PROGRAM", default_value = ".venv/bin/python")]
+    python: PathBuf,
     /// Folder with bench.idl and its library
     #[arg(long, value_name = "DIR", default_value = "libraries")]
     libraries: PathBuf,
@@ -38,11 +41,8 @@ pub(crate) struct Arguments {
 
 /// Bytes of a null call on the wire, about: what the plain exchange sends each way.
 const NULL_BYTES: usize = 32;
-const SMALL_BYTES: usize = 1 << 10;
-const BULK_BYTES: usize = 64 << 20;
-const SMALL_CALLS: usize = 1000;
-const BULK_CALLS: usize = 3;
-const OUTSTANDING: usize = 8;
+/// The Python that scripts/peers makes.
+const PEERS_PYTHON: &str = ".venv-peers/bin/python";
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut server = LocalServer::start(&arguments.libraries)?;
@@ -51,96 +51,213 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     report(&rows?, arguments.json, arguments.check)
 }
 
-/// What is exchanged in one kind of row.
+/// What one kind of row measures.
 struct Load {
     what: &'static str,
+    unit: &'static str,
+    /// Bytes each way; 0 for the null call.
     bytes: usize,
-    calls: usize,
+    /// Exchanges in a round, and for tools that are slow.
+    calls: [usize; 2],
+    outstanding: usize,
+    better: Better,
+}
+
+const LOADS: [Load; 4] = [
+    Load {
+        what: "null",
+        unit: "us",
+        bytes: 0,
+        calls: [1000, 100],
+        outstanding: 1,
+        better: Better::Lower,
+    },
+    Load {
+        what: "1 KB out and back",
+        unit: "us",
+        bytes: 1 << 10,
+        calls: [1000, 100],
+        outstanding: 1,
+        better: Better::Lower,
+    },
+    Load {
+        what: "64 MiB out and back",
+        unit: "MB/s",
+        bytes: 64 << 20,
+        calls: [3, 1],
+        outstanding: 1,
+        better: Better::Higher,
+    },
+    Load {
+        what: "null, 8 outstanding",
+        unit: "/s",
+        bytes: 0,
+        calls: [1000, 200],
+        outstanding: 8,
+        better: Better::Higher,
+    },
+];
+
+impl Load {
+    /// The figure of a row from the seconds of an exchange.
+    fn figure(&self, seconds: f64) -> f64 {
+        match self.unit {
+            "us" => seconds * 1e6,
+            "MB/s" => 2.0 * self.bytes as f64 / seconds / 1e6,
+            _ => 1.0 / seconds,
+        }
+    }
+
+    /// The ratio to plain TCP that is asked of a contender of ours.
+    fn bar(&self, contender: &str) -> Option<f64> {
+        match (self.what, contender) {
+            ("null", "Python") => Some(2.0),
+            ("null", "Python, same host") => Some(1.6),
+            ("64 MiB out and back", "Python") => Some(0.95),
+            ("64 MiB out and back", "Python, same host") => Some(2.3),
+            ("64 MiB out and back", "Python, born shared") => Some(6.0),
+            ("null, 8 outstanding", "Rust") => Some(0.4),
+            ("null, 8 outstanding", "Python") => Some(0.25),
+            _ => None,
+        }
+    }
+}
+
+/// Our clients in Python, with their names in benches/contenders.py.
+const OURS: [(&str, &str); 3] = [
+    ("Python", "farcall-tcp"),
+    ("Python, same host", "farcall-host"),
+    ("Python, born shared", "farcall-born"),
+];
+const PEERS: [&str; 6] = ["gRPC", "Arrow Flight", "pyzmq", "Pyro5", "Ray", "Dask"];
+
+/// The contenders in processes of their own.
+struct Contenders {
+    ours: Vec<(&'static str, Contender)>,
+    peers: Vec<(&'static str, Contender)>,
+}
+
+impl Contenders {
+    fn start(arguments: &Arguments, address: &str) -> Result<Contenders, Failure> {
+        let mut contenders = Contenders {
+            ours: Vec::new(),
+            peers: Vec::new(),
+        };
+        for (name, argument) in OURS {
+            match Contender::start(&arguments.python, &[argument, address]) {
+                Ok(contender) => contenders.ours.push((name, contender)),
+                Err(_) => {
+                    eprintln!("no Python with farcall: its rows are left out (`make build`)");
+                    break;
+                }
+            }
+        }
+        if arguments.peers {
+            for name in PEERS {
+                let contender = Contender::start(&PathBuf::from(PEERS_PYTHON), &[name]);
+                let contender = contender.map_err(|failure| {
+                    Failure::failed(format!("{failure}; scripts/peers installs the peers"))
+                })?;
+                contenders.peers.push((name, contender));
+            }
+        }
+        Ok(contenders)
+    }
 }
 
 fn measure(arguments: &Arguments, address: &str) -> Result<Vec<Row>, Failure> {
-    let server = Server::connect(address, Options::default())?;
-    let mut python = PythonClient::start(arguments.python.as_deref(), address);
-    if python.is_none() {
-        eprintln!("no Python with farcall: its rows are left out (`make build` makes one)");
-    }
+    let options = Options {
+        same_host: false,
+        ..Options::default()
+    };
+    let server = Server::connect(address, options)?;
+    let mut contenders = Contenders::start(arguments, address)?;
     let mut rows = Vec::new();
-    for load in [
-        Load {
-            what: "null",
-            bytes: 0,
-            calls: SMALL_CALLS,
-        },
-        Load {
-            what: "1 KB out and back",
-            bytes: SMALL_BYTES,
-            calls: SMALL_CALLS,
-        },
-        Load {
-            what: "64 MiB out and back",
-            bytes: BULK_BYTES,
-            calls: BULK_CALLS,
-        },
-    ] {
-        rows.extend(measure_load(
-            arguments.rounds,
-            &load,
-            &server,
-            python.as_mut(),
-        )?);
+    for load in &LOADS {
+        rows.extend(measure_load(arguments, load, &server, &mut contenders)?);
     }
-    rows.extend(measure_outstanding(
-        arguments.rounds,
-        &server,
-        python.as_mut(),
-    )?);
     Ok(rows)
 }
 
-/// Null calls of which several are under way at any time.
-fn measure_outstanding(
-    rounds: u32,
+/// Rounds of the plain exchange and of every contender, one after the other, so that what
+/// disturbs the machine disturbs all of them.
+fn measure_load(
+    arguments: &Arguments,
+    load: &Load,
     server: &Server,
-    mut python: Option<&mut PythonClient>,
+    contenders: &mut Contenders,
 ) -> Result<Vec<Row>, Failure> {
-    let mut raw = RawPeer::start(NULL_BYTES)?;
-    let function = server.function("bench/null")?;
-    let (mut raw_rates, mut rust_rates, mut python_rates) = (vec![], vec![], vec![]);
-    for round in 0..=rounds {
-        let raw_rate = raw.rate(SMALL_CALLS, OUTSTANDING)?;
-        let rust_rate = rate(&function)?;
-        let python_rate = match python.as_mut() {
-            Some(python) => Some(python.rate(SMALL_CALLS, OUTSTANDING)?),
-            None => None,
+    let mut raw = RawPeer::start(load.bytes.max(NULL_BYTES))?;
+    let mut client = RustClient::new(server, load.bytes)?;
+    let (mut raw_values, mut rust_values) = (Vec::new(), Vec::new());
+    let mut values = [
+        vec![Vec::new(); contenders.ours.len()],
+        vec![Vec::new(); contenders.peers.len()],
+    ];
+    let [calls, few] = load.calls;
+    // The first round warms up caches, buffers and interfaces, and does not count.
+    for round in 0..=arguments.rounds {
+        let counts = round > 0;
+        let seconds = match load.outstanding {
+            1 => median_of(calls, || raw.exchange())?,
+            outstanding => 1.0 / raw.rate(calls, outstanding)?,
         };
-        if round > 0 {
-            raw_rates.push(raw_rate);
-            rust_rates.push(rust_rate);
-            python_rates.extend(python_rate);
+        raw_values.extend(counts.then(|| load.figure(seconds)));
+        let seconds = match load.outstanding {
+            1 => median_of(calls, || client.call())?,
+            outstanding => 1.0 / rate(&client.function, calls, outstanding)?,
+        };
+        rust_values.extend(counts.then(|| load.figure(seconds)));
+        let groups = [(&mut contenders.ours, calls), (&mut contenders.peers, few)];
+        for ((group, calls), values) in groups.into_iter().zip(&mut values) {
+            for ((_, contender), values) in group.iter_mut().zip(values) {
+                let seconds = match load.outstanding {
+                    1 => contender.round(load.bytes, calls)?,
+                    outstanding => 1.0 / contender.rate(calls, outstanding)?,
+                };
+                values.extend(counts.then(|| load.figure(seconds)));
+            }
         }
     }
-    let row = |name, values: Vec<f64>| Row {
-        name,
-        unit: "/s",
+    let row = |name: &str, values, peer, peer_values, bar| Row {
+        name: format!("{}, {name}", load.what),
+        unit: load.unit,
         values,
-        peer: "plain TCP",
-        peer_values: raw_rates.clone(),
-        better: Better::Higher,
-        bar: None,
+        peer,
+        peer_values,
+        better: load.better,
+        bar,
     };
-    let mut rows = vec![row("null, 8 outstanding, Rust", rust_rates)];
-    if !python_rates.is_empty() {
-        rows.push(row("null, 8 outstanding, Python", python_rates));
+    let [ours, peers] = values;
+    let plain = "plain TCP";
+    let mut rows = vec![row(
+        "Rust",
+        rust_values,
+        plain,
+        raw_values.clone(),
+        load.bar("Rust"),
+    )];
+    for ((name, _), values) in contenders.ours.iter().zip(&ours) {
+        // Where no array travels it makes no difference where one was born.
+        if load.bytes > 0 || *name != "Python, born shared" {
+            let raw = raw_values.clone();
+            rows.push(row(name, values.clone(), plain, raw, load.bar(name)));
+        }
+    }
+    for ((name, _), values) in contenders.peers.iter().zip(peers) {
+        // All are on this host, and free to make use of it.
+        let ours = ours.get(1).cloned().unwrap_or_default();
+        rows.push(row("Python, same host", ours, name, values, Some(1.0)));
     }
     Ok(rows)
 }
 
 /// Null calls a second from this process.
-fn rate(function: &Function) -> Result<f64, Failure> {
+fn rate(function: &Function, calls: usize, outstanding: usize) -> Result<f64, Failure> {
     let start = Instant::now();
-    let mut pending = VecDeque::with_capacity(OUTSTANDING);
-    for _ in 0..SMALL_CALLS {
-        if pending.len() == OUTSTANDING
+    let mut pending = VecDeque::with_capacity(outstanding);
+    for _ in 0..calls {
+        if pending.len() == outstanding
             && let Some(oldest) = pending.pop_front()
         {
             Pending::wait(oldest)?;
@@ -152,63 +269,7 @@ fn rate(function: &Function) -> Result<f64, Failure> {
     for call in pending {
         call.wait()?;
     }
-    Ok(SMALL_CALLS as f64 / start.elapsed().as_secs_f64())
-}
-
-/// Rounds of the plain exchange, the Rust client and the Python client, one after the other, so
-/// that what disturbs the machine disturbs all of them.
-fn measure_load(
-    rounds: u32,
-    load: &Load,
-    server: &Server,
-    mut python: Option<&mut PythonClient>,
-) -> Result<Vec<Row>, Failure> {
-    let mut raw = RawPeer::start(load.bytes.max(NULL_BYTES))?;
-    let mut client = RustClient::new(server, load.bytes)?;
-    let (mut raw_times, mut rust_times, mut python_times) = (vec![], vec![], vec![]);
-    // The first round warms up caches, buffers and the interface, and does not count.
-    for round in 0..=rounds {
-        let raw_time = median_of(load.calls, || raw.exchange())?;
-        let rust_time = median_of(load.calls, || client.call())?;
-        let python_time = match python.as_mut() {
-            Some(python) => Some(python.round(load.bytes, load.calls)?),
-            None => None,
-        };
-        if round > 0 {
-            raw_times.push(raw_time);
-            rust_times.push(rust_time);
-            python_times.extend(python_time);
-        }
-    }
-    let bulk = load.bytes >= BULK_BYTES;
-    let figure = |seconds: &Vec<f64>| -> Vec<f64> {
-        let moved = 2.0 * load.bytes as f64;
-        let figure = |time: &f64| if bulk { moved / time / 1e6 } else { time * 1e6 };
-        seconds.iter().map(figure).collect()
-    };
-    let row = |name, seconds: &Vec<f64>, bar| Row {
-        name,
-        unit: if bulk { "MB/s" } else { "us" },
-        values: figure(seconds),
-        peer: "plain TCP",
-        peer_values: figure(&raw_times),
-        better: if bulk { Better::Higher } else { Better::Lower },
-        bar,
-    };
-    let (rust_name, python_name, bar) = match load.what {
-        "null" => ("null call, Rust", "null call, Python", Some(2.5)),
-        "1 KB out and back" => ("1 KB out and back, Rust", "1 KB out and back, Python", None),
-        _ => (
-            "64 MiB out and back, Rust",
-            "64 MiB out and back, Python",
-            Some(0.85),
-        ),
-    };
-    let mut rows = vec![row(rust_name, &rust_times, None)];
-    if !python_times.is_empty() {
-        rows.push(row(python_name, &python_times, bar));
-    }
-    Ok(rows)
+    Ok(calls as f64 / start.elapsed().as_secs_f64())
 }
 
 fn median_of(

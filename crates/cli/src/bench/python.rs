@@ -1,43 +1,45 @@
-//! A Python process that measures the Python client, a round at a time.
+//! A Python process that measures one contender, a round at a time.
 
 use crate::failure::Failure;
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
-/// A running `python -m farcall._bench`.
-pub(crate) struct PythonClient {
+/// A running `benches/contenders.py`.
+pub(crate) struct Contender {
     process: Child,
-    requests: ChildStdin,
+    requests: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
 }
 
-impl PythonClient {
-    /// Starts it; `None` where there is no Python with the package.
-    pub(crate) fn start(python: Option<&Path>, address: &str) -> Option<PythonClient> {
-        let beside = PathBuf::from(".venv/bin/python");
-        let python = match python {
-            Some(python) => python.to_path_buf(),
-            None if beside.exists() => beside,
-            None => PathBuf::from("python3"),
-        };
+impl Contender {
+    /// Starts it: its name there, and the address of the server where it is ours.
+    pub(crate) fn start(python: &Path, arguments: &[&str]) -> Result<Contender, Failure> {
         let mut process = Command::new(python)
-            .args(["-m", "farcall._bench", address])
+            .arg("benches/contenders.py")
+            .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
-            .spawn()
-            .ok()?;
-        let requests = process.stdin.take()?;
-        let mut answers = BufReader::new(process.stdout.take()?);
-        let mut line = String::new();
-        answers.read_line(&mut line).ok()?;
-        let client = PythonClient {
-            process,
+            .spawn()?;
+        let requests = process.stdin.take();
+        let answers = process.stdout.take().map(BufReader::new);
+        let mut contender = Contender {
             requests,
-            answers,
+            answers: answers.ok_or_else(|| Failure::failed("no pipe"))?,
+            process,
         };
-        (line.trim() == "ready").then_some(client)
+        // Some tell about themselves first.
+        let mut line = String::new();
+        while line.trim() != "ready" {
+            line.clear();
+            if contender.answers.read_line(&mut line)? == 0 {
+                let name = arguments.first().copied().unwrap_or_default();
+                return Err(Failure::failed(format!("{name} does not start")));
+            }
+        }
+        Ok(contender)
     }
 
     /// Median seconds of `count` calls that send `bytes` bytes and receive as many.
@@ -51,17 +53,29 @@ impl PythonClient {
     }
 
     fn ask(&mut self, request: &str) -> Result<f64, Failure> {
-        writeln!(self.requests, "{request}")?;
+        if let Some(requests) = &mut self.requests {
+            writeln!(requests, "{request}")?;
+        }
         let mut line = String::new();
         self.answers.read_line(&mut line)?;
         let text = line.trim();
         text.parse()
-            .map_err(|_| Failure::failed(format!("the Python client says `{text}`")))
+            .map_err(|_| Failure::failed(format!("a contender says `{text}`")))
     }
 }
 
-impl Drop for PythonClient {
+impl Drop for Contender {
+    /// The end of its input ends it, and what it has started.
     fn drop(&mut self) {
+        const PATIENCE: Duration = Duration::from_secs(20);
+        drop(self.requests.take());
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
+            if let Ok(Some(_)) = self.process.try_wait() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

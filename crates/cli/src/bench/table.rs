@@ -12,7 +12,7 @@ pub(crate) enum Better {
 
 /// One figure beside its peer's. All figures are medians over the rounds of a run.
 pub(crate) struct Row {
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     pub(crate) unit: &'static str,
     /// One value a round.
     pub(crate) values: Vec<f64>,
@@ -66,7 +66,7 @@ pub(crate) fn report(rows: &[Row], as_json: bool, check: bool) -> Result<(), Fai
     let missed: Vec<&str> = rows
         .iter()
         .filter(|row| row.misses_bar())
-        .map(|row| row.name)
+        .map(|row| row.name.as_str())
         .collect();
     if check && !missed.is_empty() {
         return Err(Failure::failed(format!(
@@ -80,7 +80,7 @@ pub(crate) fn report(rows: &[Row], as_json: bool, check: bool) -> Result<(), Fai
 fn print_table(rows: &[Row]) {
     let header = ["", "ours", "min..max", "beside", "its", "ratio", "bar"];
     let [name, ours, range, peer, its, ratio, bar] = header;
-    println!("{name:34} {ours:>12} {range:>21} {peer:>14} {its:>10} {ratio:>7} {bar:>8}");
+    println!("{name:40} {ours:>12} {range:>21} {peer:>14} {its:>10} {ratio:>7} {bar:>8}");
     for row in rows {
         let (least, most) = spread(&row.values);
         let value = format!("{:.1} {}", median(&row.values), row.unit);
@@ -92,7 +92,7 @@ fn print_table(rows: &[Row]) {
         };
         let mark = if row.misses_bar() { " missed" } else { "" };
         println!(
-            "{:34} {value:>12} {range:>21} {:>14} {:>10.1} {:>7.2} {bar:>8}{mark}",
+            "{:40} {value:>12} {range:>21} {:>14} {:>10.1} {:>7.2} {bar:>8}{mark}",
             row.name,
             row.peer,
             median(&row.peer_values),
@@ -127,7 +127,7 @@ mod tests {
     fn row(value: f64, better: Better) -> Row {
         let (values, peer_values) = (vec![value], vec![1.0]);
         Row {
-            name: "",
+            name: String::new(),
             unit: "",
             values,
             peer: "",
