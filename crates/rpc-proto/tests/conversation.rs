@@ -125,7 +125,7 @@ impl Conversation {
 
     fn serve(&mut self, event: server::Event) {
         match event {
-            server::Event::Connected(_) => {}
+            server::Event::Connected(_) | server::Event::Share(..) | server::Event::Unshare(_) => {}
             server::Event::List(id, _) => {
                 self.server.listing(
                     id,

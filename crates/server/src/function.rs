@@ -16,6 +16,16 @@ pub(crate) struct Function {
     pub(crate) interface: Interface,
     /// What clients are sent as the interface.
     text: String,
+    /// Mean nanoseconds in the library, of late; none before the first call.
+    exec: Option<f64>,
+}
+
+impl Function {
+    /// Whether its calls take less time than it takes to wake a second worker for the next one.
+    pub(crate) fn is_brief(&self) -> bool {
+        const BRIEF: f64 = 20e3;
+        self.exec.is_some_and(|exec| exec < BRIEF)
+    }
 }
 
 /// All functions served.
@@ -41,6 +51,7 @@ impl FunctionTable {
                 entry,
                 interface: interface.clone(),
                 text: interface.public_text(),
+                exec: None,
             })
             .collect();
         functions.sort_by_cached_key(|function| function.interface.qualified_name().into_owned());
@@ -53,6 +64,18 @@ impl FunctionTable {
             functions,
             by_entry,
             base,
+        }
+    }
+
+    /// A call of the function spent so many nanoseconds in the library.
+    pub(crate) fn observe(&mut self, number: u64, exec_nanos: u64) {
+        /// Weight of the latest call in the mean.
+        const WEIGHT: f64 = 1.0 / 8.0;
+        let index = number.wrapping_sub(self.base) as usize;
+        if let Some(function) = self.functions.get_mut(index) {
+            let exec = exec_nanos as f64;
+            let mean = function.exec.unwrap_or(exec);
+            function.exec = Some(mean + (exec - mean) * WEIGHT);
         }
     }
 

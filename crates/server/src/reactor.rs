@@ -86,6 +86,8 @@ pub(crate) struct Reactor {
     connections: Slab<Connection>,
     /// Connections with input or memory to go on with.
     ready: VecDeque<usize>,
+    /// Connections with answers to be written before the turn ends.
+    unflushed: Vec<usize>,
     /// Connections to be removed at the end of the turn.
     closed: Vec<usize>,
     /// Connections that wait for memory, first come first served.
@@ -95,6 +97,8 @@ pub(crate) struct Reactor {
     workers: Slab<Worker>,
     jobs: Slab<Job>,
     queue: VecDeque<usize>,
+    /// When a brief job that waits for a certain worker is to have another one.
+    held_until: Option<Instant>,
     pool: BufferPool,
     start: Instant,
     next_sweep: Instant,
@@ -133,12 +137,14 @@ impl Reactor {
             signals,
             connections: Slab::new(),
             ready: VecDeque::new(),
+            unflushed: Vec::new(),
             closed: Vec::new(),
             starved: VecDeque::new(),
             accepts: true,
             workers: Slab::new(),
             jobs: Slab::new(),
             queue: VecDeque::new(),
+            held_until: None,
             start: now,
             next_sweep: now + SWEEP,
             stopping: None,
@@ -215,9 +221,12 @@ impl Reactor {
             self.handle(Source::from_data(data), flags);
         }
         active |= self.collect_outcomes();
+        self.dispatch();
+        self.flush_answers();
         active |= self.serve_ready();
         self.dispatch();
         self.handle_deadlines();
+        self.flush_answers();
         self.remove_closed();
         active
     }
@@ -265,7 +274,8 @@ impl Reactor {
             .any(|(_, connection)| !connection.connected);
         let sweep = (greeting || !self.accepts).then_some(self.next_sweep);
         let stop = self.stopping;
-        let next = running.chain(sweep).chain(stop).min()?;
+        let held = self.held_until;
+        let next = running.chain(sweep).chain(stop).chain(held).min()?;
         Some(next.saturating_duration_since(now))
     }
 

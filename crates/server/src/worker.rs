@@ -45,6 +45,9 @@ struct Start {
     memory: u64,
 }
 
+/// A brief call that has not ended after this time is not brief.
+const SOON: Duration = Duration::from_micros(50);
+
 /// A message about a job buffer, on the worker's socket.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -94,10 +97,11 @@ pub(crate) enum State {
     Idle,
     /// Unmaps memory that is gone.
     Unmapping,
-    /// Runs this job, until the deadline at most.
+    /// Runs this job, until the deadline at most. A brief one is probably over `soon`.
     Running {
         job: usize,
         deadline: Option<Instant>,
+        soon: Option<Instant>,
     },
 }
 
@@ -227,6 +231,14 @@ impl Worker {
         self.state == State::Idle && self.ended_for.is_none()
     }
 
+    /// When it will probably be idle again, if that is worth waiting for.
+    pub(crate) fn idle_soon(&self) -> Option<Instant> {
+        match self.state {
+            State::Running { soon, .. } => soon,
+            _ => None,
+        }
+    }
+
     /// The job it runs.
     pub(crate) fn job(&self) -> Option<usize> {
         match self.state {
@@ -269,8 +281,12 @@ impl Worker {
         };
         self.tail.clear();
         self.control.post(&request, call.message);
-        let deadline = time_limit.map(|limit| Instant::now() + limit);
-        self.state = State::Running { job, deadline };
+        let now = Instant::now();
+        self.state = State::Running {
+            job,
+            deadline: time_limit.map(|limit| now + limit),
+            soon: call.brief.then(|| now + SOON),
+        };
         Ok(())
     }
 
@@ -389,6 +405,8 @@ pub(crate) struct CallRequest<'a> {
     /// Where the arrays lie that are not in the buffer.
     pub(crate) segments: &'a [Rc<Segment>],
     pub(crate) swap: bool,
+    /// Whether such calls take little time.
+    pub(crate) brief: bool,
     pub(crate) message: &'a [u8],
 }
 

@@ -13,6 +13,7 @@ use rustix::fd::AsFd;
 use std::collections::HashMap;
 use std::io;
 use std::rc::Rc;
+use std::time::Instant;
 
 /// A call that was checked: its layout, what the worker is told, and the memory it names.
 type Prepared = (Layout, Vec<u8>, Vec<Rc<Segment>>);
@@ -244,9 +245,11 @@ impl Reactor {
         self.dispatch();
     }
 
-    /// Gives queued jobs to workers, first come first served, as far as slots are free. Where a
+    /// Gives queued jobs to workers, first come first served, as far as slots are free. A brief one
+    /// rather waits for a worker that will be idle soon than to wake another. Where a
     /// library has no idle worker one is started, unless enough of them will soon be idle.
     pub(super) fn dispatch(&mut self) {
+        self.held_until = None;
         if self.queue.is_empty() {
             return;
         }
@@ -271,6 +274,13 @@ impl Reactor {
                 continue;
             };
             let library = function.entry.file;
+            if function.is_brief()
+                && let Some(soon) = self.idle_soon(library)
+            {
+                self.held_until = Some(soon);
+                waiting.push_back(job);
+                continue;
+            }
             let idle = self
                 .workers
                 .iter()
@@ -291,6 +301,16 @@ impl Reactor {
         self.queue = waiting;
     }
 
+    /// When a worker of the library that runs a brief call will probably be idle.
+    fn idle_soon(&self, library: usize) -> Option<Instant> {
+        let now = Instant::now();
+        let workers = self.workers.iter();
+        workers
+            .filter(|(_, worker)| worker.library == library)
+            .filter_map(|(_, worker)| worker.idle_soon())
+            .find(|soon| *soon > now)
+    }
+
     fn hand_over(&mut self, key: usize, worker: usize) {
         let job = &mut self.jobs[key];
         let Ok(function) = self.functions.get(job.function) else {
@@ -300,6 +320,7 @@ impl Reactor {
             function: function.entry.function,
             buffer: job.buffer.as_ref(),
             segments: &job.segments,
+            brief: function.is_brief(),
             swap: job.swap,
             message: &job.message,
         };
@@ -332,7 +353,11 @@ impl Reactor {
             worker.rest();
             any = true;
             match outcome.refusal {
-                None => self.complete(job, outcome.exec_nanos),
+                None => {
+                    self.functions
+                        .observe(self.jobs[job].function, outcome.exec_nanos);
+                    self.complete(job, outcome.exec_nanos);
+                }
                 Some(error) => self.fail_job(job, FailureKind::BadArgument, &error),
             }
         }
@@ -351,7 +376,14 @@ impl Reactor {
             .proto
             .complete(job.call, job.layout.returned_bytes(), exec_nanos, now);
         connection.sending.push(key);
-        self.flush(connection_key);
+        self.answered(connection_key);
+    }
+
+    /// An answer is to be written, with others of this turn.
+    fn answered(&mut self, connection: usize) {
+        if !self.unflushed.contains(&connection) {
+            self.unflushed.push(connection);
+        }
     }
 
     /// Fails a job that no worker has (any more).
@@ -367,7 +399,7 @@ impl Reactor {
         tracing::warn!("call failed: {failure}");
         if let Some(connection_key) = connection {
             self.connections[connection_key].proto.fail(call, &failure);
-            self.flush(connection_key);
+            self.answered(connection_key);
         }
     }
 

@@ -153,6 +153,15 @@ impl Reactor {
         }
     }
 
+    /// Writes the answers that have come up.
+    pub(super) fn flush_answers(&mut self) {
+        while let Some(key) = self.unflushed.pop() {
+            if self.is_open(key) {
+                self.flush(key);
+            }
+        }
+    }
+
     /// Writes what there is to write; jobs whose results are out are released.
     pub(super) fn flush(&mut self, key: usize) {
         let clock = self.clock();
