@@ -84,6 +84,25 @@ impl Socket {
     }
 }
 
+/// Keeps little unsent data in the system's hands, for nothing overtakes it there.
+fn bound_unsent(stream: &TcpStream) -> io::Result<()> {
+    let unsent: libc::c_int = 128 << 10;
+    // SAFETY: the value is one of this frame, as long as said.
+    let set = unsafe {
+        libc::setsockopt(
+            stream.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_NOTSENT_LOWAT,
+            (&raw const unsent).cast(),
+            size_of_val(&unsent) as libc::socklen_t,
+        )
+    };
+    match set {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Connects to a Unix socket by its path, or by its abstract name after a zero byte.
 fn connect_unix(name: &[u8], timeout: Duration) -> io::Result<UnixStream> {
     /// Between two tries while the server has no room for another connection.
@@ -174,6 +193,7 @@ fn connect_tcp(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream
         match TcpStream::connect_timeout(&candidate, timeout) {
             Ok(stream) => {
                 stream.set_nodelay(true)?;
+                bound_unsent(&stream)?;
                 return Ok(stream);
             }
             Err(error) => last = error,

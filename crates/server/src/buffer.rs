@@ -20,7 +20,18 @@ unsafe impl Send for Mapping {}
 impl Mapping {
     /// Maps `bytes` bytes of `fd` for reading and writing, with all pages present at once.
     pub(crate) fn new(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<Mapping> {
-        let flags = MapFlags::SHARED | MapFlags::POPULATE;
+        Mapping::with(fd, bytes, MapFlags::SHARED | MapFlags::POPULATE)
+    }
+
+    /// The same in little time: where there is much memory, its pages come as they are touched.
+    fn soon(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<Mapping> {
+        match bytes < LARGE {
+            true => Mapping::new(fd, bytes),
+            false => Mapping::with(fd, bytes, MapFlags::SHARED),
+        }
+    }
+
+    fn with(fd: BorrowedFd<'_>, bytes: usize, flags: MapFlags) -> io::Result<Mapping> {
         // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing.
         let start = unsafe {
             mmap(
@@ -115,6 +126,8 @@ pub(crate) struct BufferPool {
     retired: Vec<u64>,
 }
 
+/// From here on the pages of so many bytes take milliseconds to make or to free.
+const LARGE: usize = 8 << 20;
 /// Buffers are made in steps of an eighth of their size, at least this.
 const GRAIN: usize = 64 << 10;
 /// Segments are made in steps of this.
@@ -179,6 +192,7 @@ impl BufferPool {
         self.total -= segment.bytes;
         self.shared -= segment.bytes;
         self.retired.push(segment.id);
+        free(segment.bytes, segment);
     }
 
     /// Idle buffers are given up as far as it takes to have `bytes` more.
@@ -195,7 +209,7 @@ impl BufferPool {
 
     fn create(&mut self, bytes: usize) -> io::Result<JobBuffer> {
         let fd = sealed_memory("farcall-job", bytes)?;
-        let mapping = Mapping::new(fd.as_fd(), bytes)?;
+        let mapping = Mapping::soon(fd.as_fd(), bytes)?;
         self.last_id += 1;
         Ok(JobBuffer {
             id: self.last_id,
@@ -213,11 +227,21 @@ impl BufferPool {
     pub(crate) fn retire(&mut self, buffer: JobBuffer) {
         self.total -= buffer.bytes();
         self.retired.push(buffer.id);
+        free(buffer.bytes(), buffer);
     }
 
     /// The buffers retired since the last call.
     pub(crate) fn take_retired(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.retired)
+    }
+}
+
+/// Drops memory. To free much of it takes long, so that a thread does it.
+fn free<M: Send + 'static>(bytes: usize, memory: M) {
+    if bytes >= LARGE {
+        // Where there is no thread to be had, the closure is dropped here.
+        let thread = std::thread::Builder::new().name("farcall-free".into());
+        let _ = thread.spawn(move || drop(memory));
     }
 }
 

@@ -1,9 +1,9 @@
 //! Listening sockets.
 
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::fs;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{SocketAddr as SocketName, UnixListener, UnixStream};
@@ -90,8 +90,10 @@ impl Listener {
                 let (stream, peer) = listener.accept()?;
                 stream.set_nodelay(true)?;
                 stream.set_nonblocking(true)?;
+                let is_local = stream.local_addr()?.ip() == peer.ip();
+                bound_unsent(&stream)?;
                 Ok(Accepted {
-                    is_local: stream.local_addr()?.ip() == peer.ip(),
+                    is_local,
                     socket: stream.into(),
                     peer: peer.to_string(),
                     is_unix: false,
@@ -108,6 +110,26 @@ impl Listener {
                 })
             }
         }
+    }
+}
+
+/// Keeps little unsent data in the system's hands, for nothing overtakes it there.
+fn bound_unsent(stream: &TcpStream) -> io::Result<()> {
+    const UNSENT: libc::c_int = 128 << 10;
+    let unsent = UNSENT;
+    // SAFETY: the value is one of this frame, as long as said.
+    let set = unsafe {
+        libc::setsockopt(
+            stream.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_NOTSENT_LOWAT,
+            (&raw const unsent).cast(),
+            size_of_val(&unsent) as libc::socklen_t,
+        )
+    };
+    match set {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 
