@@ -10,7 +10,7 @@ INCLUDE = ROOT / "bindings" / "c" / "include"
 LINK = [f"-L{BUILT}", f"-Wl,-rpath,{BUILT}", "-lfarcall", "-lpthread", "-lm"]
 
 
-def compile_c(source, program, *, compiler=("cc", "-std=c11"), link=LINK):
+def compile_c(source, program, *, compiler=("cc", "-std=gnu11"), link=LINK):
     """Compiles with all warnings, which are errors."""
     subprocess.run(
         [*compiler, "-g", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{INCLUDE}", source]
