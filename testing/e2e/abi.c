@@ -17,6 +17,7 @@ HOLDS(sizeof(farcall_status) == 4);
 HOLDS(FARCALL_ARRAY == 0 && FARCALL_CHAR == 1 && FARCALL_SHORT == 2 && FARCALL_INT == 3);
 HOLDS(FARCALL_LONG == 4 && FARCALL_FLOAT == 5 && FARCALL_DOUBLE == 6);
 HOLDS(FARCALL_SCOMPLEX == 7 && FARCALL_DCOMPLEX == 8 && FARCALL_TEXT == 9);
+HOLDS(FARCALL_REFUSED == -1 && FARCALL_SCATTERED == -2);
 HOLDS(sizeof(farcall_kind) == 4);
 
 HOLDS(sizeof(farcall_session) == 8);

@@ -20,6 +20,16 @@
 #include <stdlib.h>
 
 /**
+ * `kind` of a value of a type that no argument has.
+ */
+#define FARCALL_REFUSED -1
+
+/**
+ * `kind` of an array that does not lie in one piece of memory.
+ */
+#define FARCALL_SCATTERED -2
+
+/**
  * What became of an operation, and whose fault it was. More may be added.
  */
 typedef enum {
@@ -144,7 +154,8 @@ typedef struct {
    */
   size_t bytes;
   /**
-   * `farcall_kind` of the scalar or of the elements.
+   * `farcall_kind` of the scalar or of the elements, but `FARCALL_ARRAY`; or why the library is
+   * to refuse it: `FARCALL_REFUSED`, `FARCALL_SCATTERED`.
    */
   int32_t kind;
   /**
@@ -347,6 +358,13 @@ farcall_kind farcall_argument_type(const farcall_function *function, size_t inde
  * `function` is from `farcall_function_of`, or NULL.
  */
 int32_t farcall_argument_written(const farcall_function *function, size_t index);
+
+/**
+ * 1 where a call reads the argument (IN and INOUT), else 0.
+ *
+ * `function` is from `farcall_function_of`, or NULL.
+ */
+int32_t farcall_argument_read(const farcall_function *function, size_t index);
 
 /**
  * The name of the argument; NULL where there is none. It lives as long as the function.

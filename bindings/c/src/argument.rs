@@ -19,11 +19,17 @@ pub struct Value {
     pub data: *mut c_void,
     /// Size of the scalar, of the whole array, or of the text.
     pub bytes: usize,
-    /// `farcall_kind` of the scalar or of the elements.
+    /// `farcall_kind` of the scalar or of the elements, but `FARCALL_ARRAY`; or why the library is
+    /// to refuse it: `FARCALL_REFUSED`, `FARCALL_SCATTERED`.
     pub kind: i32,
     /// Not 0 where the call may not write to it.
     pub read_only: i32,
 }
+
+/// `kind` of a value of a type that no argument has.
+pub const FARCALL_REFUSED: i32 = -1;
+/// `kind` of an array that does not lie in one piece of memory.
+pub const FARCALL_SCATTERED: i32 = -2;
 
 impl Value {
     /// A pointer to what the interface declares.
@@ -43,7 +49,11 @@ impl Value {
     /// What it says it is, for people.
     fn what(&self) -> String {
         let Some((name, size)) = described(self.kind) else {
-            return format!("a value of the unknown kind {}", self.kind);
+            return match self.kind {
+                FARCALL_REFUSED => "a type that no argument has".to_owned(),
+                FARCALL_SCATTERED => "an array that is not in one piece of memory".to_owned(),
+                kind => format!("a value of the unknown kind {kind}"),
+            };
         };
         match self.bytes.checked_div(size) {
             Some(1) => name.to_owned(),

@@ -27,11 +27,11 @@ pub unsafe extern "C" fn farcall_call_array(
 ) -> Status {
     status(|| {
         // SAFETY: the caller's promise.
-        let function = unsafe { function.as_ref() }.ok_or(Problem::null("function"))?;
+        let function = unsafe { share(function) }?;
         // SAFETY: the caller's promise.
         let given = unsafe { unchecked(arguments, count) }?;
         // SAFETY: the caller's promise.
-        unsafe { call(function, &given) }
+        unsafe { call(&function, &given) }
     })
 }
 
@@ -73,11 +73,11 @@ pub unsafe extern "C" fn farcall_call_values(
 ) -> Status {
     status(|| {
         // SAFETY: the caller's promise.
-        let function = unsafe { function.as_ref() }.ok_or(Problem::null("function"))?;
+        let function = unsafe { share(function) }?;
         // SAFETY: the caller's promise.
         let values = unsafe { list(values, count) }?;
         // SAFETY: the caller's promise.
-        unsafe { call(function, values) }
+        unsafe { call(&function, values) }
     })
 }
 

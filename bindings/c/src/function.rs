@@ -202,6 +202,19 @@ pub unsafe extern "C" fn farcall_argument_written(function: *const Function, ind
     i32::from(param.is_some_and(|param| matches!(param.mode, Mode::Out | Mode::InOut)))
 }
 
+/// 1 where a call reads the argument (IN and INOUT), else 0.
+///
+/// # Safety
+///
+/// `function` is from `farcall_function_of`, or NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_argument_read(function: *const Function, index: usize) -> i32 {
+    // SAFETY: the caller's promise.
+    let function = unsafe { function.as_ref() };
+    let param = function.and_then(|function| function.param(index));
+    i32::from(param.is_some_and(|param| matches!(param.mode, Mode::In | Mode::InOut)))
+}
+
 /// The name of the argument; NULL where there is none. It lives as long as the function.
 ///
 /// # Safety
