@@ -1,4 +1,4 @@
-/* What the Fortran module calls: descriptors of Fortran 2018 become values that say what they are. */
+/* What the Fortran module calls: descriptors of Fortran 2018 become values of farcall.h. */
 #include "farcall.h"
 
 #include <ISO_Fortran_binding.h>

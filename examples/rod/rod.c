@@ -1,5 +1,6 @@
 /* The temperature of a heated rod, -u'' = pi^2 sin(pi x), u(0) = u(1) = 0, by finite differences:
- * LAPACK on another machine solves the system. The server is the first argument, or FARCALL_SERVER. */
+ * LAPACK on another machine solves the system. The server is the first argument, or
+ * FARCALL_SERVER. */
 #include "farcall.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-/* The rod of rod.c with the names of the Ninf client library: `rod_ninf [-server HOST -port PORT]`. */
+/* The rod of rod.c with the names of the Ninf client library:
+ * `rod_ninf [-server HOST -port PORT]`. */
 #include "ninf.h"
 
 #include <math.h>

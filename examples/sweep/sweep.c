@@ -3,8 +3,8 @@
  *
  *     sweep farcall://host:3717 farcall://other:3717
  *
- * A chain of N masses between two walls, with springs of stiffness 1 and one spring of stiffness k in
- * the middle: its lowest frequency as a function of k. */
+ * A chain of N masses between two walls, with springs of stiffness 1 and one spring of stiffness k
+ * in the middle: its lowest frequency as a function of k. */
 #include "farcall.h"
 #include "grpc.h"
 

@@ -14,9 +14,10 @@ RESULT = "200 points: info 0, largest error 2.036e-05\n"
 def test_the_rod_in_every_language(library_server, tmp_path, source):
     program = command(EXAMPLES / "rod" / source, tmp_path)
     ran = run(*program, library_server.address)
-    assert (ran.returncode, ran.stdout) == (0, RESULT), ran.stderr
+    # Fortran writes a capital E.
+    assert (ran.returncode, ran.stdout.lower()) == (0, RESULT), ran.stderr
     ran = run(*program, FARCALL_SERVER=library_server.address)
-    assert (ran.returncode, ran.stdout) == (0, RESULT), ran.stderr
+    assert (ran.returncode, ran.stdout.lower()) == (0, RESULT), ran.stderr
 
 
 def test_the_rod_with_the_names_of_ninf(library_server, tmp_path):

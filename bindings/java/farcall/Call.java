@@ -35,8 +35,10 @@ public final class Call implements Future<Void> {
         this.remains = CLEANER.register(this, new Remains(session, arena));
     }
 
-    /** Waits for the end; throws a {@link FarcallException} inside an ExecutionException if the call
-     * failed. */
+    /**
+     * Waits for the end; throws a {@link FarcallException} inside an ExecutionException if the
+     * call failed.
+     */
     @Override
     public Void get() throws ExecutionException {
         return end(Native.await(session, -1));

@@ -7,8 +7,8 @@ import java.lang.foreign.MemorySegment;
  * A function of a server; it lives as long as the server. Any thread may call it.
  *
  * <p>Arguments stand in the order of the interface. Numbers, {@link Complex}, and String are
- * scalars; arrays of numbers are filled in place. An array of a Java type is copied to native memory
- * and back; a direct buffer or a native MemorySegment is used where it lies.
+ * scalars; arrays of numbers are filled in place. An array of a Java type is copied to native
+ * memory and back; a direct buffer or a native MemorySegment is used where it lies.
  */
 public final class Function {
     private final MemorySegment function;

@@ -15,8 +15,10 @@ import java.lang.foreign.StructLayout;
 import java.lang.foreign.SymbolLookup;
 import java.lang.invoke.MethodHandle;
 
-/** The functions of {@code farcall.h}. The library is {@code libfarcall.so.1}, or the file that the
- * property {@code farcall.library} names. */
+/**
+ * The functions of {@code farcall.h}. The library is {@code libfarcall.so.1}, or the file that the
+ * property {@code farcall.library} names.
+ */
 final class Native {
     static final int OK = 0;
     static final int RUNNING = 8;
