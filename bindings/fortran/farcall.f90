@@ -58,9 +58,9 @@ module farcall
       bind(c, name="farcall_fortran_call")
       import :: c_int, farcall_function
       type(farcall_function), value :: function
-      type(*), dimension(..), contiguous, optional :: a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, &
-        a12, a13, a14, a15, a16, a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, &
-        a30, a31, a32, a33, a34, a35, a36, a37, a38, a39, a40
+      type(*), dimension(..), contiguous, optional :: a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, &
+        a11, a12, a13, a14, a15, a16, a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, &
+        a29, a30, a31, a32, a33, a34, a35, a36, a37, a38, a39, a40
     end function
 
     ! Begins a call, and returns its session; 0 where that fails.
