@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::c_char;
 use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,8 +16,11 @@ use crate::{session, text};
 /// A server.
 pub struct Server {
     client: farcall_client::Server,
-    /// Handles point to them; they live as long as the server, or as a session of theirs.
-    functions: Mutex<HashMap<String, Arc<Function>>>,
+    /// What tells its sessions from those of other servers.
+    tag: usize,
+    /// Handles point to them; they live as long as the server, or as a session of theirs. The last
+    /// one of a name is the present one: a server that was restarted may have another interface.
+    functions: Mutex<HashMap<String, Vec<Arc<Function>>>>,
 }
 
 /// How to talk to a server. Zeros are the defaults.
@@ -34,27 +38,36 @@ pub struct ConnectOptions {
 
 impl Server {
     pub(crate) fn new(client: farcall_client::Server) -> Server {
-        let functions = Mutex::default();
-        Server { client, functions }
+        static LAST: AtomicUsize = AtomicUsize::new(0);
+        Server {
+            client,
+            tag: LAST.fetch_add(1, Ordering::Relaxed),
+            functions: Mutex::default(),
+        }
     }
 
     /// The function of that name; its interface is fetched once.
     pub(crate) fn function(&self, name: &str) -> Result<Arc<Function>, Problem> {
-        let lock = || {
-            self.functions
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-        };
-        if let Some(known) = lock().get(name) {
-            return Ok(known.clone());
+        let client = self.client.function(name)?;
+        let mut functions = self
+            .functions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(last) = functions.get(name).and_then(|all| all.last())
+            && last.client.text() == client.text()
+        {
+            return Ok(last.clone());
         }
-        let made = Arc::new(Function::new(self.client.function(name)?, self.tag()));
-        Ok(lock().entry(name.to_owned()).or_insert(made).clone())
+        let made = Arc::new(Function::new(client, self.tag));
+        functions
+            .entry(name.to_owned())
+            .or_default()
+            .push(made.clone());
+        Ok(made)
     }
 
-    /// What tells its sessions from those of other servers.
     pub(crate) fn tag(&self) -> usize {
-        ptr::from_ref(self).addr()
+        self.tag
     }
 }
 
