@@ -95,3 +95,9 @@ def test_no_name_of_the_headers_is_left_out():
     assert len(names) > 90
     unused = {name for name in names if not re.search(rf"\b{name}\b", text)}
     assert not unused
+
+
+def test_more_sessions_than_are_remembered(languages, tmp_path):
+    program = compile_c(E2E / "many.c", tmp_path / "many")
+    ran = run(program, languages.address, timeout=110)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
