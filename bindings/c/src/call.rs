@@ -124,10 +124,11 @@ pub(crate) unsafe fn start(
 ) -> Result<u64, Problem> {
     // SAFETY: the caller's promise.
     let mut arguments = unsafe { argument::read(&function, given) }?;
+    sessions.check_room()?;
     // SAFETY: the caller's promise.
     let pending = unsafe { function.client.start(&mut arguments) }?;
     let tag = function.server;
-    sessions.add(function, pending, tag, handle)
+    Ok(sessions.add(function, pending, tag, handle))
 }
 
 /// # Safety

@@ -156,6 +156,16 @@ impl Sessions {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// An error where so many sessions are kept that none may be added.
+    pub(crate) fn check_room(&self) -> Result<(), Problem> {
+        match self.lock().open.len() {
+            0..MOST_OPEN => Ok(()),
+            _ => Err(Problem::argument(format!(
+                "{MOST_OPEN} sessions are neither waited for nor cancelled"
+            ))),
+        }
+    }
+
     /// Takes charge of a call under way.
     pub(crate) fn add(
         &self,
@@ -163,13 +173,8 @@ impl Sessions {
         pending: Pending,
         tag: usize,
         handle: usize,
-    ) -> Result<u64, Problem> {
+    ) -> u64 {
         let mut state = self.lock();
-        if state.open.len() >= MOST_OPEN {
-            return Err(Problem::argument(format!(
-                "{MOST_OPEN} sessions are neither waited for nor cancelled"
-            )));
-        }
         loop {
             state.last = state.last % self.most + 1;
             if !state.open.contains_key(&state.last) && !state.past.contains_key(&state.last) {
@@ -186,7 +191,7 @@ impl Sessions {
             end: Mutex::new(None),
         };
         state.open.insert(id, Arc::new(session));
-        Ok(id)
+        id
     }
 
     pub(crate) fn find(&self, id: u64) -> Option<Found> {
