@@ -37,6 +37,7 @@ HOLDS(sizeof(void *) != 8 || offsetof(farcall_value, read_only) == 20);
 HOLDS(offsetof(farcall_options, size) == 0);
 HOLDS(sizeof(void *) != 8 || offsetof(farcall_options, connect_timeout) == 8);
 HOLDS(sizeof(void *) != 8 || offsetof(farcall_options, timeout) == 16);
+HOLDS(sizeof(void *) != 8 || offsetof(farcall_options, other_host) == 24);
 
 HOLDS(sizeof(grpc_function_handle_t) == 32);
 HOLDS(sizeof(grpc_sessionid_t) == 4 && sizeof(grpc_error_t) == 4);

@@ -28,7 +28,7 @@ static void gridrpc(const char *address) {
 
 int main(int argc, char **argv) {
   static double x[N], y[N], copy[N];
-  farcall_options options = {sizeof options, 0, 0};
+  farcall_options options = {sizeof options, 0, 0, 0};
   farcall_server *server;
   farcall_function *axpy;
   farcall_session sessions[2], which;

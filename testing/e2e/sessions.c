@@ -198,9 +198,43 @@ static void ways(void) {
   EXPECT(farcall_call_array_async(dot, arguments, 3), 0);
 }
 
+/* Arrays in memory that is shared with the server, where it can be. */
+static void memory(void) {
+  enum { N = 1 << 16 };
+  double *x = farcall_allocate(one, N * sizeof *x), *y = farcall_allocate(one, N * sizeof *y);
+  double *plain = farcall_allocate(other, sizeof *plain);
+  farcall_options options = {sizeof options, 0, 0, 0};
+  farcall_server *remote;
+  farcall_session session;
+  int i, wrong = 0;
+
+  EXPECT(x != NULL && y != NULL && plain != NULL, 1);
+  EXPECT((uintptr_t)x % 64 == 0 && (uintptr_t)y % 64 == 0 && (uintptr_t)plain % 64 == 0, 1);
+  EXPECT(x[0] == 0 && x[N - 1] == 0 && *plain == 0, 1);
+  for (i = 0; i < N; i++)
+    x[i] = i, y[i] = 1;
+  EXPECT(farcall_call(one, "axpy", N, 2.0, x, y), FARCALL_OK);
+  session = farcall_call_async(other, "axpy", N, 1.0, x, y);
+  EXPECT(farcall_wait(session, 30), FARCALL_OK);
+  for (i = 0; i < N; i++)
+    wrong += y[i] != 3.0 * i + 1;
+  EXPECT(wrong, 0);
+  options.other_host = 1;
+  remote = farcall_connect_with(NULL, &options);
+  y[0] = 7;
+  EXPECT(farcall_call(remote, "axpy", N, 0.0, x, y), FARCALL_OK);
+  EXPECT(y[0] == 7 && y[N - 1] == 3.0 * (N - 1) + 1, 1);
+  farcall_disconnect(remote);
+  farcall_free(plain), farcall_free(x), farcall_free(y), farcall_free(NULL);
+  EXPECT(farcall_allocate(NULL, 1) == NULL, 1);
+  farcall_free(&wrong);
+  EXPECT(farcall_error_status(), FARCALL_ARGUMENT);
+  EXPECT(strstr(farcall_error_message(), "not from farcall_allocate") != NULL, 1);
+}
+
 static void wrong(void) {
   farcall_session unknown[] = {INT64_C(1) << 60, 0}, which;
-  farcall_options options = {sizeof options, 0.5, 0.1}, broken = {3, 0, 0};
+  farcall_options options = {sizeof options, 0.5, 0.1, 0}, broken = {3, 0, 0, 0};
   farcall_server *impatient;
   int32_t slept;
 
@@ -248,6 +282,7 @@ int main(int argc, char **argv) {
   two_servers(NULL), in_threads(two_servers, NULL, NULL);
   many();
   values();
+  memory();
   ways();
   wrong();
   farcall_disconnect(one), farcall_disconnect(other);

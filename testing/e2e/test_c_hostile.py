@@ -79,7 +79,8 @@ def through(languages, after, then):
 
     def serve(connection):
         host, port = languages.address.removeprefix("farcall://").rsplit(":", 1)
-        server = socket.create_connection((host, int(port)))
+        # From another address, so that the server does not offer its local socket.
+        server = socket.create_connection((host, int(port)), source_address=("127.0.0.2", 0))
         threading.Thread(target=pump, args=(connection, server), daemon=True).start()
         left = after
         while left > 0 and (data := server.recv(min(left, 1 << 16))):

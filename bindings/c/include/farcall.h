@@ -181,6 +181,11 @@ typedef struct {
    * holds for `farcall_function_of` as well.
    */
   double timeout;
+  /**
+   * Not 0 to talk to a server on this host as to one on another: over TCP, where the address says
+   * so, and without shared memory.
+   */
+  int32_t other_host;
 } farcall_options;
 
 /**
@@ -379,6 +384,21 @@ const char *farcall_argument_name(const farcall_function *function, size_t index
  * `function` is from `farcall_function_of`, or NULL.
  */
 farcall_times farcall_times_of(const farcall_function *function);
+
+/**
+ * Memory of zeros for arrays, at a multiple of 64 bytes. Where the server is on this host it is
+ * shared with it, and arrays in it are not copied when they are arguments of calls to that server;
+ * elsewhere it is memory as any other. NULL where there is none to be had.
+ *
+ * `server` is from `farcall_connect`.
+ */
+void *farcall_allocate(const farcall_server *server, size_t bytes);
+
+/**
+ * Gives memory back that is from `farcall_allocate`, and that no call under way uses. NULL is let
+ * pass. The server may have been disconnected from meanwhile.
+ */
+void farcall_free(void *memory);
 
 /**
  * Whether a call has ended: `FARCALL_RUNNING` while it has not, else what became of it.

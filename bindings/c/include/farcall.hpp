@@ -269,6 +269,8 @@ struct Options {
   std::chrono::duration<double> connect_timeout{0};
   /* For one call, from its start to its end. */
   std::chrono::duration<double> timeout{0};
+  /* Talk to a server on this host as to one on another: without shared memory. */
+  bool other_host = false;
 };
 
 /* A connection to a server, closed with the object; calls under way are then cancelled. */
@@ -302,7 +304,7 @@ public:
 private:
   Server(const char *address, const Options &options) {
     const farcall_options given = {sizeof given, options.connect_timeout.count(),
-                                   options.timeout.count()};
+                                   options.timeout.count(), options.other_host};
     server_ = farcall_connect_with(address, &given);
     if (server_ == nullptr)
       throw Error::last();

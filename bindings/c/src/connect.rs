@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use farcall_client::Options;
+use farcall_client::{Options, SharedMemory};
 
 use crate::error::{Problem, guard};
 use crate::function::Function;
@@ -34,6 +34,9 @@ pub struct ConnectOptions {
     /// Longest time for one call, from its start to its end, in seconds; 0 waits for ever. It
     /// holds for `farcall_function_of` as well.
     pub timeout: f64,
+    /// Not 0 to talk to a server on this host as to one on another: over TCP, where the address says
+    /// so, and without shared memory.
+    pub other_host: i32,
 }
 
 impl Server {
@@ -66,6 +69,11 @@ impl Server {
         Ok(made)
     }
 
+    /// Memory shared with the server, where it is on this host and has some to give.
+    pub(crate) fn share(&self, bytes: usize) -> Result<Option<SharedMemory>, Problem> {
+        Ok(self.client.share(bytes)?)
+    }
+
     pub(crate) fn tag(&self) -> usize {
         self.tag
     }
@@ -82,6 +90,7 @@ impl ConnectOptions {
         };
         let mut options = Options {
             timeout: seconds("timeout", self.timeout)?,
+            same_host: self.other_host == 0,
             ..Options::default()
         };
         if let Some(timeout) = seconds("connect_timeout", self.connect_timeout)? {

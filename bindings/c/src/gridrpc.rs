@@ -121,6 +121,7 @@ impl Grid {
             size: 0,
             connect_timeout: self.config.connect_timeout,
             timeout: self.config.timeout,
+            other_host: 0,
         };
         let client = farcall_client::Server::connect(&name, options.read()?);
         let client = client.map_err(|error| Fault(SERVER_NOT_FOUND, Problem::from(error)))?;

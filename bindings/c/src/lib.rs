@@ -11,6 +11,7 @@ mod error;
 mod function;
 /// cbindgen:ignore
 mod gridrpc;
+mod memory;
 /// cbindgen:ignore
 mod ninf;
 mod session;

@@ -28,7 +28,8 @@ final class Native {
     static final StructLayout VALUE =
             MemoryLayout.structLayout(ADDRESS, JAVA_LONG, JAVA_INT, JAVA_INT);
     private static final StructLayout OPTIONS =
-            MemoryLayout.structLayout(JAVA_LONG, JAVA_DOUBLE, JAVA_DOUBLE);
+            MemoryLayout.structLayout(
+                    JAVA_LONG, JAVA_DOUBLE, JAVA_DOUBLE, JAVA_INT, MemoryLayout.paddingLayout(4));
     private static final StructLayout TIMES =
             MemoryLayout.structLayout(
                     JAVA_DOUBLE, JAVA_DOUBLE, JAVA_DOUBLE, JAVA_DOUBLE, JAVA_DOUBLE);
