@@ -1,5 +1,5 @@
-/* The C side of `farcall bench call`: answers each line of standard input as the Python side does,
- * `BYTES COUNT OUTSTANDING` by the seconds of a call: with 1 outstanding the median of COUNT calls
+/* The C side of `farcall bench call`, `client ADDRESS [tcp]`: answers each line of standard input as
+ * benches/contenders.py does, `BYTES COUNT OUTSTANDING` by the seconds of a call: with 1 outstanding the median of COUNT calls
  * that send BYTES bytes and receive as many, 0 bytes being the null call; with more the time of
  * COUNT null calls divided by their number, each begun when any one of the others has ended. */
 #include "farcall.h"
@@ -75,7 +75,8 @@ static double several(farcall_server *server, long count, long outstanding) {
 }
 
 int main(int argc, char **argv) {
-  farcall_server *server = farcall_connect(argc > 1 ? argv[1] : NULL);
+  const farcall_options options = {sizeof options, 0, 0, argc > 2};
+  farcall_server *server = farcall_connect_with(argc > 1 ? argv[1] : NULL, &options);
   long bytes, count, outstanding;
 
   check(server != NULL);
