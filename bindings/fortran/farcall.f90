@@ -46,7 +46,7 @@ module farcall
   public :: farcall_call, farcall_call_async
   public :: farcall_probe, farcall_wait, farcall_wait_or, farcall_wait_and, farcall_wait_any
   public :: farcall_wait_all, farcall_next_failed, farcall_cancel, farcall_cancel_all
-  public :: farcall_session_times, farcall_times_of
+  public :: farcall_session_times, farcall_times_of, farcall_allocate, farcall_free
   public :: farcall_error_status, farcall_error_message, farcall_status_text
 
   interface
@@ -133,6 +133,20 @@ module farcall
       import :: farcall_function, farcall_times
       type(farcall_function), value :: function
     end function
+
+    ! Memory for arrays, for c_f_pointer; where the server is on this host it is shared with it, and
+    ! not copied when it is an argument of a call.
+    type(c_ptr) function farcall_allocate(server, bytes) bind(c)
+      import :: c_ptr, c_size_t, farcall_server
+      type(farcall_server), value :: server
+      integer(c_size_t), value :: bytes
+    end function
+
+    ! Gives it back.
+    subroutine farcall_free(memory) bind(c)
+      import :: c_ptr
+      type(c_ptr), value :: memory
+    end subroutine
 
     ! The status of the last operation of this thread that failed.
     integer(c_int) function farcall_error_status() bind(c)

@@ -3,6 +3,9 @@ import farcall.Complex;
 import farcall.FarcallException;
 import farcall.Function;
 import farcall.Server;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CancellationException;
@@ -34,7 +37,7 @@ public final class Script {
     }
 
     private static void arrays(Server server) {
-        double[] values = new double[6], x = {1, 2, 3}, y = {10, 20, 30}, sum = new double[1];
+        double[] values = new double[6], x = {1, 2, 3}, sum = new double[1];
         double[] data = {0, 1, 2, 3, 4, 5, 6, 7};
         short[] shorts = {10, -20, 30};
         float[] floats = {1.5f, 2.5f, 3.5f};
@@ -44,8 +47,12 @@ public final class Script {
 
         server.call("conformance/scalars", 'A', -2, 300000, 5000000000L, 1.5f, -0.25, values);
         show("scalars", values);
-        server.call("conformance/axpy", 3, 2.0, x, y);
-        show("axpy", y);
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment y = server.allocate(3 * Double.BYTES, arena);
+            y.copyFrom(MemorySegment.ofArray(new double[] {10, 20, 30}));
+            server.call("conformance/axpy", 3, 2.0, x, y);
+            show("axpy", y.toArray(ValueLayout.JAVA_DOUBLE));
+        }
         server.call("conformance/types", 3, shorts, floats, bytes, sums);
         System.out.printf("types: %d %d %d%n", sums[0], sums[1], sums[2]);
         server.call("conformance/section", 2, 3, a);

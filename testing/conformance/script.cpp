@@ -18,7 +18,8 @@ void show(const char *name, std::span<const double> values) {
 
 void arrays(const farcall::Server &server) {
   std::array<double, 6> values;
-  std::vector<double> x{1, 2, 3}, y{10, 20, 30};
+  std::vector<double> x{1, 2, 3};
+  farcall::Memory<double> y(server, 3);
   const std::vector<double> data{0, 1, 2, 3, 4, 5, 6, 7};
   const std::int16_t shorts[] = {10, -20, 30};
   const float floats[] = {1.5F, 2.5F, 3.5F};
@@ -29,6 +30,7 @@ void arrays(const farcall::Server &server) {
 
   server.call("conformance/scalars", 'A', -2, 300000, 5000000000, 1.5F, -0.25, values);
   show("scalars", values);
+  y[0] = 10, y[1] = 20, y[2] = 30;
   server.call("conformance/axpy", 3, 2.0, x, y);
   show("axpy", y);
   server.call("conformance/types", 3, shorts, floats, bytes, sums);

@@ -37,7 +37,9 @@ contains
   end subroutine
 
   subroutine arrays()
-    real(c_double) :: values(6), x(3) = [1, 2, 3], y(3) = [10, 20, 30], total
+    real(c_double) :: values(6), x(3) = [1, 2, 3], total
+    real(c_double), pointer :: y(:)
+    type(c_ptr) :: memory
     real(c_double) :: numbers(8) = [0, 1, 2, 3, 4, 5, 6, 7]
     integer(c_int16_t) :: shorts(3) = [10_c_int16_t, -20_c_int16_t, 30_c_int16_t]
     real(c_float) :: floats(3) = [1.5, 2.5, 3.5]
@@ -48,8 +50,12 @@ contains
     call check(farcall_call(f("scalars"), "A", -2, 300000, 5000000000_c_int64_t, 1.5, &
       -0.25_c_double, values))
     call show("scalars", values)
+    memory = farcall_allocate(server, 24_c_size_t)
+    call c_f_pointer(memory, y, [3])
+    y = [10, 20, 30]
     call check(farcall_call(f("axpy"), 3, 2.0_c_double, x, y))
     call show("axpy", y)
+    call farcall_free(memory)
     call check(farcall_call(f("types"), 3, shorts, floats, bytes, sums))
     write (*, "(a,*(1x,i0))") "types:", sums
     call check(farcall_call(f("section"), 2, 3, a))

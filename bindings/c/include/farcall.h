@@ -182,8 +182,8 @@ typedef struct {
    */
   double timeout;
   /**
-   * Not 0 to talk to a server on this host as to one on another: over TCP, where the address says
-   * so, and without shared memory.
+   * Not 0 to talk to a server on this host as to one on another: over TCP, where the address
+   * says so, and without shared memory.
    */
   int32_t other_host;
 } farcall_options;

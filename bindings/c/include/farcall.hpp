@@ -302,6 +302,8 @@ public:
   void cancel_all() noexcept { farcall_cancel_all(server_); }
 
 private:
+  template <detail::Element T> friend class Memory;
+
   Server(const char *address, const Options &options) {
     const farcall_options given = {sizeof given, options.connect_timeout.count(),
                                    options.timeout.count(), options.other_host};
@@ -311,6 +313,43 @@ private:
   }
 
   farcall_server *server_ = nullptr;
+};
+
+/* An array of zeros. Where the server is on this host it is shared with it, and not copied when it
+ * is an argument of a call; elsewhere it is memory as any other. It may outlive the server. */
+template <detail::Element T> class Memory {
+public:
+  using value_type = T;
+
+  Memory(const Server &server, std::size_t size) : size_(size) {
+    if (size > std::numeric_limits<std::size_t>::max() / sizeof(T))
+      throw Error(FARCALL_ARGUMENT, "the array is larger than memory");
+    data_ = static_cast<T *>(farcall_allocate(server.server_, size * sizeof(T)));
+    if (data_ == nullptr)
+      throw Error::last();
+  }
+  Memory(Memory &&other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  Memory &operator=(Memory &&other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~Memory() { farcall_free(data_); }
+
+  T *data() noexcept { return data_; }
+  const T *data() const noexcept { return data_; }
+  std::size_t size() const noexcept { return size_; }
+  T *begin() noexcept { return data_; }
+  T *end() noexcept { return data_ + size_; }
+  const T *begin() const noexcept { return data_; }
+  const T *end() const noexcept { return data_ + size_; }
+  T &operator[](std::size_t index) noexcept { return data_[index]; }
+  const T &operator[](std::size_t index) const noexcept { return data_[index]; }
+
+private:
+  T *data_ = nullptr;
+  std::size_t size_ = 0;
 };
 
 } // namespace farcall

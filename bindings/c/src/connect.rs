@@ -34,8 +34,8 @@ pub struct ConnectOptions {
     /// Longest time for one call, from its start to its end, in seconds; 0 waits for ever. It
     /// holds for `farcall_function_of` as well.
     pub timeout: f64,
-    /// Not 0 to talk to a server on this host as to one on another: over TCP, where the address says
-    /// so, and without shared memory.
+    /// Not 0 to talk to a server on this host as to one on another: over TCP, where the address
+    /// says so, and without shared memory.
     pub other_host: i32,
 }
 

@@ -69,6 +69,9 @@ final class Native {
     private static final MethodHandle SESSION_TIMES =
             find("farcall_session_times", TIMES, JAVA_LONG);
     private static final MethodHandle FUNCTION_TIMES = find("farcall_times_of", TIMES, ADDRESS);
+    private static final MethodHandle ALLOCATE =
+            find("farcall_allocate", ADDRESS, ADDRESS, JAVA_LONG);
+    private static final MethodHandle FREE = findVoid("farcall_free", ADDRESS);
     private static final MethodHandle ERROR_STATUS = find("farcall_error_status", JAVA_INT);
     private static final MethodHandle ERROR_MESSAGE = find("farcall_error_message", ADDRESS);
 
@@ -134,6 +137,20 @@ final class Native {
             options.set(JAVA_DOUBLE, 16, timeout);
             return known(invoke(() -> (MemorySegment) CONNECT.invokeExact(text, options)));
         }
+    }
+
+    static MemorySegment allocate(MemorySegment server, long bytes, Arena arena) {
+        MemorySegment memory =
+                known(invoke(() -> (MemorySegment) ALLOCATE.invokeExact(server, bytes)));
+        return memory.reinterpret(bytes, arena, Native::free);
+    }
+
+    private static void free(MemorySegment memory) {
+        invoke(
+                () -> {
+                    FREE.invokeExact(memory);
+                    return null;
+                });
     }
 
     static void disconnect(MemorySegment server) {

@@ -1,5 +1,6 @@
 package farcall;
 
+import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.concurrent.locks.ReadWriteLock;
@@ -57,6 +58,14 @@ public final class Server implements AutoCloseable {
     /** Calls a function by name. */
     public void call(String name, Object... arguments) {
         function(name).call(arguments);
+    }
+
+    /**
+     * Memory of zeros for arrays, until the arena closes. Where the server is on this host it is
+     * shared with it, and not copied when it is an argument of a call.
+     */
+    public MemorySegment allocate(long bytes, Arena arena) {
+        return whileOpen(() -> Native.allocate(server, bytes, arena));
     }
 
     /** Waits for calls that other threads are in, and cancels those begun by {@code start}. */
