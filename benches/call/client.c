@@ -1,8 +1,8 @@
 /* The C side of `farcall bench call`, `client ADDRESS [tcp]`: answers each line of standard input as
  * benches/contenders.py does, `BYTES COUNT OUTSTANDING` by the seconds of a call: with 1 outstanding
  * the median of COUNT calls that send BYTES bytes and receive as many, 0 bytes being the null call;
- * with more the time of COUNT null calls divided by their number, each begun when any one of the
- * others has ended. `tcp` keeps to TCP. */
+ * with more the time of COUNT null calls divided by their number, of which so many are under way at
+ * any time. `tcp` keeps to TCP. */
 #include "farcall.h"
 
 #include <stdio.h>
@@ -56,21 +56,16 @@ static double single(farcall_server *server, long bytes, long count) {
 
 static double several(farcall_server *server, long count, long outstanding) {
   farcall_function *null = farcall_function_of(server, "bench/null");
-  farcall_session which;
+  farcall_session sessions[MOST_OUTSTANDING];
   double start = now();
-  long begun = 0, ended;
+  long call;
 
   check(null != NULL && outstanding <= MOST_OUTSTANDING);
-  while (begun < outstanding && begun < count) {
-    check(farcall_invoke_async(null, 1) != 0);
-    begun++;
-  }
-  for (ended = 0; ended < count; ended++) {
-    check(farcall_wait_any(server, -1, &which) == FARCALL_OK && which != 0);
-    if (begun < count) {
-      check(farcall_invoke_async(null, 1) != 0);
-      begun++;
-    }
+  for (call = 0; call < count + outstanding; call++) {
+    farcall_session *oldest = &sessions[call % outstanding];
+    check(call < outstanding || farcall_wait(*oldest, -1) == FARCALL_OK);
+    if (call < count)
+      check((*oldest = farcall_invoke_async(null, 1)) != 0);
   }
   return (now() - start) / (double)count;
 }
