@@ -1,33 +1,95 @@
-"""The C library from C and from C++."""
+"""The C library from C and from C++, and its frozen interface."""
 
+import re
+import shutil
 import subprocess
 
 import pytest
+from programs import BUILT, INCLUDE, LINK, compile_c, run
 from servers import ROOT
+
+STATIC = ["-L" + str(BUILT), "-l:libfarcall.a", "-lpthread", "-ldl", "-lm"]
 
 
 @pytest.mark.parametrize(
-    ("compiler", "library"),
+    ("compiler", "link"),
     [
-        (["cc", "-std=c99", "-pedantic"], ["-lfarcall"]),
-        (["c++", "-x", "c++"], ["-lfarcall"]),
-        (["cc", "-std=c11"], ["-l:libfarcall.a", "-lpthread", "-ldl"]),
+        (["cc", "-std=c99", "-pedantic"], LINK),
+        (["c++", "-x", "c++"], LINK),
+        (["cc", "-std=c11"], STATIC),
     ],
     ids=["c", "c++", "static"],
 )
-def test_dgesv(library_server, tmp_path, compiler, library):
-    built = ROOT / "target" / "release"
+def test_dgesv(library_server, tmp_path, compiler, link):
+    source = ROOT / "testing" / "e2e" / "dgesv.c"
+    program = compile_c(source, tmp_path / "dgesv", compiler=compiler, link=link)
+    ran = run(program, library_server.address)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stdout.count("solved") == 3
+    assert "argument `a`: expected an array of double, given NULL" in ran.stdout
+    assert "no function `lapack/nothing`" in ran.stdout
+
+
+def frozen():
+    """The functions of the shared library, by their version."""
+    text = (ROOT / "bindings" / "c" / "farcall.map").read_text()
+    nodes = re.findall(r"(FARCALL_[0-9.]+) \{(.*?)\}", text, re.DOTALL)
+    return {
+        name: version
+        for version, body in nodes
+        for name in re.findall(r"^    (\w+);$", body, re.MULTILINE)
+    }
+
+
+def test_the_library_exports_what_is_frozen_and_nothing_else():
+    library = BUILT / "libfarcall.so.1"
+    symbols = subprocess.run(
+        ["nm", "-D", "--defined-only", library], check=True, capture_output=True, text=True
+    ).stdout
+    found = dict(re.findall(r" T (\w+)@@(FARCALL_[0-9.]+)", symbols))
+    assert found == frozen()
+    defined = [line for line in symbols.splitlines() if " A FARCALL_" not in line]
+    assert len(defined) == len(found), symbols
+    dynamic = subprocess.run(
+        ["readelf", "-d", library], check=True, capture_output=True, text=True
+    ).stdout
+    assert "soname: [libfarcall.so.1]" in dynamic
+
+
+def test_the_headers_declare_just_that():
+    declared = set()
+    for header in ("farcall.h", "grpc.h", "ninf.h"):
+        text = re.sub(r"/\*.*?\*/", "", (INCLUDE / header).read_text(), flags=re.DOTALL)
+        text = re.sub(r"^#.*$", "", text, flags=re.MULTILINE)
+        declared |= set(re.findall(r"\b((?:farcall|grpc|Ninf)_\w+)\(", text))
+    assert declared == set(frozen())
+
+
+@pytest.mark.parametrize("compiler", [["cc", "-std=c11"]], ids=["c11"])
+def test_types_and_numbers_are_those_that_are_frozen(tmp_path, compiler):
+    source = ROOT / "testing" / "e2e" / "abi.c"
+    assert run(compile_c(source, tmp_path / "abi", compiler=compiler)).returncode == 0
+
+
+def test_an_installed_library_is_found_by_pkg_config(library_server, tmp_path):
+    if shutil.which("pkg-config") is None:
+        pytest.skip("pkg-config is not installed")
+    make = ["make", "-s", "-C", ROOT / "bindings" / "c", "install", f"BUILT={tmp_path}/built"]
+    built = tmp_path / "built"
+    built.mkdir()
+    shutil.copy(BUILT / "libfarcall.a", built)
+    subprocess.run([*make, f"PREFIX={tmp_path}/usr"], check=True, timeout=60)
+    config = tmp_path / "usr" / "lib" / "pkgconfig"
+    flags = subprocess.run(
+        ["pkg-config", "--cflags", "--libs", "farcall"],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={"PKG_CONFIG_PATH": str(config), "PATH": "/usr/bin:/bin"},
+    ).stdout.split()
+    assert f"-I{tmp_path}/usr/include/farcall" in flags
     program = tmp_path / "dgesv"
     source = ROOT / "testing" / "e2e" / "dgesv.c"
-    subprocess.run(
-        [*compiler, "-Wall", "-Wextra", "-Werror", f"-I{ROOT}/bindings/c/include", source]
-        + ["-x", "none", f"-L{built}", f"-Wl,-rpath,{built}", *library, "-lm", "-o", program],
-        check=True,
-    )
-    run = subprocess.run(
-        [program, library_server.address], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
-    assert run.stdout.count("solved") == 3
-    assert "argument `a`: expected an array of double, given NULL" in run.stdout
-    assert "no function `lapack/nothing`" in run.stdout
+    subprocess.run(["cc", source, *flags, "-lm", "-o", program], check=True, timeout=60)
+    ran = run(program, library_server.address, LD_LIBRARY_PATH=str(tmp_path / "usr" / "lib"))
+    assert ran.returncode == 0, ran.stdout + ran.stderr

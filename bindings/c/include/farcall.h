@@ -20,6 +20,66 @@
 #include <stdlib.h>
 
 /**
+ * `kind` of a value of a type that no argument has.
+ */
+#define FARCALL_REFUSED -1
+
+/**
+ * `kind` of an array that does not lie in one piece of memory.
+ */
+#define FARCALL_SCATTERED -2
+
+/**
+ * What became of an operation, and whose fault it was. More may be added.
+ */
+typedef enum {
+  /**
+   * Done.
+   */
+  FARCALL_OK = 0,
+  /**
+   * The caller's: an argument, a name or an address.
+   */
+  FARCALL_ARGUMENT = 1,
+  /**
+   * The server has no function of that name.
+   */
+  FARCALL_UNKNOWN_FUNCTION = 2,
+  /**
+   * The server cannot be reached, or the connection was lost.
+   */
+  FARCALL_CONNECTION = 3,
+  /**
+   * The server did not answer in time.
+   */
+  FARCALL_TIMEOUT = 4,
+  /**
+   * The called library crashed, ended its process, or ran past a limit.
+   */
+  FARCALL_LIBRARY = 5,
+  /**
+   * The server refused the call or failed.
+   */
+  FARCALL_SERVER = 6,
+  /**
+   * A fault of this library.
+   */
+  FARCALL_INTERNAL = 7,
+  /**
+   * The call has not ended.
+   */
+  FARCALL_RUNNING = 8,
+  /**
+   * The call was cancelled.
+   */
+  FARCALL_CANCELLED = 9,
+  /**
+   * There is no such session, or it was forgotten.
+   */
+  FARCALL_UNKNOWN_SESSION = 10,
+} farcall_status;
+
+/**
  * How an argument is passed.
  */
 typedef enum {
@@ -66,44 +126,6 @@ typedef enum {
 } farcall_kind;
 
 /**
- * What became of an operation, and whose fault it was.
- */
-typedef enum {
-  /**
-   * Done.
-   */
-  FARCALL_OK = 0,
-  /**
-   * The caller's: an argument, a name or an address.
-   */
-  FARCALL_ARGUMENT = 1,
-  /**
-   * The server has no function of that name.
-   */
-  FARCALL_UNKNOWN_FUNCTION = 2,
-  /**
-   * The server cannot be reached, or the connection was lost.
-   */
-  FARCALL_CONNECTION = 3,
-  /**
-   * The server did not answer in time.
-   */
-  FARCALL_TIMEOUT = 4,
-  /**
-   * The called library crashed, ended its process, or ran past a limit.
-   */
-  FARCALL_LIBRARY = 5,
-  /**
-   * The server refused the call or failed.
-   */
-  FARCALL_SERVER = 6,
-  /**
-   * A fault of this library.
-   */
-  FARCALL_INTERNAL = 7,
-} farcall_status;
-
-/**
  * A function of a server.
  */
 typedef struct farcall_function farcall_function;
@@ -112,6 +134,59 @@ typedef struct farcall_function farcall_function;
  * A server.
  */
 typedef struct farcall_server farcall_server;
+
+/**
+ * A call under way; 0 is none.
+ */
+typedef uint64_t farcall_session;
+
+/**
+ * An argument that says what it is.
+ */
+typedef struct {
+  /**
+   * The scalar, the first element of the array, or the first character of the text, which need
+   * not end with NUL.
+   */
+  void *data;
+  /**
+   * Size of the scalar, of the whole array, or of the text.
+   */
+  size_t bytes;
+  /**
+   * `farcall_kind` of the scalar or of the elements, but `FARCALL_ARRAY`; or why the library is
+   * to refuse it: `FARCALL_REFUSED`, `FARCALL_SCATTERED`.
+   */
+  int32_t kind;
+  /**
+   * Not 0 where the call may not write to it.
+   */
+  int32_t read_only;
+} farcall_value;
+
+/**
+ * How to talk to a server. Zeros are the defaults.
+ */
+typedef struct {
+  /**
+   * `sizeof(farcall_options)`: later versions may have more members.
+   */
+  size_t size;
+  /**
+   * Longest time to wait for a connection, in seconds; 0 for the default, 10.
+   */
+  double connect_timeout;
+  /**
+   * Longest time for one call, from its start to its end, in seconds; 0 waits for ever. It
+   * holds for `farcall_function_of` as well.
+   */
+  double timeout;
+  /**
+   * Not 0 to talk to a server on this host as to one on another: over TCP, where the address
+   * says so, and without shared memory.
+   */
+  int32_t other_host;
+} farcall_options;
 
 /**
  * How long a call took, in seconds.
@@ -144,18 +219,99 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * Connects to `farcall://host:port` or `unix:///path`. NULL where that fails.
+ * The version of the interface between programs and this library: programs made for one work
+ * with every library of the same.
+ */
+uint32_t farcall_abi_version(void);
+
+/**
+ * The version of the library, `0.1.0`.
+ */
+const char *farcall_version(void);
+
+/**
+ * Calls a function with `count` arguments in the order of the interface: each points to its
+ * scalar, in the type of `farcall_argument_kind`, or to the first element of its array. OUT and
+ * INOUT arrays are filled in place; after a failure their contents are undefined.
  *
- * `address` is a string ended by NUL.
+ * `function` is from `farcall_function_of`; every argument points to what the interface declares,
+ * arrays to their whole declared size; nothing else writes to them, and nothing else reads those
+ * that are written, until the call returns.
+ */
+farcall_status farcall_call_array(const farcall_function *function,
+                                  void *const *arguments,
+                                  size_t count);
+
+/**
+ * Begins a call as `farcall_call_array` does, and returns its session; 0 where that fails.
+ * Arguments and results travel while some thread waits for a call to that server.
+ *
+ * As for `farcall_call_array`, but until a wait has reported the end of the session, or
+ * `farcall_cancel` or `farcall_disconnect` has returned. Scalars and text are copied at once.
+ */
+farcall_session farcall_call_array_async(const farcall_function *function,
+                                         void *const *arguments,
+                                         size_t count);
+
+/**
+ * Calls a function with arguments that say their own type and size: each is checked against the
+ * interface, and integers and floating-point scalars are widened where nothing is lost. Made for
+ * languages above C.
+ *
+ * As for `farcall_call_array`; `values` points to `count` arguments.
+ */
+farcall_status farcall_call_values(const farcall_function *function,
+                                   const farcall_value *values,
+                                   size_t count);
+
+/**
+ * Begins a call as `farcall_call_values` does, and returns its session; 0 where that fails.
+ *
+ * As for `farcall_call_array_async`; `values` points to `count` arguments, which are copied.
+ */
+farcall_session farcall_call_values_async(const farcall_function *function,
+                                          const farcall_value *values,
+                                          size_t count);
+
+/**
+ * Connects to `farcall://host:port` or `unix:///path`; NULL means the server that the environment
+ * names (`FARCALL_SERVER`, else `NINF_SERVER` and `NINF_SERVER_PORT`), else this machine. NULL
+ * where that fails.
+ *
+ * `address` is NULL or a string ended by NUL.
  */
 farcall_server *farcall_connect(const char *address);
 
 /**
- * Closes the connections and ends the functions of the server. NULL is let pass.
+ * The same with options; NULL for the defaults.
+ *
+ * `address` is NULL or a string ended by NUL; `options` is NULL or has the size it says.
+ */
+farcall_server *farcall_connect_with(const char *address, const farcall_options *options);
+
+/**
+ * Closes the connections and ends the functions of the server; calls under way are cancelled.
+ * NULL is let pass.
  *
  * `server` is from `farcall_connect`; neither it nor its functions are used from now on.
  */
 void farcall_disconnect(farcall_server *server);
+
+/**
+ * The status of the last operation of this thread that failed; `FARCALL_OK` before the first.
+ */
+farcall_status farcall_error_status(void);
+
+/**
+ * What went wrong in the last operation of this thread that failed, for people; valid until the
+ * next one that fails.
+ */
+const char *farcall_error_message(void);
+
+/**
+ * A name for people of a status, `connection`; lives for ever.
+ */
+const char *farcall_status_text(int32_t status);
 
 /**
  * The function of that name, `module/name` or `name` alone; it lives as long as the server.
@@ -164,6 +320,20 @@ void farcall_disconnect(farcall_server *server);
  * `server` is from `farcall_connect`, `name` a string ended by NUL.
  */
 farcall_function *farcall_function_of(farcall_server *server, const char *name);
+
+/**
+ * `module/name`; lives as long as the function.
+ *
+ * `function` is from `farcall_function_of`, or NULL, whose name is empty.
+ */
+const char *farcall_function_name(const farcall_function *function);
+
+/**
+ * The interface as IDL text; lives as long as the function.
+ *
+ * `function` is from `farcall_function_of`, or NULL, which has none.
+ */
+const char *farcall_function_interface(const farcall_function *function);
 
 /**
  * How many arguments the function takes.
@@ -180,17 +350,33 @@ size_t farcall_argument_count(const farcall_function *function);
 farcall_kind farcall_argument_kind(const farcall_function *function, size_t index);
 
 /**
- * Calls a function with `count` arguments in the order of the interface: each points to its
- * scalar, in the type of `farcall_argument_kind`, or to the first element of its array. OUT and
- * INOUT arrays are filled in place; after a failure their contents are undefined.
+ * The type of a scalar argument, or of the elements of an array; `FARCALL_ARRAY` where there is no
+ * such argument.
  *
- * `function` is from `farcall_function_of`; every argument points to what the interface declares,
- * arrays to their whole declared size; nothing else writes to them, and nothing else reads those
- * that are written, until the call returns.
+ * `function` is from `farcall_function_of`, or NULL.
  */
-farcall_status farcall_call_array(const farcall_function *function,
-                                  void *const *arguments,
-                                  size_t count);
+farcall_kind farcall_argument_type(const farcall_function *function, size_t index);
+
+/**
+ * 1 where a call writes to the argument (OUT and INOUT), else 0.
+ *
+ * `function` is from `farcall_function_of`, or NULL.
+ */
+int32_t farcall_argument_written(const farcall_function *function, size_t index);
+
+/**
+ * 1 where a call reads the argument (IN and INOUT), else 0.
+ *
+ * `function` is from `farcall_function_of`, or NULL.
+ */
+int32_t farcall_argument_read(const farcall_function *function, size_t index);
+
+/**
+ * The name of the argument; NULL where there is none. It lives as long as the function.
+ *
+ * `function` is from `farcall_function_of`, or NULL.
+ */
+const char *farcall_argument_name(const farcall_function *function, size_t index);
 
 /**
  * How long the last call of the function took, in any thread; zeros before the first.
@@ -200,15 +386,92 @@ farcall_status farcall_call_array(const farcall_function *function,
 farcall_times farcall_times_of(const farcall_function *function);
 
 /**
- * The status of the last operation of this thread that failed; `FARCALL_OK` before the first.
+ * Memory of zeros for arrays, at a multiple of 64 bytes. Where the server is on this host it is
+ * shared with it, and arrays in it are not copied when they are arguments of calls to that server;
+ * elsewhere it is memory as any other. NULL where there is none to be had.
+ *
+ * `server` is from `farcall_connect`.
  */
-farcall_status farcall_error_status(void);
+void *farcall_allocate(const farcall_server *server, size_t bytes);
 
 /**
- * What went wrong in the last operation of this thread that failed, for people; valid until the
- * next one that fails.
+ * Gives memory back that is from `farcall_allocate`, and that no call under way uses. NULL is let
+ * pass. The server may have been disconnected from meanwhile.
  */
-const char *farcall_error_message(void);
+void farcall_free(void *memory);
+
+/**
+ * Whether a call has ended: `FARCALL_RUNNING` while it has not, else what became of it.
+ */
+farcall_status farcall_probe(farcall_session session);
+
+/**
+ * Waits for the end of a call, at most `timeout` seconds; below 0 without a bound. Returns
+ * `FARCALL_RUNNING` when the time is over before, else what became of the call. It may be asked
+ * again: the last 65536 sessions that were waited for are remembered.
+ */
+farcall_status farcall_wait(farcall_session session, double timeout);
+
+/**
+ * Waits until one of the calls has ended, stores in `which` the session of one that has, and
+ * returns what became of it. When the time is over before, `FARCALL_RUNNING` and 0.
+ *
+ * `sessions` points to `count` sessions, `which` to a session or is NULL.
+ */
+farcall_status farcall_wait_or(const farcall_session *sessions,
+                               size_t count,
+                               double timeout,
+                               farcall_session *which);
+
+/**
+ * Waits until all of the calls have ended. Returns `FARCALL_OK` if none failed, else what became
+ * of the first that did; `farcall_next_failed` tells them all. `FARCALL_RUNNING` when the time is
+ * over before.
+ *
+ * `sessions` points to `count` sessions.
+ */
+farcall_status farcall_wait_and(const farcall_session *sessions, size_t count, double timeout);
+
+/**
+ * Waits until one of the calls to the server has ended that no wait has reported yet: as
+ * `farcall_wait_or`. When none is left, `FARCALL_OK` and 0. A server that is NULL means all.
+ *
+ * `server` is from `farcall_connect` or NULL, `which` points to a session or is NULL.
+ */
+farcall_status farcall_wait_any(const farcall_server *server,
+                                double timeout,
+                                farcall_session *which);
+
+/**
+ * Waits until all calls to the server have ended that no wait has reported yet: as
+ * `farcall_wait_and`. A server that is NULL means all.
+ *
+ * `server` is from `farcall_connect` or NULL.
+ */
+farcall_status farcall_wait_all(const farcall_server *server, double timeout);
+
+/**
+ * The next session that failed in the last wait of this thread; 0 when there is no more.
+ */
+farcall_session farcall_next_failed(void);
+
+/**
+ * Gives a call up; one that has ended stays as it is. When this returns, the arrays of the call
+ * are not touched any more, and the server has been told to end it.
+ */
+farcall_status farcall_cancel(farcall_session session);
+
+/**
+ * Gives up all calls to the server; to all servers, if it is NULL.
+ *
+ * `server` is from `farcall_connect` or NULL.
+ */
+farcall_status farcall_cancel_all(const farcall_server *server);
+
+/**
+ * How long the call took; zeros if it failed, is unknown, or has not ended.
+ */
+farcall_times farcall_session_times(farcall_session session);
 
 /* A complex number passed by value. */
 #ifdef __cplusplus
@@ -223,99 +486,26 @@ typedef float _Complex farcall_scomplex;
 typedef double _Complex farcall_dcomplex;
 #endif
 
-/* Room for any scalar. */
-typedef union {
-  char c;
-  int16_t s;
-  int32_t i;
-  int64_t l;
-  float f;
-  double d;
-  farcall_scomplex sc;
-  farcall_dcomplex dc;
-  const char *t;
-} farcall_scalar;
-
-/* Takes one argument from the list; returns where it is, for farcall_call_array(). */
-static inline void *farcall_take(farcall_kind kind, farcall_scalar *scalar, va_list *list) {
-  switch (kind) {
-  case FARCALL_CHAR:
-    scalar->c = (char)va_arg(*list, int);
-    return scalar;
-  case FARCALL_SHORT:
-    scalar->s = (int16_t)va_arg(*list, int);
-    return scalar;
-  case FARCALL_INT:
-    scalar->i = va_arg(*list, int32_t);
-    return scalar;
-  case FARCALL_LONG:
-    scalar->l = va_arg(*list, int64_t);
-    return scalar;
-  case FARCALL_FLOAT:
-    scalar->f = (float)va_arg(*list, double);
-    return scalar;
-  case FARCALL_DOUBLE:
-    scalar->d = va_arg(*list, double);
-    return scalar;
-  case FARCALL_SCOMPLEX:
-    scalar->sc = va_arg(*list, farcall_scomplex);
-    return scalar;
-  case FARCALL_DCOMPLEX:
-    scalar->dc = va_arg(*list, farcall_dcomplex);
-    return scalar;
-  case FARCALL_TEXT:
-    scalar->t = va_arg(*list, const char *);
-    return scalar;
-  default:
-    return va_arg(*list, void *);
-  }
-}
-
-static inline farcall_status farcall_call_list(farcall_function *function, va_list *list) {
-  size_t index, count = farcall_argument_count(function);
-  farcall_scalar *scalars;
-  void **arguments;
-  farcall_status status;
-
-  if (function == NULL)
-    return farcall_error_status();
-  scalars = (farcall_scalar *)calloc(count + 1, sizeof *scalars);
-  arguments = (void **)calloc(count + 1, sizeof *arguments);
-  if (scalars == NULL || arguments == NULL)
-    abort();
-  for (index = 0; index < count; index++)
-    arguments[index] = farcall_take(farcall_argument_kind(function, index), &scalars[index], list);
-  status = farcall_call_array(function, arguments, count);
-  free(arguments);
-  free(scalars);
-  return status;
-}
-
 /*
  * Calls a function by name, with its arguments in the order of the interface: scalars by value in
  * the C type of their declaration (long is int64_t), arrays as pointers, text as const char *.
  * An integer must have the declared width: pass (int64_t)n where the interface says long.
  */
-static inline farcall_status farcall_call(farcall_server *server, const char *name, ...) {
-  va_list list;
-  farcall_status status;
-
-  va_start(list, name);
-  status = farcall_call_list(farcall_function_of(server, name), &list);
-  va_end(list);
-  return status;
-}
+farcall_status farcall_call(farcall_server *server, const char *name, ...);
 
 /* Calls a function by its handle; arguments as for farcall_call(). */
-static inline farcall_status farcall_invoke(farcall_function *function, ...) {
-  va_list list;
-  farcall_status status;
+farcall_status farcall_invoke(farcall_function *function, ...);
 
-  va_start(list, function);
-  status = farcall_call_list(function, &list);
-  va_end(list);
-  return status;
-}
+/* Begins a call by name, and returns its session; 0 where that fails. The arrays are left alone
+ * until a wait has reported the end, or a cancel has returned; scalars and text are copied. */
+farcall_session farcall_call_async(farcall_server *server, const char *name, ...);
+
+/* Begins a call by its handle; as farcall_call_async(). */
+farcall_session farcall_invoke_async(farcall_function *function, ...);
+
+/* The same with the arguments in a list. */
+farcall_status farcall_call_list(farcall_function *function, va_list list);
+farcall_session farcall_call_list_async(farcall_function *function, va_list list);
 
 #ifdef __cplusplus
 }  // extern "C"

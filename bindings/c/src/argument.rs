@@ -6,8 +6,78 @@ use std::slice;
 use farcall_client::{Argument, Scalar};
 use farcall_idl::{Mode, Param, Type};
 
-use crate::Function;
+use crate::Kind;
 use crate::error::Problem;
+use crate::function::{Function, kind};
+
+/// An argument that says what it is.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Value {
+    /// The scalar, the first element of the array, or the first character of the text, which need
+    /// not end with NUL.
+    pub data: *mut c_void,
+    /// Size of the scalar, of the whole array, or of the text.
+    pub bytes: usize,
+    /// `farcall_kind` of the scalar or of the elements, but `FARCALL_ARRAY`; or why the library is
+    /// to refuse it: `FARCALL_REFUSED`, `FARCALL_SCATTERED`.
+    pub kind: i32,
+    /// Not 0 where the call may not write to it.
+    pub read_only: i32,
+}
+
+/// `kind` of a value of a type that no argument has.
+pub const FARCALL_REFUSED: i32 = -1;
+/// `kind` of an array that does not lie in one piece of memory.
+pub const FARCALL_SCATTERED: i32 = -2;
+
+impl Value {
+    /// A pointer to what the interface declares.
+    pub(crate) fn unchecked(data: *mut c_void) -> Value {
+        Value {
+            data,
+            bytes: 0,
+            kind: Kind::FarcallArray as i32,
+            read_only: 0,
+        }
+    }
+
+    fn is_checked(&self) -> bool {
+        self.kind != Kind::FarcallArray as i32
+    }
+
+    /// What it says it is, for people.
+    fn what(&self) -> String {
+        let Some((name, size)) = described(self.kind) else {
+            return match self.kind {
+                FARCALL_REFUSED => "a type that no argument has".to_owned(),
+                FARCALL_SCATTERED => "an array that is not in one piece of memory".to_owned(),
+                kind => format!("a value of the unknown kind {kind}"),
+            };
+        };
+        match self.bytes.checked_div(size) {
+            Some(1) => name.to_owned(),
+            Some(count) => format!("{count} of {name}"),
+            None => name.to_owned(),
+        }
+    }
+}
+
+/// Name and size of a kind; text has no size of its own.
+fn described(kind: i32) -> Option<(&'static str, usize)> {
+    Some(match kind {
+        1 => ("char", 1),
+        2 => ("short", 2),
+        3 => ("int", 4),
+        4 => ("long", 8),
+        5 => ("float", 4),
+        6 => ("double", 8),
+        7 => ("scomplex", 8),
+        8 => ("dcomplex", 16),
+        9 => ("text", 0),
+        _ => return None,
+    })
+}
 
 /// Reads the scalars and finds the memory of the arrays.
 ///
@@ -16,7 +86,7 @@ use crate::error::Problem;
 /// As for `farcall_call_array`.
 pub(crate) unsafe fn read<'a>(
     function: &Function,
-    given: &[*mut c_void],
+    given: &[Value],
 ) -> Result<Vec<Argument<'a>>, Problem> {
     let interface = function.client.interface();
     let name = function.client.qualified_name();
@@ -28,39 +98,44 @@ pub(crate) unsafe fn read<'a>(
             given.len()
         )));
     }
-    let mut pointers = vec![None; interface.params.len()];
-    for (&index, &pointer) in function.passed.iter().zip(given) {
-        pointers[index] = Some(pointer);
+    let mut values = vec![None; interface.params.len()];
+    for (&index, &value) in function.passed.iter().zip(given) {
+        values[index] = Some(value);
     }
 
-    let mut scalars: Vec<Option<Scalar>> = Vec::with_capacity(pointers.len());
-    for (param, pointer) in interface.params.iter().zip(&pointers) {
-        scalars.push(match pointer {
-            Some(pointer) if param.is_scalar() => {
+    let mut scalars: Vec<Option<Scalar>> = Vec::with_capacity(values.len());
+    for (param, value) in interface.params.iter().zip(&values) {
+        scalars.push(match value {
+            Some(value) if param.is_scalar() => {
                 // SAFETY: the caller's promise.
-                let value = unsafe { scalar(param.ty, *pointer) };
-                Some(value.map_err(|what| problem(mismatch(param, &what)))?)
+                let scalar = unsafe { scalar_of(param, value) };
+                let scalar = scalar.map_err(|what| problem(mismatch(param, &what)))?;
+                Some(
+                    scalar
+                        .convert(param)
+                        .map_err(|error| problem(error.to_string()))?,
+                )
             }
             _ => None,
         });
     }
     let elements =
-        elements(function, &scalars, &pointers).map_err(|error| problem(error.to_string()))?;
+        elements(function, &scalars, &values).map_err(|error| problem(error.to_string()))?;
     let layout = interface
         .layout(&scalars, &elements)
         .map_err(|error| problem(error.to_string()))?;
 
-    let mut arguments = Vec::with_capacity(pointers.len());
+    let mut arguments = Vec::with_capacity(values.len());
     for (index, (param, scalar)) in interface.params.iter().zip(scalars).enumerate() {
         let length = layout.array(index).map_or(0, |array| array.client_bytes) as usize;
-        arguments.push(match (scalar, pointers[index]) {
+        arguments.push(match (scalar, values[index]) {
             (Some(scalar), _) => Argument::Scalar(scalar),
             (None, None) => Argument::Skip,
-            (None, Some(pointer)) if pointer.is_null() && length > 0 => {
-                return Err(problem(mismatch(param, "NULL")));
+            (None, Some(value)) => {
+                check_array(param, &value, length).map_err(&problem)?;
+                // SAFETY: the caller's promise; nothing is read of an empty array.
+                unsafe { array(param.mode, value.data, length) }
             }
-            // SAFETY: the caller's promise; nothing is read of an empty array.
-            (None, Some(pointer)) => unsafe { array(param.mode, pointer, length) },
         });
     }
     Ok(arguments)
@@ -71,7 +146,7 @@ pub(crate) unsafe fn read<'a>(
 fn elements(
     function: &Function,
     scalars: &[Option<Scalar>],
-    pointers: &[Option<*mut c_void>],
+    values: &[Option<Value>],
 ) -> Result<Vec<i64>, farcall_idl::ElementError> {
     let interface = function.client.interface();
     if interface.element_refs.is_empty() {
@@ -87,13 +162,83 @@ fn elements(
             .unwrap_or(0);
         count * interface.params[param].ty.size().unwrap_or(0) as usize
     };
-    interface.element_values(scalars, |param| match pointers[param] {
-        Some(pointer) if !pointer.is_null() => {
-            // SAFETY: `farcall_call_array` demands the whole array, which has these elements.
-            unsafe { slice::from_raw_parts(pointer.cast::<u8>(), length(param)) }
+    interface.element_values(scalars, |param| match values[param] {
+        Some(value) if !value.data.is_null() => {
+            let length = match value.is_checked() {
+                true => length(param).min(value.bytes),
+                false => length(param),
+            };
+            // SAFETY: the caller demands the whole array, which has these elements, or says how
+            // long it is.
+            unsafe { slice::from_raw_parts(value.data.cast::<u8>(), length) }
         }
         _ => &[],
     })
+}
+
+/// Whether the memory of an array can be what the interface wants, as far as it says.
+fn check_array(param: &Param, value: &Value, length: usize) -> Result<(), String> {
+    if value.data.is_null() && length > 0 {
+        return Err(mismatch(param, "NULL"));
+    }
+    if !value.is_checked() {
+        return Ok(());
+    }
+    let element = param.ty.size().unwrap_or(1) as usize;
+    if value.kind != kind(param.ty) as i32 || value.bytes != length {
+        let expected = format!("{} of {}", length / element, param.ty.name());
+        let given = value.what();
+        return Err(format!(
+            "argument `{}`: expected {expected}, given {given}",
+            param.name
+        ));
+    }
+    if value.read_only != 0 && param.mode != Mode::In {
+        return Err(mismatch(param, "one that may not be written to"));
+    }
+    Ok(())
+}
+
+/// # Safety
+///
+/// As for `farcall_call_array`, or for `farcall_call_values` where the value says its type.
+unsafe fn scalar_of(param: &Param, value: &Value) -> Result<Scalar, String> {
+    if !value.is_checked() {
+        // SAFETY: the caller's promise.
+        return unsafe { scalar(param.ty, value.data) };
+    }
+    let ty = match value.kind {
+        1 => Type::Char,
+        2 => Type::Short,
+        3 => Type::Int,
+        4 => Type::Long,
+        5 => Type::Float,
+        6 => Type::Double,
+        7 => Type::SComplex,
+        8 => Type::DComplex,
+        // SAFETY: the caller's promise.
+        9 => return unsafe { text_of(value) },
+        _ => return Err(value.what()),
+    };
+    if ty.size().map(|size| size as usize) != Some(value.bytes) {
+        return Err(value.what());
+    }
+    // SAFETY: the caller's promise, and it is as long as its type.
+    unsafe { scalar(ty, value.data) }
+}
+
+/// # Safety
+///
+/// The value has as many bytes as it says.
+unsafe fn text_of(value: &Value) -> Result<Scalar, String> {
+    let bytes = match value.bytes {
+        0 => &[],
+        _ if value.data.is_null() => return Err("NULL".to_owned()),
+        // SAFETY: the caller's promise.
+        length => unsafe { slice::from_raw_parts(value.data.cast::<u8>(), length) },
+    };
+    let text = std::str::from_utf8(bytes).map_err(|_| "text that is not UTF-8".to_owned())?;
+    Ok(Scalar::Text(text.to_owned()))
 }
 
 fn mismatch(param: &Param, given: &str) -> String {

@@ -9,17 +9,30 @@ use farcall_client::{Error, FailureKind};
 use crate::Status;
 
 /// An operation that failed: what to tell the caller.
+#[derive(Clone, Debug)]
 pub(crate) struct Problem {
-    status: Status,
+    pub(crate) status: Status,
     message: String,
 }
 
 impl Problem {
+    pub(crate) fn new(status: Status, message: String) -> Problem {
+        Problem { status, message }
+    }
+
     pub(crate) fn argument(message: String) -> Problem {
-        Problem {
-            status: Status::FarcallArgument,
-            message,
-        }
+        Problem::new(Status::FarcallArgument, message)
+    }
+
+    pub(crate) fn unknown_session(id: u64) -> Problem {
+        let text = format!("there is no session {id}, or it was forgotten");
+        Problem::new(Status::FarcallUnknownSession, text)
+    }
+
+    /// Says of what it is.
+    pub(crate) fn of(self, what: &str) -> Problem {
+        let message = format!("{what}: {}", self.message);
+        Problem { message, ..self }
     }
 
     pub(crate) fn null(what: &str) -> Problem {
@@ -38,6 +51,7 @@ impl From<Error> for Problem {
                 FailureKind::LibraryCrashed | FailureKind::TimeLimit | FailureKind::OutOfMemory => {
                     Status::FarcallLibrary
                 }
+                FailureKind::Cancelled => Status::FarcallCancelled,
                 _ => Status::FarcallServer,
             },
             _ => Status::FarcallConnection,
@@ -67,6 +81,26 @@ pub extern "C" fn farcall_error_message() -> *const c_char {
     LAST.with_borrow(|(_, message)| message.as_ptr())
 }
 
+/// A name for people of a status, `connection`; lives for ever.
+#[unsafe(no_mangle)]
+pub extern "C" fn farcall_status_text(status: i32) -> *const c_char {
+    let text = match status {
+        0 => c"done",
+        1 => c"wrong argument, name or address",
+        2 => c"unknown function",
+        3 => c"server not reached, or connection lost",
+        4 => c"no answer in time",
+        5 => c"the called library failed",
+        6 => c"the server refused the call or failed",
+        7 => c"fault of libfarcall",
+        8 => c"still running",
+        9 => c"cancelled",
+        10 => c"unknown session",
+        _ => c"unknown status",
+    };
+    text.as_ptr()
+}
+
 /// Runs the body of a function of the library; `failed` is its value where that fails.
 pub(crate) fn guard<T>(failed: T, body: impl FnOnce() -> Result<T, Problem>) -> T {
     let problem = match catch_unwind(AssertUnwindSafe(body)) {
@@ -74,13 +108,22 @@ pub(crate) fn guard<T>(failed: T, body: impl FnOnce() -> Result<T, Problem>) -> 
         Ok(Err(problem)) => problem,
         Err(_) => {
             let message = "a fault of libfarcall: its message is on standard error".to_owned();
-            Problem {
-                status: Status::FarcallInternal,
-                message,
-            }
+            Problem::new(Status::FarcallInternal, message)
         }
     };
+    fail(problem);
+    failed
+}
+
+/// The same for functions that return a status.
+pub(crate) fn status(body: impl FnOnce() -> Result<Status, Problem>) -> Status {
+    let done = guard(None, || body().map(Some));
+    done.unwrap_or_else(|| farcall_error_status())
+}
+
+/// Makes a failure the last one of this thread.
+pub(crate) fn fail(problem: Problem) -> Status {
     let message = problem.message.replace('\0', "?");
     LAST.set((problem.status, CString::new(message).unwrap_or_default()));
-    failed
+    problem.status
 }

@@ -1,8 +1,8 @@
 //! `farcall bench`
 
 mod call;
+mod contender;
 mod flow;
-mod python;
 mod raw;
 mod table;
 

@@ -5,14 +5,16 @@
 //! leaves and they take its place. So a single caller reads its own reply, and many callers share
 //! one stream, whose chunks take turns.
 
+mod several;
 mod state;
 mod transfer;
+mod waiter;
 
 use crate::memory::{Pool, Segment};
 use crate::socket::{self, Socket, Waker};
 use crate::{Address, Argument, Error, Options};
 use farcall_idl::Layout;
-use farcall_rpc_proto::{Call, CallId, Hello, Listing, SHARED_MEMORY, Times};
+use farcall_rpc_proto::{Call, CallId, Failure, FailureKind, Hello, Listing, SHARED_MEMORY, Times};
 use farcall_spin::Spin;
 use state::{Answer, Loss, State};
 use std::io;
@@ -20,6 +22,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use transfer::Transfer;
+use waiter::Waiter;
+
+pub(crate) use several::wait_for_any;
 
 /// A connection to a server.
 pub(crate) struct Connection {
@@ -306,6 +311,37 @@ impl Request {
         state.has_ended(self.id)
     }
 
+    /// When its time-out passes.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// Gives the request up: its memory is not touched any more, and every wait for it ends.
+    pub(crate) fn cancel(&self) {
+        let mut state = self.connection.lock();
+        state.abandon(self.id);
+        self.connection.send_soon(&mut state);
+    }
+
+    /// The times of a call that has ended; told once.
+    pub(crate) fn take_times(&self) -> Option<Result<Times, Error>> {
+        let mut state = self.connection.lock();
+        if !state.has_ended(self.id) {
+            return None;
+        }
+        let end = state.take_end(self.id);
+        drop(state);
+        Some(match end {
+            Some(Ok(Answer::Done(times))) => Ok(times),
+            Some(Ok(_)) => Err(self.connection.unexpected()),
+            Some(Err(loss)) => Err(self.connection.error(loss)),
+            None => Err(Error::Failed(Failure::new(
+                FailureKind::Cancelled,
+                "the caller gave the call up",
+            ))),
+        })
+    }
+
     /// Waits until the request has ended, for at most so long from now; leaves the end to be taken.
     pub(crate) fn wait_for(&self, timeout: Duration) -> Result<(), Error> {
         self.wait(Some(Instant::now() + timeout), timeout)
@@ -331,10 +367,16 @@ impl Request {
                 continue;
             }
             if state.driven {
-                state.set_waiter(self.id, std::thread::current());
+                let waiter = Waiter::asleep();
+                state.add_waiter(self.id, waiter.clone());
                 drop(state);
-                self.sleep(deadline, timeout)?;
+                let slept = self.sleep(deadline, timeout);
                 state = connection.lock();
+                state.remove_waiter(self.id, &waiter);
+                if slept.is_err() && !state.driven {
+                    state.hand_over();
+                }
+                slept?;
                 continue;
             }
             state.driven = true;
@@ -385,8 +427,6 @@ impl Drop for Request {
         if self.over {
             return;
         }
-        let mut state = self.connection.lock();
-        state.abandon(self.id);
-        self.connection.send_soon(&mut state);
+        self.cancel();
     }
 }

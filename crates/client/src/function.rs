@@ -1,14 +1,13 @@
 //! A handle on one remote function.
 
 use crate::argument::{self, Argument, ArgumentError};
-use crate::connection::{Connection, Request};
-use crate::staging::{self, Staging};
-use crate::{Error, Server};
+use crate::connection::Connection;
+use crate::{Error, Pending, Server, staging};
 use farcall_idl::Interface;
 use farcall_rpc_proto::{self as proto, Call, Failure, FailureKind};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// A function of a server. Clones share the interface.
 #[derive(Clone)]
@@ -126,11 +125,7 @@ impl Function {
         call.data_bytes = layout.sent_bytes();
         // SAFETY: likewise.
         let request = unsafe { connection.call(&call, arguments, layout) }?;
-        Ok(Pending {
-            request,
-            staging,
-            start,
-        })
+        Ok(Pending::new(request, staging, start))
     }
 
     fn prepare(
@@ -153,38 +148,6 @@ impl Function {
             places: Vec::new(),
         };
         Ok((call, layout))
-    }
-}
-
-/// A call under way. Dropped before its end, it is given up: the server ends it.
-pub struct Pending {
-    request: Request,
-    staging: Option<Staging>,
-    start: Instant,
-}
-
-impl Pending {
-    /// Whether the call has ended. Moves what can be moved without waiting.
-    pub fn is_done(&self) -> bool {
-        self.request.is_done()
-    }
-
-    /// Waits for the end, for at most `timeout` from now. After an error that says that the time
-    /// is over, the call is still under way.
-    pub fn wait_timeout(&self, timeout: Duration) -> Result<(), Error> {
-        self.request.wait_for(timeout)
-    }
-
-    /// Waits for the end.
-    pub fn wait(self) -> Result<Outcome, Error> {
-        let start = self.start;
-        let times = self.request.times()?;
-        if let Some(staging) = self.staging {
-            staging.finish();
-        }
-        Ok(Outcome {
-            times: Times::new(times, start.elapsed().as_secs_f64()),
-        })
     }
 }
 
@@ -241,7 +204,7 @@ impl Described {
 }
 
 impl Times {
-    fn new(times: proto::Times, total: f64) -> Times {
+    pub(crate) fn new(times: proto::Times, total: f64) -> Times {
         let seconds = |nanos: u64| nanos as f64 * 1e-9;
         let [send, exec, recv] = [times.send, times.exec, times.recv].map(seconds);
         Times {

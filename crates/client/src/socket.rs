@@ -221,6 +221,19 @@ impl Waker {
         // A full pipe has rung already.
         let _ = (&self.ring).write(&[1]);
     }
+
+    fn entry(&self) -> libc::pollfd {
+        libc::pollfd {
+            fd: self.heard.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        }
+    }
+
+    /// Forgets what has rung.
+    fn hear(&self) {
+        let _ = (&self.heard).read(&mut [0; 64]);
+    }
 }
 
 /// Waits until the socket can be read, or written if `writing`, or the waker rings, or the time is
@@ -231,27 +244,49 @@ pub(crate) fn wait(
     writing: bool,
     timeout: Option<Duration>,
 ) -> io::Result<()> {
-    let events = libc::POLLIN | if writing { libc::POLLOUT } else { 0 };
-    let entry = |fd, events| libc::pollfd {
-        fd,
-        events,
-        revents: 0,
+    let mut entries = [entry(socket, writing), waker.entry()];
+    poll(&mut entries, timeout)?;
+    if entries[1].revents != 0 {
+        waker.hear();
+    }
+    Ok(())
+}
+
+/// The same for several sockets, with their wakers: returns when one of them is ready.
+pub(crate) fn wait_each(
+    sockets: &[(&Socket, &Waker, bool)],
+    timeout: Option<Duration>,
+) -> io::Result<()> {
+    let pair = |(socket, waker, writing): &(&Socket, &Waker, bool)| {
+        [entry(socket, *writing), waker.entry()]
     };
-    let mut entries = [
-        entry(socket.fd(), events),
-        entry(waker.heard.as_raw_fd(), libc::POLLIN),
-    ];
+    let mut entries: Vec<_> = sockets.iter().flat_map(pair).collect();
+    poll(&mut entries, timeout)?;
+    for (index, (_, waker, _)) in sockets.iter().enumerate() {
+        if entries[2 * index + 1].revents != 0 {
+            waker.hear();
+        }
+    }
+    Ok(())
+}
+
+fn entry(socket: &Socket, writing: bool) -> libc::pollfd {
+    libc::pollfd {
+        fd: socket.fd(),
+        events: libc::POLLIN | if writing { libc::POLLOUT } else { 0 },
+        revents: 0,
+    }
+}
+
+fn poll(entries: &mut [libc::pollfd], timeout: Option<Duration>) -> io::Result<()> {
     // Rounded up, so that a deadline is over when the wait is.
     let millis = timeout.map_or(-1, |time| {
         i32::try_from(time.as_micros().div_ceil(1000)).unwrap_or(i32::MAX)
     });
-    // SAFETY: two entries of this frame, as many as announced.
+    // SAFETY: the entries of this slice, as many as announced.
     let ready = unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, millis) };
     if ready < 0 {
         return Err(io::Error::last_os_error());
-    }
-    if entries[1].revents != 0 {
-        let _ = (&waker.heard).read(&mut [0; 64]);
     }
     Ok(())
 }

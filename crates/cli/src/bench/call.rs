@@ -1,6 +1,6 @@
 //! `farcall bench call`
 
-use super::python::Contender;
+use super::contender::Contender;
 use super::raw::RawPeer;
 use super::table::{Better, Row, median, report};
 use crate::failure::Failure;
@@ -116,7 +116,7 @@ impl Load {
             ("64 MiB out and back", "Python") => Some(0.95),
             ("64 MiB out and back", "Python, same host") => Some(2.3),
             ("64 MiB out and back", "Python, born shared") => Some(6.0),
-            ("null, 8 outstanding", "Rust") => Some(0.4),
+            ("null, 8 outstanding", "Rust" | "C") => Some(0.4),
             ("null, 8 outstanding", "Python") => Some(0.25),
             _ => None,
         }
@@ -144,7 +144,7 @@ impl Contenders {
             peers: Vec::new(),
         };
         for (name, argument) in OURS {
-            match Contender::start(&arguments.python, &[argument, address]) {
+            match Contender::python(&arguments.python, &[argument, address]) {
                 Ok(contender) => contenders.ours.push((name, contender)),
                 Err(_) => {
                     eprintln!("no Python with farcall: its rows are left out (`make build`)");
@@ -152,9 +152,13 @@ impl Contenders {
                 }
             }
         }
+        match Contender::c(address) {
+            Ok(contender) => contenders.ours.push(("C", contender)),
+            Err(_) => eprintln!("no client in C here: its rows are left out (`make build`)"),
+        }
         if arguments.peers {
             for name in PEERS {
-                let contender = Contender::start(&PathBuf::from(PEERS_PYTHON), &[name]);
+                let contender = Contender::python(&PathBuf::from(PEERS_PYTHON), &[name]);
                 let contender = contender.map_err(|failure| {
                     Failure::failed(format!("{failure}; scripts/peers installs the peers"))
                 })?;

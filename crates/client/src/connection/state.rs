@@ -2,6 +2,7 @@
 //! is open on a connection. Whoever holds the lock moves them for all.
 
 use super::transfer::Transfer;
+use super::waiter::Waiter;
 use crate::socket::Socket;
 use farcall_rpc_proto::client::{self, Event};
 use farcall_rpc_proto::{
@@ -11,7 +12,6 @@ use farcall_rpc_proto::{
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
-use std::thread::Thread;
 
 /// Bytes read at once besides array data.
 const INPUT_BYTES: usize = 64 << 10;
@@ -58,8 +58,8 @@ impl From<io::Error> for Loss {
 #[derive(Default)]
 struct Open {
     transfer: Option<Transfer>,
-    /// The thread that sleeps until it ends.
-    waiter: Option<Thread>,
+    /// The threads to be woken when it ends.
+    waiters: Vec<Waiter>,
     /// Nobody wants its end any more.
     abandoned: bool,
 }
@@ -175,20 +175,29 @@ impl State {
     }
 
     pub(crate) fn has_ended(&self, id: CallId) -> bool {
-        !self.open.contains_key(&id)
+        self.open.get(&id).is_none_or(|open| open.abandoned)
     }
 
-    /// The thread to be woken when the request ends.
-    pub(crate) fn set_waiter(&mut self, id: CallId, waiter: Thread) {
+    /// A thread to be woken when the request ends, or when the thread at the socket leaves.
+    pub(crate) fn add_waiter(&mut self, id: CallId, waiter: Waiter) {
         if let Some(open) = self.open.get_mut(&id) {
-            open.waiter = Some(waiter);
+            open.waiters.retain(|known| !known.is_same(&waiter));
+            open.waiters.push(waiter);
+        }
+    }
+
+    /// The thread does not wait for the request any more.
+    pub(crate) fn remove_waiter(&mut self, id: CallId, waiter: &Waiter) {
+        if let Some(open) = self.open.get_mut(&id) {
+            open.waiters.retain(|known| !known.is_same(waiter));
         }
     }
 
     /// The thread at the socket leaves: another one that waits takes its place.
     pub(crate) fn hand_over(&mut self) {
-        if let Some(waiter) = self.open.values_mut().find_map(|open| open.waiter.take()) {
-            waiter.unpark();
+        let mut waiters = self.open.values_mut().filter_map(|open| open.waiters.pop());
+        if let Some(waiter) = waiters.next() {
+            waiter.wake();
         }
     }
 
@@ -200,7 +209,9 @@ impl State {
         };
         open.abandoned = true;
         open.transfer = None;
-        open.waiter = None;
+        for waiter in open.waiters.drain(..) {
+            waiter.wake();
+        }
         self.proto.cancel(id);
         self.withdraw(id);
     }
@@ -249,8 +260,8 @@ impl State {
 
     fn lose(&mut self, loss: Loss) {
         for (id, open) in self.open.drain() {
-            if let Some(waiter) = open.waiter {
-                waiter.unpark();
+            for waiter in open.waiters {
+                waiter.wake();
             }
             if !open.abandoned {
                 self.ended.insert(id, Err(loss.clone()));
@@ -527,8 +538,8 @@ impl State {
             transfer.finish();
         }
         self.ended.insert(id, end);
-        if let Some(waiter) = open.waiter {
-            waiter.unpark();
+        for waiter in open.waiters {
+            waiter.wake();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A Python process that measures one contender, a round at a time.
+//! A process that measures one contender, a round at a time.
 
 use crate::failure::Failure;
 use std::io::{BufRead, BufReader, Write};
@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A running `benches/contenders.py`.
+/// A running `benches/contenders.py` or `benches/call/client.c`.
 pub(crate) struct Contender {
     process: Child,
     requests: Option<ChildStdin>,
@@ -14,11 +14,23 @@ pub(crate) struct Contender {
 }
 
 impl Contender {
-    /// Starts it: its name there, and the address of the server where it is ours.
-    pub(crate) fn start(python: &Path, arguments: &[&str]) -> Result<Contender, Failure> {
-        let mut process = Command::new(python)
-            .arg("benches/contenders.py")
-            .args(arguments)
+    /// Starts one in Python: its name there, and the address of the server where it is ours.
+    pub(crate) fn python(python: &Path, arguments: &[&str]) -> Result<Contender, Failure> {
+        let mut command = Command::new(python);
+        command.arg("benches/contenders.py").args(arguments);
+        Contender::start(command, arguments.first().copied().unwrap_or_default())
+    }
+
+    /// Starts that in C, which `make build` puts beside this program.
+    pub(crate) fn c(address: &str) -> Result<Contender, Failure> {
+        let program = std::env::current_exe()?.with_file_name("bench-call");
+        let mut command = Command::new(program);
+        command.args([address, "tcp"]);
+        Contender::start(command, "the client in C")
+    }
+
+    fn start(mut command: Command, name: &str) -> Result<Contender, Failure> {
+        let mut process = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -35,7 +47,6 @@ impl Contender {
         while line.trim() != "ready" {
             line.clear();
             if contender.answers.read_line(&mut line)? == 0 {
-                let name = arguments.first().copied().unwrap_or_default();
                 return Err(Failure::failed(format!("{name} does not start")));
             }
         }

@@ -1,0 +1,14 @@
+//! Compiles the functions that take a list of arguments, which only C can define.
+
+fn main() {
+    for file in ["src/variadic.c", "include"] {
+        println!("cargo::rerun-if-changed={file}");
+    }
+    cc::Build::new()
+        .file("src/variadic.c")
+        .include("include")
+        .flag_if_supported("-std=c99")
+        .warnings(true)
+        .extra_warnings(true)
+        .compile("farcall_variadic");
+}

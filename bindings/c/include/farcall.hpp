@@ -1,0 +1,357 @@
+/*
+ * Calls functions of a Farcall server from C++20. Link with -lfarcall.
+ *
+ *     farcall::Server server("farcall://host:3717");
+ *     auto dgesv = server.function("lapack/dgesv");
+ *     std::vector<double> a(n * n), b(n);
+ *     std::vector<std::int32_t> pivots(n);
+ *     std::int32_t info;
+ *     dgesv(n, 1, a, n, pivots, b, n, farcall::out(info));
+ *     farcall::Future future = dgesv.async(n, 1, a, n, pivots, b, n, farcall::out(info));
+ *     future.get();
+ *
+ * Arguments stand in the order of the interface. Numbers, complex numbers and text are scalars and
+ * are copied; std::vector, std::array, std::span, arrays and whatever else lies in one piece of
+ * memory are arrays, filled in place; farcall::out(x) is an array of one. Type and size of each are
+ * checked against the interface, const against whether the call writes to it. A failure is a
+ * farcall::Error.
+ */
+#ifndef FARCALL_HPP
+#define FARCALL_HPP
+
+#include "farcall.h"
+
+#include <array>
+#include <chrono>
+#include <complex>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <ranges>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace farcall {
+
+using Status = farcall_status;
+using Times = farcall_times;
+
+/* An operation that failed: what() tells what was wrong, status() whose fault it was. */
+class Error : public std::runtime_error {
+public:
+  Error(Status status, const std::string &text) : std::runtime_error(text), status_(status) {}
+
+  Status status() const noexcept { return status_; }
+
+  /* The last failure of this thread. */
+  static Error last() { return {farcall_error_status(), farcall_error_message()}; }
+
+private:
+  Status status_;
+};
+
+/* A variable that a call writes to. */
+template <class T> std::span<T, 1> out(T &variable) { return std::span<T, 1>(&variable, 1); }
+
+namespace detail {
+
+template <class T> struct is_complex : std::false_type {};
+template <class T> struct is_complex<std::complex<T>> : std::true_type {};
+
+template <class T>
+concept Element = std::integral<T> || std::same_as<T, float> || std::same_as<T, double> ||
+                  std::same_as<T, std::complex<float>> || std::same_as<T, std::complex<double>>;
+
+template <class T>
+concept Text = std::convertible_to<const T &, std::string_view> && !std::ranges::view<T> &&
+               !(std::is_array_v<T> && !std::is_const_v<std::remove_extent_t<T>>);
+
+template <class R>
+concept Array = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
+                Element<std::remove_cvref_t<std::ranges::range_value_t<R>>>;
+
+template <Element T> constexpr farcall_kind kind_of() {
+  if constexpr (std::same_as<T, float>)
+    return FARCALL_FLOAT;
+  else if constexpr (std::same_as<T, double>)
+    return FARCALL_DOUBLE;
+  else if constexpr (std::same_as<T, std::complex<float>>)
+    return FARCALL_SCOMPLEX;
+  else if constexpr (std::same_as<T, std::complex<double>>)
+    return FARCALL_DCOMPLEX;
+  else if constexpr (sizeof(T) == 1)
+    return FARCALL_CHAR;
+  else if constexpr (sizeof(T) == 2)
+    return FARCALL_SHORT;
+  else if constexpr (sizeof(T) == 4)
+    return FARCALL_INT;
+  else
+    return FARCALL_LONG;
+}
+
+/* One argument: a copy of a scalar, or where an array is. */
+class Argument {
+public:
+  template <class T> explicit Argument(T &&given) {
+    using Plain = std::remove_cvref_t<T>;
+    if constexpr (std::same_as<Plain, std::string_view> || Text<std::remove_reference_t<T>>) {
+      const std::string_view text(given);
+      set(text.data(), text.size(), FARCALL_TEXT, true);
+    } else if constexpr (std::integral<Plain>) {
+      if constexpr (std::is_unsigned_v<Plain> && sizeof(Plain) == sizeof(std::int64_t))
+        if (given > static_cast<Plain>(std::numeric_limits<std::int64_t>::max()))
+          throw Error(FARCALL_ARGUMENT, "an integer is past 2^63 - 1");
+      copy(static_cast<std::int64_t>(given));
+    } else if constexpr (Element<Plain>) {
+      copy(given);
+    } else {
+      static_assert(Array<T>, "not a number, text, or an array of numbers in one piece");
+      using Item = std::remove_reference_t<std::ranges::range_reference_t<T>>;
+      const std::size_t bytes = std::ranges::size(given) * sizeof(Item);
+      set(std::ranges::data(given), bytes, kind_of<std::remove_const_t<Item>>(),
+          std::is_const_v<Item>);
+    }
+  }
+
+  farcall_value value() {
+    farcall_value value = value_;
+    if (value.data == nullptr)
+      value.data = scalar_;
+    return value;
+  }
+
+private:
+  void set(const void *data, std::size_t bytes, farcall_kind kind, bool read_only) {
+    /* An empty range may have no memory. */
+    value_ = {bytes > 0 ? const_cast<void *>(data) : scalar_, bytes, kind, read_only};
+  }
+
+  template <class T> void copy(const T &number) {
+    static_assert(sizeof(T) <= sizeof scalar_);
+    std::memcpy(scalar_, &number, sizeof number);
+    value_ = {nullptr, sizeof number, kind_of<T>(), 1};
+  }
+
+  alignas(16) std::byte scalar_[16] = {};
+  farcall_value value_;
+};
+
+/* Whether an argument of an asynchronous call may dangle: the memory would go with it. */
+template <class T>
+constexpr bool outlives = std::is_lvalue_reference_v<T> || Element<std::remove_cvref_t<T>> ||
+                          Text<std::remove_reference_t<T>> || std::ranges::borrowed_range<T>;
+
+template <class Call, class... Args> auto with_values(Call call, Args &&...args) {
+  std::array<Argument, sizeof...(Args)> arguments{Argument(std::forward<Args>(args))...};
+  std::array<farcall_value, sizeof...(Args)> values;
+  for (std::size_t index = 0; index < values.size(); index++)
+    values[index] = arguments[index].value();
+  return call(values.data(), values.size());
+}
+
+inline double seconds(std::chrono::duration<double> time) {
+  return time.count() < 0 ? 0 : time.count();
+}
+
+} // namespace detail
+
+/* A call under way. It is cancelled with the object: until then, or until its end was reported,
+ * the arrays of the call are left alone. */
+class Future {
+public:
+  Future() = default;
+  explicit Future(farcall_session session) : session_(session) {}
+  Future(Future &&other) noexcept : session_(std::exchange(other.session_, 0)) {}
+  Future &operator=(Future &&other) noexcept {
+    if (this != &other) {
+      cancel();
+      session_ = std::exchange(other.session_, 0);
+    }
+    return *this;
+  }
+  ~Future() { cancel(); }
+
+  /* Waits for the end, and throws if the call failed. */
+  void get() {
+    if (farcall_wait(session_, -1) != FARCALL_OK)
+      throw Error::last();
+  }
+
+  /* Waits for the end, well or not, at most so long; false when the time is over before. */
+  bool wait_for(std::chrono::duration<double> time) const {
+    return farcall_wait(session_, detail::seconds(time)) != FARCALL_RUNNING;
+  }
+
+  /* Whether the call has ended, well or not. */
+  bool done() const noexcept { return farcall_probe(session_) != FARCALL_RUNNING; }
+
+  /* Gives the call up unless it has ended; get() then throws. */
+  void cancel() noexcept {
+    if (session_ != 0)
+      farcall_cancel(session_);
+  }
+
+  Times times() const noexcept { return farcall_session_times(session_); }
+  farcall_session session() const noexcept { return session_; }
+
+private:
+  farcall_session session_ = 0;
+};
+
+/* Waits until one of the calls has ended, and returns its index. */
+inline std::size_t wait_any(std::span<const Future> futures) {
+  std::vector<farcall_session> sessions;
+  for (const Future &future : futures)
+    sessions.push_back(future.session());
+  farcall_session which = 0;
+  farcall_wait_or(sessions.data(), sessions.size(), -1, &which);
+  for (std::size_t index = 0; index < sessions.size(); index++)
+    if (which != 0 && sessions[index] == which)
+      return index;
+  throw Error::last();
+}
+
+/* Waits until all of the calls have ended, and throws if one failed. */
+inline void wait_all(std::span<const Future> futures) {
+  std::vector<farcall_session> sessions;
+  for (const Future &future : futures)
+    sessions.push_back(future.session());
+  if (farcall_wait_and(sessions.data(), sessions.size(), -1) != FARCALL_OK)
+    throw Error::last();
+}
+
+/* A function of a server; it lives as long as the server. */
+class Function {
+public:
+  explicit Function(farcall_function *function) : function_(function) {}
+
+  /* Calls it, and returns when its OUT and INOUT arrays are filled. */
+  template <class... Args> void operator()(Args &&...args) const {
+    const auto call = [this](const farcall_value *values, std::size_t count) {
+      return farcall_call_values(function_, values, count);
+    };
+    if (detail::with_values(call, std::forward<Args>(args)...) != FARCALL_OK)
+      throw Error::last();
+  }
+
+  /* Begins a call. Arrays stay where they are until it ends. */
+  template <class... Args> [[nodiscard]] Future async(Args &&...args) const {
+    static_assert((detail::outlives<Args> && ...),
+                  "an array of an asynchronous call would end before the call");
+    const auto call = [this](const farcall_value *values, std::size_t count) {
+      return farcall_call_values_async(function_, values, count);
+    };
+    const farcall_session session = detail::with_values(call, std::forward<Args>(args)...);
+    if (session == 0)
+      throw Error::last();
+    return Future(session);
+  }
+
+  std::string name() const { return farcall_function_name(function_); }
+  /* The interface as IDL text. */
+  std::string interface() const { return farcall_function_interface(function_); }
+  /* Of the last call, in any thread. */
+  Times times() const noexcept { return farcall_times_of(function_); }
+
+private:
+  farcall_function *function_;
+};
+
+/* How to talk to a server; zeros are the defaults. */
+struct Options {
+  std::chrono::duration<double> connect_timeout{0};
+  /* For one call, from its start to its end. */
+  std::chrono::duration<double> timeout{0};
+  /* Talk to a server on this host as to one on another: without shared memory. */
+  bool other_host = false;
+};
+
+/* A connection to a server, closed with the object; calls under way are then cancelled. */
+class Server {
+public:
+  /* The server that the environment names, else this machine. */
+  Server() : Server(nullptr, Options{}) {}
+  explicit Server(const std::string &address, const Options &options = {})
+      : Server(address.c_str(), options) {}
+  Server(Server &&other) noexcept : server_(std::exchange(other.server_, nullptr)) {}
+  Server &operator=(Server &&other) noexcept {
+    std::swap(server_, other.server_);
+    return *this;
+  }
+  ~Server() { farcall_disconnect(server_); }
+
+  Function function(const std::string &name) const {
+    farcall_function *function = farcall_function_of(server_, name.c_str());
+    if (function == nullptr)
+      throw Error::last();
+    return Function(function);
+  }
+
+  template <class... Args> void call(const std::string &name, Args &&...args) const {
+    function(name)(std::forward<Args>(args)...);
+  }
+
+  /* Gives up all calls under way. */
+  void cancel_all() noexcept { farcall_cancel_all(server_); }
+
+private:
+  template <detail::Element T> friend class Memory;
+
+  Server(const char *address, const Options &options) {
+    const farcall_options given = {sizeof given, options.connect_timeout.count(),
+                                   options.timeout.count(), options.other_host};
+    server_ = farcall_connect_with(address, &given);
+    if (server_ == nullptr)
+      throw Error::last();
+  }
+
+  farcall_server *server_ = nullptr;
+};
+
+/* An array of zeros. Where the server is on this host it is shared with it, and not copied when it
+ * is an argument of a call; elsewhere it is memory as any other. It may outlive the server. */
+template <detail::Element T> class Memory {
+public:
+  using value_type = T;
+
+  Memory(const Server &server, std::size_t size) : size_(size) {
+    if (size > std::numeric_limits<std::size_t>::max() / sizeof(T))
+      throw Error(FARCALL_ARGUMENT, "the array is larger than memory");
+    data_ = static_cast<T *>(farcall_allocate(server.server_, size * sizeof(T)));
+    if (data_ == nullptr)
+      throw Error::last();
+  }
+  Memory(Memory &&other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  Memory &operator=(Memory &&other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~Memory() { farcall_free(data_); }
+
+  T *data() noexcept { return data_; }
+  const T *data() const noexcept { return data_; }
+  std::size_t size() const noexcept { return size_; }
+  T *begin() noexcept { return data_; }
+  T *end() noexcept { return data_ + size_; }
+  const T *begin() const noexcept { return data_; }
+  const T *end() const noexcept { return data_ + size_; }
+  T &operator[](std::size_t index) noexcept { return data_[index]; }
+  const T &operator[](std::size_t index) const noexcept { return data_[index]; }
+
+private:
+  T *data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+} // namespace farcall
+
+#endif

@@ -1,0 +1,156 @@
+//! Calls with their arguments in an array.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use crate::argument::{self, Value};
+use crate::error::{Problem, guard, status};
+use crate::function::{Function, share};
+use crate::session::SESSIONS;
+use crate::sessions::Sessions;
+use crate::{SessionId, Status};
+
+/// Calls a function with `count` arguments in the order of the interface: each points to its
+/// scalar, in the type of `farcall_argument_kind`, or to the first element of its array. OUT and
+/// INOUT arrays are filled in place; after a failure their contents are undefined.
+///
+/// # Safety
+///
+/// `function` is from `farcall_function_of`; every argument points to what the interface declares,
+/// arrays to their whole declared size; nothing else writes to them, and nothing else reads those
+/// that are written, until the call returns.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_call_array(
+    function: *const Function,
+    arguments: *const *mut c_void,
+    count: usize,
+) -> Status {
+    status(|| {
+        // SAFETY: the caller's promise.
+        let function = unsafe { share(function) }?;
+        // SAFETY: the caller's promise.
+        let given = unsafe { unchecked(arguments, count) }?;
+        // SAFETY: the caller's promise.
+        unsafe { call(&function, &given) }
+    })
+}
+
+/// Begins a call as `farcall_call_array` does, and returns its session; 0 where that fails.
+/// Arguments and results travel while some thread waits for a call to that server.
+///
+/// # Safety
+///
+/// As for `farcall_call_array`, but until a wait has reported the end of the session, or
+/// `farcall_cancel` or `farcall_disconnect` has returned. Scalars and text are copied at once.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_call_array_async(
+    function: *const Function,
+    arguments: *const *mut c_void,
+    count: usize,
+) -> SessionId {
+    guard(0, || {
+        // SAFETY: the caller's promise.
+        let function = unsafe { share(function) }?;
+        // SAFETY: the caller's promise.
+        let given = unsafe { unchecked(arguments, count) }?;
+        // SAFETY: the caller's promise.
+        unsafe { start(&SESSIONS, function, &given, 0) }
+    })
+}
+
+/// Calls a function with arguments that say their own type and size: each is checked against the
+/// interface, and integers and floating-point scalars are widened where nothing is lost. Made for
+/// languages above C.
+///
+/// # Safety
+///
+/// As for `farcall_call_array`; `values` points to `count` arguments.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_call_values(
+    function: *const Function,
+    values: *const Value,
+    count: usize,
+) -> Status {
+    status(|| {
+        // SAFETY: the caller's promise.
+        let function = unsafe { share(function) }?;
+        // SAFETY: the caller's promise.
+        let values = unsafe { list(values, count) }?;
+        // SAFETY: the caller's promise.
+        unsafe { call(&function, values) }
+    })
+}
+
+/// Begins a call as `farcall_call_values` does, and returns its session; 0 where that fails.
+///
+/// # Safety
+///
+/// As for `farcall_call_array_async`; `values` points to `count` arguments, which are copied.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_call_values_async(
+    function: *const Function,
+    values: *const Value,
+    count: usize,
+) -> SessionId {
+    guard(0, || {
+        // SAFETY: the caller's promise.
+        let function = unsafe { share(function) }?;
+        // SAFETY: the caller's promise.
+        let values = unsafe { list(values, count) }?;
+        // SAFETY: the caller's promise.
+        unsafe { start(&SESSIONS, function, values, 0) }
+    })
+}
+
+/// # Safety
+///
+/// As for `farcall_call_values`.
+pub(crate) unsafe fn call(function: &Function, given: &[Value]) -> Result<Status, Problem> {
+    // SAFETY: the caller's promise.
+    let mut arguments = unsafe { argument::read(function, given) }?;
+    let outcome = function.client.call(&mut arguments)?;
+    function.keep(outcome.times.into());
+    Ok(Status::FarcallOk)
+}
+
+/// # Safety
+///
+/// As for `farcall_call_values_async`.
+pub(crate) unsafe fn start(
+    sessions: &Sessions,
+    function: Arc<Function>,
+    given: &[Value],
+    handle: usize,
+) -> Result<u64, Problem> {
+    // SAFETY: the caller's promise.
+    let mut arguments = unsafe { argument::read(&function, given) }?;
+    sessions.check_room()?;
+    // SAFETY: the caller's promise.
+    let pending = unsafe { function.client.start(&mut arguments) }?;
+    let tag = function.server;
+    Ok(sessions.add(function, pending, tag, handle))
+}
+
+/// # Safety
+///
+/// `arguments` points to `count` pointers.
+pub(crate) unsafe fn unchecked(
+    arguments: *const *mut c_void,
+    count: usize,
+) -> Result<Vec<Value>, Problem> {
+    // SAFETY: the caller's promise.
+    let pointers = unsafe { list(arguments, count) }?;
+    Ok(pointers.iter().copied().map(Value::unchecked).collect())
+}
+
+/// # Safety
+///
+/// `start` points to `count` elements.
+unsafe fn list<'a, T>(start: *const T, count: usize) -> Result<&'a [T], Problem> {
+    match count {
+        0 => Ok(&[]),
+        _ if start.is_null() => Err(Problem::null("arguments")),
+        // SAFETY: the caller's promise.
+        _ => Ok(unsafe { std::slice::from_raw_parts(start, count) }),
+    }
+}

@@ -1,0 +1,169 @@
+//! Servers.
+
+use std::collections::HashMap;
+use std::ffi::c_char;
+use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use farcall_client::{Options, SharedMemory};
+
+use crate::error::{Problem, guard};
+use crate::function::Function;
+use crate::{session, text};
+
+/// A server.
+pub struct Server {
+    client: farcall_client::Server,
+    /// What tells its sessions from those of other servers.
+    tag: usize,
+    /// Handles point to them; they live as long as the server, or as a session of theirs. The last
+    /// one of a name is the present one: a server that was restarted may have another interface.
+    functions: Mutex<HashMap<String, Vec<Arc<Function>>>>,
+}
+
+/// How to talk to a server. Zeros are the defaults.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ConnectOptions {
+    /// `sizeof(farcall_options)`: later versions may have more members.
+    pub size: usize,
+    /// Longest time to wait for a connection, in seconds; 0 for the default, 10.
+    pub connect_timeout: f64,
+    /// Longest time for one call, from its start to its end, in seconds; 0 waits for ever. It
+    /// holds for `farcall_function_of` as well.
+    pub timeout: f64,
+    /// Not 0 to talk to a server on this host as to one on another: over TCP, where the address
+    /// says so, and without shared memory.
+    pub other_host: i32,
+}
+
+impl Server {
+    pub(crate) fn new(client: farcall_client::Server) -> Server {
+        static LAST: AtomicUsize = AtomicUsize::new(0);
+        Server {
+            client,
+            tag: LAST.fetch_add(1, Ordering::Relaxed),
+            functions: Mutex::default(),
+        }
+    }
+
+    /// The function of that name; its interface is fetched once.
+    pub(crate) fn function(&self, name: &str) -> Result<Arc<Function>, Problem> {
+        let client = self.client.function(name)?;
+        let mut functions = self
+            .functions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(last) = functions.get(name).and_then(|all| all.last())
+            && last.client.text() == client.text()
+        {
+            return Ok(last.clone());
+        }
+        let made = Arc::new(Function::new(client, self.tag));
+        functions
+            .entry(name.to_owned())
+            .or_default()
+            .push(made.clone());
+        Ok(made)
+    }
+
+    /// Memory shared with the server, where it is on this host and has some to give.
+    pub(crate) fn share(&self, bytes: usize) -> Result<Option<SharedMemory>, Problem> {
+        Ok(self.client.share(bytes)?)
+    }
+
+    pub(crate) fn tag(&self) -> usize {
+        self.tag
+    }
+}
+
+impl ConnectOptions {
+    pub(crate) fn read(self) -> Result<Options, Problem> {
+        let seconds = |name: &str, value: f64| match Duration::try_from_secs_f64(value) {
+            Ok(time) if time.is_zero() => Ok(None),
+            Ok(time) => Ok(Some(time)),
+            Err(_) => Err(Problem::argument(format!(
+                "{name} is {value}: give seconds, or 0 for the default"
+            ))),
+        };
+        let mut options = Options {
+            timeout: seconds("timeout", self.timeout)?,
+            same_host: self.other_host == 0,
+            ..Options::default()
+        };
+        if let Some(timeout) = seconds("connect_timeout", self.connect_timeout)? {
+            options.connect_timeout = timeout;
+        }
+        Ok(options)
+    }
+}
+
+/// Connects to `farcall://host:port` or `unix:///path`; NULL means the server that the environment
+/// names (`FARCALL_SERVER`, else `NINF_SERVER` and `NINF_SERVER_PORT`), else this machine. NULL
+/// where that fails.
+///
+/// # Safety
+///
+/// `address` is NULL or a string ended by NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_connect(address: *const c_char) -> *mut Server {
+    // SAFETY: the caller's promise.
+    unsafe { farcall_connect_with(address, ptr::null()) }
+}
+
+/// The same with options; NULL for the defaults.
+///
+/// # Safety
+///
+/// `address` is NULL or a string ended by NUL; `options` is NULL or has the size it says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_connect_with(
+    address: *const c_char,
+    options: *const ConnectOptions,
+) -> *mut Server {
+    guard(ptr::null_mut(), || {
+        let options = match options.is_null() {
+            true => ConnectOptions::default(),
+            // SAFETY: the caller's promise; the size comes first in every version.
+            false => match unsafe { options.cast::<usize>().read() } {
+                // SAFETY: it is as large as this version knows it.
+                size if size >= size_of::<ConnectOptions>() => unsafe { options.read() },
+                size => {
+                    let text = format!("options.size is {size}: set it to sizeof(farcall_options)");
+                    return Err(Problem::argument(text));
+                }
+            },
+        };
+        let default;
+        let address = match address.is_null() {
+            true => {
+                default = farcall_client::default_address();
+                &default
+            }
+            // SAFETY: the caller's promise.
+            false => unsafe { text(address, "farcall_connect: address") }?,
+        };
+        let client = farcall_client::Server::connect(address, options.read()?)?;
+        Ok(Box::into_raw(Box::new(Server::new(client))))
+    })
+}
+
+/// Closes the connections and ends the functions of the server; calls under way are cancelled.
+/// NULL is let pass.
+///
+/// # Safety
+///
+/// `server` is from `farcall_connect`; neither it nor its functions are used from now on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_disconnect(server: *mut Server) {
+    guard((), || {
+        if !server.is_null() {
+            // SAFETY: the caller's promise.
+            let server = unsafe { Box::from_raw(server) };
+            session::SESSIONS.cancel_all(Some(server.tag()));
+        }
+        Ok(())
+    });
+}

@@ -1,0 +1,265 @@
+//! Functions of a server, and what is known of their arguments.
+
+use std::ffi::{CString, c_char};
+use std::ptr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use farcall_idl::{Mode, Type};
+
+use crate::connect::Server;
+use crate::error::{Problem, guard};
+use crate::{Kind, text};
+
+/// A function of a server.
+pub struct Function {
+    pub(crate) client: farcall_client::Function,
+    /// Parameters that a caller passes: all but work space.
+    pub(crate) passed: Vec<usize>,
+    pub(crate) server: usize,
+    name: CString,
+    interface: CString,
+    names: Vec<CString>,
+    times: Mutex<Times>,
+}
+
+/// How long a call took, in seconds.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Times {
+    /// Until the server had the arguments.
+    pub send: f64,
+    /// In the library.
+    pub exec: f64,
+    /// Until the server had sent the results.
+    pub recv: f64,
+    /// The rest of the total.
+    pub other: f64,
+    /// From the start of the call to its return.
+    pub total: f64,
+}
+
+impl Function {
+    pub(crate) fn new(client: farcall_client::Function, server: usize) -> Function {
+        let params = &client.interface().params;
+        let passed: Vec<usize> = (0..params.len())
+            .filter(|&index| params[index].is_passed())
+            .collect();
+        // Interfaces have no NUL: the parser refuses it.
+        let text = |text: &str| CString::new(text).unwrap_or_default();
+        Function {
+            name: text(client.qualified_name()),
+            interface: text(client.text()),
+            names: passed
+                .iter()
+                .map(|&index| text(&params[index].name))
+                .collect(),
+            passed,
+            server,
+            times: Mutex::default(),
+            client,
+        }
+    }
+
+    pub(crate) fn keep(&self, times: Times) {
+        *self.times.lock().unwrap_or_else(PoisonError::into_inner) = times;
+    }
+
+    fn param(&self, index: usize) -> Option<&farcall_idl::Param> {
+        let index = *self.passed.get(index)?;
+        self.client.interface().params.get(index)
+    }
+}
+
+/// A share of a function that a caller has a handle of.
+///
+/// # Safety
+///
+/// `function` is NULL or a handle that is still good.
+pub(crate) unsafe fn share(function: *const Function) -> Result<Arc<Function>, Problem> {
+    if function.is_null() {
+        return Err(Problem::null("function"));
+    }
+    // SAFETY: every handle points into an `Arc` that lives as long as the handle is good.
+    unsafe {
+        Arc::increment_strong_count(function);
+        Ok(Arc::from_raw(function))
+    }
+}
+
+impl From<farcall_client::Times> for Times {
+    fn from(times: farcall_client::Times) -> Times {
+        let farcall_client::Times {
+            send,
+            exec,
+            recv,
+            other,
+            total,
+        } = times;
+        Times {
+            send,
+            exec,
+            recv,
+            other,
+            total,
+        }
+    }
+}
+
+/// The function of that name, `module/name` or `name` alone; it lives as long as the server.
+/// Its interface is fetched once. NULL where there is none.
+///
+/// # Safety
+///
+/// `server` is from `farcall_connect`, `name` a string ended by NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_function_of(
+    server: *mut Server,
+    name: *const c_char,
+) -> *mut Function {
+    guard(ptr::null_mut(), || {
+        // SAFETY: the caller's promise.
+        let server = unsafe { server.as_ref() }.ok_or(Problem::null("server"))?;
+        // SAFETY: the caller's promise.
+        let name = unsafe { text(name, "farcall_function_of: name") }?;
+        Ok(Arc::as_ptr(&server.function(name)?).cast_mut())
+    })
+}
+
+/// `module/name`; lives as long as the function.
+///
+/// # Safety
+///
+/// `function` is from `farcall_function_of`, or NULL, whose name is empty.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_function_name(function: *const Function) -> *const c_char {
+    // SAFETY: the caller's promise.
+    unsafe { function.as_ref() }.map_or(c"".as_ptr(), |function| function.name.as_ptr())
+}
+
+/// The interface as IDL text; lives as long as the function.
+///
+/// # Safety
+///
+/// `function` is from `farcall_function_of`, or NULL, which has none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_function_interface(function: *const Function) -> *const c_char {
+    // SAFETY: the caller's promise.
+    unsafe { function.as_ref() }.map_or(c"".as_ptr(), |function| function.interface.as_ptr())
+}
+
+/// How many arguments the function takes.
+///
+/// # Safety
+///
+/// `function` is from `farcall_function_of`, or NULL, which takes none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_argument_count(function: *const Function) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe { function.as_ref() }.map_or(0, |function| function.passed.len())
+}
+
+/// How the argument at `index` is passed, from 0.
+///
+/// # Safety
+///
+/// `function` is from `farcall_function_of`, or NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_argument_kind(function: *const Function, index: usize) -> Kind {
+    // SAFETY: the caller's promise.
+    let function = unsafe { function.as_ref() };
+    match function.and_then(|function| function.param(index)) {
+        Some(param) if param.is_scalar() => kind(param.ty),
+        _ => Kind::FarcallArray,
+    }
+}
+
+/// The type of a scalar argument, or of the elements of an array; `FARCALL_ARRAY` where there is no
+/// such argument.
+///
+/// # Safety
+///
+/// `function` is from `farcall_function_of`, or NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_argument_type(function: *const Function, index: usize) -> Kind {
+    // SAFETY: the caller's promise.
+    let function = unsafe { function.as_ref() };
+    match function.and_then(|function| function.param(index)) {
+        Some(param) => kind(param.ty),
+        None => Kind::FarcallArray,
+    }
+}
+
+/// 1 where a call writes to the argument (OUT and INOUT), else 0.
+///
+/// # Safety
+///
+/// `function` is from `farcall_function_of`, or NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_argument_written(function: *const Function, index: usize) -> i32 {
+    // SAFETY: the caller's promise.
+    let function = unsafe { function.as_ref() };
+    let param = function.and_then(|function| function.param(index));
+    i32::from(param.is_some_and(|param| matches!(param.mode, Mode::Out | Mode::InOut)))
+}
+
+/// 1 where a call reads the argument (IN and INOUT), else 0.
+///
+/// # Safety
+///
+/// `function` is from `farcall_function_of`, or NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_argument_read(function: *const Function, index: usize) -> i32 {
+    // SAFETY: the caller's promise.
+    let function = unsafe { function.as_ref() };
+    let param = function.and_then(|function| function.param(index));
+    i32::from(param.is_some_and(|param| matches!(param.mode, Mode::In | Mode::InOut)))
+}
+
+/// The name of the argument; NULL where there is none. It lives as long as the function.
+///
+/// # Safety
+///
+/// `function` is from `farcall_function_of`, or NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_argument_name(
+    function: *const Function,
+    index: usize,
+) -> *const c_char {
+    // SAFETY: the caller's promise.
+    let function = unsafe { function.as_ref() };
+    let name = function.and_then(|function| function.names.get(index));
+    name.map_or(ptr::null(), |name| name.as_ptr())
+}
+
+/// How long the last call of the function took, in any thread; zeros before the first.
+///
+/// # Safety
+///
+/// `function` is from `farcall_function_of`, or NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_times_of(function: *const Function) -> Times {
+    // SAFETY: the caller's promise.
+    let function = unsafe { function.as_ref() };
+    function.map_or_else(Times::default, |function| {
+        *function
+            .times
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    })
+}
+
+pub(crate) fn kind(ty: Type) -> Kind {
+    match ty {
+        Type::Char | Type::UnsignedChar => Kind::FarcallChar,
+        Type::Short | Type::UnsignedShort => Kind::FarcallShort,
+        Type::Int | Type::UnsignedInt => Kind::FarcallInt,
+        Type::Long | Type::LongLong | Type::UnsignedLong | Type::UnsignedLongLong => {
+            Kind::FarcallLong
+        }
+        Type::Float => Kind::FarcallFloat,
+        Type::Double => Kind::FarcallDouble,
+        Type::SComplex => Kind::FarcallScomplex,
+        Type::DComplex => Kind::FarcallDcomplex,
+        Type::String | Type::Filename | Type::FilePointer => Kind::FarcallText,
+    }
+}

@@ -1,0 +1,65 @@
+//! The configuration file of GridRPC: the table `[client]` of a TOML file.
+
+use std::io;
+
+use farcall_client::{address_from_environment, default_address};
+use serde::Deserialize;
+
+use super::{CONFIGFILE_ERROR, CONFIGFILE_NOT_FOUND, Fault};
+
+/// What the file may say of the client.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Config {
+    /// Used where the environment names none.
+    server: Option<String>,
+    /// Seconds; 0 is the default.
+    pub(super) connect_timeout: f64,
+    /// Seconds; 0 waits for ever.
+    pub(super) timeout: f64,
+}
+
+/// The file may have tables for other programs.
+#[derive(Deserialize)]
+struct File {
+    #[serde(default)]
+    client: Config,
+}
+
+impl Config {
+    /// Reads `file`; without one that which `FARCALL_CONFIG` names; without that nothing.
+    pub(super) fn read(file: Option<&str>) -> Result<Config, Fault> {
+        let named = std::env::var("FARCALL_CONFIG").unwrap_or_default();
+        let file = match file {
+            Some(file) => file,
+            None if named.is_empty() => return Ok(Config::default()),
+            None => &named,
+        };
+        let text = std::fs::read_to_string(file).map_err(|error| {
+            let code = match error.kind() {
+                io::ErrorKind::InvalidData => CONFIGFILE_ERROR,
+                _ => CONFIGFILE_NOT_FOUND,
+            };
+            Fault::new(code, &format!("{file}: {error}"))
+        })?;
+        let wrong =
+            |what: &dyn std::fmt::Display| Fault::new(CONFIGFILE_ERROR, &format!("{file}: {what}"));
+        let File { client } = toml::from_str(&text).map_err(|error| wrong(&error))?;
+        for (name, value) in [
+            ("connect_timeout", client.connect_timeout),
+            ("timeout", client.timeout),
+        ] {
+            if !(0.0..1e9).contains(&value) {
+                return Err(wrong(&format!("{name} is {value}: give seconds")));
+            }
+        }
+        Ok(client)
+    }
+
+    /// The server of the environment, of the file, or this machine.
+    pub(super) fn default_server(&self) -> String {
+        let environment = address_from_environment();
+        let named = environment.or_else(|| self.server.clone());
+        named.unwrap_or_else(default_address)
+    }
+}

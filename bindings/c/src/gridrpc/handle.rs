@@ -1,0 +1,113 @@
+//! Function handles: GFD-R-P.052, 3.2.
+
+use std::ffi::c_char;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
+
+use super::{Code, Fault, Grid, INVALID_FUNCTION_HANDLE, NO_ERROR, grid, run};
+use crate::error::Problem;
+use crate::function::Function;
+use crate::text;
+
+/// `grpc_function_handle_t`: the caller's memory; the first word is a number, the rest spare.
+#[repr(C)]
+pub struct Handle {
+    number: u64,
+    spare: [u64; 3],
+}
+
+/// Far from what memory that was never set may hold.
+static LAST: AtomicU64 = AtomicU64::new(0x6772_7063_0000_0000);
+
+/// Binds the handle to a function of the default server.
+///
+/// # Safety
+///
+/// `handle` points to a handle, `name` is a string ended by NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn grpc_function_handle_default(
+    handle: *mut Handle,
+    name: *const c_char,
+) -> Code {
+    // SAFETY: the caller's promise.
+    run(|| unsafe { bind(handle, None, name) })
+}
+
+/// Binds the handle to a function of a server.
+///
+/// # Safety
+///
+/// `handle` points to a handle, `server` and `name` are strings ended by NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn grpc_function_handle_init(
+    handle: *mut Handle,
+    server: *const c_char,
+    name: *const c_char,
+) -> Code {
+    run(|| {
+        grid()?;
+        // SAFETY: the caller's promise.
+        let server = unsafe { text(server, "server_name") }?;
+        // SAFETY: the caller's promise.
+        unsafe { bind(handle, Some(server), name) }
+    })
+}
+
+/// Ends the handle. Sessions made with it go on.
+///
+/// # Safety
+///
+/// `handle` points to a handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn grpc_function_handle_destruct(handle: *mut Handle) -> Code {
+    run(|| {
+        let grid = grid()?;
+        // SAFETY: the caller's promise.
+        let handle = unsafe { handle.as_mut() }.ok_or_else(invalid)?;
+        let mut handles = grid.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        handles.remove(&handle.number).ok_or_else(invalid)?;
+        handle.number = 0;
+        Ok(NO_ERROR)
+    })
+}
+
+/// # Safety
+///
+/// `handle` points to memory of a handle, `name` is a string ended by NUL.
+unsafe fn bind(
+    handle: *mut Handle,
+    server: Option<&str>,
+    name: *const c_char,
+) -> Result<Code, Fault> {
+    let grid = grid()?;
+    if handle.is_null() {
+        return Err(Problem::null("handle").into());
+    }
+    // SAFETY: the caller's promise.
+    let name = unsafe { text(name, "func_name") }?;
+    let function = grid.server(server)?.function(name)?;
+    let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+    let mut handles = grid.handles.lock().unwrap_or_else(PoisonError::into_inner);
+    handles.insert(number, function);
+    let spare = [0; 3];
+    // SAFETY: the caller's promise; the memory need not have been set.
+    unsafe { handle.write(Handle { number, spare }) };
+    Ok(NO_ERROR)
+}
+
+/// The function of a handle.
+///
+/// # Safety
+///
+/// `handle` points to a handle or is NULL.
+pub(super) unsafe fn function(grid: &Grid, handle: *const Handle) -> Result<Arc<Function>, Fault> {
+    // SAFETY: the caller's promise.
+    let handle = unsafe { handle.as_ref() }.ok_or_else(invalid)?;
+    let handles = grid.handles.lock().unwrap_or_else(PoisonError::into_inner);
+    handles.get(&handle.number).cloned().ok_or_else(invalid)
+}
+
+fn invalid() -> Fault {
+    let text = "the function handle is not valid: it was never bound, or has been destructed";
+    Fault::new(INVALID_FUNCTION_HANDLE, text)
+}

@@ -1,0 +1,118 @@
+//! Argument stacks: calls whose arguments are collected at run time, as pointers in the order of
+//! the interface.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::Arc;
+
+use super::handle::{self, Handle};
+use super::{Code, NO_ERROR, farcall_internal_grpc_call, farcall_internal_grpc_start, grid, run};
+use crate::error::{Problem, guard};
+
+/// `grpc_arg_stack_t`.
+pub struct Stack {
+    pointers: Vec<*mut c_void>,
+    most: usize,
+}
+
+/// A stack for at most so many arguments; NULL for a number below 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn grpc_arg_stack_new(most: c_int) -> *mut Stack {
+    guard(ptr::null_mut(), || {
+        let most = usize::try_from(most)
+            .map_err(|_| Problem::argument(format!("a stack for {most} arguments")))?;
+        let pointers = Vec::new();
+        Ok(Box::into_raw(Box::new(Stack { pointers, most })))
+    })
+}
+
+/// Puts an argument on the stack: a pointer to a scalar or to the first element of an array.
+///
+/// # Safety
+///
+/// `stack` is from `grpc_arg_stack_new`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn grpc_arg_stack_push_arg(stack: *mut Stack, argument: *mut c_void) -> Code {
+    run(|| {
+        // SAFETY: the caller's promise.
+        let stack = unsafe { stack.as_mut() }.ok_or(Problem::null("stack"))?;
+        if stack.pointers.len() >= stack.most {
+            let text = format!("the stack is full: it was made for {}", stack.most);
+            return Err(Problem::argument(text).into());
+        }
+        stack.pointers.push(argument);
+        Ok(NO_ERROR)
+    })
+}
+
+/// Takes the last argument off; NULL if there is none.
+///
+/// # Safety
+///
+/// `stack` is from `grpc_arg_stack_new`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn grpc_arg_stack_pop_arg(stack: *mut Stack) -> *mut c_void {
+    guard(ptr::null_mut(), || {
+        // SAFETY: the caller's promise.
+        let stack = unsafe { stack.as_mut() }.ok_or(Problem::null("stack"))?;
+        let empty = || Problem::argument("the stack is empty".to_owned());
+        stack.pointers.pop().ok_or_else(empty)
+    })
+}
+
+/// Ends the stack. NULL is let pass.
+///
+/// # Safety
+///
+/// `stack` is from `grpc_arg_stack_new`, and not used from now on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn grpc_arg_stack_destruct(stack: *mut Stack) -> Code {
+    run(|| {
+        if !stack.is_null() {
+            // SAFETY: the caller's promise.
+            drop(unsafe { Box::from_raw(stack) });
+        }
+        Ok(NO_ERROR)
+    })
+}
+
+/// Calls the function with the arguments of the stack, which stay there.
+///
+/// # Safety
+///
+/// As for `farcall_call_array`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn grpc_call_argstack(handle: *const Handle, stack: *const Stack) -> Code {
+    run(|| {
+        // SAFETY: the caller's promise.
+        let function = unsafe { handle::function(&*grid()?, handle) }?;
+        // SAFETY: the caller's promise.
+        let stack = unsafe { stack.as_ref() }.ok_or(Problem::null("stack"))?;
+        let (start, count) = (stack.pointers.as_ptr(), stack.pointers.len());
+        // SAFETY: the caller's promise.
+        Ok(unsafe { farcall_internal_grpc_call(Arc::into_raw(function), start, count) })
+    })
+}
+
+/// Begins the call with the arguments of the stack.
+///
+/// # Safety
+///
+/// As for `farcall_call_array_async`; `session` points to a session.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn grpc_call_argstack_async(
+    handle: *const Handle,
+    session: *mut c_int,
+    stack: *const Stack,
+) -> Code {
+    run(|| {
+        // SAFETY: the caller's promise.
+        let function = unsafe { handle::function(&*grid()?, handle) }?;
+        // SAFETY: the caller's promise.
+        let stack = unsafe { stack.as_ref() }.ok_or(Problem::null("stack"))?;
+        let (start, count) = (stack.pointers.as_ptr(), stack.pointers.len());
+        let function = Arc::into_raw(function);
+        // SAFETY: the caller's promise.
+        Ok(unsafe { farcall_internal_grpc_start(function, handle, session, start, count) })
+    })
+}

@@ -1,0 +1,95 @@
+//! Memory for arrays, shared with a server on the same host.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use farcall_client::SharedMemory;
+
+use crate::Status;
+use crate::connect::Server;
+use crate::error::{Problem, guard};
+
+/// What every piece starts at a multiple of.
+const ALIGNMENT: usize = 64;
+
+/// The pieces that were handed out, by their address.
+static PIECES: Mutex<BTreeMap<usize, Piece>> = Mutex::new(BTreeMap::new());
+
+enum Piece {
+    Shared { _memory: SharedMemory },
+    Own { start: *mut u8, layout: Layout },
+}
+
+// SAFETY: a piece is plain memory; whoever it was handed to answers for its use.
+unsafe impl Send for Piece {}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        if let Piece::Own { start, layout } = self {
+            // SAFETY: it was allocated with this layout, and is dropped once.
+            unsafe { dealloc(*start, *layout) };
+        }
+    }
+}
+
+fn pieces() -> MutexGuard<'static, BTreeMap<usize, Piece>> {
+    PIECES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Memory of zeros for arrays, at a multiple of 64 bytes. Where the server is on this host it is
+/// shared with it, and arrays in it are not copied when they are arguments of calls to that server;
+/// elsewhere it is memory as any other. NULL where there is none to be had.
+///
+/// # Safety
+///
+/// `server` is from `farcall_connect`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_allocate(server: *const Server, bytes: usize) -> *mut c_void {
+    guard(ptr::null_mut(), || {
+        // SAFETY: the caller's promise.
+        let server = unsafe { server.as_ref() }.ok_or(Problem::null("server"))?;
+        let (start, piece) = match server.share(bytes)? {
+            Some(memory) => (memory.start(), Piece::Shared { _memory: memory }),
+            None => own(bytes)?,
+        };
+        pieces().insert(start.addr(), piece);
+        Ok(start.cast())
+    })
+}
+
+/// Gives memory back that is from `farcall_allocate`, and that no call under way uses. NULL is let
+/// pass. The server may have been disconnected from meanwhile.
+#[unsafe(no_mangle)]
+pub extern "C" fn farcall_free(memory: *mut c_void) {
+    guard((), || {
+        if memory.is_null() {
+            return Ok(());
+        }
+        let piece = pieces().remove(&memory.addr());
+        match piece {
+            Some(piece) => drop(piece),
+            None => {
+                let text = "farcall_free: the memory is not from farcall_allocate";
+                return Err(Problem::argument(text.to_owned()));
+            }
+        }
+        Ok(())
+    });
+}
+
+fn own(bytes: usize) -> Result<(*mut u8, Piece), Problem> {
+    let none = || {
+        let text = format!("no memory for {bytes} bytes");
+        Problem::new(Status::FarcallInternal, text)
+    };
+    let layout = Layout::from_size_align(bytes.max(1), ALIGNMENT).map_err(|_| none())?;
+    // SAFETY: the layout has a size above 0.
+    let start = unsafe { alloc_zeroed(layout) };
+    match start.is_null() {
+        true => Err(none()),
+        false => Ok((start, Piece::Own { start, layout })),
+    }
+}

@@ -1,0 +1,343 @@
+//! The names of the Ninf client library: what `include/ninf.h` declares.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use farcall_client::Options;
+
+use crate::connect::Server;
+use crate::error::{Problem, fail, farcall_error_message, farcall_error_status, guard};
+use crate::function::Function;
+use crate::session::{array, remember_failed};
+use crate::sessions::{Any, End, Sessions};
+use crate::{call, text};
+
+const OK: c_int = 0;
+const ERROR: c_int = -1;
+
+static SESSIONS: Sessions = Sessions::new(c_int::MAX as u64);
+static NINF: LazyLock<Mutex<Ninf>> = LazyLock::new(Mutex::default);
+
+#[derive(Default)]
+struct Ninf {
+    /// What `Ninf_parse_arg` was told.
+    server: Option<String>,
+    port: Option<String>,
+    servers: HashMap<String, Arc<Server>>,
+}
+
+fn ninf() -> MutexGuard<'static, Ninf> {
+    NINF.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Ninf {
+    /// The server that a name without one means.
+    fn default_address(&self) -> String {
+        let environment = std::env::var("NINF_SERVER").ok();
+        let host = || environment.filter(|host| !host.is_empty());
+        match (&self.server, &self.port) {
+            (Some(server), Some(port)) => format!("{server}:{port}"),
+            (Some(server), None) => server.clone(),
+            (None, Some(port)) => {
+                format!(
+                    "{}:{port}",
+                    host().unwrap_or_else(|| "localhost".to_owned())
+                )
+            }
+            (None, None) => farcall_client::default_address(),
+        }
+    }
+}
+
+/// Server, where one is named, and function of `ninf://host:port/module/name`.
+fn split(name: &str) -> Result<(Option<&str>, &str), Problem> {
+    let Some((_, rest)) = name.split_once("://") else {
+        return Ok((None, name));
+    };
+    let start = name.len() - rest.len();
+    match rest.split_once('/') {
+        Some((host, function)) if !host.is_empty() && !function.is_empty() => {
+            Ok((Some(&name[..start + host.len()]), function))
+        }
+        _ => Err(Problem::argument(format!(
+            "`{name}` names no function: write ninf://HOST:PORT/FUNCTION"
+        ))),
+    }
+}
+
+fn function(name: &str) -> Result<Arc<Function>, Problem> {
+    let (server, name) = split(name)?;
+    let address = match server {
+        Some(server) => server.to_owned(),
+        None => ninf().default_address(),
+    };
+    let known = ninf().servers.get(&address).cloned();
+    let server = match known {
+        Some(server) => server,
+        None => {
+            let client = farcall_client::Server::connect(&address, Options::default())?;
+            let made = Arc::new(Server::new(client));
+            ninf().servers.entry(address).or_insert(made).clone()
+        }
+    };
+    server.function(name)
+}
+
+/// For `variadic.c`: a share of the function of that name, which `farcall_internal_ninf_call` or
+/// `farcall_internal_ninf_start` takes over; NULL where there is none.
+///
+/// # Safety
+///
+/// `name` is NULL or a string ended by NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_internal_ninf_function(name: *const c_char) -> *const Function {
+    guard(std::ptr::null(), || {
+        // SAFETY: the caller's promise.
+        let name = unsafe { text(name, "Ninf_call: name") }?;
+        Ok(Arc::into_raw(function(name)?))
+    })
+}
+
+/// For `variadic.c`: calls the function, and gives its share back.
+///
+/// # Safety
+///
+/// As for `farcall_call_array`; `function` is from `farcall_internal_ninf_function`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_internal_ninf_call(
+    function: *const Function,
+    arguments: *const *mut c_void,
+    count: usize,
+) -> c_int {
+    guard(ERROR, || {
+        // SAFETY: the caller's promise.
+        let function = unsafe { Arc::from_raw(function) };
+        // SAFETY: the caller's promise.
+        let given = unsafe { call::unchecked(arguments, count) }?;
+        // SAFETY: the caller's promise.
+        unsafe { call::call(&function, &given) }?;
+        Ok(OK)
+    })
+}
+
+/// For `variadic.c`: begins the call, and gives the share of the function back.
+///
+/// # Safety
+///
+/// As for `farcall_call_array_async`; `function` is from `farcall_internal_ninf_function`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_internal_ninf_start(
+    function: *const Function,
+    arguments: *const *mut c_void,
+    count: usize,
+) -> c_int {
+    guard(ERROR, || {
+        // SAFETY: the caller's promise.
+        let function = unsafe { Arc::from_raw(function) };
+        // SAFETY: the caller's promise.
+        let given = unsafe { call::unchecked(arguments, count) }?;
+        // SAFETY: the caller's promise.
+        let id = unsafe { call::start(&SESSIONS, function, &given, 0) }?;
+        Ok(id as c_int)
+    })
+}
+
+/// Waits for a session; an unknown one is ignored.
+#[unsafe(no_mangle)]
+pub extern "C" fn Ninf_wait(session: c_int) -> c_int {
+    guard(ERROR, || {
+        let known = known(&[session]);
+        Ok(match known.first() {
+            Some(&id) => match SESSIONS.wait(id, None)? {
+                Some(end) => report(id, end),
+                None => ERROR,
+            },
+            None => OK,
+        })
+    })
+}
+
+/// Waits for all sessions that no wait has reported yet.
+#[unsafe(no_mangle)]
+pub extern "C" fn Ninf_wait_all() -> c_int {
+    guard(ERROR, || Ok(report_all(SESSIONS.wait_all(None, None)?.0)))
+}
+
+/// Waits for one of the sessions that no wait has reported yet, and returns it; 0 when none is
+/// left.
+#[unsafe(no_mangle)]
+pub extern "C" fn Ninf_wait_any() -> c_int {
+    guard(ERROR, || match SESSIONS.wait_any(None, None)? {
+        Any::Over(id, end) => {
+            report(id, end);
+            Ok(id as c_int)
+        }
+        Any::Running | Any::NoneLeft => Ok(0),
+    })
+}
+
+/// Waits for all of these sessions.
+///
+/// # Safety
+///
+/// `sessions` points to `count` sessions.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Ninf_wait_and(sessions: *const c_int, count: c_int) -> c_int {
+    guard(ERROR, || {
+        // SAFETY: the caller's promise.
+        let ids = known(unsafe { array(sessions, usize::try_from(count).unwrap_or(0)) }?);
+        Ok(report_all(SESSIONS.wait_and(&ids, None)?.0))
+    })
+}
+
+/// Waits for one of these sessions, and returns it; 0 when none of them is known.
+///
+/// # Safety
+///
+/// `sessions` points to `count` sessions.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Ninf_wait_or(sessions: *const c_int, count: c_int) -> c_int {
+    guard(ERROR, || {
+        // SAFETY: the caller's promise.
+        let ids = known(unsafe { array(sessions, usize::try_from(count).unwrap_or(0)) }?);
+        if ids.is_empty() {
+            return Ok(0);
+        }
+        Ok(SESSIONS.wait_or(&ids, None)?.map_or(0, |(id, end)| {
+            report(id, end);
+            id as c_int
+        }))
+    })
+}
+
+/// Gives a session up; an unknown one is ignored.
+#[unsafe(no_mangle)]
+pub extern "C" fn Ninf_cancel(session: c_int) -> c_int {
+    guard(ERROR, || {
+        for id in known(&[session]) {
+            SESSIONS.cancel(id)?;
+        }
+        Ok(OK)
+    })
+}
+
+/// Gives all sessions up.
+#[unsafe(no_mangle)]
+pub extern "C" fn Ninf_cancel_all() -> c_int {
+    guard(ERROR, || {
+        SESSIONS.cancel_all(None);
+        Ok(OK)
+    })
+}
+
+/// Takes `-server NAME` and `-port NUMBER` out of the arguments of a program, and returns how many
+/// are left.
+///
+/// # Safety
+///
+/// `argv` points to `argc` strings, each ended by NUL, and one NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Ninf_parse_arg(argc: c_int, argv: *mut *mut c_char) -> c_int {
+    guard(argc, || {
+        let count = usize::try_from(argc).unwrap_or(0);
+        if argv.is_null() || count == 0 {
+            return Ok(argc);
+        }
+        // SAFETY: the caller's promise.
+        let given = unsafe { std::slice::from_raw_parts_mut(argv, count) };
+        let mut kept = 0;
+        let mut index = 0;
+        while index < count {
+            let value = given
+                .get(index + 1)
+                .copied()
+                .filter(|value| !value.is_null());
+            // SAFETY: the caller's promise.
+            let option = unsafe { option(given[index], index, value) };
+            match option {
+                Some(("-server", value)) => ninf().server = Some(value),
+                Some((_, value)) => ninf().port = Some(value),
+                None => {
+                    given[kept] = given[index];
+                    kept += 1;
+                    index += 1;
+                    continue;
+                }
+            }
+            index += 2;
+        }
+        if kept < count {
+            given[kept] = std::ptr::null_mut();
+        }
+        Ok(kept as c_int)
+    })
+}
+
+/// The option at an index, and its value.
+///
+/// # Safety
+///
+/// The strings are ended by NUL, or NULL.
+unsafe fn option(
+    name: *const c_char,
+    index: usize,
+    value: Option<*mut c_char>,
+) -> Option<(&'static str, String)> {
+    if index == 0 || name.is_null() {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    let name = match unsafe { CStr::from_ptr(name) }.to_bytes() {
+        b"-server" => "-server",
+        b"-port" => "-port",
+        _ => return None,
+    };
+    // SAFETY: the caller's promise.
+    let value = unsafe { CStr::from_ptr(value?) }.to_str().ok()?;
+    Some((name, value.to_owned()))
+}
+
+/// Prints what went wrong in the last operation of this thread that failed.
+///
+/// # Safety
+///
+/// `what` is NULL or a string ended by NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Ninf_perror(what: *const c_char) {
+    // SAFETY: it is a string of this thread.
+    let message = unsafe { CStr::from_ptr(farcall_error_message()) }.to_string_lossy();
+    if what.is_null() {
+        eprintln!("{message}");
+    } else {
+        // SAFETY: the caller's promise.
+        let what = unsafe { CStr::from_ptr(what) }.to_string_lossy();
+        eprintln!("{what}: {message}");
+    }
+}
+
+/// The status of the last operation of this thread that failed.
+#[unsafe(no_mangle)]
+pub extern "C" fn Ninf_error_code() -> c_int {
+    farcall_error_status() as c_int
+}
+
+fn known(sessions: &[c_int]) -> Vec<u64> {
+    let ids = sessions.iter().filter_map(|&id| u64::try_from(id).ok());
+    ids.filter(|&id| SESSIONS.find(id).is_some()).collect()
+}
+
+fn report(id: u64, end: End) -> c_int {
+    report_all(end.err().map(|problem| (id, problem)).into_iter().collect())
+}
+
+fn report_all(failed: Vec<(u64, Problem)>) -> c_int {
+    remember_failed(failed.iter().map(|(id, _)| *id));
+    match failed.into_iter().next() {
+        Some((_, problem)) => {
+            fail(problem);
+            ERROR
+        }
+        None => OK,
+    }
+}

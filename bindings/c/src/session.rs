@@ -1,0 +1,222 @@
+//! Asynchronous calls: probing, waiting, cancelling.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::slice;
+use std::time::{Duration, Instant};
+
+use crate::connect::Server;
+use crate::error::{Problem, guard, status};
+use crate::function::Times;
+use crate::sessions::{Any, End, Sessions};
+use crate::{SessionId, Status};
+
+/// The sessions of all servers that `farcall_connect` has connected to.
+pub(crate) static SESSIONS: Sessions = Sessions::new(i64::MAX as u64);
+
+thread_local! {
+    /// Sessions that failed in the last wait of this thread.
+    static FAILED: RefCell<VecDeque<u64>> = const { RefCell::new(VecDeque::new()) };
+}
+
+/// Whether a call has ended: `FARCALL_RUNNING` while it has not, else what became of it.
+#[unsafe(no_mangle)]
+pub extern "C" fn farcall_probe(session: SessionId) -> Status {
+    status(|| match SESSIONS.end(session)? {
+        Some(end) => end.map(|_| Status::FarcallOk),
+        None => Ok(Status::FarcallRunning),
+    })
+}
+
+/// Waits for the end of a call, at most `timeout` seconds; below 0 without a bound. Returns
+/// `FARCALL_RUNNING` when the time is over before, else what became of the call. It may be asked
+/// again: the last 65536 sessions that were waited for are remembered.
+#[unsafe(no_mangle)]
+pub extern "C" fn farcall_wait(session: SessionId, timeout: f64) -> Status {
+    status(|| {
+        let end = SESSIONS.wait(session, deadline(timeout)?)?;
+        Ok(report(end.map(|end| (session, end)), None)?.unwrap_or(Status::FarcallRunning))
+    })
+}
+
+/// Waits until one of the calls has ended, stores in `which` the session of one that has, and
+/// returns what became of it. When the time is over before, `FARCALL_RUNNING` and 0.
+///
+/// # Safety
+///
+/// `sessions` points to `count` sessions, `which` to a session or is NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_wait_or(
+    sessions: *const SessionId,
+    count: usize,
+    timeout: f64,
+    which: *mut SessionId,
+) -> Status {
+    status(|| {
+        // SAFETY: the caller's promise.
+        let which = clear(unsafe { which.as_mut() });
+        // SAFETY: the caller's promise.
+        let sessions = unsafe { array(sessions, count) }?;
+        let over = SESSIONS.wait_or(sessions, deadline(timeout)?)?;
+        Ok(report(over, which)?.unwrap_or(Status::FarcallRunning))
+    })
+}
+
+/// Waits until all of the calls have ended. Returns `FARCALL_OK` if none failed, else what became
+/// of the first that did; `farcall_next_failed` tells them all. `FARCALL_RUNNING` when the time is
+/// over before.
+///
+/// # Safety
+///
+/// `sessions` points to `count` sessions.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_wait_and(
+    sessions: *const SessionId,
+    count: usize,
+    timeout: f64,
+) -> Status {
+    status(|| {
+        // SAFETY: the caller's promise.
+        let sessions = unsafe { array(sessions, count) }?;
+        report_all(SESSIONS.wait_and(sessions, deadline(timeout)?)?)
+    })
+}
+
+/// Waits until one of the calls to the server has ended that no wait has reported yet: as
+/// `farcall_wait_or`. When none is left, `FARCALL_OK` and 0. A server that is NULL means all.
+///
+/// # Safety
+///
+/// `server` is from `farcall_connect` or NULL, `which` points to a session or is NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_wait_any(
+    server: *const Server,
+    timeout: f64,
+    which: *mut SessionId,
+) -> Status {
+    status(|| {
+        // SAFETY: the caller's promise.
+        let which = clear(unsafe { which.as_mut() });
+        // SAFETY: the caller's promise.
+        let tag = unsafe { server.as_ref() }.map(Server::tag);
+        match SESSIONS.wait_any(tag, deadline(timeout)?)? {
+            Any::Over(id, end) => {
+                Ok(report(Some((id, end)), which)?.unwrap_or(Status::FarcallRunning))
+            }
+            Any::Running => Ok(Status::FarcallRunning),
+            Any::NoneLeft => Ok(Status::FarcallOk),
+        }
+    })
+}
+
+/// Waits until all calls to the server have ended that no wait has reported yet: as
+/// `farcall_wait_and`. A server that is NULL means all.
+///
+/// # Safety
+///
+/// `server` is from `farcall_connect` or NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_wait_all(server: *const Server, timeout: f64) -> Status {
+    status(|| {
+        // SAFETY: the caller's promise.
+        let tag = unsafe { server.as_ref() }.map(Server::tag);
+        report_all(SESSIONS.wait_all(tag, deadline(timeout)?)?)
+    })
+}
+
+/// The next session that failed in the last wait of this thread; 0 when there is no more.
+#[unsafe(no_mangle)]
+pub extern "C" fn farcall_next_failed() -> SessionId {
+    next_failed().unwrap_or(0)
+}
+
+/// Gives a call up; one that has ended stays as it is. When this returns, the arrays of the call
+/// are not touched any more, and the server has been told to end it.
+#[unsafe(no_mangle)]
+pub extern "C" fn farcall_cancel(session: SessionId) -> Status {
+    status(|| SESSIONS.cancel(session).map(|()| Status::FarcallOk))
+}
+
+/// Gives up all calls to the server; to all servers, if it is NULL.
+///
+/// # Safety
+///
+/// `server` is from `farcall_connect` or NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_cancel_all(server: *const Server) -> Status {
+    status(|| {
+        // SAFETY: the caller's promise.
+        SESSIONS.cancel_all(unsafe { server.as_ref() }.map(Server::tag));
+        Ok(Status::FarcallOk)
+    })
+}
+
+/// How long the call took; zeros if it failed, is unknown, or has not ended.
+#[unsafe(no_mangle)]
+pub extern "C" fn farcall_session_times(session: SessionId) -> Times {
+    guard(Times::default(), || {
+        let end = SESSIONS.end(session)?;
+        Ok(end.and_then(Result::ok).unwrap_or_default())
+    })
+}
+
+pub(crate) fn next_failed() -> Option<u64> {
+    FAILED.with_borrow_mut(VecDeque::pop_front)
+}
+
+pub(crate) fn remember_failed(ids: impl IntoIterator<Item = u64>) {
+    FAILED.set(ids.into_iter().collect());
+}
+
+fn clear(which: Option<&mut u64>) -> Option<&mut u64> {
+    which.map(|which| {
+        *which = 0;
+        which
+    })
+}
+
+/// Tells what became of a session; `None` if none is over.
+fn report(over: Option<(u64, End)>, which: Option<&mut u64>) -> Result<Option<Status>, Problem> {
+    let failed = |over: &(u64, End)| over.1.is_err().then_some(over.0);
+    remember_failed(over.as_ref().and_then(failed));
+    let Some((id, end)) = over else {
+        return Ok(None);
+    };
+    if let Some(which) = which {
+        *which = id;
+    }
+    end.map(|_| Some(Status::FarcallOk))
+}
+
+fn report_all((failed, all): (Vec<(u64, Problem)>, bool)) -> Result<Status, Problem> {
+    remember_failed(failed.iter().map(|(id, _)| *id));
+    match failed.into_iter().next() {
+        _ if !all => Ok(Status::FarcallRunning),
+        Some((_, problem)) => Err(problem),
+        None => Ok(Status::FarcallOk),
+    }
+}
+
+/// # Safety
+///
+/// `start` points to `count` elements.
+pub(crate) unsafe fn array<'a, T>(start: *const T, count: usize) -> Result<&'a [T], Problem> {
+    match count {
+        0 => Ok(&[]),
+        _ if start.is_null() => Err(Problem::null("the array of sessions")),
+        // SAFETY: the caller's promise.
+        _ => Ok(unsafe { slice::from_raw_parts(start, count) }),
+    }
+}
+
+/// The moment at which so many seconds are over.
+fn deadline(timeout: f64) -> Result<Option<Instant>, Problem> {
+    if timeout.is_nan() {
+        return Err(Problem::argument("the time-out is not a number".to_owned()));
+    }
+    if timeout < 0.0 {
+        return Ok(None);
+    }
+    let time = Duration::try_from_secs_f64(timeout).unwrap_or(Duration::MAX);
+    Ok(Instant::now().checked_add(time))
+}

@@ -1,0 +1,395 @@
+//! Calls under way, by number, and what became of those that are over.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use farcall_client::{Pending, wait_any};
+
+use crate::Status;
+use crate::error::Problem;
+use crate::function::{Function, Times};
+
+/// Sessions that are neither waited for nor cancelled, at most.
+const MOST_OPEN: usize = 1 << 16;
+/// Sessions remembered after they were waited for; the oldest are forgotten.
+const MOST_PAST: usize = 1 << 16;
+
+/// What became of a call.
+pub(crate) type End = Result<Times, Problem>;
+
+/// A call under way, or over and not yet waited for.
+pub(crate) struct Session {
+    pub(crate) id: u64,
+    /// What tells the sessions of one owner from those of others.
+    tag: usize,
+    /// The handle that it was made with, for those who ask.
+    handle: usize,
+    function: Arc<Function>,
+    pending: Pending,
+    end: Mutex<Option<End>>,
+}
+
+/// The sessions of one interface.
+pub(crate) struct Sessions {
+    state: Mutex<State>,
+    /// Numbers go from 1 to this, and start again.
+    most: u64,
+}
+
+#[derive(Default)]
+struct State {
+    last: u64,
+    open: BTreeMap<u64, Arc<Session>>,
+    past: BTreeMap<u64, Past>,
+    /// The keys of `past`, oldest first.
+    order: VecDeque<u64>,
+}
+
+struct Past {
+    end: End,
+    handle: usize,
+}
+
+/// A session that somebody asks for.
+pub(crate) enum Found {
+    Open(Arc<Session>),
+    Past(End),
+}
+
+impl Session {
+    /// Whether it is over.
+    pub(crate) fn is_over(&self) -> bool {
+        self.settle().is_some()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<End>> {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn settle(&self) -> Option<End> {
+        let mut end = self.lock();
+        if end.is_none() {
+            let outcome = self.pending.take()?;
+            *end = Some(match outcome {
+                Ok(outcome) => {
+                    let times = Times::from(outcome.times);
+                    self.function.keep(times);
+                    Ok(times)
+                }
+                Err(error) => Err(self.describe(Problem::from(error))),
+            });
+        }
+        end.clone()
+    }
+
+    fn describe(&self, problem: Problem) -> Problem {
+        let name = self.function.client.qualified_name();
+        problem.of(&format!("session {} of {name}", self.id))
+    }
+
+    /// Ends it unless it is over: its arrays are the caller's again.
+    pub(crate) fn cancel(&self) {
+        self.give_up(|| Problem::new(Status::FarcallCancelled, "cancelled".to_owned()));
+    }
+
+    fn give_up(&self, why: impl FnOnce() -> Problem) {
+        if self.is_over() {
+            return;
+        }
+        let mut end = self.lock();
+        if end.is_none() {
+            *end = Some(Err(self.describe(why())));
+            self.pending.cancel();
+        }
+    }
+
+    /// Ends it if its own time-out has passed.
+    fn expire(&self) {
+        if self
+            .pending
+            .deadline()
+            .is_some_and(|end| end <= Instant::now())
+        {
+            let text = "no answer within the time-out of its server; the call was given up";
+            self.give_up(|| Problem::new(Status::FarcallTimeout, text.to_owned()));
+        }
+    }
+}
+
+/// Waits until one of the sessions is over; `false` when the time is before.
+fn wait_for_one(sessions: &[Arc<Session>], deadline: Option<Instant>) -> Result<bool, Problem> {
+    loop {
+        if sessions.iter().any(|session| session.is_over()) {
+            return Ok(true);
+        }
+        let own = sessions
+            .iter()
+            .filter_map(|session| session.pending.deadline());
+        let until = own.chain(deadline).min();
+        let pending: Vec<&Pending> = sessions.iter().map(|session| &session.pending).collect();
+        if !wait_any(&pending, until)? {
+            sessions.iter().for_each(|session| session.expire());
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                return Ok(sessions.iter().any(|session| session.is_over()));
+            }
+        }
+    }
+}
+
+impl Sessions {
+    pub(crate) const fn new(most: u64) -> Sessions {
+        let state = State {
+            last: 0,
+            open: BTreeMap::new(),
+            past: BTreeMap::new(),
+            order: VecDeque::new(),
+        };
+        Sessions {
+            state: Mutex::new(state),
+            most,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An error where so many sessions are kept that none may be added.
+    pub(crate) fn check_room(&self) -> Result<(), Problem> {
+        match self.lock().open.len() {
+            0..MOST_OPEN => Ok(()),
+            _ => Err(Problem::argument(format!(
+                "{MOST_OPEN} sessions are neither waited for nor cancelled"
+            ))),
+        }
+    }
+
+    /// Takes charge of a call under way.
+    pub(crate) fn add(
+        &self,
+        function: Arc<Function>,
+        pending: Pending,
+        tag: usize,
+        handle: usize,
+    ) -> u64 {
+        let mut state = self.lock();
+        loop {
+            state.last = state.last % self.most + 1;
+            if !state.open.contains_key(&state.last) && !state.past.contains_key(&state.last) {
+                break;
+            }
+        }
+        let id = state.last;
+        let session = Session {
+            id,
+            tag,
+            handle,
+            function,
+            pending,
+            end: Mutex::new(None),
+        };
+        state.open.insert(id, Arc::new(session));
+        id
+    }
+
+    pub(crate) fn find(&self, id: u64) -> Option<Found> {
+        let state = self.lock();
+        let open = state.open.get(&id).cloned().map(Found::Open);
+        open.or_else(|| {
+            state
+                .past
+                .get(&id)
+                .map(|past| Found::Past(past.end.clone()))
+        })
+    }
+
+    /// The handle that the session was made with.
+    pub(crate) fn handle(&self, id: u64) -> Option<usize> {
+        let state = self.lock();
+        let open = state.open.get(&id).map(|session| session.handle);
+        open.or_else(|| state.past.get(&id).map(|past| past.handle))
+    }
+
+    /// How the session ended; `None` while it has not.
+    pub(crate) fn end(&self, id: u64) -> Result<Option<End>, Problem> {
+        match self.find(id) {
+            Some(Found::Open(session)) => Ok(session.settle()),
+            Some(Found::Past(end)) => Ok(Some(end)),
+            None => Err(Problem::unknown_session(id)),
+        }
+    }
+
+    /// The sessions that nobody has waited for yet, of one owner or of all.
+    pub(crate) fn open(&self, tag: Option<usize>) -> Vec<Arc<Session>> {
+        let state = self.lock();
+        let sessions = state.open.values();
+        let owned = sessions.filter(|session| tag.is_none_or(|tag| tag == session.tag));
+        owned.cloned().collect()
+    }
+
+    /// Puts a session that is over among the past ones. `false` if another thread has done so.
+    fn collect(&self, session: &Session, end: &End) -> bool {
+        let mut state = self.lock();
+        if state.open.remove(&session.id).is_none() {
+            return false;
+        }
+        let end = end.clone();
+        let handle = session.handle;
+        state.past.insert(session.id, Past { end, handle });
+        state.order.push_back(session.id);
+        if state.order.len() > MOST_PAST
+            && let Some(oldest) = state.order.pop_front()
+        {
+            state.past.remove(&oldest);
+        }
+        true
+    }
+
+    /// Waits for the session; `None` when the time is over before.
+    pub(crate) fn wait(&self, id: u64, deadline: Option<Instant>) -> Result<Option<End>, Problem> {
+        let ended = self.wait_or(&[id], deadline)?;
+        Ok(ended.map(|(_, end)| end))
+    }
+
+    /// Waits until one of the sessions is over, and tells which one; `None` when the time is over
+    /// before. An unknown one is an error.
+    pub(crate) fn wait_or(
+        &self,
+        ids: &[u64],
+        deadline: Option<Instant>,
+    ) -> Result<Option<(u64, End)>, Problem> {
+        let mut sessions = Vec::with_capacity(ids.len());
+        let mut past = None;
+        for &id in ids {
+            match self.find(id) {
+                Some(Found::Open(session)) => sessions.push(session),
+                Some(Found::Past(end)) => past = past.or(Some((id, end))),
+                None => return Err(Problem::unknown_session(id)),
+            }
+        }
+        if past.is_some() {
+            return Ok(past);
+        }
+        if sessions.is_empty() {
+            return Err(Problem::argument("no session to wait for".to_owned()));
+        }
+        wait_for_one(&sessions, deadline)?;
+        let over = |session: &Arc<Session>| Some((session.clone(), session.settle()?));
+        Ok(sessions.iter().find_map(over).map(|(session, end)| {
+            self.collect(&session, &end);
+            (session.id, end)
+        }))
+    }
+
+    /// Waits until one of the sessions that nobody has waited for is over. `Ok(Err(()))` when there
+    /// is none, `Ok(Ok(None))` when the time is over before.
+    pub(crate) fn wait_any(
+        &self,
+        tag: Option<usize>,
+        deadline: Option<Instant>,
+    ) -> Result<Any, Problem> {
+        loop {
+            let sessions = self.open(tag);
+            if sessions.is_empty() {
+                return Ok(Any::NoneLeft);
+            }
+            if !wait_for_one(&sessions, deadline)? {
+                return Ok(Any::Running);
+            }
+            for session in &sessions {
+                if let Some(end) = session.settle()
+                    && self.collect(session, &end)
+                {
+                    return Ok(Any::Over(session.id, end));
+                }
+            }
+        }
+    }
+
+    /// Waits until all of the sessions are over. Tells the failed ones, and whether time was left.
+    pub(crate) fn wait_and(
+        &self,
+        ids: &[u64],
+        deadline: Option<Instant>,
+    ) -> Result<(Vec<(u64, Problem)>, bool), Problem> {
+        let mut failed = Vec::new();
+        let mut sessions = Vec::with_capacity(ids.len());
+        for &id in ids {
+            match self.find(id) {
+                Some(Found::Open(session)) => sessions.push(session),
+                Some(Found::Past(Err(problem))) => failed.push((id, problem)),
+                Some(Found::Past(Ok(_))) => {}
+                None => return Err(Problem::unknown_session(id)),
+            }
+        }
+        let all = self.wait_for_all(sessions, deadline, &mut failed)?;
+        Ok((failed, all))
+    }
+
+    /// The same for all sessions that nobody has waited for when it begins.
+    pub(crate) fn wait_all(
+        &self,
+        tag: Option<usize>,
+        deadline: Option<Instant>,
+    ) -> Result<(Vec<(u64, Problem)>, bool), Problem> {
+        let mut failed = Vec::new();
+        let all = self.wait_for_all(self.open(tag), deadline, &mut failed)?;
+        Ok((failed, all))
+    }
+
+    fn wait_for_all(
+        &self,
+        mut sessions: Vec<Arc<Session>>,
+        deadline: Option<Instant>,
+        failed: &mut Vec<(u64, Problem)>,
+    ) -> Result<bool, Problem> {
+        while !sessions.is_empty() {
+            let in_time = wait_for_one(&sessions, deadline)?;
+            sessions.retain(|session| match session.settle() {
+                Some(end) => {
+                    self.collect(session, &end);
+                    failed.extend(end.err().map(|problem| (session.id, problem)));
+                    false
+                }
+                None => true,
+            });
+            if !in_time {
+                return Ok(sessions.is_empty());
+            }
+        }
+        Ok(true)
+    }
+
+    /// Cancels the session; one that is over stays as it is.
+    pub(crate) fn cancel(&self, id: u64) -> Result<(), Problem> {
+        match self.find(id) {
+            Some(Found::Open(session)) => session.cancel(),
+            Some(Found::Past(_)) => {}
+            None => return Err(Problem::unknown_session(id)),
+        }
+        Ok(())
+    }
+
+    /// Forgets all of them.
+    pub(crate) fn clear(&self) {
+        let mut state = self.lock();
+        let open = std::mem::take(&mut state.open);
+        state.past.clear();
+        state.order.clear();
+        drop(state);
+        drop(open);
+    }
+
+    pub(crate) fn cancel_all(&self, tag: Option<usize>) {
+        self.open(tag).iter().for_each(|session| session.cancel());
+    }
+}
+
+/// What a wait for any session came to.
+pub(crate) enum Any {
+    Over(u64, End),
+    Running,
+    NoneLeft,
+}

@@ -1,0 +1,275 @@
+/* The functions that take a list of arguments: they read it by the interface of the function. */
+#include "farcall.h"
+#include "grpc.h"
+#include "ninf.h"
+
+/* What the Rust part has for this file alone. */
+farcall_status farcall_internal_out_of_memory(void);
+grpc_error_t farcall_internal_grpc_function(const grpc_function_handle_t *handle,
+                                            const farcall_function **function);
+grpc_error_t farcall_internal_grpc_call(const farcall_function *function, void *const *arguments,
+                                        size_t count);
+grpc_error_t farcall_internal_grpc_start(const farcall_function *function,
+                                         const grpc_function_handle_t *handle,
+                                         grpc_sessionid_t *session, void *const *arguments,
+                                         size_t count);
+const farcall_function *farcall_internal_ninf_function(const char *name);
+int farcall_internal_ninf_call(const farcall_function *function, void *const *arguments,
+                               size_t count);
+int farcall_internal_ninf_start(const farcall_function *function, void *const *arguments,
+                                size_t count);
+void farcall_internal_give_back(const farcall_function *function);
+
+/* Room for any scalar. */
+typedef union {
+  char c;
+  int16_t s;
+  int32_t i;
+  int64_t l;
+  float f;
+  double d;
+  farcall_scomplex sc;
+  farcall_dcomplex dc;
+  const char *t;
+} scalar_t;
+
+enum { MOST_ON_STACK = 32 };
+
+/* The arguments of one call, where they are. */
+typedef struct {
+  size_t count;
+  void **pointers;
+  scalar_t *scalars;
+  void *pointers_here[MOST_ON_STACK];
+  scalar_t scalars_here[MOST_ON_STACK];
+} arguments_t;
+
+static void *take(farcall_kind kind, scalar_t *scalar, va_list *list) {
+  switch (kind) {
+  case FARCALL_CHAR:
+    scalar->c = (char)va_arg(*list, int);
+    return scalar;
+  case FARCALL_SHORT:
+    scalar->s = (int16_t)va_arg(*list, int);
+    return scalar;
+  case FARCALL_INT:
+    scalar->i = va_arg(*list, int32_t);
+    return scalar;
+  case FARCALL_LONG:
+    scalar->l = va_arg(*list, int64_t);
+    return scalar;
+  case FARCALL_FLOAT:
+    scalar->f = (float)va_arg(*list, double);
+    return scalar;
+  case FARCALL_DOUBLE:
+    scalar->d = va_arg(*list, double);
+    return scalar;
+  case FARCALL_SCOMPLEX:
+    scalar->sc = va_arg(*list, farcall_scomplex);
+    return scalar;
+  case FARCALL_DCOMPLEX:
+    scalar->dc = va_arg(*list, farcall_dcomplex);
+    return scalar;
+  case FARCALL_TEXT:
+    scalar->t = va_arg(*list, const char *);
+    return scalar;
+  default:
+    return va_arg(*list, void *);
+  }
+}
+
+static void release(arguments_t *arguments) {
+  if (arguments->pointers != arguments->pointers_here)
+    free(arguments->pointers);
+  if (arguments->scalars != arguments->scalars_here)
+    free(arguments->scalars);
+}
+
+/* Reads the list; false when there is no memory for it. */
+static int collect(arguments_t *arguments, const farcall_function *function, va_list *list) {
+  size_t index, count = farcall_argument_count(function);
+
+  arguments->count = count;
+  arguments->pointers = arguments->pointers_here;
+  arguments->scalars = arguments->scalars_here;
+  if (count > MOST_ON_STACK) {
+    arguments->pointers = malloc(count * sizeof *arguments->pointers);
+    arguments->scalars = malloc(count * sizeof *arguments->scalars);
+    if (arguments->pointers == NULL || arguments->scalars == NULL) {
+      release(arguments);
+      farcall_internal_out_of_memory();
+      return 0;
+    }
+  }
+  for (index = 0; index < count; index++)
+    arguments->pointers[index] =
+        take(farcall_argument_kind(function, index), &arguments->scalars[index], list);
+  return 1;
+}
+
+static farcall_status call(const farcall_function *function, va_list *list) {
+  arguments_t arguments;
+  farcall_status status;
+
+  if (!collect(&arguments, function, list))
+    return FARCALL_INTERNAL;
+  status = farcall_call_array(function, arguments.pointers, arguments.count);
+  release(&arguments);
+  return status;
+}
+
+static farcall_session start(const farcall_function *function, va_list *list) {
+  arguments_t arguments;
+  farcall_session session;
+
+  if (!collect(&arguments, function, list))
+    return 0;
+  session = farcall_call_array_async(function, arguments.pointers, arguments.count);
+  release(&arguments);
+  return session;
+}
+
+farcall_status farcall_call_list(farcall_function *function, va_list list) {
+  va_list copy;
+  farcall_status status;
+
+  va_copy(copy, list);
+  status = call(function, &copy);
+  va_end(copy);
+  return status;
+}
+
+farcall_session farcall_call_list_async(farcall_function *function, va_list list) {
+  va_list copy;
+  farcall_session session;
+
+  va_copy(copy, list);
+  session = start(function, &copy);
+  va_end(copy);
+  return session;
+}
+
+farcall_status farcall_call(farcall_server *server, const char *name, ...) {
+  farcall_function *function = farcall_function_of(server, name);
+  va_list list;
+  farcall_status status;
+
+  if (function == NULL)
+    return farcall_error_status();
+  va_start(list, name);
+  status = call(function, &list);
+  va_end(list);
+  return status;
+}
+
+farcall_status farcall_invoke(farcall_function *function, ...) {
+  va_list list;
+  farcall_status status;
+
+  va_start(list, function);
+  status = call(function, &list);
+  va_end(list);
+  return status;
+}
+
+farcall_session farcall_call_async(farcall_server *server, const char *name, ...) {
+  farcall_function *function = farcall_function_of(server, name);
+  va_list list;
+  farcall_session session;
+
+  if (function == NULL)
+    return 0;
+  va_start(list, name);
+  session = start(function, &list);
+  va_end(list);
+  return session;
+}
+
+farcall_session farcall_invoke_async(farcall_function *function, ...) {
+  va_list list;
+  farcall_session session;
+
+  va_start(list, function);
+  session = start(function, &list);
+  va_end(list);
+  return session;
+}
+
+grpc_error_t grpc_call(grpc_function_handle_t *handle, ...) {
+  const farcall_function *function;
+  arguments_t arguments;
+  va_list list;
+  grpc_error_t error = farcall_internal_grpc_function(handle, &function);
+
+  if (error != GRPC_NO_ERROR)
+    return error;
+  va_start(list, handle);
+  if (collect(&arguments, function, &list)) {
+    error = farcall_internal_grpc_call(function, arguments.pointers, arguments.count);
+    release(&arguments);
+  } else {
+    farcall_internal_give_back(function);
+    error = GRPC_OTHER_ERROR_CODE;
+  }
+  va_end(list);
+  return error;
+}
+
+grpc_error_t grpc_call_async(grpc_function_handle_t *handle, grpc_sessionid_t *session, ...) {
+  const farcall_function *function;
+  arguments_t arguments;
+  va_list list;
+  grpc_error_t error = farcall_internal_grpc_function(handle, &function);
+
+  if (error != GRPC_NO_ERROR)
+    return error;
+  va_start(list, session);
+  if (collect(&arguments, function, &list)) {
+    error = farcall_internal_grpc_start(function, handle, session, arguments.pointers,
+                                        arguments.count);
+    release(&arguments);
+  } else {
+    farcall_internal_give_back(function);
+    error = GRPC_OTHER_ERROR_CODE;
+  }
+  va_end(list);
+  return error;
+}
+
+int Ninf_call(const char *name, ...) {
+  const farcall_function *function = farcall_internal_ninf_function(name);
+  arguments_t arguments;
+  va_list list;
+  int result = NINF_ERROR;
+
+  if (function == NULL)
+    return NINF_ERROR;
+  va_start(list, name);
+  if (collect(&arguments, function, &list)) {
+    result = farcall_internal_ninf_call(function, arguments.pointers, arguments.count);
+    release(&arguments);
+  } else {
+    farcall_internal_give_back(function);
+  }
+  va_end(list);
+  return result;
+}
+
+int Ninf_call_async(const char *name, ...) {
+  const farcall_function *function = farcall_internal_ninf_function(name);
+  arguments_t arguments;
+  va_list list;
+  int session = NINF_ERROR;
+
+  if (function == NULL)
+    return NINF_ERROR;
+  va_start(list, name);
+  if (collect(&arguments, function, &list)) {
+    session = farcall_internal_ninf_start(function, arguments.pointers, arguments.count);
+    release(&arguments);
+  } else {
+    farcall_internal_give_back(function);
+  }
+  va_end(list);
+  return session;
+}

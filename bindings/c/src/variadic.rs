@@ -1,0 +1,25 @@
+//! What `variadic.c` needs besides the public functions.
+
+use std::sync::Arc;
+
+use crate::Status;
+use crate::error::{Problem, fail};
+use crate::function::Function;
+
+/// An argument list could not be held.
+#[unsafe(no_mangle)]
+pub extern "C" fn farcall_internal_out_of_memory() -> Status {
+    let text = "no memory for the list of arguments".to_owned();
+    fail(Problem::new(Status::FarcallInternal, text))
+}
+
+/// Ends a share of a function that no call has taken over.
+///
+/// # Safety
+///
+/// `function` is from `farcall_internal_grpc_function` or `farcall_internal_ninf_function`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_internal_give_back(function: *const Function) {
+    // SAFETY: the caller's promise.
+    drop(unsafe { Arc::from_raw(function) });
+}

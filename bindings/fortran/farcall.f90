@@ -1,0 +1,305 @@
+! Calls functions of a Farcall server from Fortran 2018. Link with -lfarcall_fortran -lfarcall.
+!
+!     use farcall
+!     type(farcall_server) :: server
+!     type(farcall_function) :: dgesv
+!     call farcall_connect(server, "farcall://host:3717")
+!     dgesv = farcall_function_of(server, "lapack/dgesv")
+!     if (farcall_call(dgesv, n, 1, a, n, pivots, b, n, info) /= FARCALL_OK) &
+!       print *, farcall_error_message()
+!     call farcall_disconnect(server)
+!
+! Arguments stand in the order of the interface: variables, expressions and arrays of any rank, up
+! to 40. Type and size of each are checked against the interface. Trailing blanks of a text are not
+! part of it. An array that is not in one piece of memory, such as a row, is copied there and back.
+!
+! The arrays of an asynchronous call lie in one piece of memory and have the attribute ASYNCHRONOUS;
+! they are left alone until a wait has reported the end of the call, or farcall_cancel has returned.
+module farcall
+  use, intrinsic :: iso_c_binding
+  use, intrinsic :: iso_fortran_env, only: error_unit
+  implicit none
+  private
+
+  ! What became of an operation; farcall.h says what they mean.
+  integer(c_int), parameter, public :: FARCALL_OK = 0, FARCALL_ARGUMENT = 1, &
+    FARCALL_UNKNOWN_FUNCTION = 2, FARCALL_CONNECTION = 3, FARCALL_TIMEOUT = 4, &
+    FARCALL_LIBRARY = 5, FARCALL_SERVER_FAILED = 6, FARCALL_INTERNAL = 7, FARCALL_RUNNING = 8, &
+    FARCALL_CANCELLED = 9, FARCALL_UNKNOWN_SESSION = 10
+
+  ! A server.
+  type, bind(c), public :: farcall_server
+    type(c_ptr) :: handle = c_null_ptr
+  end type
+
+  ! A function of a server; it lives as long as the server.
+  type, bind(c), public :: farcall_function
+    type(c_ptr) :: handle = c_null_ptr
+  end type
+
+  ! How long a call took, in seconds.
+  type, bind(c), public :: farcall_times
+    real(c_double) :: send = 0, exec = 0, recv = 0, other = 0, total = 0
+  end type
+
+  public :: farcall_connect, farcall_disconnect, farcall_function_of
+  public :: farcall_call, farcall_call_async
+  public :: farcall_probe, farcall_wait, farcall_wait_or, farcall_wait_and, farcall_wait_any
+  public :: farcall_wait_all, farcall_next_failed, farcall_cancel, farcall_cancel_all
+  public :: farcall_session_times, farcall_times_of, farcall_allocate, farcall_free
+  public :: farcall_error_status, farcall_error_message, farcall_status_text
+
+  interface
+    ! Calls a function, and returns when its arrays are filled.
+    integer(c_int) function farcall_call(function, &
+      a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, a17, a18, a19, &
+      a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32, a33, a34, a35, a36, a37, &
+      a38, a39, a40) &
+      bind(c, name="farcall_fortran_call")
+      import :: c_int, farcall_function
+      type(farcall_function), value :: function
+      type(*), dimension(..), contiguous, optional :: a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, &
+        a11, a12, a13, a14, a15, a16, a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, &
+        a29, a30, a31, a32, a33, a34, a35, a36, a37, a38, a39, a40
+    end function
+
+    ! Begins a call, and returns its session; 0 where that fails.
+    integer(c_int64_t) function farcall_call_async(function, &
+      a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, a17, a18, a19, &
+      a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32, a33, a34, a35, a36, a37, &
+      a38, a39, a40) &
+      bind(c, name="farcall_fortran_call_async")
+      import :: c_int64_t, farcall_function
+      type(farcall_function), value :: function
+      type(*), dimension(..), asynchronous, optional :: a1, a2, a3, a4, a5, a6, a7, a8, a9, &
+        a10, a11, a12, a13, a14, a15, a16, a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, &
+        a27, a28, a29, a30, a31, a32, a33, a34, a35, a36, a37, a38, a39, a40
+    end function
+
+    ! FARCALL_RUNNING while the call has not ended, else what became of it.
+    integer(c_int) function farcall_probe(session) bind(c)
+      import :: c_int, c_int64_t
+      integer(c_int64_t), value :: session
+    end function
+
+    ! Waits for the end of a call, at most so many seconds; below 0 without a bound.
+    integer(c_int) function farcall_wait(session, timeout) bind(c)
+      import :: c_int, c_int64_t, c_double
+      integer(c_int64_t), value :: session
+      real(c_double), value :: timeout
+    end function
+
+    ! Waits until a call to the server has ended that no wait has reported; `which` is 0 when none
+    ! is left.
+    integer(c_int) function farcall_wait_any(server, timeout, which) bind(c)
+      import :: c_int, c_int64_t, c_double, farcall_server
+      type(farcall_server), value :: server
+      real(c_double), value :: timeout
+      integer(c_int64_t), intent(out) :: which
+    end function
+
+    ! Waits until all calls to the server have ended that no wait has reported.
+    integer(c_int) function farcall_wait_all(server, timeout) bind(c)
+      import :: c_int, c_double, farcall_server
+      type(farcall_server), value :: server
+      real(c_double), value :: timeout
+    end function
+
+    ! The next session that failed in the last wait of this thread; 0 when there is no more.
+    integer(c_int64_t) function farcall_next_failed() bind(c)
+      import :: c_int64_t
+    end function
+
+    ! Gives a call up.
+    integer(c_int) function farcall_cancel(session) bind(c)
+      import :: c_int, c_int64_t
+      integer(c_int64_t), value :: session
+    end function
+
+    ! Gives up all calls to the server.
+    integer(c_int) function farcall_cancel_all(server) bind(c)
+      import :: c_int, farcall_server
+      type(farcall_server), value :: server
+    end function
+
+    ! How long a call took; zeros if it failed or has not ended.
+    type(farcall_times) function farcall_session_times(session) bind(c)
+      import :: c_int64_t, farcall_times
+      integer(c_int64_t), value :: session
+    end function
+
+    ! How long the last call of the function took, in any thread.
+    type(farcall_times) function farcall_times_of(function) bind(c)
+      import :: farcall_function, farcall_times
+      type(farcall_function), value :: function
+    end function
+
+    ! Memory for arrays, for c_f_pointer; where the server is on this host it is shared with it, and
+    ! not copied when it is an argument of a call.
+    type(c_ptr) function farcall_allocate(server, bytes) bind(c)
+      import :: c_ptr, c_size_t, farcall_server
+      type(farcall_server), value :: server
+      integer(c_size_t), value :: bytes
+    end function
+
+    ! Gives it back.
+    subroutine farcall_free(memory) bind(c)
+      import :: c_ptr
+      type(c_ptr), value :: memory
+    end subroutine
+
+    ! The status of the last operation of this thread that failed.
+    integer(c_int) function farcall_error_status() bind(c)
+      import :: c_int
+    end function
+
+    type(c_ptr) function c_connect(address) bind(c, name="farcall_connect")
+      import :: c_ptr
+      type(c_ptr), value :: address
+    end function
+
+    subroutine c_disconnect(server) bind(c, name="farcall_disconnect")
+      import :: farcall_server
+      type(farcall_server), value :: server
+    end subroutine
+
+    type(c_ptr) function c_function_of(server, name) bind(c, name="farcall_function_of")
+      import :: c_ptr, c_char, farcall_server
+      type(farcall_server), value :: server
+      character(kind=c_char), intent(in) :: name(*)
+    end function
+
+    integer(c_int) function c_wait_or(sessions, count, timeout, which) &
+      bind(c, name="farcall_wait_or")
+      import :: c_int, c_int64_t, c_size_t, c_double
+      integer(c_int64_t), intent(in) :: sessions(*)
+      integer(c_size_t), value :: count
+      real(c_double), value :: timeout
+      integer(c_int64_t), intent(out) :: which
+    end function
+
+    integer(c_int) function c_wait_and(sessions, count, timeout) bind(c, name="farcall_wait_and")
+      import :: c_int, c_int64_t, c_size_t, c_double
+      integer(c_int64_t), intent(in) :: sessions(*)
+      integer(c_size_t), value :: count
+      real(c_double), value :: timeout
+    end function
+
+    type(c_ptr) function c_error_message() bind(c, name="farcall_error_message")
+      import :: c_ptr
+    end function
+
+    type(c_ptr) function c_status_text(status) bind(c, name="farcall_status_text")
+      import :: c_ptr, c_int
+      integer(c_int), value :: status
+    end function
+
+    integer(c_size_t) function c_strlen(text) bind(c, name="strlen")
+      import :: c_ptr, c_size_t
+      type(c_ptr), value :: text
+    end function
+  end interface
+
+contains
+
+  ! Connects to `farcall://host:port` or `unix:///path`; without an address to the server that the
+  ! environment names, else this machine. Without `status`, a failure stops the program.
+  subroutine farcall_connect(server, address, status)
+    type(farcall_server), intent(out) :: server
+    character(*), intent(in), optional :: address
+    integer(c_int), intent(out), optional :: status
+    character(kind=c_char), allocatable, target :: text(:)
+
+    if (present(address)) then
+      text = c_text(address)
+      server%handle = c_connect(c_loc(text))
+    else
+      server%handle = c_connect(c_null_ptr)
+    end if
+    if (present(status)) then
+      status = FARCALL_OK
+      if (.not. c_associated(server%handle)) status = farcall_error_status()
+    else if (.not. c_associated(server%handle)) then
+      call give_up("farcall_connect")
+    end if
+  end subroutine
+
+  ! Closes the connections; calls under way are cancelled.
+  subroutine farcall_disconnect(server)
+    type(farcall_server), intent(inout) :: server
+    call c_disconnect(server)
+    server%handle = c_null_ptr
+  end subroutine
+
+  ! The function of that name. Without `status`, a failure stops the program.
+  type(farcall_function) function farcall_function_of(server, name, status) result(function)
+    type(farcall_server), intent(in) :: server
+    character(*), intent(in) :: name
+    integer(c_int), intent(out), optional :: status
+
+    function%handle = c_function_of(server, c_text(name))
+    if (present(status)) then
+      status = FARCALL_OK
+      if (.not. c_associated(function%handle)) status = farcall_error_status()
+    else if (.not. c_associated(function%handle)) then
+      call give_up("farcall_function_of")
+    end if
+  end function
+
+  ! Waits until one of the calls has ended; `which` tells its session.
+  integer(c_int) function farcall_wait_or(sessions, timeout, which) result(status)
+    integer(c_int64_t), intent(in) :: sessions(:)
+    real(c_double), intent(in) :: timeout
+    integer(c_int64_t), intent(out) :: which
+    status = c_wait_or(sessions, size(sessions, kind=c_size_t), timeout, which)
+  end function
+
+  ! Waits until all of the calls have ended.
+  integer(c_int) function farcall_wait_and(sessions, timeout) result(status)
+    integer(c_int64_t), intent(in) :: sessions(:)
+    real(c_double), intent(in) :: timeout
+    status = c_wait_and(sessions, size(sessions, kind=c_size_t), timeout)
+  end function
+
+  ! What went wrong in the last operation of this thread that failed.
+  function farcall_error_message() result(text)
+    character(:), allocatable :: text
+    text = fortran_text(c_error_message())
+  end function
+
+  ! A status in words.
+  function farcall_status_text(status) result(text)
+    integer(c_int), intent(in) :: status
+    character(:), allocatable :: text
+    text = fortran_text(c_status_text(status))
+  end function
+
+  subroutine give_up(what)
+    character(*), intent(in) :: what
+    write (error_unit, "(3a)") what, ": ", farcall_error_message()
+    error stop
+  end subroutine
+
+  pure function c_text(text) result(characters)
+    character(*), intent(in) :: text
+    character(kind=c_char) :: characters(len_trim(text) + 1)
+    integer :: i
+    do i = 1, len_trim(text)
+      characters(i) = text(i:i)
+    end do
+    characters(len_trim(text) + 1) = c_null_char
+  end function
+
+  function fortran_text(pointer) result(text)
+    type(c_ptr), intent(in) :: pointer
+    character(:), allocatable :: text
+    character(kind=c_char), pointer :: characters(:)
+    integer :: i, length
+    length = int(c_strlen(pointer))
+    call c_f_pointer(pointer, characters, [length])
+    allocate (character(length) :: text)
+    do i = 1, length
+      text(i:i) = characters(i)
+    end do
+  end function
+end module

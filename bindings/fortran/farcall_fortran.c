@@ -1,0 +1,107 @@
+/* What the Fortran module calls: descriptors of Fortran 2018 become values of farcall.h. */
+#include "farcall.h"
+
+#include <ISO_Fortran_binding.h>
+
+enum { MOST = 40 };
+
+static farcall_kind kind_of(CFI_type_t type) {
+  switch (type) {
+  case CFI_type_int8_t:
+  case CFI_type_char:
+    return FARCALL_CHAR;
+  case CFI_type_int16_t:
+    return FARCALL_SHORT;
+  case CFI_type_int32_t:
+    return FARCALL_INT;
+  case CFI_type_int64_t:
+    return FARCALL_LONG;
+  case CFI_type_float:
+    return FARCALL_FLOAT;
+  case CFI_type_double:
+    return FARCALL_DOUBLE;
+  case CFI_type_float_Complex:
+    return FARCALL_SCOMPLEX;
+  case CFI_type_double_Complex:
+    return FARCALL_DCOMPLEX;
+  default:
+    return FARCALL_ARRAY;
+  }
+}
+
+/* The text of a scalar, without trailing blanks. */
+static size_t text_length(const CFI_cdesc_t *given) {
+  const char *text = given->base_addr;
+  size_t length = given->elem_len;
+  while (length > 0 && text[length - 1] == ' ')
+    length--;
+  return length;
+}
+
+static farcall_value value_of(const CFI_cdesc_t *given, farcall_kind wanted) {
+  farcall_value value = {NULL, 0, FARCALL_REFUSED, 0};
+  CFI_rank_t rank;
+
+  if (given == NULL)
+    return value;
+  value.kind = kind_of(given->type) == FARCALL_ARRAY ? FARCALL_REFUSED : (int)kind_of(given->type);
+  if (given->rank > 0 && !CFI_is_contiguous(given))
+    value.kind = FARCALL_SCATTERED;
+  value.data = given->base_addr;
+  value.bytes = given->elem_len;
+  for (rank = 0; rank < given->rank; rank++)
+    value.bytes *= (size_t)given->dim[rank].extent;
+  if (wanted == FARCALL_TEXT && given->type == CFI_type_char && given->rank == 0) {
+    value.kind = FARCALL_TEXT;
+    value.bytes = text_length(given);
+  }
+  return value;
+}
+
+static size_t values_of(const farcall_function *function, CFI_cdesc_t **given,
+                        farcall_value *values) {
+  size_t index, count = MOST;
+  while (count > 0 && given[count - 1] == NULL)
+    count--;
+  for (index = 0; index < count; index++)
+    values[index] = value_of(given[index], farcall_argument_kind(function, index));
+  return count;
+}
+
+farcall_status farcall_fortran_call(
+    const farcall_function *function,
+    CFI_cdesc_t *a1, CFI_cdesc_t *a2, CFI_cdesc_t *a3, CFI_cdesc_t *a4, CFI_cdesc_t *a5,
+    CFI_cdesc_t *a6, CFI_cdesc_t *a7, CFI_cdesc_t *a8, CFI_cdesc_t *a9, CFI_cdesc_t *a10,
+    CFI_cdesc_t *a11, CFI_cdesc_t *a12, CFI_cdesc_t *a13, CFI_cdesc_t *a14, CFI_cdesc_t *a15,
+    CFI_cdesc_t *a16, CFI_cdesc_t *a17, CFI_cdesc_t *a18, CFI_cdesc_t *a19, CFI_cdesc_t *a20,
+    CFI_cdesc_t *a21, CFI_cdesc_t *a22, CFI_cdesc_t *a23, CFI_cdesc_t *a24, CFI_cdesc_t *a25,
+    CFI_cdesc_t *a26, CFI_cdesc_t *a27, CFI_cdesc_t *a28, CFI_cdesc_t *a29, CFI_cdesc_t *a30,
+    CFI_cdesc_t *a31, CFI_cdesc_t *a32, CFI_cdesc_t *a33, CFI_cdesc_t *a34, CFI_cdesc_t *a35,
+    CFI_cdesc_t *a36, CFI_cdesc_t *a37, CFI_cdesc_t *a38, CFI_cdesc_t *a39, CFI_cdesc_t *a40) {
+  CFI_cdesc_t *given[MOST] = {
+      a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, a17, a18, a19,
+      a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32, a33, a34, a35, a36, a37,
+      a38, a39, a40};
+  farcall_value values[MOST];
+  const size_t count = values_of(function, given, values);
+  return farcall_call_values(function, values, count);
+}
+
+farcall_session farcall_fortran_call_async(
+    const farcall_function *function,
+    CFI_cdesc_t *a1, CFI_cdesc_t *a2, CFI_cdesc_t *a3, CFI_cdesc_t *a4, CFI_cdesc_t *a5,
+    CFI_cdesc_t *a6, CFI_cdesc_t *a7, CFI_cdesc_t *a8, CFI_cdesc_t *a9, CFI_cdesc_t *a10,
+    CFI_cdesc_t *a11, CFI_cdesc_t *a12, CFI_cdesc_t *a13, CFI_cdesc_t *a14, CFI_cdesc_t *a15,
+    CFI_cdesc_t *a16, CFI_cdesc_t *a17, CFI_cdesc_t *a18, CFI_cdesc_t *a19, CFI_cdesc_t *a20,
+    CFI_cdesc_t *a21, CFI_cdesc_t *a22, CFI_cdesc_t *a23, CFI_cdesc_t *a24, CFI_cdesc_t *a25,
+    CFI_cdesc_t *a26, CFI_cdesc_t *a27, CFI_cdesc_t *a28, CFI_cdesc_t *a29, CFI_cdesc_t *a30,
+    CFI_cdesc_t *a31, CFI_cdesc_t *a32, CFI_cdesc_t *a33, CFI_cdesc_t *a34, CFI_cdesc_t *a35,
+    CFI_cdesc_t *a36, CFI_cdesc_t *a37, CFI_cdesc_t *a38, CFI_cdesc_t *a39, CFI_cdesc_t *a40) {
+  CFI_cdesc_t *given[MOST] = {
+      a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, a17, a18, a19,
+      a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32, a33, a34, a35, a36, a37,
+      a38, a39, a40};
+  farcall_value values[MOST];
+  const size_t count = values_of(function, given, values);
+  return farcall_call_values_async(function, values, count);
+}

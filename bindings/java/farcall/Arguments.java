@@ -1,0 +1,142 @@
+package farcall;
+
+import static java.lang.foreign.ValueLayout.ADDRESS;
+import static java.lang.foreign.ValueLayout.JAVA_BYTE;
+import static java.lang.foreign.ValueLayout.JAVA_DOUBLE;
+import static java.lang.foreign.ValueLayout.JAVA_FLOAT;
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+import static java.lang.foreign.ValueLayout.JAVA_SHORT;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.nio.Buffer;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+
+/** The arguments of one call in native memory. Java arrays are copied there, and back. */
+final class Arguments {
+    private static final int CHAR = 1;
+    private static final int SHORT = 2;
+    private static final int INT = 3;
+    private static final int LONG = 4;
+    private static final int FLOAT = 5;
+    private static final int DOUBLE = 6;
+    private static final int SCOMPLEX = 7;
+    private static final int DCOMPLEX = 8;
+    private static final int TEXT = 9;
+    /** Refused by the library. */
+    private static final int REFUSED = -1;
+
+    private record Copy(MemorySegment from, MemorySegment to) {}
+
+    private final Arena arena;
+    private final MemorySegment function;
+    private final MemorySegment values;
+    private final int count;
+    private final List<Copy> results = new ArrayList<>();
+
+    Arguments(Arena arena, MemorySegment function, Object[] given) {
+        this.arena = arena;
+        this.function = function;
+        this.count = given.length;
+        this.values = arena.allocate(Native.VALUE, Math.max(1, given.length));
+        for (int index = 0; index < given.length; index++) {
+            put(index, given[index]);
+        }
+    }
+
+    MemorySegment values() {
+        return values;
+    }
+
+    int count() {
+        return count;
+    }
+
+    /** Fills the Java arrays that the call has written to. */
+    void copyBack() {
+        for (Copy copy : results) {
+            copy.to.copyFrom(copy.from);
+        }
+    }
+
+    private void put(int index, Object given) {
+        switch (given) {
+            case null -> set(index, MemorySegment.NULL, REFUSED, false);
+            case Byte number -> set(index, arena.allocateFrom(JAVA_LONG, number), LONG, true);
+            case Short number -> set(index, arena.allocateFrom(JAVA_LONG, number), LONG, true);
+            case Integer number -> set(index, arena.allocateFrom(JAVA_LONG, number), LONG, true);
+            case Long number -> set(index, arena.allocateFrom(JAVA_LONG, number), LONG, true);
+            case Character number -> set(index, arena.allocateFrom(JAVA_LONG, number), LONG, true);
+            case Float number -> set(index, arena.allocateFrom(JAVA_FLOAT, number), FLOAT, true);
+            case Double number ->
+                    set(index, arena.allocateFrom(JAVA_DOUBLE, number), DOUBLE, true);
+            case Complex number -> {
+                MemorySegment parts = arena.allocateFrom(JAVA_DOUBLE, number.re(), number.im());
+                set(index, parts, DCOMPLEX, true);
+            }
+            case String text -> {
+                byte[] bytes = text.getBytes(StandardCharsets.UTF_8);
+                set(index, arena.allocateFrom(JAVA_BYTE, bytes), TEXT, true);
+            }
+            case byte[] array -> array(index, MemorySegment.ofArray(array), CHAR);
+            case short[] array -> array(index, MemorySegment.ofArray(array), SHORT);
+            case int[] array -> array(index, MemorySegment.ofArray(array), INT);
+            case long[] array -> array(index, MemorySegment.ofArray(array), LONG);
+            case float[] array ->
+                    array(index, MemorySegment.ofArray(array), orComplex(index, FLOAT, SCOMPLEX));
+            case double[] array ->
+                    array(index, MemorySegment.ofArray(array), orComplex(index, DOUBLE, DCOMPLEX));
+            case Buffer buffer -> memory(index, MemorySegment.ofBuffer(buffer));
+            case MemorySegment memory -> memory(index, memory);
+            default ->
+                    throw new FarcallException(
+                            FarcallException.Status.ARGUMENT,
+                            Native.name(function)
+                                    + ": argument "
+                                    + (index + 1)
+                                    + " is of "
+                                    + given.getClass()
+                                    + ": pass a number, a String, Complex, an array of numbers,"
+                                    + " a buffer or a MemorySegment");
+        }
+    }
+
+    private int orComplex(int index, int real, int complex) {
+        return Native.type(function, index) == complex ? complex : real;
+    }
+
+    /** Memory has no type of its own: it is what the interface wants, and its size is checked. */
+    private void memory(int index, MemorySegment memory) {
+        int type = Native.type(function, index);
+        if (memory.isNative()) {
+            set(index, memory, type, memory.isReadOnly());
+        } else {
+            array(index, memory, type);
+        }
+    }
+
+    private void array(int index, MemorySegment heap, int kind) {
+        boolean read = Native.isRead(function, index);
+        boolean written = Native.isWritten(function, index) && !heap.isReadOnly();
+        MemorySegment copy = arena.allocate(Math.max(1, heap.byteSize()), 16);
+        MemorySegment data = copy.asSlice(0, heap.byteSize());
+        if (read) {
+            data.copyFrom(heap);
+        }
+        if (written) {
+            results.add(new Copy(data, heap));
+        }
+        set(index, data, kind, heap.isReadOnly());
+    }
+
+    private void set(int index, MemorySegment data, int kind, boolean readOnly) {
+        long offset = index * Native.VALUE.byteSize();
+        values.set(ADDRESS, offset, data);
+        values.set(JAVA_LONG, offset + 8, data.byteSize());
+        values.set(JAVA_INT, offset + 16, kind);
+        values.set(JAVA_INT, offset + 20, readOnly ? 1 : 0);
+    }
+}

@@ -1,0 +1,71 @@
+package farcall;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+
+/**
+ * A function of a server; it lives as long as the server. Any thread may call it.
+ *
+ * <p>Arguments stand in the order of the interface. Numbers, {@link Complex}, and String are
+ * scalars; arrays of numbers are filled in place. An array of a Java type is copied to native
+ * memory and back; a direct buffer or a native MemorySegment is used where it lies.
+ */
+public final class Function {
+    private final MemorySegment function;
+    private final Server server;
+
+    Function(Server server, MemorySegment function) {
+        this.server = server;
+        this.function = function;
+    }
+
+    /** Calls the function, and returns when its arrays are filled. */
+    public void call(Object... arguments) {
+        server.whileOpen(
+                () -> {
+                    try (Arena arena = Arena.ofConfined()) {
+                        Arguments given = new Arguments(arena, function, arguments);
+                        Native.call(function, given.values(), given.count());
+                        given.copyBack();
+                        return null;
+                    }
+                });
+    }
+
+    /** Begins a call. */
+    public Call start(Object... arguments) {
+        return server.whileOpen(() -> startOpen(arguments));
+    }
+
+    private Call startOpen(Object[] arguments) {
+        Arena arena = Arena.ofShared();
+        try {
+            Arguments given = new Arguments(arena, function, arguments);
+            long session = Native.start(function, given.values(), given.count());
+            return new Call(session, arena, given);
+        } catch (RuntimeException error) {
+            arena.close();
+            throw error;
+        }
+    }
+
+    /** {@code module/name}. */
+    public String name() {
+        return server.whileOpen(() -> Native.name(function));
+    }
+
+    /** The interface as IDL text. */
+    public String text() {
+        return server.whileOpen(() -> Native.text(function));
+    }
+
+    /** How long the last call took, in any thread. */
+    public Times times() {
+        return server.whileOpen(() -> Native.timesOfFunction(function));
+    }
+
+    @Override
+    public String toString() {
+        return name() + " of " + server;
+    }
+}

@@ -1,0 +1,102 @@
+package farcall;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.time.Duration;
+import java.util.concurrent.locks.ReadWriteLock;
+import java.util.concurrent.locks.ReentrantReadWriteLock;
+import java.util.function.Supplier;
+
+/**
+ * A connection to a server. Any thread may use it and its functions; calls under way are cancelled
+ * when it is closed.
+ *
+ * <pre>{@code
+ * try (Server server = new Server("farcall://host:3717")) {
+ *     Function dgesv = server.function("lapack/dgesv");
+ *     int[] pivots = new int[n], info = new int[1];
+ *     dgesv.call(n, 1, a, n, pivots, b, n, info);
+ *     Call call = dgesv.start(n, 1, a, n, pivots, b, n, info);
+ *     call.get();
+ * }
+ * }</pre>
+ */
+public final class Server implements AutoCloseable {
+    private final String address;
+    /** Calls hold it to read, so that the connection is not closed under them. */
+    private final ReadWriteLock lock = new ReentrantReadWriteLock();
+    private MemorySegment server;
+
+    /** The server that the environment names, else this machine. */
+    public Server() {
+        this(null);
+    }
+
+    /** Connects to {@code farcall://host:port} or {@code unix:///path}. */
+    public Server(String address) {
+        this(address, Duration.ZERO, Duration.ZERO);
+    }
+
+    /**
+     * The same with time-outs; zero is the default.
+     *
+     * @param connectTimeout longest time to wait for a connection
+     * @param timeout longest time for one call, from its start to its end
+     */
+    public Server(String address, Duration connectTimeout, Duration timeout) {
+        this.address = address;
+        this.server =
+                Native.connect(
+                        address, connectTimeout.toNanos() * 1e-9, timeout.toNanos() * 1e-9);
+    }
+
+    /** The function of that name, {@code module/name} or {@code name} alone. */
+    public Function function(String name) {
+        return whileOpen(() -> new Function(this, Native.function(server, name)));
+    }
+
+    /** Calls a function by name. */
+    public void call(String name, Object... arguments) {
+        function(name).call(arguments);
+    }
+
+    /**
+     * Memory of zeros for arrays, until the arena closes. Where the server is on this host it is
+     * shared with it, and not copied when it is an argument of a call.
+     */
+    public MemorySegment allocate(long bytes, Arena arena) {
+        return whileOpen(() -> Native.allocate(server, bytes, arena));
+    }
+
+    /** Waits for calls that other threads are in, and cancels those begun by {@code start}. */
+    @Override
+    public void close() {
+        lock.writeLock().lock();
+        try {
+            if (server != null) {
+                Native.disconnect(server);
+                server = null;
+            }
+        } finally {
+            lock.writeLock().unlock();
+        }
+    }
+
+    /** Does something with the connection, which stays open meanwhile. */
+    <T> T whileOpen(Supplier<T> body) {
+        lock.readLock().lock();
+        try {
+            if (server == null) {
+                throw new IllegalStateException("the connection to " + this + " is closed");
+            }
+            return body.get();
+        } finally {
+            lock.readLock().unlock();
+        }
+    }
+
+    @Override
+    public String toString() {
+        return address == null ? "the default server" : address;
+    }
+}

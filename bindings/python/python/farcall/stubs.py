@@ -1,0 +1,157 @@
+"""Types for the functions of a server, so that editors complete them and checkers check them.
+
+    python -m farcall.stubs farcall://host:3717 lapack > lapack.py
+
+writes a Python module that has a function for each function of the module `lapack`:
+
+    from lapack import dgesv
+
+    solve = dgesv(server)  # server.function("lapack/dgesv"), with its types
+    x = solve(n=n, nrhs=1, a=a, lda=n, b=b, ldb=n).b
+
+A call by name may leave OUT arguments out; a call by position gives all of them.
+"""
+
+import keyword
+import sys
+import textwrap
+from collections.abc import Iterator
+
+import numpy as np
+
+import farcall
+
+_HEAD = '''\
+"""Functions of the module `{module}`. Made by `python -m farcall.stubs`: do not edit."""
+
+# ruff: noqa
+from typing import Any, Generic, NamedTuple, Protocol, SupportsComplex, SupportsFloat
+from typing import SupportsIndex, TypeVar, cast, overload
+
+import farcall
+import numpy as np
+import numpy.typing as npt
+
+_Result = TypeVar("_Result", covariant=True)
+
+
+class Future(Protocol, Generic[_Result]):
+    """A call under way."""
+
+    def result(self, timeout: float | None = None) -> _Result: ...
+    def done(self) -> bool: ...
+    def cancel(self) -> bool: ...
+    def cancelled(self) -> bool: ...
+    @property
+    def times(self) -> farcall.Times | None: ...
+    def __await__(self) -> Any: ...
+'''
+
+
+def generate(server: farcall.Server, module: str) -> str:
+    """The text of a Python module with the types of all functions of one module of the server."""
+    names = [summary.name for summary in server.ls()]
+    mine = [name for name in names if name.rpartition("/")[0] == module]
+    if not mine:
+        served = ", ".join(sorted({name.rpartition("/")[0] for name in names})) or "none"
+        raise farcall.UnknownFunction(f"no module `{module}`; the server has: {served}")
+    parts = [_HEAD.format(module=module)]
+    parts.extend("\n".join(_function(server.function(name))) for name in mine)
+    return "\n\n".join(parts) + "\n"
+
+
+def _function(function: farcall.Function) -> Iterator[str]:
+    interface = function.interface
+    passed = [each for each in interface.parameters if each.mode != "WORK"]
+    returned = [each for each in passed if each.mode != "IN"]
+    stem = _identifier(interface.name)
+    named = all(each.name.isidentifier() and not keyword.iskeyword(each.name) for each in passed)
+    result = f"{stem}_result" if returned and named else "Any" if returned else "None"
+    if result.endswith("_result"):
+        yield f"class {result}(NamedTuple):"
+        yield f'    """What `{function.name}` returns."""'
+        yield ""
+        yield from (f"    {each.name}: {_result_type(each)}" for each in returned)
+        yield ""
+        yield ""
+    yield f"class {stem}_function(Protocol):"
+    yield from textwrap.indent(_quoted(interface.description or function.name), "    ").splitlines()
+    yield ""
+    for method, answer in (("__call__", result), ("call_async", f"Future[{result}]")):
+        yield from _method(method, answer, passed if named else None)
+    yield "    @property"
+    yield "    def interface(self) -> farcall.Interface: ..."
+    yield "    @property"
+    yield "    def times(self) -> farcall.Times | None: ..."
+    yield ""
+    yield ""
+    yield f"def {stem}(server: farcall.Server) -> {stem}_function:"
+    yield f'    """`{function.name}` of a server."""'
+    yield f"    return cast({stem}_function, server.function({function.name!r}))"
+
+
+def _method(name: str, result: str, passed: list[farcall.Parameter] | None) -> Iterator[str]:
+    if passed is None:
+        yield f"    def {name}(self, *args: Any, **kwargs: Any) -> {result}: ..."
+        return
+    given = [f"{each.name}: {_type(each)}" for each in passed]
+    if all(each.mode != "OUT" for each in passed):
+        yield f"    def {name}({', '.join(['self', *given])}) -> {result}: ..."
+        return
+    by_name = [
+        f"{text} = ..." if each.mode == "OUT" else text
+        for each, text in zip(passed, given, strict=True)
+    ]
+    yield "    @overload"
+    yield f"    def {name}({', '.join(['self', *given])}, /) -> {result}: ..."
+    yield "    @overload"
+    yield f"    def {name}({', '.join(['self', '*', *by_name])}) -> {result}: ..."
+
+
+def _type(parameter: farcall.Parameter) -> str:
+    """What may be passed."""
+    if parameter.shape:
+        return "npt.ArrayLike" if parameter.mode == "IN" else _array(parameter)
+    if parameter.dtype is None:
+        return "str"
+    if parameter.type.endswith("char"):
+        return "str | bytes | SupportsIndex"
+    kind = np.dtype(parameter.dtype).kind
+    return {"f": "SupportsFloat", "c": "SupportsComplex | SupportsFloat"}.get(kind, "SupportsIndex")
+
+
+def _result_type(parameter: farcall.Parameter) -> str:
+    """An array, or a number for an array of one that was left out."""
+    if parameter.shape != ["1"]:
+        return _array(parameter)
+    scalar = {"f": "float", "c": "complex", "i": "int", "u": "int"}
+    kind = np.dtype(parameter.dtype).kind if parameter.dtype else ""
+    return f"{_array(parameter)} | {scalar.get(kind, 'Any')}"
+
+
+def _array(parameter: farcall.Parameter) -> str:
+    element = np.dtype(parameter.dtype).type.__name__ if parameter.dtype else "str_"
+    return f"npt.NDArray[np.{element}]"
+
+
+def _identifier(name: str) -> str:
+    return f"{name}_" if keyword.iskeyword(name) else name
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"""{escaped}"""'
+
+
+def main() -> None:
+    """Writes the module that the arguments name to standard output."""
+    if len(sys.argv) != 3 or sys.argv[1].startswith("-"):
+        sys.exit(f"usage: python -m farcall.stubs SERVER MODULE > MODULE.py\n\n{__doc__}")
+    try:
+        print(generate(farcall.connect(sys.argv[1]), sys.argv[2]), end="")
+    except farcall.Error as error:
+        sys.exit(f"farcall.stubs: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+/* The functions of languages.idl. */
+#include <complex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+void conformance_scalars(char c, short s, int i, long l, float f, double d, double *values)
+{
+    double all[] = {(double)c, s, i, (double)l, f, d};
+    memcpy(values, all, sizeof all);
+}
+
+void conformance_axpy(int n, double alpha, const double *x, double *y)
+{
+    for (int i = 0; i < n; i++)
+        y[i] += alpha * x[i];
+}
+
+void conformance_types(int n, const short *s, const float *f, const char *c, long *sums)
+{
+    for (int i = 0; i < n; i++)
+        sums[i] = s[i] + (long)f[i] + c[i];
+}
+
+void conformance_section(int n, int ld, int *a)
+{
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < n; j++)
+            a[i * ld + j] *= 2;
+}
+
+void conformance_packed(int count, const double *x, double *sum)
+{
+    *sum = 0;
+    for (int k = 0; k < count; k++)
+        *sum += (k + 1) * x[k];
+}
+
+void conformance_greet(const char *greeting, const char *name, int room, char *text, int *length)
+{
+    *length = snprintf(text, room, "%s, %s", greeting, name);
+}
+
+void conformance_rotate(int n, double complex by, double complex *z, float complex w,
+                        float complex *conjugate)
+{
+    for (int i = 0; i < n; i++)
+        z[i] *= by;
+    *conjugate = conjf(w);
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+void conformance_sort(int n, const double *x, double *sorted, double *scratch)
+{
+    memcpy(scratch + n, x, n * sizeof *x);
+    qsort(scratch + n, n, sizeof *x, ascending);
+    memcpy(sorted, scratch + n, n * sizeof *x);
+}
+
+double conformance_dot(int n, const double *x, const double *y)
+{
+    double sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += x[i] * y[i];
+    return sum;
+}
+
+void conformance_grid_(const int *rows, const int *columns, double *a)
+{
+    for (int j = 0; j < *columns; j++)
+        for (int i = 0; i < *rows; i++)
+            a[j * *rows + i] = 10 * (i + 1) + (j + 1);
+}
+
+void conformance_crash(int n)
+{
+    volatile int *volatile nowhere = NULL;
+    *nowhere = n;
+}
+
+void conformance_nap(int ms, int *slept)
+{
+    struct timespec time = {ms / 1000, ms % 1000 * 1000000L};
+    nanosleep(&time, NULL);
+    *slept = ms;
+}

@@ -1,0 +1,103 @@
+"""GridRPC and the Ninf names, in C: every function, every error code, threads, leaks."""
+
+import re
+import shutil
+
+import pytest
+from programs import INCLUDE, compile_c, run
+from servers import ROOT, ServerProcess
+
+E2E = ROOT / "testing" / "e2e"
+LANGUAGES = ROOT / "testing" / "conformance" / "languages.idl"
+SMALL = "[limits]\nmemory = 8000000\ncalls_per_connection = 4096\n"
+
+
+@pytest.fixture(scope="module")
+def languages(tmp_path_factory):
+    """A server of languages.idl with little memory for calls."""
+    config = tmp_path_factory.mktemp("server") / "farcall.toml"
+    config.write_text(SMALL)
+    server = ServerProcess(LANGUAGES, options=["--config", str(config), "--workers", "8"])
+    yield server
+    assert server.process.poll() is None, server.log()
+    server.stop()
+
+
+@pytest.fixture(scope="module", params=["plain", "valgrind"])
+def checked(request):
+    """What to run a program under."""
+    if request.param == "plain":
+        return []
+    if shutil.which("valgrind") is None:
+        pytest.skip("valgrind is not installed: leaks are not looked for")
+    return [
+        *("valgrind", "--quiet", "--leak-check=full", "--show-leak-kinds=definite,indirect"),
+        *("--errors-for-leak-kinds=definite,indirect", "--error-exitcode=99"),
+    ]
+
+
+def test_every_function_and_error_code(languages, start, tmp_path, checked):
+    config, wrong = tmp_path / "client.toml", tmp_path / "wrong.toml"
+    config.write_text(f'[client]\nserver = "{languages.address}"\nconnect_timeout = 20\n')
+    wrong.write_text("[client]\nsurver = 1\n")
+    doomed = start(LANGUAGES)
+    program = compile_c(E2E / "gridrpc.c", tmp_path / "gridrpc")
+    ran = run(
+        *checked,
+        program,
+        languages.address,
+        doomed.address,
+        doomed.process.pid,
+        config,
+        wrong,
+        timeout=110,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_ninf_names(languages, tmp_path, checked):
+    program = compile_c(E2E / "ninf.c", tmp_path / "ninf")
+    address = languages.address.removeprefix("farcall://")
+    host, port = address.rsplit(":", 1)
+    ran = run(*checked, program, f"ninf://{address}/conformance", "-server", host, "-port", port)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "what: there is" not in ran.stderr
+    assert "argument `x`: expected an array of double, given NULL" in ran.stderr
+
+
+def test_the_ninf_environment_is_honoured(languages, tmp_path):
+    program = compile_c(E2E / "ninf.c", tmp_path / "ninf")
+    address = languages.address.removeprefix("farcall://")
+    host, port = address.rsplit(":", 1)
+    url = f"ninf://{address}/conformance"
+    ran = run(program, url, NINF_SERVER=host, NINF_SERVER_PORT=port)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    ran = run(program, url, FARCALL_SERVER=languages.address)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    ran = run(program, url, NINF_SERVER=host, NINF_SERVER_PORT="1")
+    assert ran.returncode == 1
+    assert "cannot connect" in ran.stderr
+
+
+def test_sessions(languages, start, tmp_path, checked):
+    program = compile_c(E2E / "sessions.c", tmp_path / "sessions")
+    other = start(LANGUAGES)
+    environment = {"FARCALL_SERVER": languages.address}
+    ran = run(*checked, program, languages.address, other.address, timeout=110, **environment)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_no_name_of_the_headers_is_left_out():
+    text = "".join(path.read_text() for path in sorted(E2E.glob("*.c")))
+    declared = (ROOT / "bindings" / "c" / "farcall.map").read_text()
+    names = set(re.findall(r"^    (\w+);$", declared, re.MULTILINE))
+    names |= set(re.findall(r"^  (GRPC_\w+) = ", (INCLUDE / "grpc.h").read_text(), re.MULTILINE))
+    assert len(names) > 90
+    unused = {name for name in names if not re.search(rf"\b{name}\b", text)}
+    assert not unused
+
+
+def test_more_sessions_than_are_remembered(languages, tmp_path):
+    program = compile_c(E2E / "many.c", tmp_path / "many")
+    ran = run(program, languages.address, timeout=110)
+    assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -1,0 +1,90 @@
+"""Programs of the tests and examples in other languages, compiled with this tree's libraries."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+from servers import ROOT
+
+BUILT = ROOT / "target" / "release"
+INCLUDE = ROOT / "bindings" / "c" / "include"
+LINK = [f"-L{BUILT}", f"-Wl,-rpath,{BUILT}", "-lfarcall", "-lpthread", "-lm"]
+FORTRAN = BUILT / "fortran"
+JAR = BUILT / "java" / "farcall.jar"
+
+
+def compile_c(source, program, *, compiler=("cc", "-std=gnu11"), link=LINK):
+    """Compiles with all warnings, which are errors."""
+    subprocess.run(
+        [*compiler, "-g", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{INCLUDE}", source]
+        + ["-x", "none", *link, "-o", program],
+        check=True,
+        timeout=120,
+    )
+    return program
+
+
+def compile_fortran(source, program):
+    """Compiles with the module."""
+    if not (FORTRAN / "farcall.mod").is_file():
+        pytest.skip("no gfortran 12 or newer: the Fortran module is not built")
+    warnings = ["-std=f2018", "-Wall", "-Wextra", "-Werror"]
+    subprocess.run(
+        ["gfortran", *warnings, "-g", "-O2", f"-I{FORTRAN}", f"-J{program.parent}", source]
+        + [f"-L{FORTRAN}", "-lfarcall_fortran", *LINK, "-o", program],
+        check=True,
+        timeout=120,
+    )
+    return program
+
+
+def java():
+    """The command that runs a Java source file with the library."""
+    found = subprocess.run(
+        [ROOT / "bindings" / "java" / "jdk"], capture_output=True, text=True, check=False
+    )
+    if found.returncode != 0 or not JAR.is_file():
+        pytest.skip(f"the Java library is not built: {found.stderr.strip()}")
+    return [
+        pathlib.Path(found.stdout.strip()) / "bin" / "java",
+        "--enable-native-access=ALL-UNNAMED",
+        f"-Dfarcall.library={BUILT / 'libfarcall.so.1'}",
+        "-cp",
+        JAR,
+    ]
+
+
+def command(source, folder):
+    """The command that runs a source file, compiled in `folder` where it has to be."""
+    program = folder / source.stem
+    match source.suffix:
+        case ".c":
+            return [compile_c(source, program)]
+        case ".cpp":
+            if shutil.which("c++") is None:
+                pytest.skip("no C++ compiler")
+            return [compile_c(source, program, compiler=("c++", "-std=c++20"))]
+        case ".f90":
+            return [compile_fortran(source, program)]
+        case ".java":
+            return [*java(), source]
+        case ".py":
+            return [sys.executable, source]
+    raise ValueError(source)
+
+
+def run(*command, timeout=60, **environment):
+    """Runs a program with a clean choice of servers, and returns how it ended."""
+    names = ("FARCALL_SERVER", "NINF_SERVER", "NINF_SERVER_PORT", "FARCALL_CONFIG")
+    kept = {name: value for name, value in os.environ.items() if name not in names}
+    return subprocess.run(
+        list(map(str, command)),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+        env=kept | environment,
+    )
