@@ -109,8 +109,8 @@ impl Server {
         Ok(Function::new(self.clone(), described))
     }
 
-    /// Memory shared with the server, for arrays that are not to be copied; none where the server is
-    /// not on this host, or has no memory to give.
+    /// Memory shared with the server, for arrays that are not to be copied; none where the server
+    /// is not on this host, or has no memory to give.
     pub fn share(&self, bytes: usize) -> Result<Option<SharedMemory>, Error> {
         let connection = self.connection()?;
         if !connection.shares() {

@@ -175,7 +175,7 @@ fn receive(
         while let Some(part) = header.as_ref() {
             if part.cmsg_level == libc::SOL_SOCKET && part.cmsg_type == libc::SCM_RIGHTS {
                 let data = libc::CMSG_DATA(part).cast::<RawFd>();
-                let bytes = part.cmsg_len as usize - libc::CMSG_LEN(0) as usize;
+                let bytes = part.cmsg_len - libc::CMSG_LEN(0) as usize;
                 for index in 0..bytes / size_of::<RawFd>() {
                     let fd = data.add(index).read_unaligned();
                     handed_over.push_back(OwnedFd::from_raw_fd(fd));

@@ -129,6 +129,8 @@ const OURS: [(&str, &str); 3] = [
     ("Python, same host", "farcall-host"),
     ("Python, born shared", "farcall-born"),
 ];
+/// The one that stands beside the other tools.
+const BESIDE_PEERS: &str = "Python, same host";
 const PEERS: [&str; 6] = ["gRPC", "Arrow Flight", "pyzmq", "Pyro5", "Ray", "Dask"];
 
 /// The contenders in processes of their own.
@@ -250,8 +252,12 @@ fn measure_load(
     }
     for ((name, _), values) in contenders.peers.iter().zip(peers) {
         // All are on this host, and free to make use of it.
-        let ours = ours.get(1).cloned().unwrap_or_default();
-        rows.push(row("Python, same host", ours, name, values, Some(1.0)));
+        let same_host = contenders
+            .ours
+            .iter()
+            .position(|(name, _)| *name == BESIDE_PEERS);
+        let ours = same_host.map_or_else(Vec::new, |index| ours[index].clone());
+        rows.push(row(BESIDE_PEERS, ours, name, values, Some(1.0)));
     }
     Ok(rows)
 }

@@ -15,6 +15,9 @@ use std::io;
 use std::rc::Rc;
 use std::time::Instant;
 
+/// The places of a call's arrays, and the memory they are in.
+type Placed = (Vec<Option<Place>>, Vec<Rc<Segment>>);
+
 /// A call that was checked: its layout, what the worker is told, and the memory it names.
 type Prepared = (Layout, Vec<u8>, Vec<Rc<Segment>>);
 
@@ -514,7 +517,7 @@ fn places(
     layout: &Layout,
     call: &Call,
     segments: &HashMap<CallId, Rc<Segment>>,
-) -> Result<(Vec<Option<Place>>, Vec<Rc<Segment>>), String> {
+) -> Result<Placed, String> {
     if call.places.len() > layout.arrays.len() {
         return Err("more places than arrays".to_string());
     }

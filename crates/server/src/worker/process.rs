@@ -169,8 +169,8 @@ impl Worker {
             .ok_or("an array lies outside the shared memory")?;
         let start = Instant::now();
         // SAFETY: the layout was made for this interface, and its arrays lie within the buffer or
-        // within shared memory. That the library keeps to its interface is its owner's promise; if it breaks it, this process
-        // ends and the server goes on.
+        // within shared memory. That the library keeps to its interface is its owner's promise; if
+        // it breaks it, this process ends and the server goes on.
         let called = unsafe {
             self.binding
                 .invoke(function, &call.scalars, &layout, &starts)
