@@ -181,6 +181,10 @@ impl LinkDevice for PacketSocket {
             else {
                 continue;
             };
+            // A switch floods what it does not know, and the socket hears all of it.
+            if frame[..6] != self.source.0 && frame[..6] != Mac::BROADCAST.0 {
+                continue;
+            }
             let mut source = Mac::default();
             source.0.copy_from_slice(&frame[6..12]);
             take(Received {

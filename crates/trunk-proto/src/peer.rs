@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 /// Traffic keeps a peer's heartbeats fast for so long.
 const ACTIVE: Nanos = SECOND;
 /// After a link was taken out, its frames are waited for on the others so long.
-pub(crate) const RESCUE: Nanos = 100 * MILLISECOND;
+pub(crate) const RESCUE: Nanos = 40 * MILLISECOND;
 /// Ranges waiting to be asked for again, at most.
 const GAPS: usize = 256;
 
@@ -196,7 +196,10 @@ impl Peer {
     }
 
     /// Remembers a gap to be told; with too many waiting, the oldest are left to the upper layers.
-    pub(crate) fn note_gap(&mut self, link: usize, gap: Gap) {
+    pub(crate) fn note_gap(&mut self, now: Nanos, link: usize, gap: Gap) {
+        if let Some(path) = &mut self.paths[link] {
+            path.receiver.open_gap(gap, now);
+        }
         if self.gaps.len() == GAPS {
             self.gaps.pop_front();
         }

@@ -1,6 +1,6 @@
 //! Frames that arrive from a peer on one link: what is missing, and how much came.
 
-use crate::{Nanos, extend};
+use crate::{MILLISECOND, Nanos, extend};
 
 /// Numbers on a link further ahead than this are no frames of ours.
 const WINDOW: u64 = 1 << 16;
@@ -27,7 +27,13 @@ pub(crate) struct Receiver {
     counted: u64,
     /// Number up to which the peer knows what arrived.
     pub(crate) acknowledged: u64,
+    /// A gap found not long ago, which must not be acknowledged until then: what says so may
+    /// overtake the request to send again.
+    open_gap: (u64, Nanos),
 }
+
+/// A gap stays open so long.
+const OPEN: Nanos = 10 * MILLISECOND;
 
 /// Numbers that did not come: the first and how many.
 pub(crate) type Gap = (u64, u64);
@@ -88,6 +94,25 @@ impl Receiver {
         if self.rate < 1.0 {
             self.rate = 0.0;
         }
+    }
+
+    /// Number up to which everything has arrived, or is given up, to be told to the peer.
+    pub(crate) fn acknowledge(&mut self, now: Nanos) -> u64 {
+        self.acknowledged = self.expected;
+        match self.open_gap {
+            (first, until) if now < until => first,
+            _ => self.expected,
+        }
+    }
+
+    /// A gap is about to be reported.
+    pub(crate) fn open_gap(&mut self, (first, _): Gap, now: Nanos) {
+        let first = if now < self.open_gap.1 {
+            first.min(self.open_gap.0)
+        } else {
+            first
+        };
+        self.open_gap = (first, now + OPEN);
     }
 
     /// Frames that came since the peer was last told.

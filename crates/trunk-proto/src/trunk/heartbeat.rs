@@ -23,14 +23,11 @@ impl Trunk {
         let interval = peer.interval(now);
         let (echo_stamp, echo_came) = peer.echo[link];
         let granted = peer.granted;
-        let paths = peer.paths_mut().map(|(link, path)| {
-            path.receiver.acknowledged = path.receiver.expected();
-            PathReport {
-                link: path.peer_link,
-                heard: path.monitor.is_up(),
-                received: path.receiver.expected() as u32,
-                grant: granted[link] as u64,
-            }
+        let paths = peer.paths_mut().map(|(link, path)| PathReport {
+            link: path.peer_link,
+            heard: path.monitor.is_up(),
+            received: path.receiver.acknowledge(now) as u32,
+            grant: granted[link] as u64,
         });
         let paths = paths.collect();
         let Some(path) = &peer.paths[link] else {

@@ -71,7 +71,7 @@ impl Trunk {
             self.urgent = true;
         }
         if let Some(gap) = gap {
-            peer.note_gap(link, gap);
+            peer.note_gap(now, link, gap);
             self.urgent = true;
         }
         if peer.peer_limited != shim.limited {
@@ -256,7 +256,7 @@ impl Trunk {
         let new_span = heartbeat.span.span != path.span.span;
         path.span = heartbeat.span;
         if let Some(gap) = gap {
-            peer.note_gap(link, gap);
+            peer.note_gap(now, link, gap);
             self.urgent = true;
         }
         if new_span {

@@ -127,17 +127,20 @@ impl Trunk {
         if peer.node != sender.node {
             return false;
         }
+        if !answers {
+            // It does not know this node's session yet, or speaks to another node.
+            if peer.session != sender.session {
+                peer.candidate = Some(sender.session);
+                self.ask(index, Urgency::EveryLink);
+            }
+            return false;
+        }
         if peer.session == sender.session {
-            if !peer.established && answers {
+            if !peer.established {
                 peer.established = true;
                 self.event(Event::PeerFound { peer: sender.node });
             }
             return true;
-        }
-        if !answers {
-            peer.candidate = Some(sender.session);
-            self.ask(index, Urgency::EveryLink);
-            return false;
         }
         self.restart_peer(now, index, sender.session);
         true
