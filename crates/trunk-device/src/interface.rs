@@ -232,7 +232,8 @@ impl Interface {
                     inet.sin_family = libc::AF_INET as u16;
                     inet.sin_addr.s_addr = value.to_be();
                     // SAFETY: both are socket addresses of 16 bytes.
-                    request.ifr_ifru.ifru_addr = unsafe { mem::transmute(inet) };
+                    request.ifr_ifru.ifru_addr =
+                        unsafe { mem::transmute::<libc::sockaddr_in, libc::sockaddr>(inet) };
                     self.tell(what, request, "giving it an IP address")
                 };
                 set(libc::SIOCSIFADDR, u32::from(address))?;

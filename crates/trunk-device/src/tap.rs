@@ -17,7 +17,7 @@ const DEVICE: &str = "/dev/net/tun";
 /// A whole segment with its headers.
 const LARGEST: usize = 65_536 + 256;
 /// Packets that the kernel holds for us: what it holds more, no queue management sees.
-const QUEUE: c_int = 128;
+const QUEUE: c_int = 512;
 
 const TUNSETIFF: c_ulong = 0x4004_54ca;
 const TUNSETOFFLOAD: c_ulong = 0x4004_54d0;

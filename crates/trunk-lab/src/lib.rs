@@ -141,11 +141,11 @@ impl Lab {
             )?;
             lab.ip(&middle, &["link", "set", &bridge, "up"])?;
         }
-        for host in 0..links.len() {
+        for (host, switches) in links.iter().enumerate() {
             let space = lab.host(host);
             run("ip", &["netns", "add", &space])?;
             lab.ip(&space, &["link", "set", "lo", "up"])?;
-            for switch in links[host] {
+            for switch in *switches {
                 lab.connect(host, *switch)?;
             }
         }

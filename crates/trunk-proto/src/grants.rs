@@ -192,9 +192,9 @@ impl<'a> Flow<'a> {
         // How a link was reached: who moves, and from which link (none for the peer itself).
         let mut reached: Vec<Option<(usize, Option<usize>)>> = vec![None; links];
         let mut front: Vec<usize> = Vec::new();
-        for link in 0..links {
+        for (link, reached) in reached.iter_mut().enumerate() {
             if self.room(peer, link) > self.grain {
-                reached[link] = Some((peer, None));
+                *reached = Some((peer, None));
                 front.push(link);
             }
         }
@@ -205,15 +205,15 @@ impl<'a> Flow<'a> {
                 self.push(peer, link, &reached);
                 return true;
             }
-            for to in 0..links {
-                if reached[to].is_some() {
+            for (to, reached) in reached.iter_mut().enumerate() {
+                if reached.is_some() {
                     continue;
                 }
                 let mover = (0..self.claims.len()).find(|&other| {
                     self.shares[other][link] > self.grain && self.room(other, to) > self.grain
                 });
                 if let Some(mover) = mover {
-                    reached[to] = Some((mover, Some(link)));
+                    *reached = Some((mover, Some(link)));
                     front.push(to);
                 }
             }

@@ -1,7 +1,7 @@
 //! One node at the other end, and the links shared with it.
 
 use crate::address::Packed;
-use crate::control::{SpanReport, Traits};
+use crate::control::{Heartbeat, SpanReport, Traits};
 use crate::distributor::{Limited, Sender};
 use crate::grants::PerLink;
 use crate::monitor::{FAST, Monitor, SLOW};
@@ -252,6 +252,19 @@ impl Peer {
             path.sender.resent += frames.len() as u64;
             self.resend.extend(frames);
         }
+    }
+
+    /// Takes the round trip of a stamp of this node's that a heartbeat brings back.
+    pub(crate) fn measure_round_trip(&mut self, now: Nanos, heartbeat: &Heartbeat) {
+        if heartbeat.echo_stamp == 0 {
+            return;
+        }
+        let away = now.saturating_sub(heartbeat.echo_stamp);
+        let sample = away.saturating_sub(u64::from(heartbeat.echo_held));
+        self.round_trip = match self.round_trip {
+            0 => sample,
+            old => old - old / 8 + sample / 8,
+        };
     }
 
     /// New weights of RI2N+ from the counts that the peer reported.

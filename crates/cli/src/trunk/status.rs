@@ -82,40 +82,7 @@ fn table(status: &Value) -> String {
         out += "no peer found yet\n";
     }
     for peer in list(&status["peers"]) {
-        out += &format!(
-            "\npeer \x1b[1m{}\x1b[0m  round trip {:.0} us  queued {} B  dropped {}  given up {}\n",
-            text(&peer["address"]),
-            peer["round_trip_us"].as_f64().unwrap_or_default(),
-            peer["queued_bytes"],
-            peer["queue_drops"],
-            peer["given_up"],
-        );
-        let share = if status["policy"] == "max-min" {
-            "granted"
-        } else {
-            "weight"
-        };
-        out += &format!(
-            "  {:15} {:8} {:>11} {:>11} {share:>11} {:>8} {:>8} {:>8}\n",
-            "link", "state", "receives", "sends", "lost", "resent", "failures",
-        );
-        for link in list(&peer["links"]) {
-            let colour = if link["state"] == "up" { "32" } else { "31" };
-            let share = match link["grant"].is_null() {
-                false => rate(&link["grant"]),
-                true => link["weight"].to_string(),
-            };
-            out += &format!(
-                "  {:15} \x1b[{colour}m{:8}\x1b[0m {:>11} {:>11} {share:>11} {:>8} {:>8} {:>8}\n",
-                text(&link["name"]),
-                text(&link["state"]),
-                rate(&link["rate"]),
-                rate(&link["sent_rate"]),
-                link["lost"],
-                link["resent"],
-                link["failures"],
-            );
-        }
+        out += &peer_table(peer, status["policy"] == "max-min");
     }
     let events = list(&status["events"]);
     for event in &events[events.len().saturating_sub(EVENTS)..] {
@@ -129,6 +96,45 @@ fn table(status: &Value) -> String {
         );
     }
     if events.is_empty() { out } else { out + "\n" }
+}
+
+fn peer_table(peer: &Value, max_min: bool) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut out = format!(
+        "\npeer \x1b[1m{}\x1b[0m  round trip {:.0} us  queued {} B  dropped {}  given up {}\n",
+        text(&peer["address"]),
+        peer["round_trip_us"].as_f64().unwrap_or_default(),
+        peer["queued_bytes"],
+        peer["queue_drops"],
+        peer["given_up"],
+    );
+    let share = if status["policy"] == "max-min" {
+        "granted"
+    } else {
+        "weight"
+    };
+    out += &format!(
+        "  {:15} {:8} {:>11} {:>11} {share:>11} {:>8} {:>8} {:>8}\n",
+        "link", "state", "receives", "sends", "lost", "resent", "failures",
+    );
+    for link in list(&peer["links"]) {
+        let colour = if link["state"] == "up" { "32" } else { "31" };
+        let share = match link["grant"].is_null() {
+            false => rate(&link["grant"]),
+            true => link["weight"].to_string(),
+        };
+        out += &format!(
+            "  {:15} \x1b[{colour}m{:8}\x1b[0m {:>11} {:>11} {share:>11} {:>8} {:>8} {:>8}\n",
+            text(&link["name"]),
+            text(&link["state"]),
+            rate(&link["rate"]),
+            rate(&link["sent_rate"]),
+            link["lost"],
+            link["resent"],
+            link["failures"],
+        );
+    }
+    out
 }
 
 fn list(value: &Value) -> &[Value] {

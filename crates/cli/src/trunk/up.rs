@@ -17,7 +17,7 @@ use tracing_subscriber::EnvFilter;
 #[derive(Args)]
 #[command(after_help = "Examples:
   farcall trunk up --link eth1 --link eth2 --address 10.7.0.1/24
-  farcall trunk up --link eth1 --link eth2=100M --address fd07::1/64 --key-file /etc/farcall/trunk.key")]
+  farcall trunk up --link eth1 --link eth2=100M --address fd07::1/64 --key-file trunk.key")]
 pub(crate) struct Arguments {
     /// An Ethernet interface, and its line rate where it does not know it (bits/s: 100M, 2.5G)
     #[arg(long = "link", value_name = "IF[=RATE]", required = true, value_parser = link)]
@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
         env = "FARCALL_LOG"
     )]
     log: String,
-    /// Spoil what is sent on a link, for tests: IF:loss=0.5%,delay=1ms,duplicate=1%,reorder=1%,seed=1
+    /// Spoil what is sent on a link, for tests: IF:loss=0.5%,delay=1ms,duplicate=1%,reorder=1%
     #[arg(long = "fault", value_name = "PLAN", hide = true, value_parser = fault)]
     faults: Vec<(String, FaultPlan)>,
 }

@@ -223,14 +223,7 @@ impl Trunk {
         let Some(peer) = &mut self.peers[index] else {
             return;
         };
-        if heartbeat.echo_stamp > 0 {
-            let away = now.saturating_sub(heartbeat.echo_stamp);
-            let sample = away.saturating_sub(u64::from(heartbeat.echo_held));
-            peer.round_trip = match peer.round_trip {
-                0 => sample,
-                old => old - old / 8 + sample / 8,
-            };
-        }
+        peer.measure_round_trip(now, heartbeat);
         peer.echo[link] = (heartbeat.stamp, now);
         let interval = Nanos::from(heartbeat.interval) * MILLISECOND;
         let was_slow = peer.paths().all(|(_, path)| path.monitor.interval > FAST);
