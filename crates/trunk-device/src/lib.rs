@@ -11,7 +11,7 @@ mod tap;
 
 pub use fault::{FaultInjector, FaultPlan};
 pub use interface::{Carrier, Interface, InterfaceError};
-pub use packet::PacketSocket;
+pub use packet::{Form, PacketSocket};
 pub use tap::{Tap, TapError};
 
 use bytes::Bytes;

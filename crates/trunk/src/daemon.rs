@@ -408,7 +408,7 @@ fn core_config(config: &Config, links: &[Link]) -> Result<farcall_trunk_proto::C
             name: link.config.name.clone(),
             address: link.interface.address()?,
             rate: link.rate(),
-            mtu: link.interface.mtu()?,
+            mtu: link.mtu()?,
         });
     }
     let mut session = [0; 4];

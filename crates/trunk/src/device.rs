@@ -1,7 +1,7 @@
 //! The own links as the daemon holds them.
 
 use crate::{Error, LinkConfig};
-use farcall_trunk_device::{FaultInjector, Interface, LinkDevice, PacketSocket};
+use farcall_trunk_device::{FaultInjector, Form, Interface, LinkDevice, PacketSocket};
 use farcall_trunk_proto::{Nanos, Transmit};
 use std::io;
 
@@ -11,6 +11,8 @@ pub(crate) const BATCH: usize = 64;
 const WAITING: usize = 256;
 /// Where an interface does not know its speed, in bits a second.
 const UNKNOWN_SPEED: f64 = 1e9;
+/// From here on frames are sent in datagrams, in bits a second.
+const FAST: f64 = 5e9;
 
 pub(crate) struct Link {
     pub(crate) config: LinkConfig,
@@ -39,8 +41,13 @@ impl Link {
 
     /// Line rate in bytes a second.
     pub(crate) fn rate(&self) -> f64 {
-        let speed = self.interface.speed().map(|mbit| f64::from(mbit) * 1e6);
-        self.config.rate.or(speed).unwrap_or(UNKNOWN_SPEED) / 8.0
+        bit_rate(&self.config, &self.interface) / 8.0
+    }
+
+    /// Largest payload of an Ethernet frame that the link carries in its form.
+    pub(crate) fn mtu(&self) -> Result<u16, Error> {
+        let overhead = form(&self.config, &self.interface).overhead();
+        Ok(self.interface.mtu()?.saturating_sub(overhead))
     }
 
     pub(crate) fn device(&mut self) -> Option<&mut dyn LinkDevice> {
@@ -85,8 +92,22 @@ impl Link {
     }
 }
 
+fn bit_rate(config: &LinkConfig, interface: &Interface) -> f64 {
+    let speed = interface.speed().map(|mbit| f64::from(mbit) * 1e6);
+    config.rate.or(speed).unwrap_or(UNKNOWN_SPEED)
+}
+
+/// Where the processor is the limit, fewer and larger packets are worth their overhead.
+fn form(config: &LinkConfig, interface: &Interface) -> Form {
+    if bit_rate(config, interface) >= FAST {
+        Form::Datagram
+    } else {
+        Form::Ethernet
+    }
+}
+
 fn open_device(config: &LinkConfig, interface: &Interface) -> io::Result<Box<dyn LinkDevice>> {
-    let socket = PacketSocket::open(interface)?;
+    let socket = PacketSocket::open(interface, form(config, interface))?;
     Ok(match config.faults {
         None => Box::new(socket),
         Some(plan) => Box::new(FaultInjector::new(socket, plan)),

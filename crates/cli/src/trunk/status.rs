@@ -108,11 +108,7 @@ fn peer_table(peer: &Value, max_min: bool) -> String {
         peer["queue_drops"],
         peer["given_up"],
     );
-    let share = if status["policy"] == "max-min" {
-        "granted"
-    } else {
-        "weight"
-    };
+    let share = if max_min { "granted" } else { "weight" };
     out += &format!(
         "  {:15} {:8} {:>11} {:>11} {share:>11} {:>8} {:>8} {:>8}\n",
         "link", "state", "receives", "sends", "lost", "resent", "failures",
@@ -129,9 +125,9 @@ fn peer_table(peer: &Value, max_min: bool) -> String {
             text(&link["state"]),
             rate(&link["rate"]),
             rate(&link["sent_rate"]),
-            link["lost"],
-            link["resent"],
-            link["failures"],
+            link["lost"].to_string(),
+            link["resent"].to_string(),
+            link["failures"].to_string(),
         );
     }
     out
