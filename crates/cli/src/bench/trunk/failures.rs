@@ -4,6 +4,7 @@ use super::{Arguments, Program, at_most, row};
 use crate::bench::table::Row;
 use crate::failure::Failure;
 use farcall_trunk_lab::{Direction, Flow, FlowKind, Lab, LabError, Shape, TOPOLOGIES};
+use serde_json::Value;
 use std::time::{Duration, Instant};
 
 /// Bars in milliseconds: the stall in the median and at the 95th percentile, and the recovery.
@@ -26,6 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(6);
 
 pub(super) fn measure(arguments: &Arguments, farcall: &Program) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
+    if arguments.wants("busy") {
+        rows.push(while_busy(farcall)?);
+    }
     if !arguments.wants("failure") {
         return Ok(rows);
     }
@@ -140,4 +144,49 @@ fn recovery(flow: &Flow, shape: Shape) -> Result<Duration, LabError> {
             return Ok(PATIENCE);
         }
     }
+}
+
+/// Other work keeps every core busy for so long.
+const BUSY: Duration = Duration::from_secs(60);
+
+/// Whether links are taken for dead while other work takes the processor.
+fn while_busy(farcall: &Program) -> Result<Row, Failure> {
+    let lab = Lab::build(TOPOLOGIES[1].links, Some(Shape::FAST_ETHERNET))?;
+    let _trunks = lab.start_trunks(farcall, &[])?;
+    let origin = Instant::now();
+    let kind = FlowKind::Tcp(lab.trunk_address(0));
+    let flow = Flow::start(&lab, (1, 0), kind, origin, origin)?;
+    let cores = std::thread::available_parallelism()?.get();
+    std::thread::scope(|scope| {
+        for _ in 0..2 * cores {
+            scope.spawn(|| {
+                let mut sum = 0_u64;
+                while origin.elapsed() < BUSY {
+                    (0..10_000_u64).for_each(|n| sum = std::hint::black_box(sum ^ n));
+                }
+            });
+        }
+    });
+    flow.stop()?;
+    let mut failures = 0.0;
+    for host in 0..2 {
+        let text = lab.output(
+            host,
+            &farcall.to_string_lossy(),
+            &["trunk", "status", "--json"],
+        )?;
+        let status: Value = serde_json::from_str(&text).map_err(Failure::failed)?;
+        for link in status["peers"][0]["links"].as_array().into_iter().flatten() {
+            failures += link["failures"].as_f64().unwrap_or(f64::NAN);
+        }
+    }
+    // Against half a failure, since a ratio needs a limit above nothing.
+    let (limit, bar) = at_most(0.5);
+    Ok(row(
+        "busy for a minute: false failures".into(),
+        "",
+        vec![failures],
+        limit,
+        bar,
+    ))
 }

@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use farcall_trunk_lab::{
     Flow, FlowKind, Lab, LabError, Shape, TOPOLOGIES, Topology, TrunkProcess, jain,
 };
+use serde_json::Value;
 use std::time::{Duration, Instant};
 
 /// Part of the ideal sum that max-min has to reach, and of a perfect Jain's index.
@@ -71,15 +72,52 @@ fn measure_system(
     let (from, to) = (CONNECT, CONNECT + arguments.duration());
     std::thread::sleep(to.saturating_sub(flows[0].now()));
     let rates = rates(&flows, from, to);
-    flows.into_iter().try_for_each(Flow::stop)?;
     let name = format!("({}) {}", topology.name, system.name());
-    Ok(rows(
-        &name,
-        &rates,
-        topology.ideal,
-        shape.ideal(),
-        system == OURS,
-    ))
+    let ours = system == OURS;
+    let mut rows = rows(&name, &rates, topology.ideal, shape.ideal(), ours);
+    if matches!(system, System::Trunk("traffic" | "link-count")) {
+        rows.extend(weights(&lab, farcall, &name)?);
+    }
+    flows.into_iter().try_for_each(Flow::stop)?;
+    Ok(rows)
+}
+
+/// Tables 6 and 7 of the paper: each client's weight of link 1 with that of link 0 set to 1, and
+/// the sums on the two switches with each client's largest weight set to 1.
+fn weights(lab: &Lab, farcall: &Program, name: &str) -> Result<Vec<Row>, Failure> {
+    let mut rows = Vec::new();
+    let mut load = [0.0; 2];
+    let none = || (("equal", 1.0), (Better::Lower, None));
+    let farcall = farcall.to_string_lossy();
+    for (client, letter) in (1..lab.hosts()).zip('B'..) {
+        let status = lab.output(client, &farcall, &["trunk", "status", "--json"])?;
+        let status: Value = serde_json::from_str(&status).map_err(Failure::failed)?;
+        let sent = |peer: &&Value| peer["links"][0]["sent"].as_u64();
+        let server = status["peers"]
+            .as_array()
+            .and_then(|peers| peers.iter().max_by_key(sent));
+        if let [only] = lab.switches_of(client) {
+            load[*only] += 1.0;
+            continue;
+        }
+        let weight = |link: usize| server.and_then(|peer| peer["links"][link]["weight"].as_f64());
+        let (first, second) = (weight(0).unwrap_or(f64::NAN), weight(1).unwrap_or(f64::NAN));
+        load[0] += first / first.max(second);
+        load[1] += second / first.max(second);
+        let (peer, bar) = none();
+        let name = format!("{name}, weight of link 1, {letter}");
+        rows.push(row(name, "", vec![second / first], peer, bar));
+    }
+    let (peer, bar) = none();
+    let ratio = vec![load[0] / load[1]];
+    rows.push(row(
+        format!("{name}, load of switch 0 to 1"),
+        "",
+        ratio,
+        peer,
+        bar,
+    ));
+    Ok(rows)
 }
 
 /// Starts what the system needs on every host.
