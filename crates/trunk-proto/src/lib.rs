@@ -20,6 +20,7 @@
 extern crate alloc;
 
 mod address;
+mod capacity;
 mod control;
 mod distributor;
 mod event;

@@ -1,6 +1,7 @@
 //! One node at the other end, and the links shared with it.
 
 use crate::address::Packed;
+use crate::capacity::Capacity;
 use crate::control::{Heartbeat, SpanReport, Traits};
 use crate::distributor::{Limited, Sender};
 use crate::grants::PerLink;
@@ -36,12 +37,14 @@ pub(crate) struct Path {
     pub(crate) usable: bool,
     /// Counter of the newest control message.
     pub(crate) counter: u32,
+    /// What the way from the peer was found to carry.
+    pub(crate) capacity: Capacity,
     /// The newest counts of a published policy.
     pub(crate) span: SpanReport,
 }
 
 impl Path {
-    pub(crate) fn new(peer_link: u8, address: Mac) -> Path {
+    pub(crate) fn new(peer_link: u8, address: Mac, line: f64) -> Path {
         Path {
             peer_link,
             address,
@@ -51,7 +54,16 @@ impl Path {
             receiver: Receiver::default(),
             usable: false,
             counter: 0,
+            capacity: Capacity::new(line),
             span: SpanReport::default(),
+        }
+    }
+
+    /// The same link to a node that has started anew.
+    fn restarted(&self) -> Path {
+        Path {
+            capacity: self.capacity,
+            ..Path::new(self.peer_link, self.address, 0.0)
         }
     }
 
@@ -138,9 +150,9 @@ impl Peer {
 
     /// Starts anew with a node that has started anew. Frames that wait for it are kept.
     pub(crate) fn restart(&mut self, session: u32) {
-        let links: Vec<(usize, u8, Mac)> = self
+        let links: Vec<(usize, Path)> = self
             .paths()
-            .map(|(link, path)| (link, path.peer_link, path.address))
+            .map(|(link, path)| (link, path.restarted()))
             .collect();
         let limit = self.queue.bytes();
         let queue = core::mem::replace(&mut self.queue, Queue::new(limit));
@@ -151,8 +163,8 @@ impl Peer {
         self.resequencer = resequencer;
         self.next = next;
         self.active_until = active_until;
-        for (link, peer_link, address) in links {
-            self.paths[link] = Some(Path::new(peer_link, address));
+        for (link, path) in links {
+            self.paths[link] = Some(path);
         }
     }
 

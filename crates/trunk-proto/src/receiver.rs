@@ -1,5 +1,6 @@
 //! Frames that arrive from a peer on one link: what is missing, and how much came.
 
+use crate::capacity::overflowed;
 use crate::{MILLISECOND, Nanos, extend};
 
 /// Numbers on a link further ahead than this are no frames of ours.
@@ -25,6 +26,10 @@ pub(crate) struct Receiver {
     /// Wire bytes a second in the last tick.
     pub(crate) rate_now: f64,
     counted: u64,
+    lost_counted: u64,
+    frames_counted: u64,
+    /// In the last tick so many frames were lost that a queue must have overflowed.
+    pub(crate) overflowed: bool,
     /// Number up to which the peer knows what arrived.
     pub(crate) acknowledged: u64,
     /// A gap found not long ago, which must not be acknowledged until then: what says so may
@@ -89,6 +94,10 @@ impl Receiver {
     pub(crate) fn measure(&mut self, elapsed: Nanos) {
         let bytes = self.bytes - self.counted;
         self.counted = self.bytes;
+        let lost = self.lost - self.lost_counted;
+        let frames = self.frames - self.frames_counted;
+        self.overflowed = overflowed(lost, frames);
+        (self.lost_counted, self.frames_counted) = (self.lost, self.frames);
         self.rate_now = bytes as f64 * 1e9 / elapsed.max(1) as f64;
         self.rate += (self.rate_now - self.rate) / 4.0;
         if self.rate < 1.0 {

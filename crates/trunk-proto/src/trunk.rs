@@ -7,6 +7,7 @@ mod outbound;
 mod session;
 
 use crate::address::HEADER_BYTES;
+use crate::capacity::Capacity;
 use crate::distributor::Pace;
 use crate::monitor::SLOW;
 use crate::peer::{Peer, Urgency};
@@ -150,8 +151,8 @@ pub struct Deliver {
 struct Link {
     config: LinkConfig,
     carrier: bool,
-    /// What it was found to carry towards this node, in bytes a second.
-    capacity: f64,
+    /// What it was found to carry towards this node.
+    capacity: Capacity,
     span_total: u32,
 }
 
@@ -214,7 +215,7 @@ impl Trunk {
         config.session = config.session.max(1);
         config.span = config.span.max(crate::monitor::FAST);
         let link = |config: &LinkConfig| Link {
-            capacity: config.rate,
+            capacity: Capacity::new(config.rate),
             config: config.clone(),
             carrier: true,
             span_total: 0,
@@ -322,7 +323,7 @@ impl Trunk {
             name: link.config.name.clone(),
             carrier: link.carrier,
             line_rate: link.config.rate,
-            capacity: link.capacity,
+            capacity: link.capacity.rate(),
         };
         Status {
             node: self.config.node,

@@ -142,6 +142,23 @@ fn shares_follow_a_change_at_once() {
 }
 
 #[test]
+fn rates_that_no_interface_tells_are_learned() {
+    // (c): the server's link 1 carries half of what it says.
+    let mut network = settled(11, Policy::MaxMin, TOPOLOGIES[2].1);
+    network.hosts[0].ports[1].rate /= 2.0;
+    saturate(&mut network, 2);
+    network.run(SECOND);
+    network.reset_counts();
+    network.run(SECOND);
+    let shares = network.shares(SECOND);
+    let full = shares.iter().sum::<f64>() / 1.5;
+    assert!(
+        full > 0.95 && jain(&shares, &[0.75; 2]) > 0.97,
+        "{shares:.3?}"
+    );
+}
+
+#[test]
 fn losses_are_repaired() {
     let mut network = settled(6, Policy::MaxMin, TOPOLOGIES[1].1);
     network.hosts[0].ports[1].faults.loss = 5_000;

@@ -71,7 +71,7 @@ fn row(
 ) -> Row {
     let peer_values = vec![peer_value];
     Row {
-        name: name.into(),
+        name,
         unit,
         values,
         peer,

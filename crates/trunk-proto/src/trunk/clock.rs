@@ -65,6 +65,7 @@ impl Trunk {
             self.watch(now, index);
             self.beat(now, index, elapsed);
         }
+        self.find_capacities();
         self.regrant = true;
         let active = self.peers.iter().flatten().any(|peer| peer.is_active(now));
         self.next_tick = now + if active { FAST } else { SLOW };
@@ -83,6 +84,37 @@ impl Trunk {
             peer.next_slow = now + SLOW - FAST;
             peer.ask(Urgency::EveryLink);
             self.urgent = true;
+        }
+    }
+
+    /// Learns from the losses of the last tick what links and the ways over them carry. Where most
+    /// of several peers on a link lose frames, the link itself is what overflows.
+    fn find_capacities(&mut self) {
+        for (index, link) in self.links.iter_mut().enumerate() {
+            let (mut peers, mut overflowed, mut total) = (0, 0, 0.0);
+            let paths = self
+                .peers
+                .iter()
+                .flatten()
+                .filter_map(|peer| peer.paths[index].as_ref());
+            for path in paths.filter(|path| path.receiver.rate_now > 0.0) {
+                peers += 1;
+                overflowed += usize::from(path.receiver.overflowed);
+                total += path.receiver.rate_now;
+            }
+            let shared = peers > 1 && 2 * overflowed > peers;
+            if shared {
+                link.capacity.cut(total);
+            } else {
+                link.capacity.grow(total);
+            }
+            let peers = self.peers.iter_mut().flatten();
+            for path in peers.filter_map(|peer| peer.paths[index].as_mut()) {
+                match path.receiver.overflowed && !shared {
+                    true => path.capacity.cut(path.receiver.rate_now),
+                    false => path.capacity.grow(path.receiver.rate_now),
+                }
+            }
         }
     }
 
@@ -123,7 +155,13 @@ impl Trunk {
         let capacity: Vec<f64> = self
             .links
             .iter()
-            .map(|link| if link.carrier { link.capacity } else { 0.0 })
+            .map(|link| {
+                if link.carrier {
+                    link.capacity.rate()
+                } else {
+                    0.0
+                }
+            })
             .collect();
         let index: Vec<usize> = (0..self.peers.len())
             .filter(|index| self.peers[*index].is_some())
@@ -153,7 +191,7 @@ fn demand(peer: &Peer, capacity: &[f64]) -> Demand {
             0 => f64::INFINITY,
             rate => rate as f64,
         };
-        caps[link] = theirs.min(capacity[link]);
+        caps[link] = theirs.min(capacity[link]).min(path.capacity.rate());
         rate += path.receiver.rate.max(path.receiver.rate_now);
     }
     Demand {

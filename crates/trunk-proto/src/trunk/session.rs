@@ -98,7 +98,8 @@ impl Trunk {
         let Some(peer) = &mut self.peers[index] else {
             return false;
         };
-        let mut path = Path::new(peer_link, source);
+        let line = self.links[link].config.rate;
+        let mut path = Path::new(peer_link, source, line);
         path.traits = traits;
         peer.paths[link] = Some(path);
         self.by_address.insert((link, source), index);
