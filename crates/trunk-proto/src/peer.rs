@@ -17,6 +17,10 @@ use alloc::vec::Vec;
 
 /// Traffic keeps a peer's heartbeats fast for so long.
 const ACTIVE: Nanos = SECOND;
+/// A repair is waited for so long, beside a round trip.
+const HOLD: Nanos = 5 * MILLISECOND;
+/// A round trip that counts for it, at most.
+const HOLD_LONGEST: Nanos = 10 * MILLISECOND;
 /// After a link was taken out, its frames are waited for on the others so long.
 pub(crate) const RESCUE: Nanos = 40 * MILLISECOND;
 /// Ranges waiting to be asked for again, at most.
@@ -277,6 +281,11 @@ impl Peer {
             0 => sample,
             old => old - old / 8 + sample / 8,
         };
+    }
+
+    /// A repair is waited for so long: the way there and back, and some time to be read.
+    pub(crate) fn hold(&self) -> Nanos {
+        HOLD + self.round_trip.min(HOLD_LONGEST)
     }
 
     /// New weights of RI2N+ from the counts that the peer reported.

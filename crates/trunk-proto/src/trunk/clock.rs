@@ -1,6 +1,5 @@
 //! What happens by time alone.
 
-use super::inbound::HOLD;
 use super::{Policy, Trunk};
 use crate::granter::{Demand, differ, grant};
 use crate::grants::PerLink;
@@ -18,14 +17,17 @@ const BEHIND: u32 = 1000;
 impl Trunk {
     /// When [`Trunk::handle_timeout`] is to be called at the latest.
     pub fn poll_timeout(&self, now: Nanos) -> Nanos {
-        let hold = if self.config.repair { HOLD } else { 0 };
+        let give_up = |peer: &Peer| {
+            let hold = if self.config.repair { peer.hold() } else { 0 };
+            peer.resequencer.give_up(hold, peer.is_quiet(now))
+        };
         let held = match self.held_bytes {
             0 => Nanos::MAX,
             _ => self
                 .peers
                 .iter()
                 .flatten()
-                .filter_map(|peer| peer.resequencer.give_up(hold, peer.is_quiet(now)))
+                .filter_map(give_up)
                 .min()
                 .unwrap_or(Nanos::MAX),
         };

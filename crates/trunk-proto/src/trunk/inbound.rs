@@ -11,8 +11,6 @@ use bytes::Bytes;
 
 /// Frames after which the peer is told what arrived, so that it need not remember more.
 const ACKNOWLEDGE: u64 = 256;
-/// A repair is waited for so long, at most.
-pub(super) const HOLD: Nanos = 5 * MILLISECOND;
 
 impl Trunk {
     /// A frame of [`crate::ETHERTYPE`] from `source` on a link, without its Ethernet header.
@@ -116,11 +114,12 @@ impl Trunk {
     /// Delivers what need not be held any longer.
     pub(super) fn release(&mut self, now: Nanos, index: usize) {
         let own = self.config.node;
-        let hold = if self.config.repair { HOLD } else { 0 };
+        let repair = self.config.repair;
         let Some(peer) = &mut self.peers[index] else {
             return;
         };
-        let silent = self.config.repair && peer.is_quiet(now);
+        let hold = if repair { peer.hold() } else { 0 };
+        let silent = repair && peer.is_quiet(now);
         // A peer that fills the memory of all is served first: it waits for nothing.
         let hold_for = |total: usize| total <= self.config.limits.held_bytes;
         let before = peer.resequencer.held_bytes();
