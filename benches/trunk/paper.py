@@ -169,44 +169,46 @@ class Page:
 INTRODUCTION = """# The RI2N paper's experiments, run again
 
 Yonemoto, Hanawa, Miura, Boku and Sato, *Asymmetric Multi-link Ethernet Trunking System with
-Adaptive Traffic Control* (2010): Tables 2, 5, 6, 7 and 8, Figs. 8 and 10. This page is the output of
-`benches/trunk/paper.py` over `farcall bench trunk --peers --json`; benches/METHOD.md says how that
-measures. Links have 100 Mbit/s here and 1 Gbit/s there; TCP is that of Linux 6.18 (cubic) instead of
-2.6.27. `round-robin` is RI2N, `link-count` RI2N+, `traffic` RI2N++, each as published, with HBSPAN
-2 s and without repair; `max-min` is this project's."""
+Adaptive Traffic Control* (2010): Tables 2, 5, 6, 7 and 8, Figs. 8 and 10. This page is the
+output of `benches/trunk/paper.py` over `farcall bench trunk --peers --json`; benches/METHOD.md
+says how that measures. Links have 100 Mbit/s here and 1 Gbit/s there; TCP is that of Linux 6.18
+(cubic) instead of 2.6.27. `round-robin` is RI2N, `link-count` RI2N+, `traffic` RI2N++, each as
+published, with HBSPAN 2 s and without repair; `max-min` is this project's."""
 
 DIFFERENCES = """
 ## What differs, and why
 
 - The weights and the loads of the switches come out as in the paper (Tables 6 and 7), RI2N+'s
   exactly; RI2N++'s depend on how the flows happened to share.
-- The sums of the published policies are lower here than there. Their weights are right only after
-  some spans of 2 s, and until then, or where a weight can never be right (in (h) no split by ratio
-  keeps C off link 0), a switch drops frames that are numbered already: the receiver passes the hole on
-  to TCP, which slows down on both links. Runs here are shorter and count from the first byte; the
-  paper averaged a minute.
+- RI2N reaches about the same part of the links as there; RI2N++ somewhat less ((d) 85 % and (h)
+  86 % there). A likely reason is time: weights are right only after some spans of 2 s, and until
+  then, or where no ratio is right (in (h) only 0 : 1 keeps C off link 0), a switch drops frames
+  that are numbered already, the receiver passes the hole on to TCP, and TCP slows down on both
+  links. Runs here last seconds and count from the first byte; the paper averaged a minute.
 - A published policy finds ratios; nothing in it bounds a sender that has a link of its own from
-  filling a shared one too. Max-min grants do: (d) comes out as 0 : 1, the optimum that the paper names.
+  filling a shared one too. Max-min grants do: (d) comes out as 0 : 1, the optimum that the paper
+  names.
 
 ## Its open questions
 
-**Bytes or packets.** Counts of packets go wrong as soon as sizes differ: a stream of small packets
-weighs like one of full frames. Grants here are bytes on the wire, preamble and gap included, so a
-minimal frame counts 84 and a full one 1538; the published policies keep to packets.
+**Bytes or packets.** Counts of packets go wrong as soon as sizes differ: a stream of small
+packets weighs like one of full frames. Grants here are bytes on the wire, preamble and gap
+included, so a minimal frame counts 84 and a full one 1538; the published policies keep to
+packets.
 
-**Traffic sparser than HBSPAN.** A span without traffic says nothing, and RI2N++ falls back to equal
-weights. Here nobody waits for a span: an idle peer has a small floor to begin with, says with its
-first delayed frame that it waits, and has its share a round trip later (shares are full and fair over
-a run that counts from its first byte).
+**Traffic sparser than HBSPAN.** A span without traffic says nothing, and RI2N++ falls back to
+equal weights. Here nobody waits for a span: an idle peer has a small floor to begin with, says
+with its first delayed frame that it waits, and has its share a round trip later (shares are full
+and fair over a run that counts from its first byte).
 
-**Several stages of switches.** A receiver cannot see where else its peers' ways cross. What overflows
-shows as gaps in the numbers of a link: where most peers of a link lose frames, the link's capacity is
-cut, where one does, that of its way, and both grow again while they are used. In virtual time a link
-with half its rate hidden is filled to 95 % and shared fairly
+**Several stages of switches.** A receiver cannot see where else its peers' ways cross. What
+overflows shows as gaps in the numbers of a link: where most peers of a link lose frames, the
+link's capacity is cut, where one does, that of its way, and both grow again while they are used.
+In virtual time a link with half its rate hidden is filled to 95 % and shared fairly
 (`crates/trunk-proto/tests/survival.rs`); it is slower and less exact than a known rate.
 
-**Not done again.** Fig. 9, weights over time while (e) becomes (f) and (h): the `change` rows give the
-rates 300 ms after each change instead."""
+**Not done again.** Fig. 9, weights over time while (e) becomes (f) and (h): the `change` rows
+give the rates 300 ms after each change instead."""
 
 
 def main():

@@ -106,10 +106,11 @@ fn datagrams(lab: &Lab, from: usize, to: usize, address: Ipv4Addr, count: u32) -
     let group = address.is_multicast();
     let (send_port, port) = std::sync::mpsc::channel();
     let receiver = lab.spawn(to, move || {
-        let bound = if group || address.is_broadcast() {
-            Ipv4Addr::UNSPECIFIED
-        } else {
+        // A socket with an address of its own hears no group.
+        let bound = if address == own {
             own
+        } else {
+            Ipv4Addr::UNSPECIFIED
         };
         let socket = UdpSocket::bind((bound, 0))?;
         if group {
