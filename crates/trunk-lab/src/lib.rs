@@ -29,7 +29,7 @@ pub enum LabError {
     #[error("network namespaces need root: run it with sudo")]
     NotRoot,
     /// A program is missing.
-    #[error("`{0}` is missing: install iproute2")]
+    #[error("`{0}` is missing: install iproute2 and util-linux")]
     NoProgram(String),
     /// A command failed.
     #[error("`{command}` failed: {message}")]
@@ -258,8 +258,17 @@ impl Lab {
 
     /// A command that runs on a host.
     pub fn command(&self, host: usize, program: &str) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.host(host), program]);
+        // It ends with the thread that starts it, however that ends.
+        let mut command = Command::new("setpriv");
+        command.args([
+            "--pdeathsig",
+            "TERM",
+            "ip",
+            "netns",
+            "exec",
+            &self.host(host),
+            program,
+        ]);
         command.stdin(Stdio::null());
         command
     }
@@ -377,7 +386,8 @@ fn sweep() -> Result<(), LabError> {
             .and_then(|rest| rest.split('-').nth(1));
         let gone = |pid: &str| !std::path::Path::new("/proc").join(pid).exists();
         if owner.is_some_and(gone) {
-            run("ip", &["netns", "del", name])?;
+            // Another lab may sweep at the same time.
+            let _ = run("ip", &["netns", "del", name]);
         }
     }
     Ok(())

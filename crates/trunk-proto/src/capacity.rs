@@ -1,6 +1,6 @@
 //! Rates that a receiver cannot read off its interfaces: of slower switches in between, of other
-//! traffic, of interfaces that do not know their speed. Found by losses, as TCP does, and held as an
-//! extra bound of the grants.
+//! traffic, of interfaces that do not know their speed. Found by losses, as TCP does, and held as
+//! an extra bound of the grants.
 
 /// Frames lost in a tick, and their share, from which on a queue is taken to have overflowed.
 const LOST: u64 = 4;
