@@ -40,6 +40,8 @@ bench: build ## figures, with a peer or a physical limit beside them in the same
 	@scripts/peers
 	$(farcall) bench call --peers
 	$(farcall) bench flow
+	@if [ "$$(id -u)" = 0 ]; then $(farcall) bench trunk; \
+	else echo "bench trunk: skipped, it needs root: sudo $(farcall) bench trunk"; fi
 
 soak: setup ## long runs: each fuzz target ten minutes
 	@scripts/soak

@@ -5,6 +5,7 @@ mod contender;
 mod flow;
 mod raw;
 mod table;
+mod trunk;
 
 use crate::failure::Failure;
 use clap::{Args, Subcommand};
@@ -20,11 +21,13 @@ pub(crate) struct Arguments {
 enum Command {
     Call(call::Arguments),
     Flow(flow::Arguments),
+    Trunk(trunk::Arguments),
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.command {
         Command::Call(arguments) => call::run(arguments),
         Command::Flow(arguments) => flow::run(arguments),
+        Command::Trunk(arguments) => trunk::run(arguments),
     }
 }

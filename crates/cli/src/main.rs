@@ -10,6 +10,7 @@ mod ls;
 mod npy;
 mod serve;
 mod target;
+mod trunk;
 
 use clap::{Parser, Subcommand};
 use failure::Failure;
@@ -31,6 +32,7 @@ enum Command {
     Describe(describe::Arguments),
     Idl(idl::Arguments),
     Flow(flow::Arguments),
+    Trunk(trunk::Arguments),
     Bench(bench::Arguments),
     /// Run as a worker of a server (started by the server, not by hand).
     #[command(hide = true)]
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         Command::Describe(arguments) => describe::run(&arguments),
         Command::Idl(arguments) => idl::run(&arguments),
         Command::Flow(arguments) => flow::run(&arguments),
+        Command::Trunk(arguments) => trunk::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Worker => farcall_server::run_worker().map_err(Failure::failed),
     };

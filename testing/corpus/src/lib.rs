@@ -19,12 +19,16 @@ mod rpc_call;
 mod rpc_client;
 #[path = "../../../fuzz/src/rpc_server.rs"]
 mod rpc_server;
+#[path = "../../../fuzz/src/trunk_control.rs"]
+mod trunk_control;
+#[path = "../../../fuzz/src/trunk_frame.rs"]
+mod trunk_frame;
 
 /// The body of a fuzz target.
 pub type Body = fn(&[u8]);
 
 /// Every fuzz target: its name, which is also that of its corpus, and its body.
-pub const TARGETS: [(&str, Body); 8] = [
+pub const TARGETS: [(&str, Body); 10] = [
     ("flow_goal", flow_goal::run),
     ("flow_pattern", flow_pattern::run),
     ("flow_platform", flow_platform::run),
@@ -33,6 +37,8 @@ pub const TARGETS: [(&str, Body); 8] = [
     ("rpc_call", rpc_call::run),
     ("rpc_client", rpc_client::run),
     ("rpc_server", rpc_server::run),
+    ("trunk_control", trunk_control::run),
+    ("trunk_frame", trunk_frame::run),
 ];
 
 /// The inputs in the corpus of a target.

@@ -30,6 +30,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "crates/library",
             "crates/spin",
             "crates/trunk-device",
+            "crates/trunk-lab",
             "crates/worker",
         ],
     ),

@@ -41,7 +41,7 @@ def empty(
     if any(length < 0 for length in lengths):
         raise ValueError(f"farcall.empty: the shape {lengths} has a negative length")
     size = dtype.itemsize * math.prod(lengths)
-    memory = server._share(size) if size else None  # noqa: SLF001
+    memory = server._share(size) if size else None
     if memory is None:
         return np.empty(lengths, dtype, order)
     return np.asarray(memory)[:size].view(dtype).reshape(lengths, order=order)

@@ -83,8 +83,10 @@ fn print_table(rows: &[Row]) {
     println!("{name:40} {ours:>12} {range:>21} {peer:>14} {its:>10} {ratio:>7} {bar:>8}");
     for row in rows {
         let (least, most) = spread(&row.values);
-        let value = format!("{:.1} {}", median(&row.values), row.unit);
-        let range = format!("{least:.1}..{most:.1}");
+        // A figure without a unit is near one.
+        let digits = if row.unit.is_empty() { 3 } else { 1 };
+        let value = format!("{:.digits$} {}", median(&row.values), row.unit);
+        let range = format!("{least:.digits$}..{most:.digits$}");
         let bar = match (row.bar, row.better) {
             (None, _) => String::new(),
             (Some(bar), Better::Lower) => format!("<= {bar}"),

@@ -1,0 +1,30 @@
+//! `farcall trunk`: the Ethernet links of this machine as one.
+
+mod down;
+mod status;
+mod up;
+
+use crate::failure::Failure;
+use clap::{Args, Subcommand};
+
+/// Use several Ethernet links as one, whatever their number and speed
+#[derive(Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Up(up::Arguments),
+    Down(down::Arguments),
+    Status(status::Arguments),
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    match &arguments.command {
+        Command::Up(arguments) => up::run(arguments),
+        Command::Down(arguments) => down::run(arguments),
+        Command::Status(arguments) => status::run(arguments),
+    }
+}

@@ -1,0 +1,18 @@
+//! `farcall trunk down`
+
+use crate::failure::Failure;
+use clap::Args;
+
+/// End a trunk that runs here
+#[derive(Args)]
+#[command(after_help = "Example:\n  farcall trunk down")]
+pub(crate) struct Arguments {
+    /// Name of the virtual interface
+    #[arg(long, value_name = "NAME", default_value = "fc0")]
+    name: String,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    farcall_trunk::ask(&arguments.name, "down").map_err(Failure::failed)?;
+    Ok(())
+}

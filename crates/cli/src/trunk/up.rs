@@ -1,0 +1,242 @@
+//! `farcall trunk up`
+
+use crate::failure::Failure;
+use clap::{Args, ValueEnum};
+use farcall_trunk::{Config, Daemon, FaultPlan, LinkConfig, Policy};
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tracing_subscriber::EnvFilter;
+
+/// Join links into one virtual interface
+///
+/// The own links are all there is to name: peers are found, unequal speeds and numbers of links
+/// are learned. Prints `NAME up` once the interface is there, and serves until Ctrl-C, SIGTERM or
+/// `farcall trunk down`. Needs root, or the rights that it names where they are missing.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  farcall trunk up --link eth1 --link eth2 --address 10.7.0.1/24
+  farcall trunk up --link eth1 --link eth2=100M --address fd07::1/64 --key-file trunk.key")]
+pub(crate) struct Arguments {
+    /// An Ethernet interface, and its line rate where it does not know it (bits/s: 100M, 2.5G)
+    #[arg(long = "link", value_name = "IF[=RATE]", required = true, value_parser = link)]
+    links: Vec<LinkConfig>,
+    /// Name of the virtual interface
+    #[arg(long, value_name = "NAME", default_value = "fc0")]
+    name: String,
+    /// IP address of the virtual interface, with the bits of its prefix
+    #[arg(long = "address", value_name = "CIDR", value_parser = cidr)]
+    addresses: Vec<(IpAddr, u8)>,
+    /// How frames are spread over the links
+    #[arg(long, value_enum, default_value_t = PolicyName::MaxMin)]
+    policy: PolicyName,
+    /// Seconds over which the published policies count (traffic, link-count, round-robin)
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
+    hbspan: Duration,
+    /// Send lost frames again [default: on with max-min, else off]
+    #[arg(long, value_name = "on|off", value_parser = switch)]
+    repair: Option<bool>,
+    /// File with a key that all nodes share: control messages without it are refused
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    /// Address where Prometheus reads metrics over HTTP (/metrics)
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<SocketAddr>,
+    /// What to log on standard error: error, warn, info, debug or trace
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        default_value = "info",
+        env = "FARCALL_LOG"
+    )]
+    log: String,
+    /// Spoil what is sent on a link, for tests: IF:loss=0.5%,delay=1ms,duplicate=1%,reorder=1%
+    #[arg(long = "fault", value_name = "PLAN", hide = true, value_parser = fault)]
+    faults: Vec<(String, FaultPlan)>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum PolicyName {
+    /// Rates granted by the receiver: fair and full
+    MaxMin,
+    /// RI2N++: weights by the traffic that arrives
+    Traffic,
+    /// RI2N+: weights by the number of peers on a link
+    LinkCount,
+    /// RI2N: each link in turn
+    RoundRobin,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let filter = EnvFilter::try_new(&arguments.log).map_err(Failure::usage)?;
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_target(false)
+        .with_writer(std::io::stderr)
+        .init();
+    let config = configuration(arguments)?;
+    let daemon = Daemon::start(&config).map_err(Failure::failed)?;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{} up", config.name)?;
+    out.flush()?;
+    drop(out);
+    daemon.run().map_err(Failure::failed)
+}
+
+fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
+    let mut links = arguments.links.clone();
+    for (name, plan) in &arguments.faults {
+        let link = links.iter_mut().find(|link| link.name == *name);
+        let link = link.ok_or_else(|| Failure::usage(format!("--fault {name}: no such --link")))?;
+        link.faults = Some(*plan);
+    }
+    Ok(Config {
+        name: arguments.name.clone(),
+        links,
+        addresses: arguments.addresses.clone(),
+        policy: match arguments.policy {
+            PolicyName::MaxMin => Policy::MaxMin,
+            PolicyName::Traffic => Policy::Traffic,
+            PolicyName::LinkCount => Policy::LinkCount,
+            PolicyName::RoundRobin => Policy::RoundRobin,
+        },
+        repair: arguments.repair,
+        span: arguments.hbspan,
+        key: arguments.key_file.as_deref().map(key).transpose()?,
+        metrics: arguments.metrics,
+    })
+}
+
+/// Bytes of a key, at least and at most.
+const KEY: std::ops::RangeInclusive<usize> = 16..=4096;
+
+fn key(path: &Path) -> Result<Vec<u8>, Failure> {
+    let fail = |error: &dyn std::fmt::Display| {
+        Failure::usage(format!("--key-file {}: {error}", path.display()))
+    };
+    let bytes = std::fs::read(path).map_err(|error| fail(&error))?;
+    let key = bytes.trim_ascii();
+    if !KEY.contains(&key.len()) {
+        return Err(fail(
+            &"a key has 16 to 4096 bytes: `openssl rand -hex 32` makes one",
+        ));
+    }
+    Ok(key.to_vec())
+}
+
+fn link(text: &str) -> Result<LinkConfig, String> {
+    let (name, rate) = match text.split_once('=') {
+        None => (text, None),
+        Some((name, rate)) => (name, Some(bit_rate(rate)?)),
+    };
+    Ok(LinkConfig {
+        name: name.to_owned(),
+        rate,
+        faults: None,
+    })
+}
+
+fn bit_rate(text: &str) -> Result<f64, String> {
+    let (number, unit) = match text.find(|letter: char| letter.is_ascii_alphabetic()) {
+        None => (text, 1.0),
+        Some(at) => match &text[at..] {
+            "K" | "k" => (&text[..at], 1e3),
+            "M" => (&text[..at], 1e6),
+            "G" => (&text[..at], 1e9),
+            _ => {
+                return Err(format!(
+                    "`{text}`: write a rate as 100M or 2.5G (bits a second)"
+                ));
+            }
+        },
+    };
+    match number.parse::<f64>().map(|number| number * unit) {
+        Ok(rate) if (1e4..=1e13).contains(&rate) => Ok(rate),
+        _ => Err(format!("`{text}`: a rate is 10K to 10000G bits a second")),
+    }
+}
+
+fn cidr(text: &str) -> Result<(IpAddr, u8), String> {
+    let wrong = || format!("`{text}`: write ADDRESS/BITS, e.g. 10.7.0.1/24 or fd07::1/64");
+    let (address, bits) = text.split_once('/').ok_or_else(wrong)?;
+    let address: IpAddr = address.parse().map_err(|_| wrong())?;
+    let most = if address.is_ipv4() { 32 } else { 128 };
+    match bits.parse() {
+        Ok(bits) if bits <= most => Ok((address, bits)),
+        _ => Err(wrong()),
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(seconds) if (0.01..=3600.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err(format!("`{text}`: 0.01 to 3600 seconds")),
+    }
+}
+
+fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("write on or off".to_owned()),
+    }
+}
+
+fn fault(text: &str) -> Result<(String, FaultPlan), String> {
+    let wrong = || format!("`{text}`: write IF:loss=0.5%,delay=1ms");
+    let (name, rest) = text.split_once(':').ok_or_else(wrong)?;
+    let mut plan = FaultPlan::default();
+    for part in rest.split(',') {
+        let (what, value) = part.split_once('=').ok_or_else(wrong)?;
+        let share = || {
+            let percent = value.strip_suffix('%')?.parse::<f64>().ok()?;
+            (0.0..=100.0).contains(&percent).then_some(percent / 100.0)
+        };
+        match what {
+            "loss" => plan.loss = share().ok_or_else(wrong)?,
+            "duplicate" => plan.duplication = share().ok_or_else(wrong)?,
+            "reorder" => plan.reordering = share().ok_or_else(wrong)?,
+            "delay" => {
+                let ms = value
+                    .strip_suffix("ms")
+                    .and_then(|ms| ms.parse::<f64>().ok());
+                let ms = ms
+                    .filter(|ms| (0.0..=1000.0).contains(ms))
+                    .ok_or_else(wrong)?;
+                plan.delay = (ms * 1e6) as u64;
+            }
+            "seed" => plan.seed = value.parse().map_err(|_| wrong())?,
+            _ => return Err(wrong()),
+        }
+    }
+    Ok((name.to_owned(), plan))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_may_name_their_rate() {
+        assert_eq!(link("eth1").map(|link| link.rate), Ok(None));
+        assert_eq!(link("eth1=2.5G").map(|link| link.rate), Ok(Some(2.5e9)));
+        assert!(link("eth1=fast").is_err() && link("eth1=-1M").is_err());
+    }
+
+    #[test]
+    fn addresses_need_their_prefix() {
+        assert!(cidr("10.7.0.1/24").is_ok() && cidr("fd07::1/64").is_ok());
+        assert!(cidr("10.7.0.1").is_err() && cidr("10.7.0.1/33").is_err());
+    }
+
+    #[test]
+    fn faults_are_read() {
+        let (name, plan) = fault("eth1:loss=0.5%,delay=1.5ms,seed=7").unwrap();
+        assert_eq!(
+            (name.as_str(), plan.loss, plan.delay, plan.seed),
+            ("eth1", 0.005, 1_500_000, 7)
+        );
+        assert!(fault("eth1:loss=2").is_err());
+    }
+}

@@ -1,0 +1,187 @@
+//! A link that loses, delays, duplicates and reorders frames by chance, for tests and figures.
+
+use crate::{LinkDevice, Received};
+use farcall_trunk_proto::{Nanos, Transmit};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// What goes wrong with frames that are sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FaultPlan {
+    /// Share of frames lost, 0 to 1.
+    pub loss: f64,
+    /// Share of frames sent twice, 0 to 1.
+    pub duplication: f64,
+    /// Share of frames sent after the next one, 0 to 1.
+    pub reordering: f64,
+    /// Extra delay of every frame in nanoseconds.
+    pub delay: Nanos,
+    /// Seed of the chance.
+    pub seed: u64,
+}
+
+/// Frames under way, at most: what is delayed beyond them is lost.
+const DELAYED: usize = 16_384;
+
+/// Wraps a link and spoils what is sent on it.
+#[derive(Debug)]
+pub struct FaultInjector<D> {
+    device: D,
+    plan: FaultPlan,
+    state: u64,
+    delayed: VecDeque<(Nanos, Transmit)>,
+    due: Vec<Transmit>,
+}
+
+impl<D: LinkDevice> FaultInjector<D> {
+    /// Spoils a link by a plan.
+    pub fn new(device: D, plan: FaultPlan) -> FaultInjector<D> {
+        let (delayed, due) = (VecDeque::new(), Vec::new());
+        FaultInjector {
+            device,
+            plan,
+            state: plan.seed,
+            delayed,
+            due,
+        }
+    }
+
+    /// True in this share of cases (SplitMix64).
+    fn chance(&mut self, share: f64) -> bool {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ z >> 31) >> 11) as f64 / (1_u64 << 53) as f64 <= share && share > 0.0
+    }
+
+    fn spoil(&mut self, now: Nanos, frame: Transmit) {
+        if self.chance(self.plan.loss) || self.delayed.len() >= DELAYED {
+            return;
+        }
+        let at = now + self.plan.delay;
+        if self.chance(self.plan.duplication) {
+            self.delayed.push_back((at, frame.clone()));
+        }
+        self.delayed.push_back((at, frame));
+        let last = self.delayed.len() - 1;
+        if last > 0 && self.chance(self.plan.reordering) {
+            self.delayed.swap(last, last - 1);
+        }
+    }
+
+    fn release(&mut self, now: Nanos) -> io::Result<bool> {
+        while self.delayed.front().is_some_and(|(at, _)| *at <= now) {
+            self.due
+                .extend(self.delayed.pop_front().map(|(_, frame)| frame));
+        }
+        self.device.send(now, &mut self.due)
+    }
+}
+
+impl<D: LinkDevice> LinkDevice for FaultInjector<D> {
+    fn descriptor(&self) -> &OwnedFd {
+        self.device.descriptor()
+    }
+
+    fn send(&mut self, now: Nanos, frames: &mut Vec<Transmit>) -> io::Result<bool> {
+        for frame in frames.drain(..) {
+            self.spoil(now, frame);
+        }
+        self.release(now)
+    }
+
+    fn receive(&mut self, now: Nanos, take: &mut dyn FnMut(Received)) -> io::Result<usize> {
+        self.release(now)?;
+        self.device.receive(now, take)
+    }
+
+    fn deadline(&self) -> Option<Nanos> {
+        self.delayed.front().map(|(at, _)| *at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use farcall_trunk_proto::Mac;
+
+    /// Keeps what is sent.
+    struct Memory {
+        sent: Vec<u64>,
+        descriptor: OwnedFd,
+    }
+
+    impl LinkDevice for Memory {
+        fn descriptor(&self) -> &OwnedFd {
+            &self.descriptor
+        }
+
+        fn send(&mut self, _: Nanos, frames: &mut Vec<Transmit>) -> io::Result<bool> {
+            let number = |frame: Transmit| u64::from_be_bytes(*frame.body.first_chunk().unwrap());
+            self.sent.extend(frames.drain(..).map(number));
+            Ok(true)
+        }
+
+        fn receive(&mut self, _: Nanos, _: &mut dyn FnMut(Received)) -> io::Result<usize> {
+            Ok(0)
+        }
+    }
+
+    fn sent(plan: FaultPlan) -> Vec<u64> {
+        let descriptor = std::fs::File::open("/dev/null").unwrap().into();
+        let mut link = FaultInjector::new(
+            Memory {
+                sent: Vec::new(),
+                descriptor,
+            },
+            plan,
+        );
+        for number in 0..10_000_u64 {
+            let body = Bytes::copy_from_slice(&number.to_be_bytes());
+            let destination = Mac::BROADCAST;
+            let frame = Transmit {
+                link: 0,
+                destination,
+                header: [0; 12],
+                body,
+            };
+            link.send(number, &mut vec![frame]).unwrap();
+        }
+        link.receive(1 << 40, &mut |_| {}).unwrap();
+        assert_eq!(link.deadline(), None);
+        link.device.sent
+    }
+
+    #[test]
+    fn the_plan_is_kept() {
+        let whole: Vec<u64> = (0..10_000).collect();
+        assert_eq!(
+            sent(FaultPlan {
+                delay: 50,
+                ..FaultPlan::default()
+            }),
+            whole
+        );
+        let lost = sent(FaultPlan {
+            loss: 0.1,
+            ..FaultPlan::default()
+        });
+        assert!((8800..9200).contains(&lost.len()), "{}", lost.len());
+        let twice = sent(FaultPlan {
+            duplication: 0.1,
+            ..FaultPlan::default()
+        });
+        assert!((10_800..11_200).contains(&twice.len()), "{}", twice.len());
+        let mut moved = sent(FaultPlan {
+            reordering: 0.1,
+            delay: 5,
+            ..FaultPlan::default()
+        });
+        assert!(!moved.is_sorted());
+        moved.sort_unstable();
+        assert_eq!(moved, whole);
+    }
+}

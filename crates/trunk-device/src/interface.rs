@@ -1,0 +1,412 @@
+//! Network interfaces: what they are, and what the virtual one is set to.
+
+use farcall_trunk_proto::Mac;
+use std::ffi::{c_int, c_ulong};
+use std::io;
+use std::mem;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// Why an interface cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum InterfaceError {
+    /// There is none of that name.
+    #[error("there is no interface `{0}` here; `ip link` lists those that are")]
+    Missing(String),
+    /// A name that no interface can have.
+    #[error("`{0}` is no name of an interface: 1 to 15 characters without `/` and spaces")]
+    Name(String),
+    /// It is no Ethernet interface.
+    #[error("`{0}` is no Ethernet interface")]
+    NotEthernet(String),
+    /// The machine refuses.
+    #[error("{name}: {what}: {source}")]
+    Refused {
+        /// The interface.
+        name: String,
+        /// What was tried.
+        what: &'static str,
+        /// What the machine said.
+        source: io::Error,
+    },
+}
+
+/// One interface of this network namespace, by name.
+#[derive(Debug)]
+pub struct Interface {
+    name: String,
+    socket: OwnedFd,
+}
+
+/// `struct in6_ifreq` of the kernel.
+#[repr(C)]
+struct In6Request {
+    address: [u8; 16],
+    prefix: u32,
+    index: c_int,
+}
+
+/// `struct ethtool_cmd` of the kernel.
+#[repr(C)]
+#[derive(Default)]
+struct EthtoolSettings {
+    command: u32,
+    supported: u32,
+    advertising: u32,
+    speed: u16,
+    ports: [u8; 6],
+    packets: [u32; 2],
+    speed_high: u16,
+    crossover: [u8; 2],
+    partner: u32,
+    reserved: [u32; 2],
+}
+
+const ETHTOOL_GET_SETTINGS: u32 = 1;
+const SIOCETHTOOL: c_ulong = 0x8946;
+
+impl Interface {
+    /// Finds an interface.
+    ///
+    /// # Errors
+    /// Where there is none of that name.
+    pub fn open(name: &str) -> Result<Interface, InterfaceError> {
+        let valid = |byte: u8| byte.is_ascii_graphic() && byte != b'/';
+        if name.is_empty() || name.len() >= libc::IFNAMSIZ || !name.bytes().all(valid) {
+            return Err(InterfaceError::Name(name.to_owned()));
+        }
+        let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0).map_err(|source| {
+            InterfaceError::Refused {
+                name: name.to_owned(),
+                what: "opening a socket",
+                source,
+            }
+        })?;
+        let interface = Interface {
+            name: name.to_owned(),
+            socket,
+        };
+        match interface.index() {
+            Ok(_) => Ok(interface),
+            Err(_) => Err(InterfaceError::Missing(name.to_owned())),
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its number.
+    ///
+    /// # Errors
+    /// Where it is gone.
+    pub fn index(&self) -> Result<c_int, InterfaceError> {
+        let request = self.ask(libc::SIOCGIFINDEX, "reading its number")?;
+        // SAFETY: the kernel filled in the number.
+        Ok(unsafe { request.ifr_ifru.ifru_ifindex })
+    }
+
+    /// Its Ethernet address.
+    ///
+    /// # Errors
+    /// Where it is gone, or no Ethernet interface.
+    pub fn address(&self) -> Result<Mac, InterfaceError> {
+        let request = self.ask(libc::SIOCGIFHWADDR, "reading its address")?;
+        // SAFETY: the kernel filled in the address.
+        let address = unsafe { request.ifr_ifru.ifru_hwaddr };
+        if address.sa_family != libc::ARPHRD_ETHER {
+            return Err(InterfaceError::NotEthernet(self.name.clone()));
+        }
+        let mut bytes = [0; 6];
+        for (byte, value) in bytes.iter_mut().zip(address.sa_data) {
+            *byte = value.cast_unsigned();
+        }
+        Ok(Mac(bytes))
+    }
+
+    /// Its largest payload in bytes.
+    ///
+    /// # Errors
+    /// Where it is gone.
+    pub fn mtu(&self) -> Result<u16, InterfaceError> {
+        let request = self.ask(libc::SIOCGIFMTU, "reading its MTU")?;
+        // SAFETY: the kernel filled in the MTU.
+        let mtu = unsafe { request.ifr_ifru.ifru_mtu };
+        Ok(u16::try_from(mtu).unwrap_or(u16::MAX))
+    }
+
+    /// Whether it is up and has a carrier.
+    ///
+    /// # Errors
+    /// Where it is gone.
+    pub fn has_carrier(&self) -> Result<bool, InterfaceError> {
+        let flags = self.flags()?;
+        let needed = libc::IFF_UP | libc::IFF_RUNNING;
+        Ok(flags & needed == needed)
+    }
+
+    fn flags(&self) -> Result<c_int, InterfaceError> {
+        let request = self.ask(libc::SIOCGIFFLAGS, "reading its state")?;
+        // SAFETY: the kernel filled in the flags.
+        Ok(c_int::from(unsafe { request.ifr_ifru.ifru_flags }))
+    }
+
+    /// Its speed in Mbit/s, where it knows it.
+    pub fn speed(&self) -> Option<u32> {
+        let mut settings = EthtoolSettings {
+            command: ETHTOOL_GET_SETTINGS,
+            ..EthtoolSettings::default()
+        };
+        let mut request = self.request();
+        request.ifr_ifru.ifru_data = (&raw mut settings).cast();
+        self.call(SIOCETHTOOL, &mut request).ok()?;
+        let speed = u32::from(settings.speed_high) << 16 | u32::from(settings.speed);
+        (speed != 0 && speed < u32::from(u16::MAX) << 4).then_some(speed)
+    }
+
+    /// Brings it up or down.
+    ///
+    /// # Errors
+    /// Where that is not allowed.
+    pub fn set_up(&self, up: bool) -> Result<(), InterfaceError> {
+        let flags = self.flags()?;
+        let flags = if up {
+            flags | libc::IFF_UP
+        } else {
+            flags & !libc::IFF_UP
+        };
+        let mut request = self.request();
+        request.ifr_ifru.ifru_flags = flags as i16;
+        self.tell(libc::SIOCSIFFLAGS, request, "bringing it up")
+    }
+
+    /// Sets its largest payload.
+    ///
+    /// # Errors
+    /// Where that is not allowed.
+    pub fn set_mtu(&self, mtu: u16) -> Result<(), InterfaceError> {
+        let mut request = self.request();
+        request.ifr_ifru.ifru_mtu = c_int::from(mtu);
+        self.tell(libc::SIOCSIFMTU, request, "setting its MTU")
+    }
+
+    /// Sets its Ethernet address.
+    ///
+    /// # Errors
+    /// Where that is not allowed.
+    pub fn set_address(&self, address: Mac) -> Result<(), InterfaceError> {
+        let mut request = self.request();
+        // SAFETY: all bytes of a socket address may be zero.
+        let mut bytes: libc::sockaddr = unsafe { mem::zeroed() };
+        bytes.sa_family = libc::ARPHRD_ETHER;
+        for (value, byte) in bytes.sa_data.iter_mut().zip(address.0) {
+            *value = byte.cast_signed();
+        }
+        request.ifr_ifru.ifru_hwaddr = bytes;
+        self.tell(libc::SIOCSIFHWADDR, request, "setting its address")
+    }
+
+    /// Sets how many packets the kernel holds for it.
+    ///
+    /// # Errors
+    /// Where that is not allowed.
+    pub fn set_queue(&self, packets: c_int) -> Result<(), InterfaceError> {
+        let mut request = self.request();
+        request.ifr_ifru.ifru_metric = packets;
+        self.tell(libc::SIOCSIFTXQLEN, request, "setting its queue")
+    }
+
+    /// Gives it an IP address.
+    ///
+    /// # Errors
+    /// Where that is not allowed.
+    pub fn add_ip(&self, address: IpAddr, prefix: u8) -> Result<(), InterfaceError> {
+        match address {
+            IpAddr::V4(address) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
+                let set = |what, value: u32| {
+                    let mut request = self.request();
+                    // SAFETY: all bytes of a socket address may be zero.
+                    let mut inet: libc::sockaddr_in = unsafe { mem::zeroed() };
+                    inet.sin_family = libc::AF_INET as u16;
+                    inet.sin_addr.s_addr = value.to_be();
+                    // SAFETY: both are socket addresses of 16 bytes.
+                    request.ifr_ifru.ifru_addr =
+                        unsafe { mem::transmute::<libc::sockaddr_in, libc::sockaddr>(inet) };
+                    self.tell(what, request, "giving it an IP address")
+                };
+                set(libc::SIOCSIFADDR, u32::from(address))?;
+                set(libc::SIOCSIFNETMASK, mask)
+            }
+            IpAddr::V6(address) => {
+                let refused = |source| self.refused("giving it an IPv6 address", source);
+                let index = self.index()?;
+                let socket = socket(libc::AF_INET6, libc::SOCK_DGRAM, 0).map_err(refused)?;
+                let mut request = In6Request {
+                    address: address.octets(),
+                    prefix: u32::from(prefix),
+                    index,
+                };
+                // SAFETY: the request is a `struct in6_ifreq` and outlives the call.
+                let result = unsafe {
+                    libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFADDR as _, &raw mut request)
+                };
+                if result < 0 {
+                    Err(refused(io::Error::last_os_error()))
+                } else {
+                    Ok(())
+                }
+            }
+        }
+    }
+
+    fn request(&self) -> libc::ifreq {
+        // SAFETY: all bytes of an interface request may be zero.
+        let mut request: libc::ifreq = unsafe { mem::zeroed() };
+        for (to, from) in request.ifr_name.iter_mut().zip(self.name.bytes()) {
+            *to = from.cast_signed();
+        }
+        request
+    }
+
+    fn ask(&self, what: c_ulong, text: &'static str) -> Result<libc::ifreq, InterfaceError> {
+        let mut request = self.request();
+        match self.call(what, &mut request) {
+            Ok(()) => Ok(request),
+            Err(source) => Err(self.refused(text, source)),
+        }
+    }
+
+    fn tell(
+        &self,
+        what: c_ulong,
+        mut request: libc::ifreq,
+        text: &'static str,
+    ) -> Result<(), InterfaceError> {
+        self.call(what, &mut request)
+            .map_err(|source| self.refused(text, source))
+    }
+
+    fn call(&self, what: c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
+        // SAFETY: the request is a `struct ifreq` and outlives the call.
+        let result = unsafe {
+            libc::ioctl(
+                self.socket.as_raw_fd(),
+                what as _,
+                std::ptr::from_mut(request),
+            )
+        };
+        if result < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(())
+        }
+    }
+
+    fn refused(&self, what: &'static str, source: io::Error) -> InterfaceError {
+        InterfaceError::Refused {
+            name: self.name.clone(),
+            what,
+            source,
+        }
+    }
+}
+
+/// A socket of its own.
+pub(crate) fn socket(family: c_int, kind: c_int, protocol: c_int) -> io::Result<OwnedFd> {
+    // SAFETY: the arguments are plain numbers.
+    let descriptor = unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new and nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// Tells when the state of any interface has changed.
+#[derive(Debug)]
+pub struct Carrier {
+    socket: OwnedFd,
+}
+
+impl Carrier {
+    /// Listens from now on.
+    ///
+    /// # Errors
+    /// Where the machine has no such sockets.
+    pub fn new() -> io::Result<Carrier> {
+        let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK;
+        let socket = socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE)?;
+        // SAFETY: all bytes of a netlink address may be zero.
+        let mut address: libc::sockaddr_nl = unsafe { mem::zeroed() };
+        address.nl_family = libc::AF_NETLINK as u16;
+        address.nl_groups = libc::RTMGRP_LINK as u32;
+        // SAFETY: the address is a `struct sockaddr_nl` and outlives the call.
+        let result = unsafe {
+            let size = size_of_val(&address) as u32;
+            libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size)
+        };
+        if result < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(Carrier { socket })
+        }
+    }
+
+    /// What to poll for.
+    pub fn descriptor(&self) -> &OwnedFd {
+        &self.socket
+    }
+
+    /// Takes all messages; true where there were any. What they say is asked from the interfaces
+    /// themselves.
+    pub fn take(&self) -> bool {
+        let mut buffer = [0_u8; 8192];
+        let mut any = false;
+        loop {
+            // SAFETY: the buffer outlives the call and has that many bytes.
+            let got = unsafe {
+                let (at, size) = (buffer.as_mut_ptr().cast(), buffer.len());
+                libc::recv(self.socket.as_raw_fd(), at, size, libc::MSG_DONTWAIT)
+            };
+            // With an overflow, some were lost: the state is read anew all the same.
+            let overflow = io::Error::last_os_error().raw_os_error() == Some(libc::ENOBUFS);
+            if got <= 0 && !(got < 0 && overflow && !any) {
+                return any;
+            }
+            any = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_checked() {
+        assert!(matches!(
+            Interface::open("a name"),
+            Err(InterfaceError::Name(_))
+        ));
+        assert!(matches!(
+            Interface::open("sixteen_letters_"),
+            Err(InterfaceError::Name(_))
+        ));
+        assert!(matches!(
+            Interface::open("absent"),
+            Err(InterfaceError::Missing(_))
+        ));
+    }
+
+    #[test]
+    fn the_loopback_is_there() {
+        let loopback = Interface::open("lo").unwrap();
+        assert!(loopback.index().unwrap() > 0);
+        assert!(matches!(
+            loopback.address(),
+            Err(InterfaceError::NotEthernet(_))
+        ));
+    }
+}

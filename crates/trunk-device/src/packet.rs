@@ -1,0 +1,264 @@
+//! Packet sockets (`packet(7)`) that send and receive frames in batches.
+
+mod form;
+
+use crate::interface::socket;
+use crate::{Interface, LinkDevice, Received};
+use farcall_trunk_proto::{Mac, Nanos, Transmit};
+use form::{DATAGRAM_BYTES, FILTER, Prefix, parse};
+use std::ffi::{c_int, c_void};
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// Frames in one system call.
+const BATCH: usize = 64;
+/// The largest packet of the socket, with its offload header; not a multiple of the page, or all
+/// buffers would share the same lines of the cache.
+const LARGEST: usize = 65_536 + 64 * 17;
+/// The kernel holds so much that came, in bytes.
+const RECEIVE_BUFFER: c_int = 8 << 20;
+/// And so much that is to be sent: a fraction of what a switch takes, for frames in it cannot be
+/// recalled. The kernel counts about 2.3 KB for a full frame.
+const SEND_BUFFER: c_int = 256 << 10;
+/// In the datagram form it counts about 70 KB for 44 frames.
+const SEND_BUFFER_DATAGRAMS: c_int = 1 << 20;
+
+/// How frames are sent on a link; both are always understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// In Ethernet frames of their own type: least overhead.
+    Ethernet,
+    /// In UDP datagrams, many in one system call: for links that outrun the processor.
+    Datagram,
+}
+
+impl Form {
+    /// Bytes that the form takes from the payload of an Ethernet frame.
+    pub fn overhead(self) -> u16 {
+        match self {
+            Form::Ethernet => 0,
+            Form::Datagram => DATAGRAM_BYTES as u16,
+        }
+    }
+}
+
+/// The frames of a trunk on one interface.
+pub struct PacketSocket {
+    socket: OwnedFd,
+    source: Mac,
+    form: Form,
+    buffers: Vec<u8>,
+}
+
+impl PacketSocket {
+    /// Opens a link.
+    ///
+    /// # Errors
+    /// Without the right to use packet sockets (`CAP_NET_RAW`).
+    pub fn open(interface: &Interface, form: Form) -> io::Result<PacketSocket> {
+        let protocol = (libc::ETH_P_ALL as u16).to_be();
+        let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK;
+        // Without a protocol until it is bound, or it would hear every interface.
+        let socket = socket(libc::AF_PACKET, kind, 0)?;
+        let index = interface.index().map_err(io::Error::other)?;
+        set_option(
+            &socket,
+            libc::SOL_SOCKET,
+            libc::SO_RCVBUFFORCE,
+            RECEIVE_BUFFER,
+        )
+        .or_else(|_| set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, RECEIVE_BUFFER))?;
+        let send_buffer = match form {
+            Form::Ethernet => SEND_BUFFER,
+            Form::Datagram => SEND_BUFFER_DATAGRAMS,
+        };
+        set_option(
+            &socket,
+            libc::SOL_SOCKET,
+            libc::SO_SNDBUFFORCE,
+            send_buffer / 2,
+        )
+        .or_else(|_| set_option(&socket, libc::SOL_SOCKET, libc::SO_SNDBUF, send_buffer / 2))?;
+        set_option(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
+        attach_filter(&socket)?;
+        set_option(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
+        // SAFETY: all bytes of a packet address may be zero.
+        let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
+        address.sll_family = libc::AF_PACKET as u16;
+        address.sll_protocol = protocol;
+        address.sll_ifindex = index;
+        // SAFETY: the address is a `struct sockaddr_ll` and outlives the call.
+        let result = unsafe {
+            let size = size_of_val(&address) as u32;
+            libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size)
+        };
+        if result < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(PacketSocket {
+            socket,
+            source: interface.address().map_err(io::Error::other)?,
+            form,
+            buffers: vec![0; LARGEST * BATCH],
+        })
+    }
+
+    /// The frames in groups, each with what precedes it.
+    fn groups(&self, frames: &[Transmit]) -> Vec<Prefix> {
+        let mut groups = Vec::with_capacity(frames.len());
+        let mut rest = frames;
+        while let Some(first) = rest.first() {
+            let group = match self.form {
+                Form::Ethernet => Some(Prefix::ethernet(self.source, first)),
+                Form::Datagram => Prefix::datagram(self.source, rest),
+            };
+            let Some(group) = group else { break };
+            rest = &rest[group.frames..];
+            groups.push(group);
+        }
+        groups
+    }
+}
+
+fn attach_filter(socket: &OwnedFd) -> io::Result<()> {
+    let mut filter = FILTER.map(|(code, jt, jf, k)| libc::sock_filter { code, jt, jf, k });
+    let program = libc::sock_fprog {
+        len: filter.len() as u16,
+        filter: filter.as_mut_ptr(),
+    };
+    // SAFETY: the program and its instructions outlive the call.
+    let result = unsafe {
+        let (at, size) = ((&raw const program).cast(), size_of_val(&program) as u32);
+        let (level, name) = (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER);
+        libc::setsockopt(socket.as_raw_fd(), level, name, at, size)
+    };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+fn set_option(socket: &OwnedFd, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
+    // SAFETY: the value is an int and outlives the call.
+    let result = unsafe {
+        let size = size_of_val(&value) as u32;
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            size,
+        )
+    };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+fn part(bytes: &[u8]) -> libc::iovec {
+    libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast::<c_void>(),
+        iov_len: bytes.len(),
+    }
+}
+
+/// A message made of these parts.
+fn message(parts: &mut [libc::iovec]) -> libc::mmsghdr {
+    // SAFETY: all bytes of a message header may be zero.
+    let mut message: libc::mmsghdr = unsafe { mem::zeroed() };
+    message.msg_hdr.msg_iov = parts.as_mut_ptr();
+    message.msg_hdr.msg_iovlen = parts.len() as _;
+    message
+}
+
+impl LinkDevice for PacketSocket {
+    fn descriptor(&self) -> &OwnedFd {
+        &self.socket
+    }
+
+    fn send(&mut self, _: Nanos, frames: &mut Vec<Transmit>) -> io::Result<bool> {
+        while !frames.is_empty() {
+            let groups = self.groups(&frames[..frames.len().min(BATCH)]);
+            let mut parts = Vec::with_capacity(groups.len() + 2 * BATCH);
+            let mut rest = &frames[..];
+            for group in &groups {
+                parts.push(part(group.bytes()));
+                let (own, others) = rest.split_at(group.frames);
+                parts.extend(
+                    own.iter()
+                        .flat_map(|frame| [part(&frame.header), part(&frame.body)]),
+                );
+                rest = others;
+            }
+            let mut open = &mut parts[..];
+            let mut messages = Vec::with_capacity(groups.len());
+            for group in &groups {
+                let (own, others) = open.split_at_mut(1 + 2 * group.frames);
+                messages.push(message(own));
+                open = others;
+            }
+            // SAFETY: messages, parts and the bytes they point to outlive the call.
+            let sent = unsafe {
+                let (at, count) = (messages.as_mut_ptr(), messages.len() as u32);
+                libc::sendmmsg(self.socket.as_raw_fd(), at, count, libc::MSG_DONTWAIT as _)
+            };
+            if sent > 0 {
+                let sent: usize = groups[..sent as usize]
+                    .iter()
+                    .map(|group| group.frames)
+                    .sum();
+                frames.drain(..sent);
+                continue;
+            }
+            let error = io::Error::last_os_error();
+            match error.raw_os_error() {
+                Some(libc::EAGAIN) => return Ok(false),
+                Some(libc::EINTR) => {}
+                // The interface dropped the first one, is down, or finds it too long.
+                Some(libc::ENOBUFS | libc::ENETDOWN | libc::EMSGSIZE) => {
+                    frames.drain(..groups[0].frames);
+                }
+                _ => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    fn receive(&mut self, _: Nanos, take: &mut dyn FnMut(Received)) -> io::Result<usize> {
+        let mut parts: Vec<_> = self.buffers.chunks(LARGEST).map(part).collect();
+        let mut messages: Vec<_> = parts.chunks_mut(1).map(message).collect();
+        // SAFETY: messages, parts and the buffers they point to outlive the call.
+        let got = unsafe {
+            let (at, count) = (messages.as_mut_ptr(), messages.len() as u32);
+            let no_time = std::ptr::null_mut();
+            libc::recvmmsg(
+                self.socket.as_raw_fd(),
+                at,
+                count,
+                libc::MSG_DONTWAIT as _,
+                no_time,
+            )
+        };
+        if got < 0 {
+            let error = io::Error::last_os_error();
+            return match error.raw_os_error() {
+                Some(libc::EAGAIN | libc::EINTR | libc::ENETDOWN) => Ok(0),
+                _ => Err(error),
+            };
+        }
+        let got = got as usize;
+        for (buffer, message) in self.buffers.chunks(LARGEST).zip(&messages[..got]) {
+            let cut = message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
+            if let Some(packet) = buffer.get(..message.msg_len as usize).filter(|_| !cut) {
+                parse(packet, self.source, |source, payload| {
+                    take(Received { source, payload })
+                });
+            }
+        }
+        Ok(got)
+    }
+}

@@ -1,0 +1,207 @@
+//! The virtual interface: a TAP device that passes large segments both ways.
+
+use crate::coalesce::Packet;
+use crate::segment::{OFFLOAD_BYTES, OffloadHeader, split};
+use crate::{Interface, InterfaceError};
+use bytes::Bytes;
+use farcall_trunk_proto::{Deliver, Mac};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::ffi::{c_int, c_uint, c_ulong};
+use std::io::{self, IoSlice};
+use std::mem;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+const DEVICE: &str = "/dev/net/tun";
+/// A whole segment with its headers.
+const LARGEST: usize = 65_536 + 256;
+/// Packets that the kernel holds for us: what it holds more, no queue management sees.
+const QUEUE: c_int = 512;
+
+const TUNSETIFF: c_ulong = 0x4004_54ca;
+const TUNSETOFFLOAD: c_ulong = 0x4004_54d0;
+const TUNSETVNETHDRSZ: c_ulong = 0x4004_54d8;
+const TUN_F_CSUM: c_uint = 1;
+const TUN_F_TSO4: c_uint = 2;
+const TUN_F_TSO6: c_uint = 4;
+const TUN_F_TSO_ECN: c_uint = 8;
+
+/// Why there is no virtual interface.
+#[derive(Debug, thiserror::Error)]
+pub enum TapError {
+    /// The device file is not there.
+    #[error(
+        "{DEVICE} is missing: load the kernel's module (`modprobe tun`); in a container, pass \
+         the device in (`--device {DEVICE}`)"
+    )]
+    NoDevice,
+    /// The user may not.
+    #[error(
+        "no right to make a network interface: run as root, or grant it with `sudo setcap \
+         cap_net_admin,cap_net_raw+ep $(command -v farcall)`"
+    )]
+    NoRight(#[source] io::Error),
+    /// There is an interface of that name.
+    #[error("there is an interface `{0}` already: end its owner, or choose another --name")]
+    Taken(String),
+    /// Something else.
+    #[error("{0}")]
+    Interface(#[from] InterfaceError),
+    /// Something else.
+    #[error("making the interface: {0}")]
+    Other(#[source] io::Error),
+}
+
+/// The virtual interface. It vanishes with its owner.
+#[derive(Debug)]
+pub struct Tap {
+    file: OwnedFd,
+    interface: Interface,
+    buffer: Vec<u8>,
+    packet: Packet,
+}
+
+impl Tap {
+    /// Makes an interface, not yet up.
+    ///
+    /// # Errors
+    /// What is missing, and how to get it.
+    pub fn create(name: &str, address: Mac, mtu: u16) -> Result<Tap, TapError> {
+        if matches!(Interface::open(name), Ok(_) | Err(InterfaceError::Name(_))) {
+            Interface::open(name)?;
+            return Err(TapError::Taken(name.to_owned()));
+        }
+        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = rustix::fs::open(DEVICE, flags, Mode::empty()).map_err(|error| match error {
+            Errno::NOENT | Errno::NODEV | Errno::NXIO => TapError::NoDevice,
+            Errno::ACCESS | Errno::PERM => TapError::NoRight(error.into()),
+            _ => TapError::Other(error.into()),
+        })?;
+        attach(&file, name).map_err(|error| match error.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => TapError::NoRight(error),
+            Some(libc::EBUSY | libc::EEXIST) => TapError::Taken(name.to_owned()),
+            _ => TapError::Other(error),
+        })?;
+        let interface = Interface::open(name)?;
+        interface.set_address(address)?;
+        interface.set_mtu(mtu)?;
+        interface.set_queue(QUEUE)?;
+        Ok(Tap {
+            file,
+            interface,
+            buffer: vec![0; LARGEST],
+            packet: Packet::new(),
+        })
+    }
+
+    /// Gives it IP addresses, and brings it up.
+    ///
+    /// # Errors
+    /// Where the machine refuses.
+    pub fn bring_up(&self, addresses: &[(IpAddr, u8)]) -> Result<(), InterfaceError> {
+        self.interface.set_up(true)?;
+        addresses
+            .iter()
+            .try_for_each(|(ip, prefix)| self.interface.add_ip(*ip, *prefix))
+    }
+
+    /// Follows the smallest link.
+    ///
+    /// # Errors
+    /// Where the machine refuses.
+    pub fn set_mtu(&self, mtu: u16) -> Result<(), InterfaceError> {
+        self.interface.set_mtu(mtu)
+    }
+
+    /// What to poll for.
+    pub fn descriptor(&self) -> &OwnedFd {
+        &self.file
+    }
+
+    /// Reads one packet and hands over its frames; false where none waits.
+    ///
+    /// # Errors
+    /// Where the interface is gone.
+    pub fn receive(&mut self, take: impl FnMut(Bytes)) -> io::Result<bool> {
+        match rustix::io::read(&self.file, &mut self.buffer) {
+            Ok(length) => {
+                let packet = &self.buffer[..length];
+                if let Some((header, packet)) = packet.split_first_chunk::<OFFLOAD_BYTES>() {
+                    split(OffloadHeader::decode(header), packet, take);
+                }
+                Ok(true)
+            }
+            Err(Errno::AGAIN | Errno::INTR) => Ok(false),
+            // It was set down by someone: frames come again when it is up.
+            Err(Errno::IO) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Hands frames to the kernel, those of one stream together.
+    ///
+    /// # Errors
+    /// Where the interface is gone.
+    pub fn send(&mut self, frames: impl Iterator<Item = Deliver>) -> io::Result<()> {
+        let mut open = false;
+        for frame in frames {
+            if open && self.packet.join(&frame) {
+                continue;
+            }
+            if open {
+                self.flush()?;
+            }
+            self.packet.start(frame);
+            open = true;
+        }
+        if open { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let mut parts: [IoSlice<'_>; 66] = [IoSlice::new(&[]); 66];
+        let pieces = self.packet.pieces.len();
+        let (offload, headers) = {
+            let (offload, headers) = self.packet.finish();
+            (offload.encode(), headers.to_vec())
+        };
+        parts[0] = IoSlice::new(&offload);
+        parts[1] = IoSlice::new(&headers);
+        for (part, piece) in parts[2..].iter_mut().zip(&self.packet.pieces) {
+            *part = IoSlice::new(piece);
+        }
+        match rustix::io::writev(&self.file, &parts[..2 + pieces]) {
+            // A packet that the kernel does not want, or an interface that is down: as on a wire.
+            Ok(_) | Err(Errno::AGAIN | Errno::INTR | Errno::INVAL | Errno::IO | Errno::NOMEM) => {
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn attach(file: &OwnedFd, name: &str) -> io::Result<()> {
+    // SAFETY: all bytes of an interface request may be zero.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from.cast_signed();
+    }
+    let flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+    request.ifr_ifru.ifru_flags = flags as i16;
+    let mut size = OFFLOAD_BYTES as c_int;
+    let offloads = c_ulong::from(TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN);
+    let descriptor = file.as_raw_fd();
+    // SAFETY: request, size and offloads are what the calls expect and outlive them.
+    let call = |what: c_ulong, argument: *mut libc::c_void| unsafe {
+        match libc::ioctl(descriptor, what as _, argument) {
+            result if result < 0 => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    };
+    call(TUNSETIFF, (&raw mut request).cast())?;
+    call(TUNSETVNETHDRSZ, (&raw mut size).cast())?;
+    call(
+        TUNSETOFFLOAD,
+        std::ptr::without_provenance_mut(offloads as usize),
+    )
+}

@@ -1,0 +1,413 @@
+//! Hosts and switches in network namespaces of this machine, made by [`Lab::build`] and removed
+//! when it is dropped. Needs root, `ip` and `tc`.
+//!
+//! A switch is a bridge in a namespace of its own; a link is a veth pair between a host and a
+//! switch, shaped at both ends to the rate of the wire with all of a frame's overhead, and with
+//! the queue of a small switch.
+
+mod flow;
+mod topology;
+mod trunk;
+
+pub use flow::{Flow, FlowKind};
+pub use topology::{TOPOLOGIES, Topology, jain};
+pub use trunk::TrunkProcess;
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::fs::File;
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::AsFd;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::{self, JoinHandle};
+
+/// Why there is no lab, or something in it failed.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// Namespaces need root.
+    #[error("network namespaces need root: run it with sudo")]
+    NotRoot,
+    /// A program is missing.
+    #[error("`{0}` is missing: install iproute2 and util-linux")]
+    NoProgram(String),
+    /// A command failed.
+    #[error("`{command}` failed: {message}")]
+    Command {
+        /// The command line.
+        command: String,
+        /// What it said.
+        message: String,
+    },
+    /// A trunk did not come up.
+    #[error("a trunk did not start: {0}")]
+    Trunk(String),
+    /// Something did not come in time.
+    #[error("{0} did not come in time")]
+    Late(&'static str),
+    /// The machine refuses something else.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+/// How links are shaped.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Rate of each link in bits a second.
+    pub rate: u64,
+    /// Queue of a switch's port in bytes.
+    pub switch_queue: u64,
+    /// Queue of a host's interface in bytes.
+    pub host_queue: u64,
+}
+
+impl Shape {
+    /// 100 Mbit/s and the queues of a small switch.
+    pub const FAST_ETHERNET: Shape = Shape {
+        rate: 100_000_000,
+        switch_queue: 128 << 10,
+        host_queue: 400 << 10,
+    };
+
+    /// Payload of TCP that one link carries, in bytes a second: full frames with time stamps.
+    pub fn ideal(&self) -> f64 {
+        self.rate as f64 / 8.0 * 1448.0 / 1538.0
+    }
+}
+
+/// Which frames a silent failure swallows, as the host sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// To the host.
+    In,
+    /// From the host.
+    Out,
+    /// Both.
+    Both,
+}
+
+/// A set of hosts and switches.
+#[derive(Debug)]
+pub struct Lab {
+    prefix: String,
+    /// For each host, the switch of each of its links.
+    links: Vec<Vec<usize>>,
+    shape: Option<Shape>,
+}
+
+const PREFIX: &str = "farcall-lab";
+/// A filter that drops everything: one instruction of classic BPF, `ret TC_ACT_SHOT`.
+const DROP: &str = "1,6 0 0 2";
+
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+impl Lab {
+    /// Makes hosts that have a link to each of these switches, shaped or as fast as the machine.
+    ///
+    /// # Errors
+    /// Without root or `ip` and `tc`; nothing is left behind then.
+    pub fn build(links: &[&[usize]], shape: Option<Shape>) -> Result<Lab, LabError> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(LabError::NotRoot);
+        }
+        sweep()?;
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let lab = Lab {
+            prefix: format!("{PREFIX}-{}-{number}", std::process::id()),
+            links: links.iter().map(|links| links.to_vec()).collect(),
+            shape,
+        };
+        let switches = links
+            .iter()
+            .flat_map(|links| links.iter())
+            .max()
+            .map_or(0, |most| most + 1);
+        let middle = lab.switches();
+        run("ip", &["netns", "add", &middle])?;
+        for switch in 0..switches {
+            let bridge = format!("br{switch}");
+            lab.ip(
+                &middle,
+                &[
+                    "link",
+                    "add",
+                    "name",
+                    &bridge,
+                    "type",
+                    "bridge",
+                    "mcast_snooping",
+                    "0",
+                ],
+            )?;
+            lab.ip(&middle, &["link", "set", &bridge, "up"])?;
+        }
+        for (host, switches) in links.iter().enumerate() {
+            let space = lab.host(host);
+            run("ip", &["netns", "add", &space])?;
+            lab.ip(&space, &["link", "set", "lo", "up"])?;
+            for switch in *switches {
+                lab.connect(host, *switch)?;
+            }
+        }
+        Ok(lab)
+    }
+
+    fn connect(&self, host: usize, switch: usize) -> Result<(), LabError> {
+        let (middle, space) = (self.switches(), self.host(host));
+        let (port, link) = (port(host, switch), link_name(switch));
+        let ends = [
+            "link", "add", "name", &port, "type", "veth", "peer", "name", &link, "netns", &space,
+        ];
+        self.ip(&middle, &ends)?;
+        self.ip(
+            &middle,
+            &["link", "set", &port, "master", &format!("br{switch}"), "up"],
+        )?;
+        self.ip(&space, &["link", "set", &link, "up"])?;
+        let address = format!("{}/24", self.link_address(host, switch));
+        self.ip(&space, &["address", "add", &address, "dev", &link])?;
+        run(
+            "tc",
+            &["-n", &middle, "qdisc", "add", "dev", &port, "clsact"],
+        )?;
+        let Some(shape) = self.shape else {
+            return Ok(());
+        };
+        for (space, device, queue) in [
+            (&middle, &port, shape.switch_queue),
+            (&space, &link, shape.host_queue),
+        ] {
+            // A dropped frame is one frame: nothing larger passes the queue.
+            self.ip(space, &["link", "set", "dev", device, "gso_max_segs", "1"])?;
+            let (rate, limit) = (format!("{}bit", shape.rate), queue.to_string());
+            let shaper = [
+                "-n",
+                space,
+                "qdisc",
+                "add",
+                "dev",
+                device,
+                "root",
+                "handle",
+                "1:",
+                "stab",
+                "overhead",
+                "24",
+                "mpu",
+                "84",
+                "linklayer",
+                "ethernet",
+                "tbf",
+                "rate",
+                &rate,
+                "burst",
+                "4000",
+                "limit",
+                &limit,
+            ];
+            run("tc", &shaper)?;
+        }
+        Ok(())
+    }
+
+    fn ip(&self, space: &str, arguments: &[&str]) -> Result<(), LabError> {
+        run("ip", &[&["-n", space], arguments].concat())
+    }
+
+    fn switches(&self) -> String {
+        format!("{}-sw", self.prefix)
+    }
+
+    /// The namespace of a host.
+    pub fn host(&self, host: usize) -> String {
+        format!("{}-h{host}", self.prefix)
+    }
+
+    /// How many hosts there are.
+    pub fn hosts(&self) -> usize {
+        self.links.len()
+    }
+
+    /// Names of a host's links.
+    pub fn link_names(&self, host: usize) -> Vec<String> {
+        self.links[host]
+            .iter()
+            .map(|switch| link_name(*switch))
+            .collect()
+    }
+
+    /// Numbers of the switches that a host is linked to.
+    pub fn switches_of(&self, host: usize) -> &[usize] {
+        &self.links[host]
+    }
+
+    /// How the links are shaped.
+    pub fn shape(&self) -> Option<Shape> {
+        self.shape
+    }
+
+    /// IP address of a host on one link.
+    pub fn link_address(&self, host: usize, switch: usize) -> Ipv4Addr {
+        Ipv4Addr::new(10, 78, switch as u8, host as u8 + 1)
+    }
+
+    /// IP address of a host's trunk.
+    pub fn trunk_address(&self, host: usize) -> Ipv4Addr {
+        Ipv4Addr::new(10, 77, 0, host as u8 + 1)
+    }
+
+    /// A command that runs on a host.
+    pub fn command(&self, host: usize, program: &str) -> Command {
+        // It ends with the thread that starts it, however that ends.
+        let mut command = Command::new("setpriv");
+        command.args([
+            "--pdeathsig",
+            "TERM",
+            "ip",
+            "netns",
+            "exec",
+            &self.host(host),
+            program,
+        ]);
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a command on a host to its end; returns what it printed.
+    ///
+    /// # Errors
+    /// Where it fails.
+    pub fn output(
+        &self,
+        host: usize,
+        program: &str,
+        arguments: &[&str],
+    ) -> Result<String, LabError> {
+        output(self.command(host, program).args(arguments))
+    }
+
+    /// A thread of this process on a host: the sockets that it makes are the host's.
+    ///
+    /// # Errors
+    /// Where no thread can be made.
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        host: usize,
+        work: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> Result<JoinHandle<io::Result<T>>, LabError> {
+        let space = File::open(format!("/run/netns/{}", self.host(host)))?;
+        Ok(thread::Builder::new().spawn(move || {
+            move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::Network))?;
+            work()
+        })?)
+    }
+
+    /// Lets a host's link fail without a sign.
+    ///
+    /// # Errors
+    /// Where the machine refuses.
+    pub fn fail(&self, host: usize, switch: usize, direction: Direction) -> Result<(), LabError> {
+        self.filter(host, switch, direction, "replace")
+    }
+
+    /// Repairs what [`Lab::fail`] did.
+    ///
+    /// # Errors
+    /// Where the machine refuses.
+    pub fn repair(&self, host: usize, switch: usize, direction: Direction) -> Result<(), LabError> {
+        self.filter(host, switch, direction, "del")
+    }
+
+    fn filter(
+        &self,
+        host: usize,
+        switch: usize,
+        direction: Direction,
+        action: &str,
+    ) -> Result<(), LabError> {
+        let sides: &[&str] = match direction {
+            Direction::In => &["egress"],
+            Direction::Out => &["ingress"],
+            Direction::Both => &["egress", "ingress"],
+        };
+        let (middle, port) = (self.switches(), port(host, switch));
+        for side in sides {
+            let place = [
+                "-n", &middle, "filter", action, "dev", &port, side, "pref", "1",
+            ];
+            let what: &[&str] = match action {
+                "del" => &[],
+                _ => &[
+                    "handle", "1", "protocol", "all", "bpf", "da", "bytecode", DROP,
+                ],
+            };
+            run("tc", &[&place[..], what].concat())?;
+        }
+        Ok(())
+    }
+
+    /// Takes the carrier of a host's link, or gives it back.
+    ///
+    /// # Errors
+    /// Where the machine refuses.
+    pub fn set_carrier(&self, host: usize, switch: usize, up: bool) -> Result<(), LabError> {
+        let state = if up { "up" } else { "down" };
+        self.ip(
+            &self.switches(),
+            &["link", "set", &port(host, switch), state],
+        )
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let hosts = (0..self.links.len()).map(|host| self.host(host));
+        for space in hosts.chain([self.switches()]) {
+            // What was not made yet cannot be removed.
+            let _ = run("ip", &["netns", "del", &space]);
+        }
+    }
+}
+
+fn port(host: usize, switch: usize) -> String {
+    format!("h{host}s{switch}")
+}
+
+fn link_name(switch: usize) -> String {
+    format!("link{switch}")
+}
+
+/// Removes what labs of processes that are gone have left.
+fn sweep() -> Result<(), LabError> {
+    for line in output(Command::new("ip").args(["netns", "list"]))?.lines() {
+        let name = line.split_whitespace().next().unwrap_or_default();
+        let owner = name
+            .strip_prefix(PREFIX)
+            .and_then(|rest| rest.split('-').nth(1));
+        let gone = |pid: &str| !std::path::Path::new("/proc").join(pid).exists();
+        if owner.is_some_and(gone) {
+            // Another lab may sweep at the same time.
+            let _ = run("ip", &["netns", "del", name]);
+        }
+    }
+    Ok(())
+}
+
+fn run(program: &str, arguments: &[&str]) -> Result<(), LabError> {
+    output(Command::new(program).args(arguments)).map(drop)
+}
+
+fn output(command: &mut Command) -> Result<String, LabError> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => LabError::NoProgram(program),
+        _ => error.into(),
+    })?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(LabError::Command {
+        command: format!("{command:?}").replace('"', ""),
+        message: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+    })
+}

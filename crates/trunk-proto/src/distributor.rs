@@ -1,0 +1,255 @@
+//! Which link the next frame for a peer takes, and when.
+
+use crate::ring::Ring;
+use crate::{MICROSECOND, MILLISECOND, Nanos};
+
+/// Credit that a quiet sender saves, as time at the granted rate, at most.
+const CREDIT: Nanos = 4 * MILLISECOND;
+/// And in bytes: a quarter of the smallest switch buffer, 128 KB.
+const CREDIT_BYTES: f64 = 32.0 * 1024.0;
+/// But never less time than a sleeping process needs to come back.
+const CREDIT_LEAST: Nanos = 700 * MICROSECOND;
+/// After waiting for a grant, a peer counts as limited by it for so long.
+const LIMITED: Nanos = 15 * MILLISECOND;
+
+/// The sending half of a link to a peer.
+#[derive(Debug, Default)]
+pub(crate) struct Sender {
+    /// Bytes a second that the peer grants.
+    pub(crate) grant: f64,
+    /// When the next frame may go at that rate.
+    eligible: Nanos,
+    /// The next number on the link.
+    pub(crate) next: u64,
+    pub(crate) ring: Ring,
+    /// The peer hears this node on the link.
+    pub(crate) heard: bool,
+    pub(crate) frames: u64,
+    pub(crate) resent: u64,
+    /// Packets since the weights last changed.
+    pub(crate) span_frames: u32,
+    /// Wire bytes.
+    pub(crate) bytes: u64,
+    counted: u64,
+    pub(crate) rate: f64,
+}
+
+impl Sender {
+    /// Counts a frame of so many wire bytes against the grant, and gives it its number.
+    pub(crate) fn send(&mut self, now: Nanos, wire_bytes: usize) -> u64 {
+        if self.grant > 0.0 {
+            let cost = (wire_bytes as f64 * 1e9 / self.grant).min(1e10) as Nanos;
+            self.eligible = self.eligible_at(now) + cost;
+        }
+        self.frames += 1;
+        self.span_frames = self.span_frames.wrapping_add(1);
+        self.bytes += wire_bytes as u64;
+        let number = self.next;
+        self.next += 1;
+        number
+    }
+
+    /// When a frame may go, with the saved credit counted in.
+    fn eligible_at(&self, now: Nanos) -> Nanos {
+        self.eligible.max(now.saturating_sub(credit(self.grant)))
+    }
+
+    /// Takes a new grant. What was borrowed at the old rate is kept only in part, or a peer whose
+    /// grant was tiny would wait long after it grew.
+    pub(crate) fn set_grant(&mut self, now: Nanos, grant: f64) {
+        if grant > self.grant {
+            let debt = self.eligible.saturating_sub(now) as f64;
+            self.eligible = self
+                .eligible
+                .min(now + (debt * (self.grant / grant)) as Nanos);
+        }
+        self.grant = grant;
+    }
+
+    pub(crate) fn measure(&mut self, elapsed: Nanos) {
+        let bytes = self.bytes - self.counted;
+        self.counted = self.bytes;
+        let rate = bytes as f64 * 1e9 / elapsed.max(1) as f64;
+        self.rate += (rate - self.rate) / 4.0;
+        if self.rate < 1.0 {
+            self.rate = 0.0;
+        }
+    }
+}
+
+/// Time that a quiet sender may catch up.
+fn credit(rate: f64) -> Nanos {
+    let bytes = (CREDIT_BYTES * 1e9 / rate.max(1.0)).min(CREDIT as f64) as Nanos;
+    bytes.max(CREDIT_LEAST)
+}
+
+/// The pace of one of the own links, for all peers together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// Bytes a second on the wire.
+    rate: f64,
+    eligible: Nanos,
+    /// The socket takes no more at present.
+    pub(crate) blocked: bool,
+}
+
+impl Pace {
+    pub(crate) fn new(rate: f64) -> Pace {
+        Pace {
+            rate,
+            eligible: 0,
+            blocked: false,
+        }
+    }
+
+    pub(crate) fn send(&mut self, now: Nanos, wire_bytes: usize) {
+        let from = self.eligible.max(now.saturating_sub(credit(self.rate)));
+        self.eligible = from + (wire_bytes as f64 * 1e9 / self.rate) as Nanos;
+    }
+
+    /// When the link takes the next frame.
+    fn free_at(&self) -> Nanos {
+        if self.blocked {
+            Nanos::MAX
+        } else {
+            self.eligible
+        }
+    }
+}
+
+/// The decision about a peer's next frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pick {
+    /// On this link, now.
+    Send(usize),
+    /// Not before this time; true where a grant is what holds it back.
+    Wait(Nanos, bool),
+}
+
+/// Max-min: the link whose grant has been waiting longest. `paths` are the links that can be used.
+pub(crate) fn pick<'a>(
+    now: Nanos,
+    paths: impl Iterator<Item = (usize, &'a Sender)>,
+    paces: &[Pace],
+) -> Pick {
+    let mut best: Option<(Nanos, usize)> = None;
+    let mut wake = Nanos::MAX;
+    let mut limited = false;
+    for (link, sender) in paths {
+        let free = paces[link].free_at();
+        if sender.grant <= 0.0 {
+            limited |= free <= now;
+            continue;
+        }
+        let eligible = sender.eligible_at(now);
+        if eligible <= now && free <= now {
+            if best.is_none_or(|(least, _)| eligible < least) {
+                best = Some((eligible, link));
+            }
+        } else {
+            limited |= free <= now;
+            wake = wake.min(eligible.max(free));
+        }
+    }
+    match best {
+        Some((_, link)) => Pick::Send(link),
+        None => Pick::Wait(wake, limited),
+    }
+}
+
+/// Whether and how long a peer's frames wait for its grants.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Limited(Nanos);
+
+impl Limited {
+    /// It waits now. True where it did not before.
+    pub(crate) fn wait(&mut self, now: Nanos) -> bool {
+        let before = self.is(now);
+        self.0 = now + LIMITED;
+        !before
+    }
+
+    pub(crate) fn is(self, now: Nanos) -> bool {
+        now < self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sender(grant: f64) -> Sender {
+        Sender {
+            grant,
+            heard: true,
+            ..Sender::default()
+        }
+    }
+
+    /// Frames on each link in a second of an endless backlog, looked at every half millisecond.
+    fn frames(grants: [f64; 2], line: f64) -> [u64; 2] {
+        let mut senders = grants.map(sender);
+        let mut paces = [Pace::new(line); 2];
+        for step in 0..2000 {
+            let now = (step + 20) * 500 * MICROSECOND;
+            while let Pick::Send(link) = pick(now, senders.iter().enumerate(), &paces) {
+                senders[link].send(now, 1538);
+                paces[link].send(now, 1538);
+            }
+        }
+        senders.map(|sender| sender.frames)
+    }
+
+    fn assert_near(frames: u64, expected: u64) {
+        assert!(
+            frames.abs_diff(expected) <= 24,
+            "{frames} frames, expected {expected}"
+        );
+    }
+
+    #[test]
+    fn grants_are_used_up_and_kept() {
+        let [a, b] = frames([12.5e6, 4.0e6], 12.5e6);
+        assert_near(a, 8127);
+        assert_near(b, 2600);
+        let [a, b] = frames([12.5e6, 0.0], 12.5e6);
+        assert_near(a, 8127);
+        assert_eq!(b, 0);
+    }
+
+    #[test]
+    fn a_link_is_not_overrun() {
+        let [a, b] = frames([25e6, 25e6], 12.5e6);
+        assert_near(a, 8127);
+        assert_near(b, 8127);
+    }
+
+    #[test]
+    fn only_waits_for_grants_count() {
+        let mut slow = sender(1e3);
+        slow.send(0, 1538);
+        let pace = Pace::new(12.5e6);
+        let picked = pick(CREDIT, [(0, &slow)].into_iter(), &[pace]);
+        assert!(matches!(picked, Pick::Wait(_, true)), "{picked:?}");
+        let mut busy = Pace::new(12.5e6);
+        (0..100).for_each(|_| busy.send(CREDIT, 1538));
+        let picked = pick(CREDIT, [(0, &sender(1e9))].into_iter(), &[busy]);
+        assert!(matches!(picked, Pick::Wait(_, false)), "{picked:?}");
+    }
+
+    #[test]
+    fn a_larger_grant_shortens_the_wait() {
+        let mut sender = sender(1e3);
+        sender.send(0, 1538);
+        sender.set_grant(0, 1e6);
+        assert!(sender.eligible_at(0) < 2 * MILLISECOND);
+    }
+
+    #[test]
+    fn being_limited_lasts_a_while() {
+        let mut limited = Limited::default();
+        assert!(limited.wait(5));
+        assert!(!limited.wait(6));
+        assert!(limited.is(6) && !limited.is(6 + LIMITED));
+    }
+}

@@ -1,0 +1,330 @@
+//! One node at the other end, and the links shared with it.
+
+use crate::address::Packed;
+use crate::capacity::Capacity;
+use crate::control::{Heartbeat, SpanReport, Traits};
+use crate::distributor::{Limited, Sender};
+use crate::grants::PerLink;
+use crate::monitor::{FAST, Monitor, SLOW};
+use crate::queue::Queue;
+use crate::receiver::{Gap, Receiver};
+use crate::resequencer::Resequencer;
+use crate::ring::Numbered;
+use crate::weights::{Traffic, Turns};
+use crate::{MAX_LINKS, MILLISECOND, Mac, Nanos, SECOND};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// Traffic keeps a peer's heartbeats fast for so long.
+const ACTIVE: Nanos = SECOND;
+/// A repair is waited for so long, beside a round trip.
+const HOLD: Nanos = 5 * MILLISECOND;
+/// A round trip that counts for it, at most.
+const HOLD_LONGEST: Nanos = 10 * MILLISECOND;
+/// After a link was taken out, its frames are waited for on the others so long.
+pub(crate) const RESCUE: Nanos = 40 * MILLISECOND;
+/// Ranges waiting to be asked for again, at most.
+const GAPS: usize = 256;
+
+/// A link to a peer: from one of the own links to one of the peer's.
+#[derive(Debug)]
+pub(crate) struct Path {
+    /// Number of the link among the peer's.
+    pub(crate) peer_link: u8,
+    /// Address of the peer's end.
+    pub(crate) address: Mac,
+    pub(crate) traits: Traits,
+    pub(crate) monitor: Monitor,
+    pub(crate) sender: Sender,
+    pub(crate) receiver: Receiver,
+    /// Both ends hear each other.
+    pub(crate) usable: bool,
+    /// Counter of the newest control message.
+    pub(crate) counter: u32,
+    /// What the way from the peer was found to carry.
+    pub(crate) capacity: Capacity,
+    /// The newest counts of a published policy.
+    pub(crate) span: SpanReport,
+}
+
+impl Path {
+    pub(crate) fn new(peer_link: u8, address: Mac, line: f64) -> Path {
+        Path {
+            peer_link,
+            address,
+            traits: Traits::default(),
+            monitor: Monitor::new(),
+            sender: Sender::default(),
+            receiver: Receiver::default(),
+            usable: false,
+            counter: 0,
+            capacity: Capacity::new(line),
+            span: SpanReport::default(),
+        }
+    }
+
+    /// The same link to a node that has started anew.
+    fn restarted(&self) -> Path {
+        Path {
+            capacity: self.capacity,
+            ..Path::new(self.peer_link, self.address, 0.0)
+        }
+    }
+
+    /// How good a match the two ends are: links are usually numbered alike at all nodes.
+    pub(crate) fn distance(own: usize, peers: u8) -> (usize, usize) {
+        (own.abs_diff(usize::from(peers)), own + usize::from(peers))
+    }
+}
+
+/// A node at the other end.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) node: Mac,
+    pub(crate) session: u32,
+    /// It has answered this node's session.
+    pub(crate) established: bool,
+    /// A link was taken out not long ago: what was on it comes again until then.
+    pub(crate) rescue_until: Nanos,
+    /// A session that claims to be its new one, to be answered so that it can prove it.
+    pub(crate) candidate: Option<u32>,
+    /// Indexed by the own links.
+    pub(crate) paths: [Option<Path>; MAX_LINKS],
+    pub(crate) queue: Queue,
+    pub(crate) resend: VecDeque<Numbered>,
+    pub(crate) next: u64,
+    pub(crate) resequencer: Resequencer,
+    pub(crate) limited: Limited,
+    /// It waits for grants of this node's, as it says.
+    pub(crate) peer_limited: bool,
+    /// What this node grants to it.
+    pub(crate) granted: PerLink,
+    /// The peer's clock when it made the grants that are in force.
+    pub(crate) grants_made: Nanos,
+    pub(crate) turns: Turns,
+    /// Gaps to be told, with the own link they were found on.
+    pub(crate) gaps: VecDeque<(usize, Gap)>,
+    /// A heartbeat is to be sent at once: on one link, or on all.
+    pub(crate) urgent: Urgency,
+    pub(crate) active_until: Nanos,
+    /// The peer's clock when it began to send fast heartbeats.
+    pub(crate) fast_since: Nanos,
+    pub(crate) next_slow: Nanos,
+    /// Smoothed, 0 where not yet known.
+    pub(crate) round_trip: Nanos,
+    /// The newest heartbeat on each link: its stamp and when it came.
+    pub(crate) echo: [(Nanos, Nanos); MAX_LINKS],
+}
+
+/// How soon a heartbeat is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Urgency {
+    None,
+    Once,
+    EveryLink,
+}
+
+impl Peer {
+    pub(crate) fn new(node: Mac, session: u32, queue_bytes: usize, held_frames: usize) -> Peer {
+        Peer {
+            node,
+            session,
+            established: false,
+            rescue_until: 0,
+            candidate: None,
+            paths: Default::default(),
+            queue: Queue::new(queue_bytes),
+            resend: VecDeque::new(),
+            next: 0,
+            resequencer: Resequencer::new(held_frames),
+            limited: Limited::default(),
+            peer_limited: false,
+            granted: [0.0; MAX_LINKS],
+            grants_made: 0,
+            turns: Turns::equal(),
+            gaps: VecDeque::new(),
+            urgent: Urgency::EveryLink,
+            active_until: 0,
+            fast_since: 0,
+            next_slow: 0,
+            round_trip: 0,
+            echo: [(0, 0); MAX_LINKS],
+        }
+    }
+
+    /// Starts anew with a node that has started anew. Frames that wait for it are kept.
+    pub(crate) fn restart(&mut self, session: u32) {
+        let links: Vec<(usize, Path)> = self
+            .paths()
+            .map(|(link, path)| (link, path.restarted()))
+            .collect();
+        let limit = self.queue.bytes();
+        let queue = core::mem::replace(&mut self.queue, Queue::new(limit));
+        let resequencer = core::mem::replace(&mut self.resequencer, Resequencer::new(0));
+        let (next, active_until) = (self.next, self.active_until);
+        *self = Peer::new(self.node, session, 0, 0);
+        self.queue = queue;
+        self.resequencer = resequencer;
+        self.next = next;
+        self.active_until = active_until;
+        for (link, path) in links {
+            self.paths[link] = Some(path);
+        }
+    }
+
+    pub(crate) fn paths(&self) -> impl Iterator<Item = (usize, &Path)> {
+        self.paths
+            .iter()
+            .enumerate()
+            .filter_map(|(link, path)| Some((link, path.as_ref()?)))
+    }
+
+    pub(crate) fn paths_mut(&mut self) -> impl Iterator<Item = (usize, &mut Path)> {
+        self.paths
+            .iter_mut()
+            .enumerate()
+            .filter_map(|(link, path)| Some((link, path.as_mut()?)))
+    }
+
+    pub(crate) fn usable(&self) -> impl Iterator<Item = (usize, &Path)> {
+        self.paths().filter(|(_, path)| path.usable)
+    }
+
+    /// There is traffic, so that heartbeats are fast from now on.
+    pub(crate) fn touch(&mut self, now: Nanos) {
+        self.active_until = now + ACTIVE;
+    }
+
+    /// Whether heartbeats are fast: with traffic, and while a link is about to come up.
+    pub(crate) fn is_active(&self, now: Nanos) -> bool {
+        let settling = |path: &Path| {
+            !path.usable && path.monitor.heard > 0 && now < path.monitor.heard + 2 * SLOW
+        };
+        now < self.active_until || self.paths().any(|(_, path)| settling(path))
+    }
+
+    pub(crate) fn interval(&self, now: Nanos) -> Nanos {
+        if self.is_active(now) { FAST } else { SLOW }
+    }
+
+    pub(crate) fn ask(&mut self, urgency: Urgency) {
+        self.urgent = self.urgent.max(urgency);
+    }
+
+    /// Remembers a gap to be told; with too many waiting, the oldest are left to the upper layers.
+    pub(crate) fn note_gap(&mut self, now: Nanos, link: usize, gap: Gap) {
+        if let Some(path) = &mut self.paths[link] {
+            path.receiver.open_gap(gap, now);
+        }
+        if self.gaps.len() == GAPS {
+            self.gaps.pop_front();
+        }
+        self.gaps.push_back((link, gap));
+    }
+
+    /// The link that is heard best, other than `except` where there is a choice.
+    pub(crate) fn best_link(&self, except: Option<usize>) -> Option<usize> {
+        let rank = |(link, path): &(usize, &Path)| {
+            (
+                path.usable,
+                Some(*link) != except,
+                path.monitor.heard,
+                usize::MAX - link,
+            )
+        };
+        self.paths().max_by_key(rank).map(|(link, _)| link)
+    }
+
+    /// Tells the resequencer how far every link has come, where that is known.
+    pub(crate) fn pass(&mut self, now: Nanos) {
+        if now < self.rescue_until {
+            return;
+        }
+        let up = self.paths().filter(|(_, path)| path.monitor.is_up());
+        if let Some(passed) = up.map(|(_, path)| path.receiver.passed).min() {
+            self.resequencer.pass(passed, now);
+        }
+    }
+
+    /// A link that still counts has brought less than its siblings: what was lost on it may come
+    /// again once it is taken out.
+    pub(crate) fn is_quiet(&self, now: Nanos) -> bool {
+        if now < self.rescue_until {
+            return true;
+        }
+        let up = || {
+            self.paths()
+                .map(|(_, path)| &path.monitor)
+                .filter(|monitor| monitor.is_up())
+        };
+        let best = up().max_by_key(|monitor| monitor.heard);
+        best.is_some_and(|best| up().any(|monitor| monitor.is_quiet(best)))
+    }
+
+    /// The frames that were on a link when it was taken out go to the others, in order.
+    pub(crate) fn rescue(&mut self, link: usize) {
+        if let Some(path) = &mut self.paths[link] {
+            let frames = path.sender.ring.drain();
+            path.sender.resent += frames.len() as u64;
+            self.resend.extend(frames);
+        }
+    }
+
+    /// Takes the round trip of a stamp of this node's that a heartbeat brings back.
+    pub(crate) fn measure_round_trip(&mut self, now: Nanos, heartbeat: &Heartbeat) {
+        if heartbeat.echo_stamp == 0 {
+            return;
+        }
+        let away = now.saturating_sub(heartbeat.echo_stamp);
+        let sample = away.saturating_sub(u64::from(heartbeat.echo_held));
+        self.round_trip = match self.round_trip {
+            0 => sample,
+            old => old - old / 8 + sample / 8,
+        };
+    }
+
+    /// A repair is waited for so long: the way there and back, and some time to be read.
+    pub(crate) fn hold(&self) -> Nanos {
+        HOLD + self.round_trip.min(HOLD_LONGEST)
+    }
+
+    /// New weights of RI2N+ from the counts that the peer reported.
+    pub(crate) fn weigh_by_links(&mut self) {
+        let mut counts = [0; MAX_LINKS];
+        for (link, path) in self.usable() {
+            counts[link] = path.span.peers.max(1);
+        }
+        self.turns.by_link_count(&counts);
+    }
+
+    /// New weights of RI2N++ from the counts that the peer reported and what was sent meanwhile.
+    pub(crate) fn weigh_by_traffic(&mut self) {
+        let mut counts = [None; MAX_LINKS];
+        for (link, path) in self.paths_mut().filter(|(_, path)| path.usable) {
+            counts[link] = Some(Traffic {
+                sent: path.sender.span_frames,
+                arrive: path.span.arrive,
+                path_total: path.span.path_total,
+                arrive_total: path.span.arrive_total,
+            });
+            path.sender.span_frames = 0;
+        }
+        self.turns.by_traffic(&counts);
+    }
+
+    /// The next frame with its number: one to be sent again before a new one. True where it was
+    /// sent before.
+    pub(crate) fn next_frame(&mut self, now: Nanos) -> Option<(Numbered, bool)> {
+        if let Some(frame) = self.resend.pop_front() {
+            return Some((frame, true));
+        }
+        let frame: Packed = self.queue.pop(now)?;
+        let number = self.next;
+        self.next += 1;
+        Some((Numbered { number, frame }, false))
+    }
+
+    pub(crate) fn has_frames(&self) -> bool {
+        !self.resend.is_empty() || !self.queue.is_empty()
+    }
+}

@@ -1,0 +1,142 @@
+//! The header of every frame: 12 bytes after the Ethernet header, all numbers big-endian.
+//!
+//! ```text
+//! byte 0     version (2 bits, 1) | kind (2) | address mode (2) | waits for grants (1) | resent (1)
+//! byte 1     session: the low byte of the sender's session
+//! bytes 2-3  data: EtherType of the frame carried; control: bytes of the message
+//! bytes 4-7  data: number in the peer's sequence; control: the next number to be used
+//! bytes 8-11 data: number on this link; control: the next number to be used on it
+//! ```
+
+use crate::SHIM_BYTES;
+use crate::address::Address;
+
+const VERSION: u8 = 1;
+
+/// What a frame carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A frame of the virtual interface.
+    Data,
+    /// A control message.
+    Control,
+    /// Filler of a train that measures a link; its content means nothing.
+    Probe,
+}
+
+/// A decoded header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shim {
+    /// What follows.
+    pub kind: Kind,
+    /// How the inner Ethernet header is made again.
+    pub address: Address,
+    /// The sender has frames waiting that only its grant holds back.
+    pub limited: bool,
+    /// The frame was sent before, on this or another link.
+    pub resent: bool,
+    /// Low byte of the sender's session.
+    pub session: u8,
+    /// EtherType of the inner frame, or bytes of the control message.
+    pub protocol: u16,
+    /// Place in the sequence from this sender to this receiver, or the next one.
+    pub number: u32,
+    /// Place in the sequence on this link, or the next one.
+    pub link_number: u32,
+}
+
+/// Why a header is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ShimError {
+    /// Fewer bytes than a header.
+    #[error("shorter than the header of a trunk frame")]
+    Short,
+    /// Another version of the format.
+    #[error("version {0} of the format; this is version {VERSION}")]
+    Version(u8),
+    /// A kind that does not exist.
+    #[error("a kind of frame that does not exist")]
+    Kind,
+}
+
+impl Shim {
+    /// The header as it goes onto the wire.
+    pub fn encode(&self) -> [u8; SHIM_BYTES] {
+        let mut bytes = [0; SHIM_BYTES];
+        let kind = match self.kind {
+            Kind::Data => 0,
+            Kind::Control => 1,
+            Kind::Probe => 2,
+        };
+        bytes[0] = VERSION << 6
+            | kind << 4
+            | self.address.code() << 2
+            | u8::from(self.limited) << 1
+            | u8::from(self.resent);
+        bytes[1] = self.session;
+        bytes[2..4].copy_from_slice(&self.protocol.to_be_bytes());
+        bytes[4..8].copy_from_slice(&self.number.to_be_bytes());
+        bytes[8..12].copy_from_slice(&self.link_number.to_be_bytes());
+        bytes
+    }
+
+    /// Reads a header from the first bytes after the Ethernet header.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn decode(bytes: &[u8]) -> Result<Shim, ShimError> {
+        let bytes: &[u8; SHIM_BYTES] = bytes.first_chunk().ok_or(ShimError::Short)?;
+        let first = bytes[0];
+        if first >> 6 != VERSION {
+            return Err(ShimError::Version(first >> 6));
+        }
+        let kind = match first >> 4 & 3 {
+            0 => Kind::Data,
+            1 => Kind::Control,
+            2 => Kind::Probe,
+            _ => return Err(ShimError::Kind),
+        };
+        let word = |at: usize| {
+            u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
+        Ok(Shim {
+            kind,
+            address: Address::from_code(first >> 2 & 3),
+            limited: first & 2 != 0,
+            resent: first & 1 != 0,
+            session: bytes[1],
+            protocol: u16::from_be_bytes([bytes[2], bytes[3]]),
+            number: word(4),
+            link_number: word(8),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_survives_the_wire() {
+        for code in 0..4 {
+            let shim = Shim {
+                kind: Kind::Data,
+                address: Address::from_code(code),
+                limited: code & 1 == 1,
+                resent: code & 2 == 2,
+                session: 0xa5,
+                protocol: 0x86dd,
+                number: 0xdead_beef,
+                link_number: 7,
+            };
+            assert_eq!(Shim::decode(&shim.encode()), Ok(shim));
+        }
+    }
+
+    #[test]
+    fn broken_headers_are_refused() {
+        assert_eq!(Shim::decode(&[0x40; 11]), Err(ShimError::Short));
+        assert_eq!(Shim::decode(&[0xc0; 12]), Err(ShimError::Version(3)));
+        assert_eq!(Shim::decode(&[0x70; 12]), Err(ShimError::Kind));
+    }
+}

@@ -1,0 +1,379 @@
+//! The whole of one node.
+
+mod clock;
+mod heartbeat;
+mod inbound;
+mod outbound;
+mod session;
+
+use crate::address::HEADER_BYTES;
+use crate::capacity::Capacity;
+use crate::distributor::Pace;
+use crate::monitor::SLOW;
+use crate::peer::{Peer, Urgency};
+use crate::seal::Sealer;
+use crate::status::{Counters, LinkStatus, PathStatus, PeerStatus, Status};
+use crate::{Event, MAX_LINKS, Mac, Nanos, SECOND, SHIM_BYTES};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::string::String;
+use alloc::vec::Vec;
+use bytes::Bytes;
+
+/// How frames are spread over the links.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// Rates granted by the receiver.
+    #[default]
+    MaxMin,
+    /// RI2N++: weights by the traffic that arrives.
+    Traffic,
+    /// RI2N+: weights by the number of peers on a link.
+    LinkCount,
+    /// RI2N: each link in turn.
+    RoundRobin,
+}
+
+impl Policy {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Policy::MaxMin => "max-min",
+            Policy::Traffic => "traffic",
+            Policy::LinkCount => "link-count",
+            Policy::RoundRobin => "round-robin",
+        }
+    }
+}
+
+/// One of the own links.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkConfig {
+    /// Name, for people.
+    pub name: String,
+    /// Address of the interface.
+    pub address: Mac,
+    /// Line rate in bytes a second, preamble and gap included.
+    pub rate: f64,
+    /// Largest payload after the Ethernet header, in bytes.
+    pub mtu: u16,
+}
+
+/// Bounds of a trunk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Peers known at once.
+    pub peers: usize,
+    /// Bytes that wait for one peer.
+    pub queue_bytes: usize,
+    /// Frames of one peer held until those before them come.
+    pub held_frames: usize,
+    /// Bytes held for all peers together.
+    pub held_bytes: usize,
+    /// Frames on one link to one peer remembered for sending again.
+    pub ring_frames: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            peers: 256,
+            queue_bytes: 4 << 20,
+            held_frames: 4096,
+            held_bytes: 64 << 20,
+            ring_frames: 4096,
+        }
+    }
+}
+
+/// What a trunk is made from.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Address of the virtual interface.
+    pub node: Mac,
+    /// The own links.
+    pub links: Vec<LinkConfig>,
+    /// How frames are spread.
+    pub policy: Policy,
+    /// Lost frames are sent again.
+    pub repair: bool,
+    /// Span over which the published policies count, `HBSPAN` of the paper.
+    pub span: Nanos,
+    /// Authenticates control messages.
+    pub key: Option<Vec<u8>>,
+    /// A random number, another one at each start; 0 counts as 1.
+    pub session: u32,
+    /// Bounds.
+    pub limits: Limits,
+}
+
+/// Why a trunk cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// No link, or more than a trunk has.
+    #[error("a trunk has 1 to {MAX_LINKS} links, not {0}")]
+    Links(usize),
+    /// A link's rate makes no sense.
+    #[error("link {0}: its rate must be positive")]
+    Rate(String),
+    /// A link's frames are too short.
+    #[error("link {name}: its MTU is {mtu}; at least 576 is needed")]
+    Mtu {
+        /// Name of the link.
+        name: String,
+        /// Its MTU.
+        mtu: u16,
+    },
+}
+
+/// A frame to be sent on a link: Ethernet header, `header`, `body`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// Number of the own link.
+    pub link: usize,
+    /// Where to.
+    pub destination: Mac,
+    /// What follows the Ethernet header.
+    pub header: [u8; SHIM_BYTES],
+    /// And what follows that.
+    pub body: Bytes,
+}
+
+/// A frame for the virtual interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deliver {
+    /// The Ethernet header.
+    pub header: [u8; HEADER_BYTES],
+    /// What follows it.
+    pub body: Bytes,
+}
+
+#[derive(Debug)]
+struct Link {
+    config: LinkConfig,
+    carrier: bool,
+    /// What it was found to carry towards this node.
+    capacity: Capacity,
+    span_total: u32,
+}
+
+/// One node's trunk. The crate's documentation says how to drive it.
+pub struct Trunk {
+    config: Config,
+    sealer: Sealer,
+    counter: u32,
+    links: Vec<Link>,
+    paces: Vec<Pace>,
+    /// A place is reused once its peer is gone.
+    peers: Vec<Option<Peer>>,
+    by_node: BTreeMap<Mac, usize>,
+    by_address: BTreeMap<(usize, Mac), usize>,
+    out: VecDeque<Transmit>,
+    deliveries: VecDeque<Deliver>,
+    events: VecDeque<Event>,
+    counters: Counters,
+    /// Peers with frames to send, in the order of their turns.
+    backlog: VecDeque<usize>,
+    /// When a peer that waits may send.
+    wake: Nanos,
+    /// A peer has something urgent to say.
+    urgent: bool,
+    /// Grants are to be made anew.
+    regrant: bool,
+    next_hello: Nanos,
+    hellos: u32,
+    next_tick: Nanos,
+    last_tick: Nanos,
+    span: u32,
+    next_span: Nanos,
+    held_bytes: usize,
+}
+
+/// Events not yet polled, at most; the oldest go first.
+const EVENTS: usize = 1024;
+
+impl Trunk {
+    /// A trunk at rest, whose time starts at `now`.
+    ///
+    /// # Errors
+    /// What is wrong with the configuration.
+    pub fn new(mut config: Config, now: Nanos) -> Result<Trunk, ConfigError> {
+        if !(1..=MAX_LINKS).contains(&config.links.len()) {
+            return Err(ConfigError::Links(config.links.len()));
+        }
+        for link in &config.links {
+            if !(link.rate.is_finite() && link.rate >= 1.0) {
+                return Err(ConfigError::Rate(link.name.clone()));
+            }
+            if link.mtu < 576 {
+                let name = link.name.clone();
+                return Err(ConfigError::Mtu {
+                    name,
+                    mtu: link.mtu,
+                });
+            }
+        }
+        config.session = config.session.max(1);
+        config.span = config.span.max(crate::monitor::FAST);
+        let link = |config: &LinkConfig| Link {
+            capacity: Capacity::new(config.rate),
+            config: config.clone(),
+            carrier: true,
+            span_total: 0,
+        };
+        Ok(Trunk {
+            sealer: Sealer::new(config.key.as_deref()),
+            counter: 0,
+            links: config.links.iter().map(link).collect(),
+            paces: config
+                .links
+                .iter()
+                .map(|link| Pace::new(link.rate))
+                .collect(),
+            peers: Vec::new(),
+            by_node: BTreeMap::new(),
+            by_address: BTreeMap::new(),
+            out: VecDeque::new(),
+            deliveries: VecDeque::new(),
+            events: VecDeque::new(),
+            counters: Counters::default(),
+            backlog: VecDeque::new(),
+            wake: Nanos::MAX,
+            urgent: false,
+            regrant: false,
+            next_hello: now,
+            hellos: 0,
+            next_tick: now + SLOW,
+            last_tick: now,
+            span: 1,
+            next_span: now + config.span,
+            held_bytes: 0,
+            config,
+        })
+    }
+
+    /// Largest payload of a frame of the virtual interface: that of the smallest link known, less
+    /// the header.
+    pub fn mtu(&self) -> u16 {
+        let own = self.links.iter().map(|link| link.config.mtu);
+        let paths = self.peers.iter().flatten().flat_map(Peer::usable);
+        let theirs = paths
+            .map(|(_, path)| path.traits.mtu)
+            .filter(|mtu| *mtu >= 576);
+        own.chain(theirs).min().unwrap_or(1500) - SHIM_BYTES as u16
+    }
+
+    /// A link gained or lost its carrier.
+    pub fn handle_carrier(&mut self, now: Nanos, link: usize, carrier: bool) {
+        let Some(state) = self.links.get_mut(link) else {
+            return;
+        };
+        if core::mem::replace(&mut state.carrier, carrier) == carrier {
+            return;
+        }
+        if carrier {
+            self.next_hello = now;
+            return;
+        }
+        for index in 0..self.peers.len() {
+            self.take_out(now, index, link, crate::Reason::Carrier);
+        }
+    }
+
+    /// The socket of a link takes no more frames, or takes some again.
+    pub fn handle_blocked(&mut self, link: usize, blocked: bool) {
+        if let Some(pace) = self.paces.get_mut(link) {
+            pace.blocked = blocked;
+        }
+    }
+
+    /// Says goodbye to every peer; drain [`Trunk::poll_transmit`] afterwards, and stop.
+    pub fn close(&mut self) {
+        for index in 0..self.peers.len() {
+            self.send_goodbye(index);
+        }
+    }
+
+    /// The next frame for the virtual interface.
+    pub fn poll_deliver(&mut self) -> Option<Deliver> {
+        self.deliveries.pop_front()
+    }
+
+    /// The next change for the log.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    fn event(&mut self, event: Event) {
+        if self.events.len() == EVENTS {
+            self.events.pop_front();
+        }
+        self.events.push_back(event);
+    }
+
+    fn ask(&mut self, index: usize, urgency: Urgency) {
+        if let Some(peer) = &mut self.peers[index] {
+            peer.ask(urgency);
+            self.urgent = true;
+        }
+    }
+
+    /// What an operator sees.
+    pub fn status(&self) -> Status {
+        let link = |link: &Link| LinkStatus {
+            name: link.config.name.clone(),
+            carrier: link.carrier,
+            line_rate: link.config.rate,
+            capacity: link.capacity.rate(),
+        };
+        Status {
+            node: self.config.node,
+            policy: self.config.policy.name(),
+            mtu: self.mtu(),
+            links: self.links.iter().map(link).collect(),
+            peers: self
+                .peers
+                .iter()
+                .flatten()
+                .map(|peer| self.peer_status(peer))
+                .collect(),
+            counters: self.counters,
+        }
+    }
+
+    fn peer_status(&self, peer: &Peer) -> PeerStatus {
+        let max_min = self.config.policy == Policy::MaxMin;
+        let links = peer
+            .paths()
+            .map(|(link, path)| PathStatus {
+                link,
+                address: path.address,
+                state: match (path.monitor.state.name(), path.usable) {
+                    ("up", false) => "joining",
+                    (name, _) => name,
+                },
+                rate: path.receiver.rate,
+                sent_rate: path.sender.rate,
+                grant: max_min.then_some(path.sender.grant),
+                weight: (!max_min).then(|| peer.turns.weight(link)),
+                sent: path.sender.frames,
+                received: path.receiver.frames,
+                lost: path.receiver.lost,
+                resent: path.sender.resent,
+                failures: path.monitor.failures,
+            })
+            .collect();
+        PeerStatus {
+            node: peer.node,
+            queued_bytes: peer.queue.bytes(),
+            queue_drops: peer.queue.dropped,
+            queue_marks: peer.queue.marked,
+            held_frames: peer.resequencer.held_frames(),
+            given_up: peer.resequencer.skipped,
+            round_trip: peer.round_trip,
+            links,
+        }
+    }
+}
+
+/// A peer that was heard on no link for so long is gone.
+const PEER_LOST: Nanos = 5 * SECOND;

@@ -1,0 +1,205 @@
+//! What happens by time alone.
+
+use super::{Policy, Trunk};
+use crate::granter::{Demand, differ, grant};
+use crate::grants::PerLink;
+use crate::monitor::{FAST, SLOW};
+use crate::peer::{Peer, Urgency};
+use crate::{MAX_LINKS, MILLISECOND, Nanos, Reason};
+use alloc::vec::Vec;
+
+/// The first hellos come in quick succession.
+const FIRST_HELLOS: u32 = 5;
+/// Received packets by which one link may lag another of the same peer in a span before it is
+/// taken for dead (policy `round-robin`, as published).
+const BEHIND: u32 = 1000;
+
+impl Trunk {
+    /// When [`Trunk::handle_timeout`] is to be called at the latest.
+    pub fn poll_timeout(&self, now: Nanos) -> Nanos {
+        let give_up = |peer: &Peer| {
+            let hold = if self.config.repair { peer.hold() } else { 0 };
+            peer.resequencer.give_up(hold, peer.is_quiet(now))
+        };
+        let held = match self.held_bytes {
+            0 => Nanos::MAX,
+            _ => self
+                .peers
+                .iter()
+                .flatten()
+                .filter_map(give_up)
+                .min()
+                .unwrap_or(Nanos::MAX),
+        };
+        self.wake.min(held).min(self.next_tick).min(self.next_hello)
+    }
+
+    /// Time has passed.
+    pub fn handle_timeout(&mut self, now: Nanos) {
+        if now >= self.next_hello {
+            self.send_hellos();
+            self.hellos += 1;
+            let pause = if self.hellos < FIRST_HELLOS {
+                50 * MILLISECOND
+            } else {
+                SLOW
+            };
+            self.next_hello = now + pause;
+        }
+        if now >= self.next_tick {
+            self.tick(now);
+        }
+        if self.held_bytes > 0 {
+            for index in 0..self.peers.len() {
+                self.release(now, index);
+            }
+        }
+    }
+
+    fn tick(&mut self, now: Nanos) {
+        let elapsed = now.saturating_sub(self.last_tick);
+        self.last_tick = now;
+        if now >= self.next_span {
+            self.end_span();
+            self.next_span = now + self.config.span;
+        }
+        for index in 0..self.peers.len() {
+            self.watch(now, index);
+            self.beat(now, index, elapsed);
+        }
+        self.find_capacities();
+        self.regrant = true;
+        let active = self.peers.iter().flatten().any(|peer| peer.is_active(now));
+        self.next_tick = now + if active { FAST } else { SLOW };
+    }
+
+    /// Measures a peer's rates, and sends the heartbeats that are due.
+    fn beat(&mut self, now: Nanos, index: usize, elapsed: Nanos) {
+        let Some(peer) = &mut self.peers[index] else {
+            return;
+        };
+        for (_, path) in peer.paths_mut() {
+            path.receiver.measure(elapsed);
+            path.sender.measure(elapsed);
+        }
+        if peer.is_active(now) || now >= peer.next_slow {
+            peer.next_slow = now + SLOW - FAST;
+            peer.ask(Urgency::EveryLink);
+            self.urgent = true;
+        }
+    }
+
+    /// Learns from the losses of the last tick what links and the ways over them carry. Where most
+    /// of several peers on a link lose frames, the link itself is what overflows.
+    fn find_capacities(&mut self) {
+        for (index, link) in self.links.iter_mut().enumerate() {
+            let (mut peers, mut overflowed, mut total) = (0, 0, 0.0);
+            let paths = self
+                .peers
+                .iter()
+                .flatten()
+                .filter_map(|peer| peer.paths[index].as_ref());
+            for path in paths.filter(|path| path.receiver.rate_now > 0.0) {
+                peers += 1;
+                overflowed += usize::from(path.receiver.overflowed);
+                total += path.receiver.rate_now;
+            }
+            let shared = peers > 1 && 2 * overflowed > peers;
+            if shared {
+                link.capacity.cut(total);
+            } else {
+                link.capacity.grow(total);
+            }
+            let peers = self.peers.iter_mut().flatten();
+            for path in peers.filter_map(|peer| peer.paths[index].as_mut()) {
+                match path.receiver.overflowed && !shared {
+                    true => path.capacity.cut(path.receiver.rate_now),
+                    false => path.capacity.grow(path.receiver.rate_now),
+                }
+            }
+        }
+    }
+
+    fn end_span(&mut self) {
+        self.span = self.span.wrapping_add(1);
+        self.links.iter_mut().for_each(|link| link.span_total = 0);
+        let mut behind = Vec::new();
+        for (index, peer) in self.peers.iter_mut().enumerate() {
+            let Some(peer) = peer else { continue };
+            for (link, path) in peer.paths_mut() {
+                let frames = core::mem::take(&mut path.receiver.span_frames);
+                path.receiver.span_last = frames;
+                self.links[link].span_total = self.links[link].span_total.wrapping_add(frames);
+            }
+            let counts = |peer: &Peer| {
+                let usable = peer
+                    .usable()
+                    .map(|(link, path)| (path.receiver.span_last, link));
+                usable.collect::<Vec<_>>()
+            };
+            let counts = counts(peer);
+            let most = counts.iter().map(|(count, _)| *count).max().unwrap_or(0);
+            let late = counts
+                .into_iter()
+                .filter(|(count, _)| most - count > BEHIND);
+            behind.extend(late.map(|(_, link)| (index, link)));
+        }
+        if self.config.policy == Policy::RoundRobin {
+            for (index, link) in behind {
+                self.take_out(self.last_tick, index, link, Reason::Behind);
+            }
+        }
+    }
+
+    /// Makes the grants anew, and tells those whose grants changed.
+    pub(super) fn make_grants(&mut self, now: Nanos) {
+        self.regrant = false;
+        let capacity: Vec<f64> = self
+            .links
+            .iter()
+            .map(|link| {
+                if link.carrier {
+                    link.capacity.rate()
+                } else {
+                    0.0
+                }
+            })
+            .collect();
+        let index: Vec<usize> = (0..self.peers.len())
+            .filter(|index| self.peers[*index].is_some())
+            .collect();
+        let peers = self.peers.iter().flatten();
+        let demands: Vec<Demand> = peers.map(|peer| demand(peer, &capacity)).collect();
+        let grants = grant(&capacity, &demands);
+        for (index, granted) in index.into_iter().zip(grants) {
+            let Some(peer) = &mut self.peers[index] else {
+                continue;
+            };
+            let changed = differ(&peer.granted, &granted);
+            peer.granted = granted;
+            if changed && peer.is_active(now) {
+                peer.ask(Urgency::Once);
+                self.urgent = true;
+            }
+        }
+    }
+}
+
+fn demand(peer: &Peer, capacity: &[f64]) -> Demand {
+    let mut caps: PerLink = [0.0; MAX_LINKS];
+    let mut rate = 0.0;
+    for (link, path) in peer.paths().filter(|(_, path)| path.monitor.is_up()) {
+        let theirs = match path.traits.rate {
+            0 => f64::INFINITY,
+            rate => rate as f64,
+        };
+        caps[link] = theirs.min(capacity[link]).min(path.capacity.rate());
+        rate += path.receiver.rate.max(path.receiver.rate_now);
+    }
+    Demand {
+        limited: peer.peer_limited,
+        rate,
+        caps,
+        before: peer.granted,
+    }
+}

@@ -1,0 +1,346 @@
+//! From the links to the virtual interface.
+
+use super::{Deliver, Policy, Trunk};
+use crate::address::Packed;
+use crate::control::{Heartbeat, Message, Nack};
+use crate::monitor::{FAST, SLOW};
+use crate::peer::{Peer, Urgency};
+use crate::resequencer::Taken;
+use crate::{Kind, MILLISECOND, Mac, Nanos, Reason, SHIM_BYTES, Shim, extend, wire_bytes};
+use bytes::Bytes;
+
+/// Frames after which the peer is told what arrived, so that it need not remember more.
+const ACKNOWLEDGE: u64 = 256;
+
+impl Trunk {
+    /// A frame of [`crate::ETHERTYPE`] from `source` on a link, without its Ethernet header.
+    pub fn handle_frame(&mut self, now: Nanos, link: usize, source: Mac, payload: &Bytes) {
+        let Some(own) = self.links.get(link).filter(|own| own.carrier) else {
+            return;
+        };
+        if source == own.config.address {
+            return;
+        }
+        let shim = match Shim::decode(payload) {
+            Ok(shim) => shim,
+            Err(_) => {
+                self.counters.malformed += 1;
+                return;
+            }
+        };
+        match shim.kind {
+            Kind::Data => self.handle_data(now, link, source, &shim, payload),
+            Kind::Control => self.handle_control(now, link, source, &shim, payload),
+            Kind::Probe => {}
+        }
+    }
+
+    fn handle_data(&mut self, now: Nanos, link: usize, source: Mac, shim: &Shim, payload: &Bytes) {
+        let index = self.by_address.get(&(link, source)).copied();
+        let Some((index, peer)) = index.and_then(|i| Some((i, self.peers[i].as_mut()?))) else {
+            self.counters.unknown_source += 1;
+            return;
+        };
+        let known = peer.established && shim.session == peer.session as u8;
+        let path = peer.paths[link]
+            .as_mut()
+            .filter(|path| known && path.monitor.is_up());
+        let Some(path) = path else {
+            self.counters.unknown_source += 1;
+            return;
+        };
+        let number = extend(shim.number, peer.resequencer.next());
+        let Ok(gap) = path
+            .receiver
+            .frame(shim.link_number, wire_bytes(payload.len()))
+        else {
+            self.counters.bad_number += 1;
+            return;
+        };
+        path.monitor.heard = now;
+        if !shim.resent {
+            path.receiver.passed = path.receiver.passed.max(number + 1);
+        }
+        let told = path.receiver.unacknowledged() < ACKNOWLEDGE;
+        if !told {
+            // At most one such request waits at a time.
+            path.receiver.acknowledged = path.receiver.expected();
+            peer.ask(Urgency::Once);
+            self.urgent = true;
+        }
+        if let Some(gap) = gap {
+            peer.note_gap(now, link, gap);
+            self.urgent = true;
+        }
+        if peer.peer_limited != shim.limited {
+            peer.peer_limited = shim.limited;
+            self.regrant = true;
+        }
+        if !peer.is_active(now) {
+            self.next_tick = self.next_tick.min(now + FAST);
+        }
+        peer.touch(now);
+        let frame = Packed {
+            address: shim.address,
+            protocol: shim.protocol,
+            body: payload.slice(SHIM_BYTES..),
+        };
+        self.collect(now, index, number, frame);
+    }
+
+    fn collect(&mut self, now: Nanos, index: usize, number: u64, frame: Packed) {
+        let own = self.config.node;
+        let Some(peer) = &mut self.peers[index] else {
+            return;
+        };
+        let before = peer.resequencer.held_bytes();
+        match peer.resequencer.push(number, now, &frame) {
+            Taken::Next => {
+                if let Some((header, body)) = frame.unpack(own, peer.node) {
+                    self.deliveries.push_back(Deliver { header, body });
+                }
+            }
+            Taken::Held => {}
+            Taken::Duplicate => self.counters.duplicates += 1,
+            Taken::OutOfWindow => self.counters.bad_number += 1,
+        }
+        self.held_bytes += peer.resequencer.held_bytes() - before;
+        if peer.resequencer.held_bytes() > 0 {
+            peer.pass(now);
+            self.release(now, index);
+        }
+    }
+
+    /// Delivers what need not be held any longer.
+    pub(super) fn release(&mut self, now: Nanos, index: usize) {
+        let own = self.config.node;
+        let repair = self.config.repair;
+        let Some(peer) = &mut self.peers[index] else {
+            return;
+        };
+        let hold = if repair { peer.hold() } else { 0 };
+        let silent = repair && peer.is_quiet(now);
+        // A peer that fills the memory of all is served first: it waits for nothing.
+        let hold_for = |total: usize| total <= self.config.limits.held_bytes;
+        let before = peer.resequencer.held_bytes();
+        loop {
+            let patient = hold_for(self.held_bytes);
+            let at = if patient { now } else { Nanos::MAX };
+            let Some(frame) = peer.resequencer.pop(at, hold, silent) else {
+                break;
+            };
+            self.held_bytes -= frame.body.len().min(self.held_bytes);
+            if let Some((header, body)) = frame.unpack(own, peer.node) {
+                self.deliveries.push_back(Deliver { header, body });
+            }
+        }
+        debug_assert!(peer.resequencer.held_bytes() <= before);
+    }
+
+    fn handle_control(
+        &mut self,
+        now: Nanos,
+        link: usize,
+        source: Mac,
+        shim: &Shim,
+        payload: &Bytes,
+    ) {
+        let length = usize::from(shim.protocol);
+        let Some((header, body)) = payload.split_at_checked(SHIM_BYTES) else {
+            return;
+        };
+        let Some(sealed) = body.get(..length) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        let Some(bytes) = self.sealer.open(header, source, sealed) else {
+            self.counters.unauthentic += 1;
+            return;
+        };
+        let message = match Message::decode(bytes) {
+            Ok(message) => message,
+            Err(_) => {
+                self.counters.malformed += 1;
+                return;
+            }
+        };
+        let sender = *message.sender();
+        if sender.node == self.config.node {
+            return;
+        }
+        if let Message::Hello(sender, traits) = &message {
+            self.hear_hello(now, link, source, sender, *traits);
+            return;
+        }
+        let Some(&index) = self.by_node.get(&sender.node) else {
+            self.counters.unknown_source += 1;
+            return;
+        };
+        if let Message::Heartbeat(sender, heartbeat) = &message {
+            self.add_path(index, link, source, sender.link, heartbeat.traits);
+        }
+        if self.by_address.get(&(link, source)) != Some(&index) {
+            self.counters.unknown_source += 1;
+            return;
+        }
+        if !self.admit(now, index, &sender) || !self.is_fresh(index, link, sender.counter) {
+            return;
+        }
+        match message {
+            Message::Hello(..) => {}
+            Message::Heartbeat(_, heartbeat) => {
+                self.handle_heartbeat(now, index, link, shim, &heartbeat);
+            }
+            Message::Nack(_, nack) => self.handle_nack(index, &nack),
+            Message::Goodbye(_) => self.remove_peer(index, true),
+        }
+    }
+
+    /// Whether a message is newer than all before it on the link.
+    fn is_fresh(&mut self, index: usize, link: usize, counter: u32) -> bool {
+        let path = self.peers[index]
+            .as_mut()
+            .and_then(|peer| peer.paths[link].as_mut());
+        let Some(path) = path else { return false };
+        let fresh = counter.wrapping_sub(path.counter).cast_signed() > 0 || path.counter == 0;
+        if fresh {
+            path.counter = counter;
+        } else {
+            self.counters.unauthentic += 1;
+        }
+        fresh
+    }
+
+    fn handle_heartbeat(
+        &mut self,
+        now: Nanos,
+        index: usize,
+        link: usize,
+        shim: &Shim,
+        heartbeat: &Heartbeat,
+    ) {
+        let Some(peer) = &mut self.peers[index] else {
+            return;
+        };
+        peer.measure_round_trip(now, heartbeat);
+        peer.echo[link] = (heartbeat.stamp, now);
+        let interval = Nanos::from(heartbeat.interval) * MILLISECOND;
+        let was_slow = peer.paths().all(|(_, path)| path.monitor.interval > FAST);
+        if was_slow && interval <= FAST {
+            peer.fast_since = heartbeat.stamp;
+        }
+        let quiet = peer.paths().all(|(_, path)| !path.monitor.is_up());
+        if quiet && peer.resequencer.held_bytes() == 0 {
+            peer.resequencer.restart(u64::from(shim.number));
+        }
+        let number = extend(shim.number, peer.resequencer.next());
+        let Some(path) = &mut peer.paths[link] else {
+            return;
+        };
+        path.traits = heartbeat.traits;
+        let came_up = path.monitor.heartbeat(now, heartbeat.stamp, interval);
+        let mut gap = None;
+        if came_up || !path.monitor.is_up() {
+            path.receiver.restart(shim.link_number, number);
+        } else {
+            gap = path.receiver.next_is(shim.link_number, number);
+        }
+        let new_span = heartbeat.span.span != path.span.span;
+        path.span = heartbeat.span;
+        if let Some(gap) = gap {
+            peer.note_gap(now, link, gap);
+            self.urgent = true;
+        }
+        if new_span {
+            self.weigh(index);
+        }
+        self.take_reports(now, index, heartbeat);
+        let Some(peer) = &mut self.peers[index] else {
+            return;
+        };
+        if peer.peer_limited != shim.limited {
+            peer.peer_limited = shim.limited;
+            self.regrant = true;
+        }
+        if came_up {
+            self.regrant = true;
+            self.ask(index, Urgency::EveryLink);
+        }
+        self.refresh(now, index, Reason::Unheard);
+        if let Some(peer) = &mut self.peers[index] {
+            peer.pass(now);
+        }
+        self.release(now, index);
+        self.watch(now, index);
+        if self.peers[index]
+            .as_ref()
+            .is_some_and(|peer| peer.is_active(now))
+        {
+            self.next_tick = self.next_tick.min(now + FAST);
+        } else {
+            self.next_tick = self.next_tick.min(now + SLOW);
+        }
+    }
+
+    /// What the peer says about each link: whether it hears this node, what came, what it grants.
+    fn take_reports(&mut self, now: Nanos, index: usize, heartbeat: &Heartbeat) {
+        let Some(peer) = &mut self.peers[index] else {
+            return;
+        };
+        if heartbeat.grants_made < peer.grants_made {
+            return;
+        }
+        peer.grants_made = heartbeat.grants_made;
+        for report in &heartbeat.paths {
+            let Some(path) = &mut peer.paths.get_mut(usize::from(report.link)) else {
+                continue;
+            };
+            let Some(path) = path else { continue };
+            path.sender.heard = report.heard;
+            let received = extend(report.received, path.sender.next);
+            if received <= path.sender.next {
+                path.sender.ring.acknowledge(received);
+            }
+            path.sender.set_grant(now, report.grant as f64);
+        }
+        self.wake = now;
+    }
+
+    fn weigh(&mut self, index: usize) {
+        let policy = self.config.policy;
+        let Some(peer) = &mut self.peers[index] else {
+            return;
+        };
+        match policy {
+            Policy::LinkCount => peer.weigh_by_links(),
+            // All links of a peer report the same span: the counts are read when the last came.
+            Policy::Traffic if same_span(peer) => peer.weigh_by_traffic(),
+            _ => {}
+        }
+    }
+
+    fn handle_nack(&mut self, index: usize, nack: &Nack) {
+        let Some(peer) = &mut self.peers[index] else {
+            return;
+        };
+        let had_frames = peer.has_frames();
+        let Some(path) = &mut peer.paths[usize::from(nack.link)] else {
+            return;
+        };
+        for &(first, count) in &nack.ranges {
+            let first = extend(first, path.sender.next);
+            let frames = path.sender.ring.take(first, u64::from(count));
+            path.sender.resent += frames.len() as u64;
+            peer.resend.extend(frames);
+        }
+        if !had_frames && peer.has_frames() {
+            self.backlog.push_back(index);
+        }
+    }
+}
+
+fn same_span(peer: &Peer) -> bool {
+    let mut spans = peer.usable().map(|(_, path)| path.span.span);
+    let first = spans.next();
+    spans.all(|span| Some(span) == first)
+}

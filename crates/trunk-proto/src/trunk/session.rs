@@ -1,0 +1,293 @@
+//! Peers as they come, prove that they are there, and go.
+
+use super::{PEER_LOST, Trunk};
+use crate::control::{Sender, Traits};
+use crate::monitor::{FAST, SLOW};
+use crate::peer::{Path, Peer, RESCUE, Urgency};
+use crate::{Event, Mac, Nanos, Reason};
+use alloc::vec::Vec;
+
+impl Trunk {
+    /// A node says who it is.
+    pub(super) fn hear_hello(
+        &mut self,
+        now: Nanos,
+        link: usize,
+        source: Mac,
+        sender: &Sender,
+        traits: Traits,
+    ) {
+        let index = match self.by_node.get(&sender.node) {
+            Some(&index) => index,
+            None => match self.add_peer(now, sender) {
+                Some(index) => index,
+                None => return,
+            },
+        };
+        let new = self.add_path(index, link, source, sender.link, traits);
+        let Some(peer) = &mut self.peers[index] else {
+            return;
+        };
+        if peer.session != sender.session {
+            peer.candidate = Some(sender.session);
+        }
+        if new || !peer.established || peer.session != sender.session {
+            self.ask(index, Urgency::EveryLink);
+            self.next_tick = self.next_tick.min(now + FAST);
+        }
+    }
+
+    fn add_peer(&mut self, now: Nanos, sender: &Sender) -> Option<usize> {
+        if self.by_node.len() >= self.config.limits.peers {
+            self.counters.peers_refused += 1;
+            return None;
+        }
+        let limits = &self.config.limits;
+        let mut peer = Peer::new(
+            sender.node,
+            sender.session,
+            limits.queue_bytes,
+            limits.held_frames,
+        );
+        peer.touch(now);
+        let free = self.peers.iter().position(Option::is_none);
+        let index = free.unwrap_or_else(|| {
+            self.peers.push(None);
+            self.peers.len() - 1
+        });
+        self.peers[index] = Some(peer);
+        self.by_node.insert(sender.node, index);
+        Some(index)
+    }
+
+    /// Notes that a peer's link is reached over an own one, where that is the better match. True
+    /// where it is new.
+    pub(super) fn add_path(
+        &mut self,
+        index: usize,
+        link: usize,
+        source: Mac,
+        peer_link: u8,
+        traits: Traits,
+    ) -> bool {
+        let Some(peer) = &mut self.peers[index] else {
+            return false;
+        };
+        let distance = Path::distance(link, peer_link);
+        if let Some(path) = &mut peer.paths[link] {
+            if path.address == source && path.peer_link == peer_link {
+                path.traits = traits;
+                return false;
+            }
+            if !path.monitor.is_up() || Path::distance(link, path.peer_link) > distance {
+                self.remove_path(index, link);
+            } else {
+                return false;
+            }
+        }
+        let Some(peer) = &mut self.peers[index] else {
+            return false;
+        };
+        let taken = peer.paths().find(|(_, path)| path.peer_link == peer_link);
+        if let Some((other, _)) = taken {
+            if Path::distance(other, peer_link) <= distance {
+                return false;
+            }
+            self.remove_path(index, other);
+        }
+        let Some(peer) = &mut self.peers[index] else {
+            return false;
+        };
+        let line = self.links[link].config.rate;
+        let mut path = Path::new(peer_link, source, line);
+        path.traits = traits;
+        peer.paths[link] = Some(path);
+        self.by_address.insert((link, source), index);
+        true
+    }
+
+    fn remove_path(&mut self, index: usize, link: usize) {
+        let Some(peer) = &mut self.peers[index] else {
+            return;
+        };
+        peer.rescue(link);
+        peer.granted[link] = 0.0;
+        if let Some(path) = peer.paths[link].take() {
+            self.by_address.remove(&(link, path.address));
+        }
+        self.regrant = true;
+    }
+
+    /// Whether a control message belongs to the peer's present session; a message that answers
+    /// this node's own session begins one.
+    pub(super) fn admit(&mut self, now: Nanos, index: usize, sender: &Sender) -> bool {
+        let answers = sender.echo == self.config.session;
+        let Some(peer) = &mut self.peers[index] else {
+            return false;
+        };
+        if peer.node != sender.node {
+            return false;
+        }
+        if !answers {
+            // It does not know this node's session yet, or speaks to another node.
+            if peer.session != sender.session {
+                peer.candidate = Some(sender.session);
+                self.ask(index, Urgency::EveryLink);
+            }
+            return false;
+        }
+        if peer.session == sender.session {
+            if !peer.established {
+                peer.established = true;
+                self.event(Event::PeerFound { peer: sender.node });
+            }
+            return true;
+        }
+        self.restart_peer(now, index, sender.session);
+        true
+    }
+
+    fn restart_peer(&mut self, now: Nanos, index: usize, session: u32) {
+        let Some(peer) = &mut self.peers[index] else {
+            return;
+        };
+        let node = peer.node;
+        let was_established = peer.established;
+        let up: Vec<usize> = peer.usable().map(|(link, _)| link).collect();
+        self.held_bytes -= peer.resequencer.held_bytes().min(self.held_bytes);
+        peer.restart(session);
+        peer.established = true;
+        peer.touch(now);
+        for link in up {
+            self.event(Event::LinkDown {
+                peer: node,
+                link,
+                reason: Reason::PeerLost,
+            });
+        }
+        if was_established {
+            self.event(Event::PeerLost {
+                peer: node,
+                goodbye: false,
+            });
+        }
+        self.event(Event::PeerFound { peer: node });
+        self.ask(index, Urgency::EveryLink);
+        self.regrant = true;
+    }
+
+    pub(super) fn remove_peer(&mut self, index: usize, goodbye: bool) {
+        let Some(peer) = self.peers[index].take() else {
+            return;
+        };
+        self.held_bytes -= peer.resequencer.held_bytes().min(self.held_bytes);
+        self.by_node.remove(&peer.node);
+        for (link, path) in peer.paths() {
+            self.by_address.remove(&(link, path.address));
+            if path.usable {
+                let reason = Reason::PeerLost;
+                self.event(Event::LinkDown {
+                    peer: peer.node,
+                    link,
+                    reason,
+                });
+            }
+        }
+        self.backlog.retain(|other| *other != index);
+        if peer.established {
+            self.event(Event::PeerLost {
+                peer: peer.node,
+                goodbye,
+            });
+        }
+        self.regrant = true;
+    }
+
+    /// Takes a link to a peer out, and tells the peer at once.
+    pub(super) fn take_out(&mut self, now: Nanos, index: usize, link: usize, reason: Reason) {
+        let Some(peer) = &mut self.peers[index] else {
+            return;
+        };
+        let Some(path) = &mut peer.paths[link] else {
+            return;
+        };
+        if path.monitor.fail() {
+            peer.rescue_until = now + RESCUE;
+            self.refresh(now, index, reason);
+            self.ask(index, Urgency::EveryLink);
+        }
+    }
+
+    /// Finds out which links to a peer can be used now.
+    pub(super) fn refresh(&mut self, now: Nanos, index: usize, reason: Reason) {
+        let Some(peer) = &mut self.peers[index] else {
+            return;
+        };
+        let node = peer.node;
+        let mut changes = Vec::new();
+        for (link, path) in peer.paths_mut() {
+            let usable = path.monitor.is_up() && path.sender.heard;
+            if core::mem::replace(&mut path.usable, usable) != usable {
+                changes.push((link, usable));
+            }
+        }
+        if changes.is_empty() {
+            return;
+        }
+        let had_frames = peer.has_frames();
+        for &(link, usable) in &changes {
+            if !usable {
+                peer.rescue(link);
+            }
+        }
+        if !had_frames && peer.has_frames() {
+            self.backlog.push_back(index);
+        }
+        if let Some(peer) = &mut self.peers[index] {
+            peer.pass(now);
+            peer.turns = crate::weights::Turns::equal();
+        }
+        for (link, usable) in changes {
+            self.event(match usable {
+                true => Event::LinkUp { peer: node, link },
+                false => Event::LinkDown {
+                    peer: node,
+                    link,
+                    reason,
+                },
+            });
+        }
+        self.regrant = true;
+        self.wake = now;
+    }
+
+    /// Takes out links that are silent beside others, and peers that are silent on all.
+    pub(super) fn watch(&mut self, now: Nanos, index: usize) {
+        let Some(peer) = &mut self.peers[index] else {
+            return;
+        };
+        let heard = peer
+            .paths()
+            .map(|(_, path)| path.monitor.heard)
+            .max()
+            .unwrap_or(0);
+        if now.saturating_sub(heard.max(peer.active_until.saturating_sub(SLOW))) > PEER_LOST {
+            self.remove_peer(index, false);
+            return;
+        }
+        let best = peer.paths().max_by_key(|(_, path)| path.monitor.stamp);
+        let Some(best) = best.map(|(_, path)| path.monitor.clone()) else {
+            return;
+        };
+        let since = peer.fast_since;
+        let silent: Vec<usize> = peer
+            .paths()
+            .filter(|(_, path)| path.monitor.state != crate::monitor::State::Down)
+            .filter(|(_, path)| path.monitor.is_silent(&best, since))
+            .map(|(link, _)| link)
+            .collect();
+        for link in silent {
+            self.take_out(now, index, link, Reason::Silent);
+        }
+    }
+}

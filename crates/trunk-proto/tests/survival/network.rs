@@ -1,0 +1,474 @@
+//! A network in virtual time: hosts whose links end in switches with finite queues, and faults
+//! drawn from a seed.
+
+use bytes::Bytes;
+use farcall_trunk_proto::{
+    Config, Event, Limits, LinkConfig, Mac, Nanos, Policy, SHIM_BYTES, Transmit, Trunk,
+};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+pub const MILLISECOND: Nanos = 1_000_000;
+pub const SECOND: Nanos = 1_000_000_000;
+/// Bytes a second of 100 Mbit/s.
+pub const FAST_ETHERNET: f64 = 12.5e6;
+const SWITCH_QUEUE: usize = 128 * 1024;
+const HOST_QUEUE: usize = 400 * 1024;
+/// What the socket of a link holds, as time.
+const SOCKET: Nanos = 8 * MILLISECOND;
+const PAYLOAD: usize = 1400;
+
+/// SplitMix64 (Steele et al. 2014).
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ z >> 31) % bound
+    }
+
+    fn chance(&mut self, parts_per_million: u64) -> bool {
+        parts_per_million > 0 && self.below(1_000_000) < parts_per_million
+    }
+}
+
+/// What goes wrong on one link, in frames per million, both ways.
+#[derive(Clone, Copy, Default)]
+pub struct Faults {
+    pub loss: u64,
+    pub duplication: u64,
+    pub reordering: u64,
+    /// Extra delay, uniform up to so much, and longer for reordered frames.
+    pub delay: Nanos,
+    /// Everything from this host is lost.
+    pub deaf_out: bool,
+    /// Everything to this host is lost.
+    pub deaf_in: bool,
+}
+
+/// A queue with a rate, as a number of bytes that drains.
+#[derive(Clone, Copy, Default)]
+struct Wire {
+    free_at: Nanos,
+}
+
+impl Wire {
+    /// When a frame will have left; none where it does not fit into the queue.
+    fn pass(&mut self, now: Nanos, bytes: usize, rate: f64, queue: usize) -> Option<Nanos> {
+        let waiting = self.free_at.saturating_sub(now) as f64 * rate / 1e9;
+        if waiting + bytes as f64 > queue as f64 {
+            return None;
+        }
+        let wire = (bytes + 24).max(84);
+        self.free_at = self.free_at.max(now) + (wire as f64 * 1e9 / rate) as Nanos;
+        Some(self.free_at)
+    }
+}
+
+pub struct Port {
+    switch: usize,
+    address: Mac,
+    pub faults: Faults,
+    pub rate: f64,
+    out: Wire,
+    /// The host's socket takes no more.
+    blocked: bool,
+    /// When the last frame from the host reached its switch.
+    reached: Nanos,
+    /// The switch's queue towards the host.
+    down: Wire,
+    /// Frames that the switch dropped towards the host.
+    pub overflows: u64,
+}
+
+pub struct Host {
+    pub node: Mac,
+    pub trunk: Trunk,
+    pub ports: Vec<Port>,
+    pub events: Vec<(Nanos, Event)>,
+    /// Frames delivered from each host, and wire bytes.
+    pub received: Vec<u64>,
+    pub bytes: Vec<u64>,
+    /// The number of the last frame from each host.
+    last: Vec<u64>,
+    /// When a frame was last delivered, and the longest pause.
+    pub last_delivery: Nanos,
+    pub longest_pause: Nanos,
+    sent: Vec<u64>,
+}
+
+/// A frame under way, on its way to a switch or to a host.
+struct Transit {
+    to: End,
+    source: Mac,
+    payload: Bytes,
+}
+
+#[derive(Clone, Copy)]
+enum End {
+    Switch {
+        switch: usize,
+        destination: Mac,
+        sent: Faults,
+    },
+    Host(usize, usize),
+}
+
+/// A stream of frames at a constant rate.
+struct Stream {
+    from: usize,
+    to: usize,
+    interval: Nanos,
+    next: Nanos,
+    payload: usize,
+}
+
+pub struct Network {
+    pub now: Nanos,
+    pub hosts: Vec<Host>,
+    random: Random,
+    arrivals: BinaryHeap<Reverse<(Nanos, u64)>>,
+    in_flight: std::collections::BTreeMap<u64, Transit>,
+    serial: u64,
+    streams: Vec<Stream>,
+}
+
+fn mac(host: usize, port: usize) -> Mac {
+    Mac([2, 0, 0, port as u8, (host >> 8) as u8, host as u8])
+}
+
+impl Network {
+    /// Hosts that have links to these switches each, all of the same rate.
+    pub fn new(seed: u64, policy: Policy, topology: &[&[usize]]) -> Network {
+        let mut network = Network {
+            now: SECOND,
+            hosts: Vec::new(),
+            random: Random(seed),
+            arrivals: BinaryHeap::new(),
+            in_flight: Default::default(),
+            serial: 0,
+            streams: Vec::new(),
+        };
+        for (host, switches) in topology.iter().enumerate() {
+            network.add_host(host, switches, policy, topology.len());
+        }
+        network
+    }
+
+    fn add_host(&mut self, host: usize, switches: &[usize], policy: Policy, hosts: usize) {
+        let node = mac(host, 0xff);
+        let links = switches.iter().map(|switch| LinkConfig {
+            name: format!("h{host}s{switch}"),
+            address: mac(host, *switch),
+            rate: FAST_ETHERNET,
+            mtu: 1500,
+        });
+        let config = Config {
+            node,
+            links: links.collect(),
+            policy,
+            repair: policy == Policy::MaxMin,
+            span: 200 * MILLISECOND,
+            key: Some(b"shared".to_vec()),
+            session: 1 + self.random.below(u64::from(u32::MAX) - 1) as u32,
+            limits: Limits::default(),
+        };
+        let port = |switch: &usize| Port {
+            switch: *switch,
+            address: mac(host, *switch),
+            faults: Faults::default(),
+            rate: FAST_ETHERNET,
+            out: Wire::default(),
+            blocked: false,
+            reached: 0,
+            down: Wire::default(),
+            overflows: 0,
+        };
+        self.hosts.push(Host {
+            node,
+            trunk: Trunk::new(config, self.now).unwrap(),
+            ports: switches.iter().map(port).collect(),
+            events: Vec::new(),
+            received: vec![0; hosts],
+            bytes: vec![0; hosts],
+            last: vec![0; hosts],
+            last_delivery: 0,
+            longest_pause: 0,
+            sent: vec![0; hosts],
+        });
+    }
+
+    /// A stream of full frames at a payload rate in bytes a second.
+    pub fn stream(&mut self, from: usize, to: usize, rate: f64) {
+        let interval = (PAYLOAD as f64 * 1e9 / rate) as Nanos;
+        self.streams.push(Stream {
+            from,
+            to,
+            interval,
+            next: self.now,
+            payload: PAYLOAD,
+        });
+    }
+
+    pub fn sparse_stream(&mut self, from: usize, to: usize, interval: Nanos) {
+        self.streams.push(Stream {
+            from,
+            to,
+            interval,
+            next: self.now,
+            payload: 98,
+        });
+    }
+
+    pub fn stop_streams(&mut self) {
+        self.streams.clear();
+    }
+
+    /// Lets time pass.
+    pub fn run(&mut self, duration: Nanos) {
+        let end = self.now + duration;
+        while self.now < end {
+            let arrival = self
+                .arrivals
+                .peek()
+                .map_or(Nanos::MAX, |Reverse((at, _))| *at);
+            let stream = self.streams.iter().map(|stream| stream.next).min();
+            let timeout = self
+                .hosts
+                .iter()
+                .map(|host| host.trunk.poll_timeout(self.now))
+                .min();
+            let ports = self.hosts.iter().flat_map(|host| &host.ports);
+            let blocked = ports.filter(|port| port.blocked);
+            let writable = blocked.map(|port| port.out.free_at - SOCKET / 2).min();
+            let next = arrival
+                .min(stream.unwrap_or(end))
+                .min(timeout.unwrap_or(end));
+            let next = next.min(writable.unwrap_or(end)).min(end);
+            self.now = next.max(self.now);
+            self.step();
+        }
+    }
+
+    fn step(&mut self) {
+        let now = self.now;
+        let mut touched: VecDeque<usize> = VecDeque::new();
+        while let Some(&Reverse((at, serial))) = self.arrivals.peek().filter(|a| a.0.0 <= now) {
+            self.arrivals.pop();
+            debug_assert!(at <= now);
+            let frame = self.in_flight.remove(&serial).unwrap();
+            match frame.to {
+                End::Switch {
+                    switch,
+                    destination,
+                    sent,
+                } => {
+                    self.switch(switch, destination, sent, &frame);
+                }
+                End::Host(host, port) => {
+                    let trunk = &mut self.hosts[host].trunk;
+                    trunk.handle_frame(now, port, frame.source, &frame.payload);
+                    touched.push_back(host);
+                }
+            }
+        }
+        for index in 0..self.streams.len() {
+            let stream = &mut self.streams[index];
+            if stream.next > now {
+                continue;
+            }
+            stream.next += stream.interval;
+            let (from, to, payload) = (stream.from, stream.to, stream.payload);
+            let destination = self.hosts[to].node;
+            self.offer(from, to, destination, payload);
+            touched.push_back(from);
+        }
+        for host in 0..self.hosts.len() {
+            for link in 0..self.hosts[host].ports.len() {
+                let port = &mut self.hosts[host].ports[link];
+                if port.blocked && port.out.free_at <= now + SOCKET / 2 {
+                    port.blocked = false;
+                    self.hosts[host].trunk.handle_blocked(link, false);
+                    touched.push_back(host);
+                }
+            }
+            if self.hosts[host].trunk.poll_timeout(now) <= now {
+                self.hosts[host].trunk.handle_timeout(now);
+                touched.push_back(host);
+            }
+        }
+        while let Some(host) = touched.pop_front() {
+            self.drain(host);
+        }
+    }
+
+    /// Hands a numbered frame to a host's trunk; `to` is where its number is counted.
+    pub fn offer(&mut self, from: usize, to: usize, destination: Mac, payload: usize) {
+        let host = &mut self.hosts[from];
+        host.sent[to] += 1;
+        let mut frame = Vec::with_capacity(payload + 14);
+        frame.extend(destination.0);
+        frame.extend(host.node.0);
+        frame.extend(0x88b6_u16.to_be_bytes());
+        frame.extend(host.sent[to].to_be_bytes());
+        frame.resize(payload + 14, 0);
+        host.trunk.handle_outgoing(self.now, &frame.into());
+    }
+
+    fn drain(&mut self, index: usize) {
+        while let Some(transmit) = self.hosts[index].trunk.poll_transmit(self.now) {
+            self.transmit(index, &transmit);
+        }
+        let host = &mut self.hosts[index];
+        while let Some(event) = host.trunk.poll_event() {
+            host.events.push((self.now, event));
+        }
+        while let Some(deliver) = host.trunk.poll_deliver() {
+            let from = usize::from(deliver.header[11]);
+            let number = u64::from_be_bytes(deliver.body[..8].try_into().unwrap());
+            assert!(
+                number > host.last[from],
+                "{number} from {from} after {}",
+                host.last[from]
+            );
+            host.last[from] = number;
+            host.received[from] += 1;
+            host.bytes[from] += (deliver.body.len() + 14 + 24 + SHIM_BYTES) as u64;
+            if host.last_delivery > 0 {
+                host.longest_pause = host.longest_pause.max(self.now - host.last_delivery);
+            }
+            host.last_delivery = self.now;
+        }
+    }
+
+    fn transmit(&mut self, index: usize, transmit: &Transmit) {
+        let payload: Bytes = [&transmit.header[..], &transmit.body].concat().into();
+        let bytes = payload.len() + 14;
+        let host = &mut self.hosts[index];
+        let port = &mut host.ports[transmit.link];
+        assert!(payload.len() <= 1500, "{} bytes", payload.len());
+        let (switch, source, faults) = (port.switch, port.address, port.faults);
+        let Some(left) = port.out.pass(self.now, bytes, port.rate, HOST_QUEUE) else {
+            return;
+        };
+        if left > self.now + SOCKET {
+            port.blocked = true;
+            host.trunk.handle_blocked(transmit.link, true);
+        }
+        if faults.deaf_out {
+            return;
+        }
+        // Without a little chance, senders in step would always lose to the same one.
+        let left = (left + self.random.below(200_000)).max(port.reached);
+        port.reached = left;
+        let to = End::Switch {
+            switch,
+            destination: transmit.destination,
+            sent: faults,
+        };
+        self.launch(
+            left,
+            Transit {
+                to,
+                source,
+                payload,
+            },
+        );
+    }
+
+    fn launch(&mut self, at: Nanos, transit: Transit) {
+        self.serial += 1;
+        self.arrivals.push(Reverse((at, self.serial)));
+        self.in_flight.insert(self.serial, transit);
+    }
+
+    fn switch(&mut self, switch: usize, destination: Mac, sent: Faults, frame: &Transit) {
+        for host in 0..self.hosts.len() {
+            let ports = self.hosts[host].ports.iter();
+            let reached = ports.enumerate().find(|(_, port)| {
+                port.switch == switch
+                    && port.address != frame.source
+                    && (destination == Mac::BROADCAST || destination == port.address)
+            });
+            if let Some((port, _)) = reached {
+                self.forward(sent, (host, port), frame);
+            }
+        }
+    }
+
+    fn forward(&mut self, sent: Faults, (host, port): (usize, usize), frame: &Transit) {
+        let to = &mut self.hosts[host].ports[port];
+        let bytes = frame.payload.len() + 14;
+        let Some(mut at) = to.down.pass(self.now, bytes, to.rate, SWITCH_QUEUE) else {
+            to.overflows += 1;
+            return;
+        };
+        let received = to.faults;
+        if received.deaf_in {
+            return;
+        }
+        let random = &mut self.random;
+        if random.chance(sent.loss) || random.chance(received.loss) {
+            return;
+        }
+        let reordered = random.chance(sent.reordering + received.reordering);
+        let delay = sent.delay + received.delay;
+        if delay > 0 {
+            // A constant delay keeps the order; reordered frames get more.
+            at += delay
+                + if reordered {
+                    random.below(2 * delay)
+                } else {
+                    0
+                };
+        } else if reordered {
+            at += random.below(MILLISECOND);
+        }
+        let copies = 1 + u64::from(random.chance(sent.duplication + received.duplication));
+        for copy in 0..copies {
+            let to = End::Host(host, port);
+            let (source, payload) = (frame.source, frame.payload.clone());
+            self.launch(
+                at + copy * 100_000,
+                Transit {
+                    to,
+                    source,
+                    payload,
+                },
+            );
+        }
+    }
+
+    /// Forgets what was counted so far.
+    pub fn reset_counts(&mut self) {
+        for host in &mut self.hosts {
+            host.received.fill(0);
+            host.bytes.fill(0);
+            host.longest_pause = 0;
+        }
+    }
+
+    /// Rates of the clients at host 0 since [`Network::reset_counts`], in links.
+    pub fn shares(&self, duration: Nanos) -> Vec<f64> {
+        let seconds = duration as f64 / 1e9;
+        self.hosts[0].bytes[1..]
+            .iter()
+            .map(|b| *b as f64 / seconds / FAST_ETHERNET)
+            .collect()
+    }
+}
+
+/// Jain's index of rates relative to what they should be.
+pub fn jain(shares: &[f64], ideal: &[f64]) -> f64 {
+    let ratios: Vec<f64> = shares
+        .iter()
+        .zip(ideal)
+        .map(|(share, ideal)| share / ideal)
+        .collect();
+    let sum: f64 = ratios.iter().sum();
+    let squares: f64 = ratios.iter().map(|ratio| ratio * ratio).sum();
+    sum * sum / (ratios.len() as f64 * squares)
+}

@@ -1,0 +1,439 @@
+//! The event loop.
+
+use crate::control::{Query, Request, Requests, listen, serve};
+use crate::device::{BATCH, Link};
+use crate::report::{self, Log};
+use crate::{Config, Error};
+use farcall_trunk_device::{Carrier, Tap, now};
+use farcall_trunk_proto::{Event, Limits, LinkConfig, Mac, Nanos, Policy, Trunk};
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+
+/// Batches read from one link before the others have their turn.
+const READS: usize = 16;
+/// Packets read from the virtual interface before the links have their turn.
+const PACKETS: usize = 16;
+
+const TIMER: u64 = 0x100;
+const TAP: u64 = 0x101;
+const CARRIER: u64 = 0x102;
+const REQUEST: u64 = 0x103;
+const SIGNAL: u64 = 0x104;
+
+/// A running trunk.
+pub struct Daemon {
+    name: String,
+    trunk: Trunk,
+    tap: Tap,
+    mtu: u16,
+    links: Vec<Link>,
+    carrier: Carrier,
+    requests: Requests,
+    signals: UnixStream,
+    epoll: OwnedFd,
+    timer: OwnedFd,
+    armed: Nanos,
+    log: Log,
+    end: bool,
+}
+
+/// What was ready.
+#[derive(Default)]
+struct Ready {
+    tap: bool,
+    links: u32,
+    carrier: bool,
+    requests: bool,
+    signal: bool,
+}
+
+impl Daemon {
+    /// Opens the links, makes the virtual interface and brings it up.
+    ///
+    /// # Errors
+    /// What is missing, and how to get it. Nothing is left behind.
+    pub fn start(config: &Config) -> Result<Daemon, Error> {
+        for (index, link) in config.links.iter().enumerate() {
+            if config.links[..index]
+                .iter()
+                .any(|other| other.name == link.name)
+            {
+                return Err(Error::Twice(link.name.clone()));
+            }
+        }
+        let metrics = config
+            .metrics
+            .map(|at| listen(at).map_err(|error| Error::Metrics(at, error)));
+        let metrics = metrics.transpose()?;
+        let links = config
+            .links
+            .iter()
+            .map(Link::open)
+            .collect::<Result<Vec<_>, _>>()?;
+        let requests = serve(&config.name, metrics).map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => Error::Running(config.name.clone()),
+            _ => error.into(),
+        })?;
+        let trunk = Trunk::new(core_config(config, &links)?, now())?;
+        let mtu = trunk.mtu();
+        let tap = Tap::create(&config.name, trunk.status().node, mtu)?;
+        tap.bring_up(&config.addresses)?;
+        let (signals, sender) = UnixStream::pair()?;
+        signals.set_nonblocking(true)?;
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?;
+        }
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let mut daemon = Daemon {
+            name: config.name.clone(),
+            trunk,
+            tap,
+            mtu,
+            links,
+            carrier: Carrier::new()?,
+            requests,
+            signals,
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?,
+            timer: timerfd_create(TimerfdClockId::Monotonic, flags).map_err(io::Error::from)?,
+            armed: 0,
+            log: Log::default(),
+            end: false,
+        };
+        daemon.register()?;
+        daemon.look_at_links();
+        Ok(daemon)
+    }
+
+    fn register(&mut self) -> io::Result<()> {
+        let add = |what: &OwnedFd, key| {
+            epoll::add(&self.epoll, what, EventData::new_u64(key), EventFlags::IN)
+        };
+        add(&self.timer, TIMER)?;
+        add(self.tap.descriptor(), TAP)?;
+        add(self.carrier.descriptor(), CARRIER)?;
+        add(&self.requests.wake, REQUEST)?;
+        epoll::add(
+            &self.epoll,
+            &self.signals,
+            EventData::new_u64(SIGNAL),
+            EventFlags::IN,
+        )?;
+        for (index, link) in self.links.iter_mut().enumerate() {
+            if let Some(device) = link.device() {
+                let data = EventData::new_u64(index as u64);
+                epoll::add(&self.epoll, device.descriptor(), data, EventFlags::IN)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Serves until it is told to end. The virtual interface is gone when this returns.
+    ///
+    /// # Errors
+    /// Where the virtual interface is lost.
+    pub fn run(mut self) -> Result<(), Error> {
+        let mut more = true;
+        while !self.end {
+            let ready = self.wait(more)?;
+            let mut at = now();
+            if ready.carrier && self.carrier.take() {
+                self.look_at_links();
+            }
+            // All frames that wait come before the clock, or late reading would look like silence.
+            more = self.read_links(ready.links, at);
+            if ready.tap {
+                more |= self.read_tap(at)?;
+            }
+            if ready.requests {
+                self.answer();
+            }
+            self.end |= ready.signal;
+            at = now();
+            if at >= self.trunk.poll_timeout(at) {
+                self.trunk.handle_timeout(at);
+            }
+            self.drain(at)?;
+            self.report_events();
+            self.arm(at)?;
+        }
+        self.trunk.close();
+        self.drain(now())?;
+        Ok(())
+    }
+
+    fn wait(&mut self, more: bool) -> Result<Ready, Error> {
+        let mut events = [epoll::Event {
+            flags: EventFlags::empty(),
+            data: EventData::new_u64(0),
+        }; 32];
+        let none = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let count = match epoll::wait(&self.epoll, &mut events[..], more.then_some(&none)) {
+            Ok(count) => count,
+            Err(rustix::io::Errno::INTR) => 0,
+            Err(error) => return Err(io::Error::from(error).into()),
+        };
+        let mut ready = Ready::default();
+        for event in &events[..count] {
+            match event.data.u64() {
+                TIMER => {
+                    let mut count = [0; 8];
+                    // It may have been set anew in between.
+                    let _ = rustix::io::read(&self.timer, &mut count);
+                    self.armed = 0;
+                }
+                TAP => ready.tap = true,
+                CARRIER => ready.carrier = true,
+                REQUEST => ready.requests = true,
+                SIGNAL => ready.signal = true,
+                link => ready.links |= 1 << link,
+            }
+        }
+        if more {
+            ready.tap = true;
+            ready.links = u32::MAX;
+        }
+        Ok(ready)
+    }
+
+    /// Reads from the links that are ready, and lets those that were blocked try again. True where
+    /// more may wait.
+    fn read_links(&mut self, ready: u32, at: Nanos) -> bool {
+        let mut more = false;
+        for (index, link) in self.links.iter_mut().enumerate() {
+            if ready >> index & 1 == 0 {
+                continue;
+            }
+            if link.blocked {
+                link.blocked = !link.flush(at);
+                self.trunk.handle_blocked(index, link.blocked);
+                watch(&self.epoll, link, index);
+            }
+            for round in 0..READS {
+                let Some(device) = link.device() else { break };
+                let trunk = &mut self.trunk;
+                let result = device.receive(at, &mut |frame| {
+                    trunk.handle_frame(at, index, frame.source, &frame.payload);
+                });
+                match result {
+                    Ok(BATCH..) => more |= round + 1 == READS,
+                    Ok(_) => break,
+                    Err(error) => {
+                        tracing::warn!("{}: {error}; the link is left", link.config.name);
+                        link.lose();
+                        self.trunk.handle_carrier(at, index, false);
+                    }
+                }
+            }
+        }
+        more
+    }
+
+    fn read_tap(&mut self, at: Nanos) -> Result<bool, Error> {
+        for _ in 0..PACKETS {
+            let trunk = &mut self.trunk;
+            if !self
+                .tap
+                .receive(|frame| trunk.handle_outgoing(at, &frame))?
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Moves everything that is ready to where it belongs.
+    fn drain(&mut self, at: Nanos) -> Result<(), Error> {
+        let trunk = &mut self.trunk;
+        self.tap.send(std::iter::from_fn(|| trunk.poll_deliver()))?;
+        while let Some(transmit) = self.trunk.poll_transmit(at) {
+            let index = transmit.link;
+            self.links[index].out.push(transmit);
+            if self.links[index].out.len() >= BATCH {
+                self.flush(index, at);
+            }
+        }
+        for index in 0..self.links.len() {
+            let link = &mut self.links[index];
+            let due = link.device().and_then(|device| device.deadline());
+            if !link.out.is_empty() || due.is_some_and(|due| due <= at) {
+                self.flush(index, at);
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, index: usize, at: Nanos) {
+        let link = &mut self.links[index];
+        let blocked = !link.flush(at);
+        if blocked != link.blocked {
+            link.blocked = blocked;
+            self.trunk.handle_blocked(index, blocked);
+            watch(&self.epoll, link, index);
+        }
+    }
+
+    fn arm(&mut self, at: Nanos) -> io::Result<()> {
+        let devices = self
+            .links
+            .iter_mut()
+            .filter_map(|link| link.device()?.deadline());
+        let deadline = devices
+            .min()
+            .unwrap_or(Nanos::MAX)
+            .min(self.trunk.poll_timeout(at));
+        // A time that has passed still has to set the timer off.
+        let deadline = deadline.max(1);
+        if deadline == self.armed || deadline == Nanos::MAX {
+            return Ok(());
+        }
+        self.armed = deadline;
+        let value = Timespec {
+            tv_sec: (deadline / 1_000_000_000) as i64,
+            tv_nsec: (deadline % 1_000_000_000) as i64,
+        };
+        let interval = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let spec = Itimerspec {
+            it_interval: interval,
+            it_value: value,
+        };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &spec)?;
+        Ok(())
+    }
+
+    fn look_at_links(&mut self) {
+        for (index, link) in self.links.iter_mut().enumerate() {
+            let (carrier, reopened) = link.look();
+            if reopened && let Some(device) = link.device() {
+                let data = EventData::new_u64(index as u64);
+                if let Err(error) =
+                    epoll::add(&self.epoll, device.descriptor(), data, EventFlags::IN)
+                {
+                    tracing::warn!("{}: {error}", link.config.name);
+                }
+            }
+            self.trunk.handle_carrier(now(), index, carrier);
+        }
+    }
+
+    fn answer(&mut self) {
+        let mut count = [0; 8];
+        // The count does not matter: every request that waits is answered.
+        let _ = rustix::io::read(&*self.requests.wake, &mut count);
+        while let Ok(Request { query, answer }) = self.requests.queue.try_recv() {
+            let status = self.trunk.status();
+            let text = match query {
+                Query::Status => report::json(&self.name, &status, &self.log).to_string(),
+                Query::Metrics => report::metrics(&self.name, &status),
+                Query::Down => {
+                    self.end = true;
+                    String::new()
+                }
+            };
+            // A client that went away needs no answer.
+            let _ = answer.try_send(text);
+        }
+    }
+
+    fn report_events(&mut self) {
+        while let Some(event) = self.trunk.poll_event() {
+            let link = |link: usize| &self.links[link].config.name;
+            let text = match &event {
+                Event::PeerFound { peer } => format!("peer {peer} found"),
+                Event::PeerLost {
+                    peer,
+                    goodbye: true,
+                } => format!("peer {peer} has ended"),
+                Event::PeerLost { peer, .. } => format!("peer {peer} lost"),
+                Event::LinkUp { peer, link: index } => {
+                    format!("link {} to {peer} up", link(*index))
+                }
+                Event::LinkDown {
+                    peer,
+                    link: index,
+                    reason,
+                } => {
+                    format!("link {} to {peer} down: {reason}", link(*index))
+                }
+            };
+            match event {
+                Event::LinkDown { .. } | Event::PeerLost { .. } => tracing::warn!("{text}"),
+                _ => tracing::info!("{text}"),
+            }
+            self.log.push(text);
+            let mtu = self.trunk.mtu();
+            if mtu != self.mtu {
+                self.mtu = mtu;
+                match self.tap.set_mtu(mtu) {
+                    Ok(()) => tracing::info!("MTU is now {mtu}, that of the smallest link"),
+                    Err(error) => tracing::warn!("{error}"),
+                }
+            }
+        }
+    }
+}
+
+/// Polls a link for room only while it is blocked.
+fn watch(epoll: &OwnedFd, link: &mut Link, index: usize) {
+    let blocked = link.blocked;
+    if let Some(device) = link.device() {
+        let flags = if blocked {
+            EventFlags::IN | EventFlags::OUT
+        } else {
+            EventFlags::IN
+        };
+        let data = EventData::new_u64(index as u64);
+        if let Err(error) = epoll::modify(epoll, device.descriptor(), data, flags) {
+            tracing::warn!("{}: {error}", link.config.name);
+        }
+    }
+}
+
+fn core_config(config: &Config, links: &[Link]) -> Result<farcall_trunk_proto::Config, Error> {
+    let mut core_links = Vec::new();
+    for link in links {
+        core_links.push(LinkConfig {
+            name: link.config.name.clone(),
+            address: link.interface.address()?,
+            rate: link.rate(),
+            mtu: link.mtu()?,
+        });
+    }
+    let mut session = [0; 4];
+    rustix::rand::getrandom(&mut session, rustix::rand::GetRandomFlags::empty())
+        .map_err(io::Error::from)?;
+    Ok(farcall_trunk_proto::Config {
+        node: core_links
+            .first()
+            .map(|link| node(link.address))
+            .unwrap_or_default(),
+        links: core_links,
+        policy: config.policy,
+        repair: config.repair.unwrap_or(config.policy == Policy::MaxMin),
+        span: config.span.as_nanos() as Nanos,
+        key: config.key.clone(),
+        session: u32::from_ne_bytes(session),
+        limits: Limits::default(),
+    })
+}
+
+/// Address of the virtual interface: locally administered, the same after a restart, and another
+/// one than the link's that it is made from.
+fn node(link: Mac) -> Mac {
+    let mut bytes = link.0;
+    bytes[0] = bytes[0] & 0xfc | 0x02;
+    bytes[1] ^= 0xfc;
+    Mac(bytes)
+}

@@ -1,0 +1,247 @@
+//! The status as JSON and as Prometheus metrics.
+
+use farcall_trunk_proto::{Counters, PathStatus, Status};
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::fmt::Write;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Changes remembered for the status.
+const LOG: usize = 64;
+
+/// The newest failures and recoveries.
+#[derive(Debug, Default)]
+pub(crate) struct Log(VecDeque<(f64, String)>);
+
+impl Log {
+    pub(crate) fn push(&mut self, text: String) {
+        let time = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        if self.0.len() == LOG {
+            self.0.pop_front();
+        }
+        self.0.push_back((time.as_secs_f64(), text));
+    }
+}
+
+/// Rates are in bits a second, on the wire.
+fn bits(bytes: f64) -> f64 {
+    (bytes * 8.0).round()
+}
+
+pub(crate) fn json(name: &str, status: &Status, log: &Log) -> Value {
+    let links = status.links.iter().map(|link| {
+        json!({
+            "name": link.name,
+            "carrier": link.carrier,
+            "line_rate": bits(link.line_rate),
+            "capacity": bits(link.capacity),
+        })
+    });
+    let path = |path: &PathStatus| {
+        let mut value = json!({
+            "name": status.links[path.link].name,
+            "address": path.address.to_string(),
+            "state": path.state,
+            "rate": bits(path.rate),
+            "sent_rate": bits(path.sent_rate),
+            "sent": path.sent,
+            "received": path.received,
+            "lost": path.lost,
+            "resent": path.resent,
+            "failures": path.failures,
+        });
+        match (path.grant, path.weight) {
+            (Some(grant), _) => value["grant"] = json!(bits(grant)),
+            (_, weight) => value["weight"] = json!(weight),
+        }
+        value
+    };
+    let peers = status.peers.iter().map(|peer| {
+        json!({
+            "address": peer.node.to_string(),
+            "queued_bytes": peer.queued_bytes,
+            "queue_drops": peer.queue_drops,
+            "queue_marks": peer.queue_marks,
+            "held_frames": peer.held_frames,
+            "given_up": peer.given_up,
+            "round_trip_us": peer.round_trip as f64 / 1e3,
+            "links": peer.links.iter().map(path).collect::<Vec<_>>(),
+        })
+    });
+    let events = log
+        .0
+        .iter()
+        .map(|(time, text)| json!({ "time": time, "text": text }));
+    json!({
+        "schema": 1,
+        "name": name,
+        "address": status.node.to_string(),
+        "policy": status.policy,
+        "mtu": status.mtu,
+        "links": links.collect::<Vec<_>>(),
+        "peers": peers.collect::<Vec<_>>(),
+        "dropped": counters(&status.counters)
+            .into_iter()
+            .map(|(reason, count)| (reason.to_owned(), json!(count)))
+            .collect::<serde_json::Map<_, _>>(),
+        "events": events.collect::<Vec<_>>(),
+    })
+}
+
+fn counters(counters: &Counters) -> [(&'static str, u64); 8] {
+    [
+        ("unknown_source", counters.unknown_source),
+        ("malformed", counters.malformed),
+        ("bad_number", counters.bad_number),
+        ("unauthentic", counters.unauthentic),
+        ("duplicates", counters.duplicates),
+        ("too_long", counters.too_long),
+        ("no_peer", counters.no_peer),
+        ("peers_refused", counters.peers_refused),
+    ]
+}
+
+/// One metric of every link of every peer.
+type Metric = (
+    &'static str,
+    &'static str,
+    &'static str,
+    fn(&PathStatus) -> f64,
+);
+
+const METRICS: [Metric; 9] = [
+    ("up", "gauge", "Whether the link carries traffic.", |p| {
+        f64::from(p.state == "up")
+    }),
+    (
+        "receive_bits_per_second",
+        "gauge",
+        "Wire rate received.",
+        |p| bits(p.rate),
+    ),
+    ("send_bits_per_second", "gauge", "Wire rate sent.", |p| {
+        bits(p.sent_rate)
+    }),
+    (
+        "grant_bits_per_second",
+        "gauge",
+        "Rate granted by the peer.",
+        |p| bits(p.grant.unwrap_or(f64::NAN)),
+    ),
+    ("sent_frames_total", "counter", "Frames sent.", |p| {
+        p.sent as f64
+    }),
+    (
+        "received_frames_total",
+        "counter",
+        "Frames received.",
+        |p| p.received as f64,
+    ),
+    (
+        "lost_frames_total",
+        "counter",
+        "Frames lost on the way here.",
+        |p| p.lost as f64,
+    ),
+    (
+        "resent_frames_total",
+        "counter",
+        "Frames sent again.",
+        |p| p.resent as f64,
+    ),
+    (
+        "failures_total",
+        "counter",
+        "Times the link was taken out.",
+        |p| p.failures as f64,
+    ),
+];
+
+/// The text format of Prometheus, version 0.0.4.
+pub(crate) fn metrics(name: &str, status: &Status) -> String {
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    for (metric, kind, help, value) in METRICS {
+        let _ = writeln!(text, "# HELP farcall_trunk_link_{metric} {help}");
+        let _ = writeln!(text, "# TYPE farcall_trunk_link_{metric} {kind}");
+        for peer in &status.peers {
+            for path in &peer.links {
+                let value = value(path);
+                let link = &status.links[path.link].name;
+                if value.is_finite() {
+                    let _ = writeln!(
+                        text,
+                        "farcall_trunk_link_{metric}{{trunk=\"{name}\",peer=\"{}\",\
+                         link=\"{link}\"}} {value}",
+                        peer.node
+                    );
+                }
+            }
+        }
+    }
+    let _ = writeln!(
+        text,
+        "# HELP farcall_trunk_dropped_frames_total Frames dropped."
+    );
+    let _ = writeln!(text, "# TYPE farcall_trunk_dropped_frames_total counter");
+    for (reason, count) in counters(&status.counters) {
+        let _ = writeln!(
+            text,
+            "farcall_trunk_dropped_frames_total{{trunk=\"{name}\",reason=\"{reason}\"}} {count}"
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farcall_trunk_proto::{LinkStatus, PeerStatus};
+
+    fn status() -> Status {
+        let path = PathStatus {
+            state: "up",
+            grant: Some(12.5e6),
+            ..PathStatus::default()
+        };
+        Status {
+            policy: "max-min",
+            links: vec![LinkStatus {
+                name: "eth1".to_owned(),
+                ..LinkStatus::default()
+            }],
+            peers: vec![PeerStatus {
+                links: vec![path],
+                ..PeerStatus::default()
+            }],
+            ..Status::default()
+        }
+    }
+
+    #[test]
+    fn the_promised_fields_are_there() {
+        let mut log = Log::default();
+        (0..100).for_each(|number| log.push(format!("event {number}")));
+        let value = json("fc0", &status(), &log);
+        let link = &value["peers"][0]["links"][0];
+        assert_eq!(
+            (&link["state"], &link["grant"]),
+            (&json!("up"), &json!(1e8))
+        );
+        for field in ["rate", "lost", "resent", "name"] {
+            assert!(!link[field].is_null(), "{field}");
+        }
+        assert_eq!(value["schema"], 1);
+        assert_eq!(value["events"].as_array().map(Vec::len), Some(LOG));
+    }
+
+    #[test]
+    fn metrics_name_peer_and_link() {
+        let text = metrics("fc0", &status());
+        let line = "farcall_trunk_link_grant_bits_per_second{trunk=\"fc0\",\
+                    peer=\"00:00:00:00:00:00\",link=\"eth1\"} 100000000";
+        assert!(text.lines().any(|other| other == line), "{text}");
+    }
+}

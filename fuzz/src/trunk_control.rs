@@ -1,0 +1,10 @@
+//! Any bytes as a control message of a trunk: no panic, and what is read is what is written.
+
+use farcall_trunk_proto::Message;
+
+/// The body of the target.
+pub fn run(data: &[u8]) {
+    if let Ok(message) = Message::decode(data) {
+        assert_eq!(message.encode(), data);
+    }
+}

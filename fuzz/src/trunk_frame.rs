@@ -1,0 +1,102 @@
+//! Any frames into a trunk that has a peer: no panic, bounded memory, and frames of the peer come
+//! out at most once.
+//!
+//! The input is a list of frames: a byte that chooses link, source and pause, a length, the bytes.
+//! A frame that begins with 0xff is an honest one of the peer's instead.
+
+use bytes::Bytes;
+use farcall_trunk_proto::{Config, Limits, LinkConfig, Mac, Nanos, Policy, Transmit, Trunk};
+
+const MILLISECOND: Nanos = 1_000_000;
+
+fn trunk(host: u8) -> Trunk {
+    let link = |link: u8| LinkConfig {
+        name: String::new(),
+        address: Mac([2, 0, 0, 0, link, host]),
+        rate: 12.5e6,
+        mtu: 1500,
+    };
+    let limits = Limits {
+        peers: 4,
+        queue_bytes: 1 << 16,
+        held_frames: 32,
+        held_bytes: 1 << 16,
+        ring_frames: 32,
+    };
+    let config = Config {
+        node: Mac([2, 0, 0, 0, 9, host]),
+        links: vec![link(0), link(1)],
+        policy: Policy::MaxMin,
+        repair: true,
+        span: 50 * MILLISECOND,
+        key: None,
+        session: 7 + u32::from(host),
+        limits,
+    };
+    Trunk::new(config, MILLISECOND).expect("a good configuration")
+}
+
+fn deliver(now: Nanos, frames: Vec<Transmit>, from: u8, to: &mut Trunk) {
+    for frame in frames {
+        let source = Mac([2, 0, 0, 0, frame.link as u8, from]);
+        let payload: Bytes = [&frame.header[..], &frame.body].concat().into();
+        to.handle_frame(now, frame.link, source, &payload);
+    }
+}
+
+fn drain(now: Nanos, trunk: &mut Trunk) -> Vec<Transmit> {
+    let mut frames = Vec::new();
+    while let Some(frame) = trunk.poll_transmit(now) {
+        frames.push(frame);
+        assert!(frames.len() < 10_000, "frames without end");
+    }
+    frames
+}
+
+/// The body of the target.
+pub fn run(mut data: &[u8]) {
+    let (mut own, mut peer) = (trunk(0), trunk(1));
+    let mut now = MILLISECOND;
+    let mut delivered = 0_u64;
+    let mut offered = 0_u64;
+    let mut steps = 0;
+    while steps < 12 || !data.is_empty() {
+        steps += 1;
+        now += MILLISECOND * if steps < 12 { 10 } else { 1 };
+        // The two find each other first.
+        if steps >= 12 {
+            let [choice, length, rest @ ..] = data else {
+                break;
+            };
+            let (frame, rest) = rest.split_at(usize::from(*length).min(rest.len()));
+            data = rest;
+            now += Nanos::from(choice >> 4) * 3 * MILLISECOND;
+            if frame.first() == Some(&0xff) {
+                offered += 1;
+                let mut honest = vec![2, 0, 0, 0, 9, 0, 2, 0, 0, 0, 9, 1, 8, 0];
+                honest.extend(frame);
+                peer.handle_outgoing(now, &honest.into());
+            } else {
+                let source = Mac([2, 0, 0, 0, choice & 1, choice >> 1 & 3]);
+                let payload = Bytes::copy_from_slice(frame);
+                own.handle_frame(now, usize::from(choice & 1), source, &payload);
+            }
+        }
+        for trunk in [&mut own, &mut peer] {
+            if trunk.poll_timeout(now) <= now {
+                trunk.handle_timeout(now);
+            }
+        }
+        let (ours, theirs) = (drain(now, &mut own), drain(now, &mut peer));
+        deliver(now, ours, 0, &mut peer);
+        deliver(now, theirs, 1, &mut own);
+        while own.poll_deliver().is_some() {
+            delivered += 1;
+        }
+        let status = own.status();
+        assert!(status.peers.len() <= 4);
+        assert!(status.peers.iter().all(|peer| peer.held_frames <= 33));
+    }
+    // Forged data frames may be delivered too, but none of them twice.
+    assert!(delivered <= offered + steps as u64);
+}
