@@ -5,6 +5,7 @@ mod call;
 mod describe;
 mod failure;
 mod flow;
+mod gang;
 mod idl;
 mod ls;
 mod npy;
@@ -31,6 +32,7 @@ enum Command {
     Describe(describe::Arguments),
     Idl(idl::Arguments),
     Flow(flow::Arguments),
+    Gang(gang::Arguments),
     Bench(bench::Arguments),
     /// Run as a worker of a server (started by the server, not by hand).
     #[command(hide = true)]
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         Command::Describe(arguments) => describe::run(&arguments),
         Command::Idl(arguments) => idl::run(&arguments),
         Command::Flow(arguments) => flow::run(&arguments),
+        Command::Gang(arguments) => gang::run(arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Worker => farcall_server::run_worker().map_err(Failure::failed),
     };

@@ -194,9 +194,14 @@ pub enum Message {
     /// To the front end: refused, and why.
     #[n(10)]
     Refused(#[n(0)] String),
-    /// Up: a daemon joins with its name, slots, and the address of its engine.
+    /// Up: a daemon joins: its name, processors, the address of its engine, the secret.
     #[n(11)]
-    Join(#[n(0)] String, #[n(1)] u16, #[n(2)] String),
+    Join(
+        #[n(0)] String,
+        #[n(1)] Vec<u16>,
+        #[n(2)] String,
+        #[n(3)] String,
+    ),
     /// Down: the number of the node that has just joined, by its name.
     #[n(12)]
     Welcome(#[n(0)] String, #[n(1)] u16),
