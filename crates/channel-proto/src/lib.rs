@@ -25,7 +25,8 @@
 //!
 //! One mutation, then drain: after `handle_queued`, `handle_answer`, `handle_timeout` or `thaw`,
 //! call [`Sender::poll_transmit`] until it returns `None`, then ask [`Sender::poll_timeout`]. Time
-//! comes from the caller as nanoseconds of any monotonic clock. [`Config::window`] bounds the queue.
+//! comes from the caller as nanoseconds of any monotonic clock. [`Config::window`] bounds the
+//! queue.
 #![no_std]
 
 extern crate alloc;

@@ -359,13 +359,18 @@ impl Channel {
     /// Puts as much of a message into its ring as there is room for; true when all is in.
     fn push(&mut self, transfer: &mut Outgoing<'_>) -> Result<bool, Corrupt> {
         let (target, part) = (transfer.target, self.segment.layout.part_bytes());
+        let mut moved = false;
         while !transfer.is_done {
             let span = Record::span(transfer.next(part) as u32);
             if !self.outbound[target].has_space(span)? || !self.reserve(target, 1, span)? {
                 break;
             }
+            // Each part at once: a receiver that is awake copies it while the next is written.
             transfer.put(part, &mut self.outbound[target]);
-            // Each part at once: the receiver copies it while the next is written.
+            self.outbound[target].publish();
+            moved = true;
+        }
+        if moved {
             self.announce(target);
         }
         Ok(transfer.is_done)
@@ -427,7 +432,7 @@ impl Channel {
             self.owing.push(source as u16);
         }
         let Fifo { bytes, messages } = self.segment.shape().receive;
-        let portion = self.owed.1 >= u64::from(bytes / 8) || self.owed.0 >= u64::from(messages / 8);
+        let portion = self.owed.1 >= u64::from(bytes / 4) || self.owed.0 >= u64::from(messages / 4);
         let waiters = &self.element().bell.0.room_waiters;
         if portion || waiters.load(Ordering::Relaxed) != 0 {
             self.give_back();

@@ -2,6 +2,7 @@
 
 mod call;
 mod flow;
+pub(crate) mod gang;
 mod python;
 mod raw;
 mod table;
@@ -20,11 +21,13 @@ pub(crate) struct Arguments {
 enum Command {
     Call(call::Arguments),
     Flow(flow::Arguments),
+    Gang(gang::Arguments),
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.command {
         Command::Call(arguments) => call::run(arguments),
         Command::Flow(arguments) => flow::run(arguments),
+        Command::Gang(arguments) => gang::run(arguments),
     }
 }

@@ -34,6 +34,8 @@ enum Command {
     Flow(flow::Arguments),
     Gang(gang::Arguments),
     Bench(bench::Arguments),
+    #[command(hide = true)]
+    Element(bench::gang::element::Arguments),
     /// Run as a worker of a server (started by the server, not by hand).
     #[command(hide = true)]
     Worker,
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         Command::Flow(arguments) => flow::run(&arguments),
         Command::Gang(arguments) => gang::run(arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Element(arguments) => bench::gang::element::run(&arguments),
         Command::Worker => farcall_server::run_worker().map_err(Failure::failed),
     };
     match result {

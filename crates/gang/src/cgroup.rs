@@ -70,7 +70,7 @@ impl Group {
     }
 
     /// Freezes all processes and returns when they are frozen; false if some are not in time.
-    pub(crate) fn freeze(&mut self) -> io::Result<bool> {
+    pub(crate) fn freeze(&self) -> io::Result<bool> {
         fs::write(self.folder.join("cgroup.freeze"), "1")?;
         self.wait("frozen 1")
     }
@@ -80,12 +80,12 @@ impl Group {
     }
 
     /// Waits for a line in the group's events.
-    fn wait(&mut self, line: &str) -> io::Result<bool> {
+    fn wait(&self, line: &str) -> io::Result<bool> {
         let end = Instant::now() + BOUND;
         loop {
             let mut text = String::new();
-            self.events.seek(SeekFrom::Start(0))?;
-            self.events.read_to_string(&mut text)?;
+            (&self.events).seek(SeekFrom::Start(0))?;
+            (&self.events).read_to_string(&mut text)?;
             if text.lines().any(|other| other == line) {
                 return Ok(true);
             }

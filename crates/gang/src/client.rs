@@ -1,5 +1,6 @@
 //! The front end: starts a job and stands for it at a terminal.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -113,6 +114,7 @@ impl Client {
         let signals = catch_terminal()?;
         self.link.send(&Message::Run(spec));
         let (mut job, mut interrupts) = (None, 0);
+        let mut lines = Lines::default();
         loop {
             if self.wait(Some(&signals))? {
                 for signal in crate::process::take_signals(&signals) {
@@ -130,13 +132,13 @@ impl Client {
                         job = Some(id);
                         started(id);
                     }
-                    Message::Output(_, _, 2, bytes) => io::stderr().write_all(&bytes)?,
-                    Message::Output(_, _, _, bytes) => {
-                        let mut out = io::stdout().lock();
-                        out.write_all(&bytes)?;
-                        out.flush()?;
+                    Message::Output(_, rank, stream, bytes) => {
+                        lines.write((stream, rank), &bytes)?;
                     }
-                    Message::JobEnded(_, ended) => return Ok(ended),
+                    Message::JobEnded(_, ended) => {
+                        lines.end()?;
+                        return Ok(ended);
+                    }
                     Message::Refused(text) => return Err(ClientError::Refused(text)),
                     _ => {}
                 }
@@ -158,6 +160,47 @@ impl Client {
             other => self.link.send(&Message::Signal(job, other)),
         }
     }
+}
+
+/// Output of the elements, kept in whole lines.
+#[derive(Default)]
+struct Lines {
+    /// Lines that have begun, by stream and rank.
+    begun: BTreeMap<(u8, u16), Vec<u8>>,
+}
+
+/// A line longer than this is written in parts.
+const LONGEST_LINE: usize = 64 << 10;
+
+impl Lines {
+    fn write(&mut self, source: (u8, u16), bytes: &[u8]) -> io::Result<()> {
+        let begun = self.begun.entry(source).or_default();
+        begun.extend_from_slice(bytes);
+        let whole = match begun.iter().rposition(|byte| *byte == b'\n') {
+            Some(place) => place + 1,
+            None if begun.len() > LONGEST_LINE => begun.len(),
+            None => return Ok(()),
+        };
+        let rest = begun.split_off(whole);
+        let whole = std::mem::replace(begun, rest);
+        put(source.0, &whole)
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        for ((stream, _), rest) in std::mem::take(&mut self.begun) {
+            put(stream, &rest)?;
+        }
+        Ok(())
+    }
+}
+
+fn put(stream: u8, bytes: &[u8]) -> io::Result<()> {
+    if stream == 2 {
+        return io::stderr().write_all(bytes);
+    }
+    let mut out = io::stdout().lock();
+    out.write_all(bytes)?;
+    out.flush()
 }
 
 fn unexpected(message: &Message) -> ClientError {

@@ -102,7 +102,6 @@ pub struct Daemon {
     root: Option<Root>,
     switch: Switch,
     trace: Option<Trace>,
-    clock: Instant,
     times: Times,
     /// When the slice ends, and when jobs are watched next; the root's.
     deadline: Option<Instant>,
@@ -160,7 +159,6 @@ impl Daemon {
             root: None,
             switch: Switch::new(config.form, config.parent.is_none()),
             trace,
-            clock: Instant::now(),
             times: Times::default(),
             deadline: None,
             watch: Instant::now() + WATCH,
@@ -285,8 +283,10 @@ impl Daemon {
         }
     }
 
+    /// Nanoseconds of the monotonic clock, which all processes of this machine share.
     fn now(&self) -> u64 {
-        self.clock.elapsed().as_nanos() as u64
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
     }
 
     /// Begins a switch if one is due and none is under way.

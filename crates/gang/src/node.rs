@@ -17,6 +17,8 @@ use crate::process::{Process, Start};
 const FARCALL_FAILED: u8 = 125;
 /// Bytes of output taken from an element at once.
 const OUTPUT_BYTES: usize = 16 << 10;
+/// From so many elements on, a control group freezes faster than that many signals stop.
+const MANY: usize = 8;
 
 /// All elements on this node.
 pub(crate) struct Node {
@@ -30,6 +32,8 @@ pub(crate) struct Node {
     groups: Option<Groups>,
     /// For the root.
     pub(crate) messages: Vec<Message>,
+    /// Set where waiting for elements to stop may have swallowed the signal that one has ended.
+    may_have_ended: bool,
 }
 
 struct LocalJob {
@@ -57,6 +61,7 @@ impl Node {
             jobs: BTreeMap::new(),
             groups: Groups::new(),
             messages: Vec::new(),
+            may_have_ended: false,
         }
     }
 
@@ -159,6 +164,7 @@ impl Node {
     }
 
     fn freeze(&mut self, out: &[JobId]) -> bool {
+        self.may_have_ended |= !out.is_empty();
         let jobs = &mut self.jobs;
         for id in out {
             if let Some(job) = jobs.get(id) {
@@ -333,6 +339,13 @@ impl Node {
         }
     }
 
+    /// Looks for elements that ended while others were stopped.
+    pub(crate) fn reap_after_freeze(&mut self) {
+        if std::mem::take(&mut self.may_have_ended) {
+            self.reap();
+        }
+    }
+
     /// Looks for elements that have ended, after SIGCHLD.
     pub(crate) fn reap(&mut self) {
         for (id, job) in &mut self.jobs {
@@ -444,8 +457,14 @@ impl Node {
 }
 
 impl LocalJob {
+    /// The group, where it is what stops the job.
+    fn group_to_freeze(&self) -> Option<&Group> {
+        let group = self.group.as_ref();
+        group.filter(|_| self.spec.is_tree || self.ranks.len() >= MANY)
+    }
+
     fn send_stop(&self) {
-        if self.spec.is_tree && self.group.is_some() {
+        if self.group_to_freeze().is_some() {
             return;
         }
         for process in self.processes.iter().filter(|process| process.is_running) {
@@ -454,9 +473,7 @@ impl LocalJob {
     }
 
     fn wait_stopped(&mut self) -> bool {
-        if self.spec.is_tree
-            && let Some(group) = &mut self.group
-        {
+        if let Some(group) = self.group_to_freeze() {
             return group.freeze().unwrap_or(false);
         }
         let mut stopped = true;
@@ -470,9 +487,7 @@ impl LocalJob {
     }
 
     fn go_on(&mut self) {
-        if self.spec.is_tree
-            && let Some(group) = &self.group
-        {
+        if let Some(group) = self.group_to_freeze() {
             let _ = group.thaw();
             return;
         }

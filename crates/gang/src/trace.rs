@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// When the steps of one switch were over, at the root, in nanoseconds since it started.
+/// When the steps of one switch were over, at the root, in nanoseconds of the monotonic clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Times {
     pub(crate) start: u64,

@@ -81,7 +81,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     if !arguments.quiet {
         let usage = ended.usage;
         eprintln!(
-            "farcall: job {number}: {:.2} s; user {:.2} s, system {:.2} s, largest element {:.1} MB",
+            "farcall: job {number}: {:.2} s; user {:.2} s, system {:.2} s, \
+             largest element {:.1} MB",
             start.elapsed().as_secs_f64(),
             usage.user_us as f64 / 1e6,
             usage.system_us as f64 / 1e6,

@@ -50,6 +50,9 @@ impl Daemon {
             }
             self.settle();
             self.switch_if_due();
+            if self.switch.step().is_none() {
+                self.node.reap_after_freeze();
+            }
             self.settle();
         };
         self.end();
