@@ -130,6 +130,7 @@ impl Daemon {
             source,
         })?;
         let engine = Engine::start(config.listen.ip())?;
+        process::take_ticks()?;
         take_realtime(&engine);
         let mut processors = process::processors();
         if let Some(slots) = config.slots {

@@ -11,14 +11,12 @@ use farcall_channel_proto::Freeze;
 use farcall_gang_proto::{Ended, JobId, JobSpec, Message, Placement, Report, Round, Step, Usage};
 
 use crate::cgroup::{Group, Groups};
-use crate::process::{Process, Start};
+use crate::process::{Process, Start, Ticks};
 
 /// Exit status where Farcall failed, not the program.
 const FARCALL_FAILED: u8 = 125;
 /// Bytes of output taken from an element at once.
 const OUTPUT_BYTES: usize = 16 << 10;
-/// From so many elements on, a control group freezes faster than that many signals stop.
-const MANY: usize = 8;
 
 /// All elements on this node.
 pub(crate) struct Node {
@@ -457,10 +455,9 @@ impl Node {
 }
 
 impl LocalJob {
-    /// The group, where it is what stops the job.
+    /// The group, where it is what stops the job. Signals stop elements faster, and say when.
     fn group_to_freeze(&self) -> Option<&Group> {
-        let group = self.group.as_ref();
-        group.filter(|_| self.spec.is_tree || self.ranks.len() >= MANY)
+        self.group.as_ref().filter(|_| self.spec.is_tree)
     }
 
     fn send_stop(&self) {
@@ -477,7 +474,9 @@ impl LocalJob {
             return group.freeze().unwrap_or(false);
         }
         let mut stopped = true;
-        for process in &mut self.processes {
+        let _ticks = Ticks::start();
+        // The last first: it is likely that the others have stopped when it has.
+        for process in self.processes.iter_mut().rev() {
             if process.is_running {
                 stopped &= process.wait_stopped();
                 process.is_running = false;

@@ -97,21 +97,20 @@ impl Process {
     }
 
     /// Returns when the element has stopped or ended, after SIGSTOP; false if it does not in time.
+    /// The caller holds [`Ticks`]. A wait for one process is woken by that process alone; a wait
+    /// for any would be woken once for each.
     pub(crate) fn wait_stopped(&self) -> bool {
         let end = Instant::now() + STOP_BOUND;
-        loop {
-            if self.is_at(libc::WSTOPPED) || self.is_at(libc::WEXITED | libc::WNOWAIT) {
+        while !self.is_at(libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT) {
+            if self.is_in_state('T') {
                 return true;
             }
-            if !wait_for_child(Duration::from_millis(2)) {
-                if self.is_in_state('T') {
-                    return true;
-                }
-                if Instant::now() >= end {
-                    return false;
-                }
+            if Instant::now() >= end {
+                return false;
             }
         }
+        self.is_at(libc::WSTOPPED | libc::WNOHANG);
+        true
     }
 
     fn is_at(&self, what: libc::c_int) -> bool {
@@ -119,7 +118,7 @@ impl Process {
         unsafe {
             let mut info: libc::siginfo_t = std::mem::zeroed();
             let id = self.pid as libc::id_t;
-            let done = libc::waitid(libc::P_PID, id, &mut info, what | libc::WNOHANG);
+            let done = libc::waitid(libc::P_PID, id, &mut info, what);
             done == 0 && info.si_pid() == self.pid
         }
     }
@@ -209,10 +208,10 @@ fn prepare(
     Ok(())
 }
 
-/// Blocks SIGCHLD, SIGTERM, SIGINT in this thread and all that it starts, and gives a descriptor
-/// that shows them.
+/// Blocks what a daemon waits for in this thread and all that it starts, and gives a descriptor
+/// that shows it.
 pub(crate) fn catch_signals() -> io::Result<OwnedFd> {
-    catch(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT])
+    catch(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGALRM])
 }
 
 /// Blocks signals in this thread and all that it starts, and gives a descriptor that shows them.
@@ -247,18 +246,51 @@ pub(crate) fn take_signals(fd: &OwnedFd) -> Vec<i32> {
     signals
 }
 
-/// Sleeps until a child changes; false when nothing came in time.
-fn wait_for_child(time: Duration) -> bool {
-    let time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: time.subsec_nanos().into(),
-    };
-    // SAFETY: the set and the time are values of this frame.
+/// While it lives, waits of this thread are interrupted every few milliseconds.
+pub(crate) struct Ticks(());
+
+impl Ticks {
+    pub(crate) fn start() -> Ticks {
+        Ticks::set(5_000);
+        Ticks(())
+    }
+
+    fn set(micros: libc::suseconds_t) {
+        let time = libc::timeval {
+            tv_sec: 0,
+            tv_usec: micros,
+        };
+        let timer = libc::itimerval {
+            it_interval: time,
+            it_value: time,
+        };
+        // SAFETY: a plain system call on a value of this frame.
+        unsafe { libc::setitimer(libc::ITIMER_REAL, &timer, std::ptr::null_mut()) };
+    }
+}
+
+impl Drop for Ticks {
+    fn drop(&mut self) {
+        Ticks::set(0);
+    }
+}
+
+/// Lets [`Ticks`] interrupt this thread, and no other of the process.
+pub(crate) fn take_ticks() -> io::Result<()> {
+    extern "C" fn nothing(_: libc::c_int) {}
+    // SAFETY: the handler does nothing; the values are of this frame and filled before use.
     unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut set);
-        libc::sigaddset(&mut set, libc::SIGCHLD);
-        libc::sigtimedwait(&set, std::ptr::null_mut(), &time) == libc::SIGCHLD
+        libc::sigaddset(&mut set, libc::SIGALRM);
+        let handled = libc::sigaction(libc::SIGALRM, &action, std::ptr::null_mut()) == 0;
+        let unblocked = libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, std::ptr::null_mut()) == 0;
+        match handled && unblocked {
+            true => Ok(()),
+            false => Err(io::Error::last_os_error()),
+        }
     }
 }
 

@@ -110,7 +110,8 @@ impl Daemon {
         match source {
             Source::Signals => {
                 let signals = process::take_signals(&self.signals);
-                self.is_ending |= signals.iter().any(|signal| *signal != libc::SIGCHLD);
+                let ends = |signal: &i32| matches!(*signal, libc::SIGTERM | libc::SIGINT);
+                self.is_ending |= signals.iter().any(ends);
                 self.node.reap();
             }
             Source::News => self.handle_news(),
