@@ -21,6 +21,7 @@ test: build test-rust test-python ## all tests: at most 10 minutes, 25 the first
 
 test-rust: setup
 	cargo test --workspace
+	RUSTFLAGS="--cfg loom" cargo test --package farcall-channel --lib --target-dir target/loom -- ring
 
 test-python: build
 	$(python) -m pytest
@@ -40,6 +41,7 @@ bench: build ## figures, with a peer or a physical limit beside them in the same
 	@scripts/peers
 	$(farcall) bench call --peers
 	$(farcall) bench flow
+	$(farcall) bench gang
 
 soak: setup ## long runs: each fuzz target ten minutes
 	@scripts/soak
