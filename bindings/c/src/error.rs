@@ -22,6 +22,13 @@ impl Problem {
         }
     }
 
+    pub(crate) fn internal(message: String) -> Problem {
+        Problem {
+            status: Status::FarcallInternal,
+            message,
+        }
+    }
+
     pub(crate) fn null(what: &str) -> Problem {
         Problem::argument(format!("{what} is NULL"))
     }

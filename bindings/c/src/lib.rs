@@ -3,6 +3,7 @@
 //! No panic leaves a function of the library, and a NULL where an object belongs is an error.
 
 mod argument;
+mod channel;
 mod error;
 
 use std::collections::HashMap;
