@@ -4,8 +4,6 @@
 #[path = "gang/cluster.rs"]
 mod cluster;
 
-use std::collections::BTreeSet;
-
 use cluster::{Daemon, example, lines, text, wait_until};
 
 #[test]
@@ -96,6 +94,22 @@ fn a_preempted_job_computes_the_same() {
             "{form}: {}",
             text(&output.stderr)
         );
+    }
+}
+
+/// Sixteen elements, a minute, a switch every 20 ms.
+#[test]
+#[ignore = "soak"]
+fn a_job_preempted_for_a_minute_computes_the_same() {
+    let program = example("all_to_all");
+    let daemon = Daemon::start(&["--slice", "20ms", "--switch-alone"]);
+    let control = Daemon::start(&["--slice", "1000s"]);
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while std::time::Instant::now() < end {
+        let job = ["-n", "16", program.as_str(), "8", "20000"];
+        let (output, control) = (daemon.run(&job), control.run(&job));
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        assert_eq!(lines(&output), lines(&control));
     }
 }
 
@@ -282,7 +296,6 @@ fn nothing_of_killed_jobs_is_left() {
     assert!(daemon.run(&["-n", "2", &ring, "1"]).status.success());
     let before = daemon.descriptors();
     let mut random = 12345u64;
-    let mut seen = BTreeSet::new();
     for _ in 0..count {
         random = random
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -295,12 +308,13 @@ fn nothing_of_killed_jobs_is_left() {
         };
         let mut job = daemon.submit(command);
         if random >> 60 & 1 == 0 {
-            wait_until("it is listed", || !daemon.jobs().is_empty());
-            if let Some(row) = daemon.jobs().first() {
-                assert!(seen.insert(row["id"].as_u64()), "a number was used twice");
-                let id = row["id"].to_string();
-                daemon.gang(&["kill", &id]).status().expect("runs");
-            }
+            wait_until("it is killed", || {
+                for row in daemon.jobs() {
+                    let id = row["id"].to_string();
+                    daemon.gang(&["kill", &id]).status().expect("runs");
+                }
+                matches!(job.try_wait(), Ok(Some(_)))
+            });
         } else {
             // The front end goes without a word, at a moment that the seed chooses.
             std::thread::sleep(std::time::Duration::from_micros(random >> 44 & 0xffff));
@@ -309,7 +323,15 @@ fn nothing_of_killed_jobs_is_left() {
         }
         job.wait().expect("it ends");
     }
-    wait_until("no job is left", || daemon.jobs().is_empty());
+    let mut last = Vec::new();
+    wait_until("no job is left", || {
+        let rows = daemon.jobs();
+        if rows != last {
+            println!("left: {rows:?}");
+        }
+        last = rows;
+        last.is_empty()
+    });
     wait_until("no process is left", || daemon.children().is_empty());
     wait_until("no descriptor is left", || daemon.descriptors() <= before);
     let groups = format!("farcall-gang-{}", daemon.process.id());
