@@ -21,6 +21,7 @@ test: build test-rust test-python ## all tests: at most 10 minutes, 25 the first
 
 test-rust: setup
 	cargo test --workspace
+	RUSTFLAGS="--cfg loom" cargo test --package farcall-channel --lib --target-dir target/loom -- ring
 
 test-python: build
 	$(python) -m pytest
@@ -42,6 +43,7 @@ bench: build ## figures, with a peer or a physical limit beside them in the same
 	$(farcall) bench flow
 	@if [ "$$(id -u)" = 0 ]; then $(farcall) bench trunk; \
 	else echo "bench trunk: skipped, it needs root: sudo $(farcall) bench trunk"; fi
+	$(farcall) bench gang
 
 soak: setup ## long runs: each fuzz target ten minutes
 	@scripts/soak

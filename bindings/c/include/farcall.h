@@ -126,6 +126,11 @@ typedef enum {
 } farcall_kind;
 
 /**
+ * One element's end of a channel. One thread at a time may use it.
+ */
+typedef struct farcall_channel farcall_channel;
+
+/**
  * A function of a server.
  */
 typedef struct farcall_function farcall_function;
@@ -272,6 +277,88 @@ farcall_status farcall_call_values(const farcall_function *function,
 farcall_session farcall_call_values_async(const farcall_function *function,
                                           const farcall_value *values,
                                           size_t count);
+
+/**
+ * Opens the channel of that number, from 0, in an element of a job. NULL where that fails.
+ */
+farcall_channel *farcall_channel_open(uint8_t number);
+
+/**
+ * Closes a channel. NULL is let pass.
+ *
+ * `channel` is from `farcall_channel_open` and is not used from now on.
+ */
+void farcall_channel_close(farcall_channel *channel);
+
+/**
+ * This element's rank, from 0.
+ *
+ * `channel` is from `farcall_channel_open`, or NULL.
+ */
+size_t farcall_channel_rank(const farcall_channel *channel);
+
+/**
+ * Elements of the job.
+ *
+ * `channel` is from `farcall_channel_open`, or NULL.
+ */
+size_t farcall_channel_size(const farcall_channel *channel);
+
+/**
+ * Sends a message. It returns when the message is in the FIFO, and sleeps while that is full.
+ *
+ * `channel` is from `farcall_channel_open`; `bytes` points to `count` bytes.
+ */
+farcall_status farcall_channel_send(farcall_channel *channel,
+                                    size_t target,
+                                    const void *bytes,
+                                    size_t count);
+
+/**
+ * Receives a message from the rank `*source`, or from any where that is negative, into `buffer`
+ * of `room` bytes, and sleeps until there is one. `*source` becomes who sent it, `*count` its
+ * length. A message that is too long stays where it is.
+ *
+ * `channel` is from `farcall_channel_open`; `buffer` points to `room` bytes, `source` and `count`
+ * to a number each.
+ */
+farcall_status farcall_channel_receive(farcall_channel *channel,
+                                       int64_t *source,
+                                       void *buffer,
+                                       size_t room,
+                                       size_t *count);
+
+/**
+ * Says whether a message from the rank `source`, or from any where that is negative, could be
+ * received without sleeping: 1 or 0, and -1 for an error.
+ *
+ * `channel` is from `farcall_channel_open`.
+ */
+int32_t farcall_channel_poll(farcall_channel *channel, int64_t source);
+
+/**
+ * Returns when every element has come here.
+ *
+ * `channel` is from `farcall_channel_open`.
+ */
+farcall_status farcall_channel_barrier(farcall_channel *channel);
+
+/**
+ * Gives every element the `count` bytes of `root`.
+ *
+ * `channel` is from `farcall_channel_open`; `bytes` points to `count` bytes.
+ */
+farcall_status farcall_channel_broadcast(farcall_channel *channel,
+                                         size_t root,
+                                         void *bytes,
+                                         size_t count);
+
+/**
+ * Adds the numbers of all elements, place by place, and gives every element the sums.
+ *
+ * `channel` is from `farcall_channel_open`; `numbers` points to `count` numbers.
+ */
+farcall_status farcall_channel_sum(farcall_channel *channel, double *numbers, size_t count);
 
 /**
  * Connects to `farcall://host:port` or `unix:///path`; NULL means the server that the environment

@@ -6,6 +6,7 @@
 
 mod argument;
 mod call;
+mod channel;
 mod connect;
 mod error;
 mod function;

@@ -3,6 +3,7 @@
 mod call;
 mod contender;
 mod flow;
+pub(crate) mod gang;
 mod raw;
 mod table;
 mod trunk;
@@ -22,6 +23,7 @@ enum Command {
     Call(call::Arguments),
     Flow(flow::Arguments),
     Trunk(trunk::Arguments),
+    Gang(gang::Arguments),
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -29,5 +31,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Command::Call(arguments) => call::run(arguments),
         Command::Flow(arguments) => flow::run(arguments),
         Command::Trunk(arguments) => trunk::run(arguments),
+        Command::Gang(arguments) => gang::run(arguments),
     }
 }

@@ -5,6 +5,7 @@ mod call;
 mod describe;
 mod failure;
 mod flow;
+mod gang;
 mod idl;
 mod ls;
 mod npy;
@@ -33,7 +34,10 @@ enum Command {
     Idl(idl::Arguments),
     Flow(flow::Arguments),
     Trunk(trunk::Arguments),
+    Gang(gang::Arguments),
     Bench(bench::Arguments),
+    #[command(hide = true)]
+    Element(bench::gang::element::Arguments),
     /// Run as a worker of a server (started by the server, not by hand).
     #[command(hide = true)]
     Worker,
@@ -52,7 +56,9 @@ fn main() -> ExitCode {
         Command::Idl(arguments) => idl::run(&arguments),
         Command::Flow(arguments) => flow::run(&arguments),
         Command::Trunk(arguments) => trunk::run(&arguments),
+        Command::Gang(arguments) => gang::run(arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Element(arguments) => bench::gang::element::run(&arguments),
         Command::Worker => farcall_server::run_worker().map_err(Failure::failed),
     };
     match result {

@@ -3,12 +3,16 @@
 use std::fs;
 use std::path::Path;
 
+#[path = "../../../fuzz/src/channel_packet.rs"]
+mod channel_packet;
 #[path = "../../../fuzz/src/flow_goal.rs"]
 mod flow_goal;
 #[path = "../../../fuzz/src/flow_pattern.rs"]
 mod flow_pattern;
 #[path = "../../../fuzz/src/flow_platform.rs"]
 mod flow_platform;
+#[path = "../../../fuzz/src/gang_message.rs"]
+mod gang_message;
 #[path = "../../../fuzz/src/idl_expr.rs"]
 mod idl_expr;
 #[path = "../../../fuzz/src/idl_parse.rs"]
@@ -28,10 +32,12 @@ mod trunk_frame;
 pub type Body = fn(&[u8]);
 
 /// Every fuzz target: its name, which is also that of its corpus, and its body.
-pub const TARGETS: [(&str, Body); 10] = [
+pub const TARGETS: [(&str, Body); 12] = [
+    ("channel_packet", channel_packet::run),
     ("flow_goal", flow_goal::run),
     ("flow_pattern", flow_pattern::run),
     ("flow_platform", flow_platform::run),
+    ("gang_message", gang_message::run),
     ("idl_expr", idl_expr::run),
     ("idl_parse", idl_parse::run),
     ("rpc_call", rpc_call::run),

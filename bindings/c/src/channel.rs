@@ -1,0 +1,209 @@
+//! Channels of a parallel job that `farcall gang run` started.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use farcall_channel::{ChannelError, Reduction};
+
+use crate::Status;
+use crate::error::{self, Problem, guard};
+
+/// One element's end of a channel. One thread at a time may use it.
+pub struct Channel(farcall_channel::Channel);
+
+/// Opens the channel of that number, from 0, in an element of a job. NULL where that fails.
+#[unsafe(no_mangle)]
+pub extern "C" fn farcall_channel_open(number: u8) -> *mut Channel {
+    guard(ptr::null_mut(), || {
+        let channel = farcall_channel::Channel::open_number(number)?;
+        Ok(Box::into_raw(Box::new(Channel(channel))))
+    })
+}
+
+/// Closes a channel. NULL is let pass.
+///
+/// # Safety
+///
+/// `channel` is from `farcall_channel_open` and is not used from now on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_channel_close(channel: *mut Channel) {
+    guard((), || {
+        if !channel.is_null() {
+            // SAFETY: the caller's promise.
+            drop(unsafe { Box::from_raw(channel) });
+        }
+        Ok(())
+    });
+}
+
+/// This element's rank, from 0.
+///
+/// # Safety
+///
+/// `channel` is from `farcall_channel_open`, or NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_channel_rank(channel: *const Channel) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe { channel.as_ref() }.map_or(0, |channel| channel.0.rank())
+}
+
+/// Elements of the job.
+///
+/// # Safety
+///
+/// `channel` is from `farcall_channel_open`, or NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_channel_size(channel: *const Channel) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe { channel.as_ref() }.map_or(0, |channel| channel.0.size())
+}
+
+/// Sends a message. It returns when the message is in the FIFO, and sleeps while that is full.
+///
+/// # Safety
+///
+/// `channel` is from `farcall_channel_open`; `bytes` points to `count` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_channel_send(
+    channel: *mut Channel,
+    target: usize,
+    bytes: *const c_void,
+    count: usize,
+) -> Status {
+    with(channel, |channel| {
+        let bytes = match count {
+            0 => &[],
+            _ if bytes.is_null() => return Err(Problem::null("bytes")),
+            // SAFETY: the caller's promise.
+            _ => unsafe { std::slice::from_raw_parts(bytes.cast(), count) },
+        };
+        Ok(channel.send(target, bytes)?)
+    })
+}
+
+/// Receives a message from the rank `*source`, or from any where that is negative, into `buffer`
+/// of `room` bytes, and sleeps until there is one. `*source` becomes who sent it, `*count` its
+/// length. A message that is too long stays where it is.
+///
+/// # Safety
+///
+/// `channel` is from `farcall_channel_open`; `buffer` points to `room` bytes, `source` and `count`
+/// to a number each.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_channel_receive(
+    channel: *mut Channel,
+    source: *mut i64,
+    buffer: *mut c_void,
+    room: usize,
+    count: *mut usize,
+) -> Status {
+    with(channel, |channel| {
+        // SAFETY: the caller's promise.
+        let source = unsafe { source.as_mut() }.ok_or(Problem::null("source"))?;
+        // SAFETY: the caller's promise.
+        let count = unsafe { count.as_mut() }.ok_or(Problem::null("count"))?;
+        let buffer = match room {
+            0 => &mut [],
+            _ if buffer.is_null() => return Err(Problem::null("buffer")),
+            // SAFETY: the caller's promise.
+            _ => unsafe { std::slice::from_raw_parts_mut(buffer.cast(), room) },
+        };
+        let message = channel.receive(usize::try_from(*source).ok(), buffer)?;
+        *source = message.source as i64;
+        *count = message.bytes;
+        Ok(())
+    })
+}
+
+/// Says whether a message from the rank `source`, or from any where that is negative, could be
+/// received without sleeping: 1 or 0, and -1 for an error.
+///
+/// # Safety
+///
+/// `channel` is from `farcall_channel_open`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_channel_poll(channel: *mut Channel, source: i64) -> i32 {
+    let mut found = -1;
+    with(channel, |channel| {
+        found = i32::from(channel.poll(usize::try_from(source).ok())?.is_some());
+        Ok(())
+    });
+    found
+}
+
+/// Returns when every element has come here.
+///
+/// # Safety
+///
+/// `channel` is from `farcall_channel_open`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_channel_barrier(channel: *mut Channel) -> Status {
+    with(channel, |channel| Ok(channel.barrier()?))
+}
+
+/// Gives every element the `count` bytes of `root`.
+///
+/// # Safety
+///
+/// `channel` is from `farcall_channel_open`; `bytes` points to `count` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_channel_broadcast(
+    channel: *mut Channel,
+    root: usize,
+    bytes: *mut c_void,
+    count: usize,
+) -> Status {
+    with(channel, |channel| {
+        let bytes = match count {
+            0 => &mut [],
+            _ if bytes.is_null() => return Err(Problem::null("bytes")),
+            // SAFETY: the caller's promise.
+            _ => unsafe { std::slice::from_raw_parts_mut(bytes.cast(), count) },
+        };
+        Ok(channel.broadcast(root, bytes)?)
+    })
+}
+
+/// Adds the numbers of all elements, place by place, and gives every element the sums.
+///
+/// # Safety
+///
+/// `channel` is from `farcall_channel_open`; `numbers` points to `count` numbers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_channel_sum(
+    channel: *mut Channel,
+    numbers: *mut f64,
+    count: usize,
+) -> Status {
+    with(channel, |channel| {
+        let numbers = match count {
+            0 => &mut [],
+            _ if numbers.is_null() => return Err(Problem::null("numbers")),
+            // SAFETY: the caller's promise.
+            _ => unsafe { std::slice::from_raw_parts_mut(numbers, count) },
+        };
+        Ok(channel.all_reduce(Reduction::Sum, numbers)?)
+    })
+}
+
+fn with(
+    channel: *mut Channel,
+    act: impl FnOnce(&mut farcall_channel::Channel) -> Result<(), Problem>,
+) -> Status {
+    let done = guard(None, || {
+        // SAFETY: every caller of this has the promise that it is NULL or a live channel.
+        let channel = unsafe { channel.as_mut() }.ok_or(Problem::null("channel"))?;
+        act(&mut channel.0).map(|()| Some(Status::FarcallOk))
+    });
+    done.unwrap_or_else(|| error::farcall_error_status())
+}
+
+impl From<ChannelError> for Problem {
+    fn from(error: ChannelError) -> Problem {
+        let text = error.to_string();
+        match error {
+            ChannelError::Corrupt(_) | ChannelError::System(_) => Problem::internal(text),
+            _ => Problem::argument(text),
+        }
+    }
+}

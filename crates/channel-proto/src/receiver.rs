@@ -1,0 +1,113 @@
+//! The receiving end of one pair.
+
+use crate::{Header, Kind, ReceiverContext};
+
+/// What to do with a packet of messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Messages of the packet that are new and belong into the receive FIFO, after `skip` others.
+    pub deliver: u16,
+    /// Messages at the beginning of the packet that are already there.
+    pub skip: u16,
+    /// The answer to be sent back; none to a packet of a past epoch.
+    pub answer: Option<Header>,
+}
+
+const DROP: Verdict = Verdict {
+    deliver: 0,
+    skip: 0,
+    answer: None,
+};
+
+/// Which message of a pair comes next.
+#[derive(Debug)]
+pub struct Receiver {
+    epoch: u32,
+    expected: u64,
+    /// Set from the end of an epoch until the next begins.
+    is_closed: bool,
+}
+
+impl Receiver {
+    /// The receiver of a fresh pair in an epoch.
+    pub fn new(epoch: u32) -> Receiver {
+        Receiver::restore(epoch, ReceiverContext { expected: 0 })
+    }
+
+    /// The receiver of a saved pair, in a new epoch.
+    pub fn restore(epoch: u32, context: ReceiverContext) -> Receiver {
+        Receiver {
+            epoch,
+            expected: context.expected,
+            is_closed: false,
+        }
+    }
+
+    /// What must be kept of a pair at rest, besides the messages received.
+    pub fn save(&self) -> ReceiverContext {
+        ReceiverContext {
+            expected: self.expected,
+        }
+    }
+
+    /// Number of the message that comes next.
+    pub fn expected(&self) -> u64 {
+        self.expected
+    }
+
+    /// Takes nothing more in this epoch. A receiver whose senders drain is closed only when all of
+    /// them are stationary.
+    pub fn close(&mut self) {
+        self.is_closed = true;
+    }
+
+    /// Goes on in a new epoch.
+    pub fn thaw(&mut self, epoch: u32) {
+        self.epoch = epoch;
+        self.is_closed = false;
+    }
+
+    /// Judges a packet. `fits` says whether so many messages, after so many skipped, have room in
+    /// the receive FIFO; when the verdict is to deliver, they must be put there.
+    pub fn handle_data(&mut self, header: &Header, fits: impl FnOnce(u16, u16) -> bool) -> Verdict {
+        if header.kind != Kind::Data {
+            return DROP;
+        }
+        let ahead = header.epoch.wrapping_sub(self.epoch) as i32;
+        if ahead < 0 || (ahead == 0 && self.is_closed) {
+            return DROP;
+        }
+        let end = header.sequence.saturating_add(u64::from(header.count));
+        let (kind, deliver, skip) = if ahead > 0 {
+            (Kind::Early, 0, 0)
+        } else if header.sequence > self.expected {
+            (Kind::Gap, 0, 0)
+        } else if end <= self.expected {
+            (Kind::Ack, 0, 0)
+        } else {
+            let skip = (self.expected - header.sequence) as u16;
+            match fits(skip, header.count - skip) {
+                true => (Kind::Ack, header.count - skip, skip),
+                false => (Kind::Full, 0, 0),
+            }
+        };
+        self.expected += u64::from(deliver);
+        // What was not taken is not acknowledged, whatever was taken before.
+        let sequence = match kind {
+            Kind::Full | Kind::Early => header.sequence.min(self.expected),
+            _ => self.expected,
+        };
+        let answer = Header {
+            kind,
+            sequence,
+            count: 0,
+            bytes: 0,
+            ..*header
+        };
+        Verdict {
+            deliver,
+            skip,
+            answer: Some(answer),
+        }
+    }
+}

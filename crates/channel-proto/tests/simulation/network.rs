@@ -1,0 +1,495 @@
+//! A job's channels, a network, and what may happen to them, in virtual time.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+
+use farcall_channel_proto::{Address, Config, Freeze, Header, Kind, PairContext, Receiver, Sender};
+
+/// What happens in a run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub seed: u64,
+    pub nodes: u16,
+    /// Messages of each pair; each node sends to three others.
+    pub messages: u64,
+    pub loss: f64,
+    pub duplication: f64,
+    pub reordering: f64,
+    /// Messages that fit into the receive FIFO of a node.
+    pub receive_fifo: usize,
+    /// Preempt at this step, or again and again after so many nanoseconds.
+    pub preempt_at: Option<usize>,
+    pub preempt_every: Option<u64>,
+    pub drain: bool,
+    /// Rebuild every channel from its saved context, in other packets than before.
+    pub copied: bool,
+    pub consume_after_switch: bool,
+    /// Kill the job at this step, and start another on the same nodes.
+    pub kill_at: Option<usize>,
+}
+
+impl Default for Plan {
+    fn default() -> Plan {
+        Plan {
+            seed: 0,
+            nodes: 32,
+            messages: 8,
+            loss: 0.0,
+            duplication: 0.0,
+            reordering: 0.0,
+            receive_fifo: 4096,
+            preempt_at: None,
+            preempt_every: None,
+            drain: true,
+            copied: false,
+            consume_after_switch: false,
+            kill_at: None,
+        }
+    }
+}
+
+/// What came of it. Contents and order are asserted while it runs.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    pub steps: usize,
+    pub delivered: u64,
+    pub expected: u64,
+    pub packets: u64,
+    pub transmissions: u64,
+    pub nacks: u64,
+    pub switches: u32,
+    /// Packets that came for a job which is gone.
+    pub strays: u64,
+}
+
+/// One direction between two elements: the state machines and the FIFOs that their caller holds.
+struct Pair {
+    address: Address,
+    sender: Sender,
+    /// From the first unacknowledged message on.
+    send_fifo: VecDeque<u64>,
+    /// Messages of `send_fifo` that the sender knows of.
+    queued: usize,
+    produced: u64,
+    receiver: Receiver,
+    receive_fifo: VecDeque<u64>,
+    consumed: u64,
+    /// The one timer event that counts.
+    timer: Option<u64>,
+}
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Arrival(Vec<u8>),
+    Timer(usize),
+    Work(u16),
+    Freeze(u16),
+    Thaw(u16),
+    Preempt,
+}
+
+struct World {
+    plan: Plan,
+    random: u64,
+    now: u64,
+    tie: u64,
+    events: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    job: u64,
+    epoch: u32,
+    pairs: Vec<Pair>,
+    place: BTreeMap<(u16, u16), usize>,
+    frozen: Vec<bool>,
+    thawed: usize,
+    is_switching: bool,
+    outcome: Outcome,
+}
+
+const MESSAGE_BYTES: u32 = 8;
+const WORK_TIME: u64 = 20_000;
+
+pub fn run(plan: &Plan) -> Outcome {
+    let mut world = World {
+        plan: plan.clone(),
+        random: plan.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+        now: 0,
+        tie: 0,
+        events: BinaryHeap::new(),
+        job: 1,
+        epoch: 0,
+        pairs: Vec::new(),
+        place: BTreeMap::new(),
+        frozen: vec![false; plan.nodes.into()],
+        thawed: 0,
+        is_switching: false,
+        outcome: Outcome::default(),
+    };
+    world.start();
+    if let Some(time) = plan.preempt_every {
+        world.after(time, Event::Preempt);
+    }
+    while let Some(Reverse((time, _, event))) = world.events.pop() {
+        world.now = time;
+        world.outcome.steps += 1;
+        assert!(world.outcome.steps < 2_000_000, "{plan:?} does not end");
+        world.step(event);
+        if world.outcome.delivered == world.outcome.expected && !world.is_switching {
+            break;
+        }
+    }
+    world.outcome
+}
+
+/// What the message is: a function of job, pair and number, so that a stray is seen.
+fn content(address: Address, number: u64) -> u64 {
+    let pair = u64::from(address.source) << 16 | u64::from(address.destination);
+    (address.job << 48 ^ pair << 16 ^ number).wrapping_mul(0xd6e8_feb8_6659_fd93)
+}
+
+impl World {
+    /// Starts a job on all nodes.
+    fn start(&mut self) {
+        let nodes = self.plan.nodes;
+        for source in 0..nodes {
+            let mut targets = [1, nodes / 2, 1 + self.draw(u64::from(nodes) - 1) as u16];
+            targets.sort_unstable();
+            for (index, distance) in targets.into_iter().enumerate() {
+                if index == 0 || targets[index - 1] != distance {
+                    self.join(source, (source + distance) % nodes);
+                }
+            }
+        }
+        self.outcome.expected = self.pairs.len() as u64 * self.plan.messages;
+        for node in 0..nodes {
+            let time = self.draw(WORK_TIME);
+            self.after(time, Event::Work(node));
+        }
+    }
+
+    fn join(&mut self, source: u16, destination: u16) {
+        let address = Address {
+            job: self.job,
+            channel: 0,
+            source,
+            destination,
+        };
+        self.place.insert((source, destination), self.pairs.len());
+        self.pairs.push(Pair {
+            address,
+            sender: Sender::new(config(), self.epoch),
+            send_fifo: VecDeque::new(),
+            queued: 0,
+            produced: 0,
+            receiver: Receiver::new(self.epoch),
+            receive_fifo: VecDeque::new(),
+            consumed: 0,
+            timer: None,
+        });
+    }
+
+    fn step(&mut self, event: Event) {
+        if self.plan.preempt_at == Some(self.outcome.steps) {
+            self.preempt();
+        }
+        if self.plan.kill_at == Some(self.outcome.steps) {
+            self.kill();
+        }
+        match event {
+            Event::Arrival(packet) => self.arrive(&packet),
+            Event::Timer(index) => {
+                let now = self.now;
+                match self.pairs[index].timer == Some(now) {
+                    true => self.pairs[index].timer = None,
+                    false => return,
+                }
+                if let Some(transmit) = self.pairs[index].sender.handle_timeout(now) {
+                    self.put(index, &transmit);
+                }
+                self.drain(index);
+            }
+            Event::Work(node) => self.work(node),
+            Event::Freeze(node) => self.freeze(node),
+            Event::Thaw(node) => self.thaw(node),
+            Event::Preempt => self.preempt(),
+        }
+        self.finish_freeze();
+    }
+
+    /// An element consumes what has come, and sends more.
+    fn work(&mut self, node: u16) {
+        self.after(WORK_TIME, Event::Work(node));
+        if self.frozen[usize::from(node)] {
+            return;
+        }
+        let consumes = !self.plan.consume_after_switch || self.outcome.switches > 0;
+        for index in 0..self.pairs.len() {
+            let pair = &mut self.pairs[index];
+            if pair.address.destination == node && consumes {
+                while let Some(message) = pair.receive_fifo.pop_front() {
+                    assert_eq!(message, content(pair.address, pair.consumed));
+                    pair.consumed += 1;
+                    self.outcome.delivered += 1;
+                }
+            }
+            let pair = &mut self.pairs[index];
+            if pair.address.source == node && pair.produced < self.plan.messages {
+                for _ in 0..3.min(self.plan.messages - pair.produced) {
+                    pair.send_fifo
+                        .push_back(content(pair.address, pair.produced));
+                    pair.produced += 1;
+                }
+                self.queue(index);
+                self.drain(index);
+            }
+        }
+    }
+
+    /// Cuts what the send FIFO holds into packets of one to three messages.
+    fn queue(&mut self, index: usize) {
+        while self.pairs[index].queued < self.pairs[index].send_fifo.len() {
+            let most = self.pairs[index].send_fifo.len() - self.pairs[index].queued;
+            let most = most.min(3).min(self.plan.receive_fifo);
+            let count = 1 + self.draw(most as u64) as u16;
+            let pair = &mut self.pairs[index];
+            if !pair.sender.has_room() {
+                return;
+            }
+            pair.sender
+                .handle_queued(count, u32::from(count) * MESSAGE_BYTES);
+            pair.queued += usize::from(count);
+            self.outcome.packets += 1;
+        }
+    }
+
+    /// Sends what is due and sets the timer.
+    fn drain(&mut self, index: usize) {
+        while let Some(transmit) = self.pairs[index].sender.poll_transmit(self.now) {
+            self.put(index, &transmit);
+        }
+        let pair = &mut self.pairs[index];
+        let Some(time) = pair.sender.poll_timeout() else {
+            return;
+        };
+        let time = time.max(self.now + 1);
+        if pair.timer.is_none_or(|set| time < set || set <= self.now) {
+            pair.timer = Some(time);
+            self.after(time - self.now, Event::Timer(index));
+        }
+    }
+
+    fn put(&mut self, index: usize, transmit: &farcall_channel_proto::Transmit) {
+        let pair = &self.pairs[index];
+        let base = pair.produced - pair.send_fifo.len() as u64;
+        assert_eq!(
+            transmit.offset,
+            transmit.sequence * u64::from(MESSAGE_BYTES)
+        );
+        let start = (transmit.sequence - base) as usize;
+        let messages = pair
+            .send_fifo
+            .range(start..start + usize::from(transmit.count));
+        let body: Vec<u8> = messages.flat_map(|message| message.to_le_bytes()).collect();
+        let header = Header {
+            kind: Kind::Data,
+            address: pair.address,
+            epoch: transmit.epoch,
+            count: transmit.count,
+            sequence: transmit.sequence,
+            transmission: transmit.transmission,
+            bytes: transmit.bytes,
+        };
+        self.outcome.transmissions += 1;
+        let mut packet = header.encode().to_vec();
+        packet.extend_from_slice(&body);
+        self.send(packet);
+    }
+
+    /// The network: loses, repeats, delays.
+    fn send(&mut self, packet: Vec<u8>) {
+        let copies = 1 + usize::from(self.chance(self.plan.duplication));
+        for _ in 0..copies {
+            if self.chance(self.plan.loss) {
+                continue;
+            }
+            let mut delay = 10_000;
+            if self.chance(self.plan.reordering) {
+                delay += self.draw(400_000);
+            }
+            self.after(delay, Event::Arrival(packet.clone()));
+        }
+    }
+
+    fn arrive(&mut self, packet: &[u8]) {
+        let (header, body) = Header::decode(packet).expect("what we sent");
+        if header.address.job != self.job {
+            self.outcome.strays += 1;
+            return;
+        }
+        let place = (header.address.source, header.address.destination);
+        let index = self.place[&place];
+        if header.kind != Kind::Data {
+            self.outcome.nacks += u64::from(header.kind != Kind::Ack);
+            let pair = &mut self.pairs[index];
+            let freed = pair.sender.handle_answer(&header, self.now) / u64::from(MESSAGE_BYTES);
+            pair.send_fifo.drain(..freed as usize);
+            pair.queued -= freed as usize;
+            self.queue(index);
+            return self.drain(index);
+        }
+        let node = header.address.destination;
+        let at_node = |pair: &&Pair| pair.address.destination == node;
+        let used = self.pairs.iter().filter(at_node);
+        let used: usize = used.map(|pair| pair.receive_fifo.len()).sum();
+        let room = self.plan.receive_fifo - used;
+        let pair = &mut self.pairs[index];
+        let verdict = pair
+            .receiver
+            .handle_data(&header, |_, count| usize::from(count) <= room);
+        let messages = body.chunks_exact(8).skip(verdict.skip.into());
+        for message in messages.take(verdict.deliver.into()) {
+            let message = u64::from_le_bytes(message.try_into().expect("eight bytes"));
+            pair.receive_fifo.push_back(message);
+        }
+        if let Some(answer) = verdict.answer {
+            self.send(answer.encode().to_vec());
+        }
+    }
+
+    fn preempt(&mut self) {
+        if self.is_switching {
+            return;
+        }
+        self.is_switching = true;
+        for node in 0..self.plan.nodes {
+            let time = 1 + self.draw(50_000);
+            self.after(time, Event::Freeze(node));
+        }
+    }
+
+    fn how(&self) -> Freeze {
+        match self.plan.drain {
+            true => Freeze::Drain,
+            false => Freeze::Epoch,
+        }
+    }
+
+    fn freeze(&mut self, node: u16) {
+        self.frozen[usize::from(node)] = true;
+        let how = self.how();
+        for pair in &mut self.pairs {
+            if pair.address.source == node {
+                pair.sender.freeze(how);
+            }
+            if pair.address.destination == node && how == Freeze::Epoch {
+                pair.receiver.close();
+            }
+        }
+    }
+
+    /// The second round, once every channel of every node rests.
+    fn finish_freeze(&mut self) {
+        let at_rest = self.is_switching
+            && self.thawed == 0
+            && self.frozen.iter().all(|frozen| *frozen)
+            && self.pairs.iter().all(|pair| pair.sender.is_at_rest());
+        if !at_rest {
+            return;
+        }
+        self.epoch += 1;
+        self.thawed = 1;
+        for index in 0..self.pairs.len() {
+            self.pairs[index].receiver.close();
+            self.inspect(index);
+            if self.plan.copied {
+                self.copy(index);
+            }
+        }
+        for node in 0..self.plan.nodes {
+            let time = 1 + self.draw(50_000);
+            self.after(time, Event::Thaw(node));
+        }
+    }
+
+    /// The saved context shows every message exactly once.
+    fn inspect(&self, index: usize) {
+        let pair = &self.pairs[index];
+        let context = PairContext {
+            sent: pair.send_fifo.len() as u64,
+            sequence: pair.sender.save().sequence,
+            expected: pair.receiver.expected(),
+        };
+        let received = pair.consumed + pair.receive_fifo.len() as u64;
+        assert_eq!(received + context.undelivered(), pair.produced);
+        assert_eq!(received, pair.receiver.expected());
+    }
+
+    /// Out to a saved context, normalised, and back into fresh state machines.
+    fn copy(&mut self, index: usize) {
+        let pair = &mut self.pairs[index];
+        let freed = pair.sender.normalise(pair.receiver.expected()) / u64::from(MESSAGE_BYTES);
+        pair.send_fifo.drain(..freed as usize);
+        let (sent, received) = (pair.sender.save(), pair.receiver.save());
+        pair.sender = Sender::restore(config(), self.epoch - 1, sent);
+        pair.sender.freeze(Freeze::Epoch);
+        pair.receiver = Receiver::restore(self.epoch - 1, received);
+        pair.receiver.close();
+        pair.queued = 0;
+        self.queue(index);
+    }
+
+    fn thaw(&mut self, node: u16) {
+        self.frozen[usize::from(node)] = false;
+        for index in 0..self.pairs.len() {
+            let pair = &mut self.pairs[index];
+            if pair.address.destination == node {
+                pair.receiver.thaw(self.epoch);
+            }
+            if pair.address.source == node {
+                pair.sender.thaw(self.epoch);
+                self.drain(index);
+            }
+        }
+        if self.frozen.iter().all(|frozen| !frozen) {
+            self.thawed = 0;
+            self.is_switching = false;
+            self.outcome.switches += 1;
+            if let Some(time) = self.plan.preempt_every {
+                self.after(time, Event::Preempt);
+            }
+        }
+    }
+
+    /// The job goes, another comes: same nodes, ranks and channels.
+    fn kill(&mut self) {
+        self.job += 1;
+        self.pairs.clear();
+        self.place.clear();
+        self.outcome.delivered = 0;
+        self.events
+            .retain(|Reverse((_, _, event))| matches!(event, Event::Arrival(_)));
+        self.start();
+    }
+
+    fn after(&mut self, time: u64, event: Event) {
+        self.tie += 1;
+        self.events
+            .push(Reverse((self.now + time, self.tie, event)));
+    }
+
+    fn draw(&mut self, below: u64) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random % below.max(1)
+    }
+
+    fn chance(&mut self, probability: f64) -> bool {
+        (self.draw(1 << 32) as f64) < probability * (1u64 << 32) as f64
+    }
+}
+
+fn config() -> Config {
+    Config {
+        window: 4,
+        ..Config::default()
+    }
+}

@@ -1,0 +1,616 @@
+//! A channel as its element uses it.
+
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use crate::context::{Wait, Waiting};
+use crate::error::{ChannelError, Corrupt};
+use crate::layout::{Fifo, REMOTE};
+use crate::ring::{Consumer, Producer, Record};
+use crate::segment::{Element, Segment};
+
+/// The environment variable by which an element finds its job: `SEGMENT,BELL,RANK`, two open
+/// descriptors and its rank.
+pub const VARIABLE: &str = "FARCALL_CHANNEL";
+
+/// How often a waiting element that has a core of its own looks again before it sleeps.
+const SPINS: u32 = 4000;
+
+/// What came, or waits to be received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Who sent it.
+    pub source: usize,
+    /// Its length.
+    pub bytes: usize,
+}
+
+/// One element's end of one channel. Messages between two elements arrive in order, each exactly
+/// once, however often the job is preempted.
+pub struct Channel {
+    segment: Arc<Segment>,
+    bell: Option<Arc<OwnedFd>>,
+    number: usize,
+    rank: usize,
+    place: usize,
+    inbound: Vec<Consumer>,
+    outbound: Vec<Producer>,
+    /// Records and bytes consumed, but not given back to the credit.
+    owed: (u64, u64),
+    /// Sources whose rings hold such room.
+    owing: Vec<u16>,
+    /// Where the next search for a message begins.
+    turn: usize,
+    /// The channel of the collective operations.
+    pub(crate) twin: Option<Box<Channel>>,
+}
+
+/// The job of this process.
+struct Membership {
+    segment: Arc<Segment>,
+    bell: Arc<OwnedFd>,
+    rank: u16,
+    /// Channels that are open, one bit each: a ring has one reader and one writer.
+    open: AtomicU16,
+}
+
+static MEMBERSHIP: OnceLock<Result<Membership, &'static str>> = OnceLock::new();
+
+impl Channel {
+    /// Opens the first channel of the job.
+    pub fn open() -> Result<Channel, ChannelError> {
+        Channel::open_number(0)
+    }
+
+    /// Opens the channel of that number.
+    pub fn open_number(number: u8) -> Result<Channel, ChannelError> {
+        let membership = MEMBERSHIP.get_or_init(Membership::find).as_ref();
+        let membership = membership.map_err(|what| ChannelError::NoJob(what))?;
+        let channels = membership.segment.shape().channels;
+        if number >= channels {
+            return Err(ChannelError::NoChannel {
+                channel: number,
+                channels,
+            });
+        }
+        let bit = 1 << number;
+        if membership.open.fetch_or(bit, Ordering::Relaxed) & bit != 0 {
+            return Err(ChannelError::Open(number));
+        }
+        let make = |number| {
+            Channel::new(
+                membership.segment.clone(),
+                Some(membership.bell.clone()),
+                membership.rank.into(),
+                number,
+            )
+        };
+        let mut channel = make(number.into())?;
+        channel.twin = Some(Box::new(make(usize::from(number + channels))?));
+        Ok(channel)
+    }
+
+    /// The channels of a rank in a segment of this process, for tests and measurements: one end
+    /// each of all rings.
+    #[doc(hidden)]
+    pub fn attach(
+        segment: Arc<Segment>,
+        bell: Option<OwnedFd>,
+        rank: usize,
+    ) -> Result<Channel, ChannelError> {
+        let twin = usize::from(segment.shape().channels);
+        let bell = bell.map(Arc::new);
+        let mut channel = Channel::new(segment.clone(), bell.clone(), rank, 0)?;
+        channel.twin = Some(Box::new(Channel::new(segment, bell, rank, twin)?));
+        Ok(channel)
+    }
+
+    fn new(
+        segment: Arc<Segment>,
+        bell: Option<Arc<OwnedFd>>,
+        rank: usize,
+        number: usize,
+    ) -> Result<Channel, ChannelError> {
+        let layout = &segment.layout;
+        let place = layout.place.get(rank).copied().unwrap_or(REMOTE);
+        if place == REMOTE {
+            return Err(Corrupt.into());
+        }
+        let place = usize::from(place);
+        let size = usize::from(layout.shape.size);
+        let inbound = (0..size).map(|source| {
+            // SAFETY: the channel keeps the segment; channels open once, so each end is the only
+            // one.
+            unsafe { segment.consumer(layout.inbound(number, place, source)) }
+        });
+        let outbound = (0..size).map(|target| {
+            let ring = match layout.place[target] {
+                REMOTE => layout.outbound(number, place, layout.remote[target].into()),
+                local => layout.inbound(number, local.into(), rank),
+            };
+            // SAFETY: as above.
+            unsafe { segment.producer(ring) }
+        });
+        let (inbound, outbound) = (inbound.collect(), outbound.collect());
+        Ok(Channel {
+            inbound,
+            outbound,
+            segment,
+            bell,
+            number,
+            rank,
+            place,
+            owed: (0, 0),
+            owing: Vec::new(),
+            turn: 0,
+            twin: None,
+        })
+    }
+
+    /// This element's rank, from 0.
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// Elements of the job.
+    pub fn size(&self) -> usize {
+        self.outbound.len()
+    }
+
+    /// The longest message that [`Channel::try_send`] takes.
+    pub fn eager_bytes(&self) -> usize {
+        let shape = self.segment.shape();
+        let fifo = shape.send.bytes.min(shape.receive.bytes) as usize;
+        let part = self.segment.layout.part_bytes();
+        fifo / 2 / (part + 8) * part
+    }
+
+    /// Sends a message and returns when it is in the FIFO; the receiver need not have it yet. A
+    /// message longer than [`Channel::eager_bytes`] also waits until the receiver takes its first
+    /// parts: two elements that send such to each other at once use [`Channel::exchange`].
+    pub fn send(&mut self, target: usize, bytes: &[u8]) -> Result<(), ChannelError> {
+        let mut transfer = self.outgoing(target, bytes)?;
+        self.wait(Wait::Send(target), |channel| {
+            Ok(channel.push(&mut transfer)?.then_some(()))
+        })
+    }
+
+    /// Sends a message if it fits into the FIFO now; says whether it was sent.
+    pub fn try_send(&mut self, target: usize, bytes: &[u8]) -> Result<bool, ChannelError> {
+        let mut transfer = self.outgoing(target, bytes)?;
+        if bytes.len() > self.eager_bytes() {
+            return Err(ChannelError::TooLong {
+                bytes: bytes.len(),
+                room: self.eager_bytes(),
+            });
+        }
+        let part = self.segment.layout.part_bytes();
+        let records = bytes.len().div_ceil(part).max(1) as u64;
+        let last = bytes.len() - (records as usize - 1) * part;
+        let span = (records - 1) * Record::span(part as u32) + Record::span(last as u32);
+        let space = self.outbound[target].has_space(span)?;
+        if !space || !self.reserve(target, records, span)? {
+            return Ok(false);
+        }
+        while transfer.put(part, &mut self.outbound[target]) {}
+        self.announce(target);
+        Ok(true)
+    }
+
+    /// Receives a message from a rank, or from any, into `buffer`, and sleeps until there is one.
+    /// A message that is too long for the buffer stays and is an error.
+    pub fn receive(
+        &mut self,
+        source: Option<usize>,
+        buffer: &mut [u8],
+    ) -> Result<Message, ChannelError> {
+        let wait = self.waits_for(source)?;
+        let message = self.wait(wait, |channel| channel.poll(source))?;
+        let mut arrival = Arrival::new(message, buffer)?;
+        self.wait(Wait::Receive(message.source), |channel| {
+            Ok(channel.pull(&mut arrival)?.then_some(()))
+        })?;
+        Ok(message)
+    }
+
+    /// Receives a message of any length.
+    pub fn receive_vec(&mut self, source: Option<usize>) -> Result<(usize, Vec<u8>), ChannelError> {
+        let wait = self.waits_for(source)?;
+        let message = self.wait(wait, |channel| channel.poll(source))?;
+        let mut bytes = vec![0; message.bytes];
+        self.receive(Some(message.source), &mut bytes)?;
+        Ok((message.source, bytes))
+    }
+
+    /// Receives a message if one is there.
+    pub fn try_receive(
+        &mut self,
+        source: Option<usize>,
+        buffer: &mut [u8],
+    ) -> Result<Option<Message>, ChannelError> {
+        match self.poll(source)? {
+            None => Ok(None),
+            Some(message) => self.receive(Some(message.source), buffer).map(Some),
+        }
+    }
+
+    /// The message that would be received next, if there is one.
+    pub fn poll(&mut self, source: Option<usize>) -> Result<Option<Message>, ChannelError> {
+        self.waits_for(source)?;
+        if let Some(source) = source {
+            return Ok(self.peek(source)?);
+        }
+        let size = self.size();
+        for step in 0..size {
+            let source = (self.turn + step) % size;
+            if let Some(message) = self.peek(source)? {
+                // The next search begins behind it, so that no source waits for ever.
+                self.turn = source;
+                return Ok(Some(message));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Sends one message and receives another at the same time, each of any length.
+    pub fn exchange(
+        &mut self,
+        target: usize,
+        bytes: &[u8],
+        source: usize,
+        buffer: &mut [u8],
+    ) -> Result<Message, ChannelError> {
+        let mut outgoing = self.outgoing(target, bytes)?;
+        self.waits_for(Some(source))?;
+        let (mut arrival, mut buffer) = (None, Some(buffer));
+        let done = self.wait(Wait::Exchange { source, target }, |channel| {
+            let left = |outgoing: &Outgoing<'_>, arrival: &Option<Result<Arrival<'_>, _>>| {
+                let filled = arrival.as_ref().and_then(|arrival| arrival.as_ref().ok());
+                (outgoing.bytes.len(), filled.map(|arrival| arrival.filled))
+            };
+            loop {
+                let before = left(&outgoing, &arrival);
+                let sent = channel.push(&mut outgoing)?;
+                if let (None, Some(message)) = (&arrival, channel.peek(source)?)
+                    && let Some(buffer) = buffer.take()
+                {
+                    arrival = Some(Arrival::new(message, buffer));
+                }
+                let received = match &mut arrival {
+                    None => false,
+                    Some(Ok(arrival)) => channel.pull(arrival)?,
+                    // What is half sent must be sent before the error is told.
+                    Some(Err(_)) => true,
+                };
+                if sent && received {
+                    return Ok(arrival.take());
+                }
+                // What was taken in may make room for more, where an element sends to itself.
+                if left(&outgoing, &arrival) == before {
+                    return Ok(None);
+                }
+            }
+        })?;
+        done.map(|arrival| Message {
+            source,
+            bytes: arrival.filled,
+        })
+    }
+
+    fn waits_for(&self, source: Option<usize>) -> Result<Wait, ChannelError> {
+        match source {
+            None => Ok(Wait::ReceiveAny),
+            Some(rank) if rank < self.size() => Ok(Wait::Receive(rank)),
+            Some(rank) => Err(self.no_rank(rank)),
+        }
+    }
+
+    fn no_rank(&self, rank: usize) -> ChannelError {
+        ChannelError::Rank {
+            rank,
+            size: self.size(),
+        }
+    }
+
+    fn outgoing<'a>(&self, target: usize, bytes: &'a [u8]) -> Result<Outgoing<'a>, ChannelError> {
+        if target >= self.size() {
+            return Err(self.no_rank(target));
+        }
+        let partitions = &self.segment.shape().partitions;
+        if partitions[target] != partitions[self.rank] {
+            return Err(ChannelError::Partition(target));
+        }
+        if u32::try_from(bytes.len()).is_err() {
+            return Err(ChannelError::TooLarge(bytes.len()));
+        }
+        Ok(Outgoing {
+            target,
+            bytes,
+            is_done: false,
+        })
+    }
+
+    fn element(&self) -> &Element {
+        self.segment.element(self.number, self.place)
+    }
+
+    /// Takes credit for records to a rank.
+    fn reserve(&mut self, target: usize, records: u64, span: u64) -> Result<bool, Corrupt> {
+        let shape = self.segment.shape();
+        let place = self.segment.layout.place[target];
+        let (credit, fifo) = if place == REMOTE {
+            let element = self.segment.element(self.number, self.place);
+            (&element.outbound.0, shape.send)
+        } else {
+            let element = self.segment.element(self.number, place.into());
+            (&element.inbound.0, shape.receive)
+        };
+        if credit.reserve(fifo, records, span) {
+            return Ok(true);
+        }
+        let is_empty = self.outbound[target].is_empty()?;
+        if is_empty {
+            credit.force(records, span);
+        }
+        Ok(is_empty)
+    }
+
+    /// Puts as much of a message into its ring as there is room for; true when all is in.
+    fn push(&mut self, transfer: &mut Outgoing<'_>) -> Result<bool, Corrupt> {
+        let (target, part) = (transfer.target, self.segment.layout.part_bytes());
+        let mut moved = false;
+        while !transfer.is_done {
+            let span = Record::span(transfer.next(part) as u32);
+            if !self.outbound[target].has_space(span)? || !self.reserve(target, 1, span)? {
+                break;
+            }
+            // Each part at once: a receiver that is awake copies it while the next is written.
+            transfer.put(part, &mut self.outbound[target]);
+            self.outbound[target].publish();
+            moved = true;
+        }
+        if moved {
+            self.announce(target);
+        }
+        Ok(transfer.is_done)
+    }
+
+    /// Publishes what was written for a rank and wakes whoever is to move it on.
+    fn announce(&mut self, target: usize) {
+        self.outbound[target].publish();
+        match self.segment.layout.place[target] {
+            REMOTE => {
+                if self.segment.take_engine_asleep()
+                    && let Some(bell) = &self.bell
+                {
+                    // The engine's counter: it can fail only by being full of rings already.
+                    let _ = rustix::io::write(&**bell, &1u64.to_ne_bytes());
+                }
+            }
+            place => {
+                let element = self.segment.element(self.number, place.into());
+                element.bell.0.ring();
+            }
+        }
+    }
+
+    fn peek(&mut self, source: usize) -> Result<Option<Message>, Corrupt> {
+        let record = self.inbound[source].peek()?;
+        Ok(record.map(|record| Message {
+            source,
+            bytes: record.bytes as usize + record.rest as usize,
+        }))
+    }
+
+    /// Takes as many parts of a message as are there; true when it is complete.
+    fn pull(&mut self, arrival: &mut Arrival<'_>) -> Result<bool, Corrupt> {
+        while !arrival.is_done {
+            let source = arrival.source;
+            let Some(record) = self.inbound[source].peek()? else {
+                return Ok(false);
+            };
+            let (bytes, rest) = (record.bytes as usize, record.rest as usize);
+            if bytes + rest != arrival.buffer.len() - arrival.filled {
+                return Err(Corrupt);
+            }
+            let target = &mut arrival.buffer[arrival.filled..][..bytes];
+            self.inbound[source].read(record, target);
+            arrival.filled += bytes;
+            arrival.is_done = rest == 0;
+            self.owe(source, Record::span(record.bytes));
+        }
+        Ok(true)
+    }
+
+    /// Notes consumed room. It is given back in portions: for each message, the shared words would
+    /// travel between the cores once more.
+    fn owe(&mut self, source: usize, span: u64) {
+        self.owed.0 += 1;
+        self.owed.1 += span;
+        if self.inbound[source].unreleased() == span {
+            self.owing.push(source as u16);
+        }
+        let Fifo { bytes, messages } = self.segment.shape().receive;
+        let portion = self.owed.1 >= u64::from(bytes / 4) || self.owed.0 >= u64::from(messages / 4);
+        let waiters = &self.element().bell.0.room_waiters;
+        if portion || waiters.load(Ordering::Relaxed) != 0 {
+            self.give_back();
+        }
+    }
+
+    fn give_back(&mut self) {
+        if self.owed.0 == 0 {
+            return;
+        }
+        for source in self.owing.drain(..) {
+            self.inbound[usize::from(source)].release();
+        }
+        let element = self.segment.element(self.number, self.place);
+        element.inbound.0.give_back(self.owed.0, self.owed.1);
+        self.owed = (0, 0);
+        std::sync::atomic::fence(Ordering::SeqCst);
+        if element.bell.0.room_waiters.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        for (place, source) in self.segment.shape().locals.iter().enumerate() {
+            if self.inbound[usize::from(*source)].wants_room() {
+                self.segment.element(self.number, place).bell.0.ring();
+            }
+        }
+    }
+
+    /// Repeats `attempt` until it gives something: first busily where that is allowed, then
+    /// sleeping between the rings of this element's bell.
+    fn wait<T>(
+        &mut self,
+        wait: Wait,
+        mut attempt: impl FnMut(&mut Channel) -> Result<Option<T>, ChannelError>,
+    ) -> Result<T, ChannelError> {
+        if let Some(done) = attempt(self)? {
+            return Ok(done);
+        }
+        if self.segment.shape().spin {
+            for _ in 0..SPINS {
+                std::hint::spin_loop();
+                if let Some(done) = attempt(self)? {
+                    return Ok(done);
+                }
+            }
+        }
+        self.give_back();
+        let segment = self.segment.clone();
+        let element = segment.element(self.number, self.place);
+        element.wait.store(Waiting::encode(wait), Ordering::Relaxed);
+        let room = self.wants_room(wait);
+        let done = loop {
+            let seen = element.bell.0.prepare();
+            match attempt(self) {
+                Ok(None) => {}
+                Ok(Some(done)) => break Ok(done),
+                Err(error) => break Err(error),
+            }
+            self.give_back();
+            element.bell.0.sleep(seen);
+        };
+        element.bell.0.finish();
+        element.wait.store(0, Ordering::Relaxed);
+        if let Some(target) = room {
+            self.set_wants_room(target, false);
+        }
+        done
+    }
+
+    /// Announces that a send waits for room.
+    fn wants_room(&self, wait: Wait) -> Option<usize> {
+        let target = match wait {
+            Wait::Send(target) | Wait::Exchange { target, .. } => target,
+            Wait::ReceiveAny | Wait::Receive(_) => return None,
+        };
+        self.set_wants_room(target, true);
+        Some(target)
+    }
+
+    fn set_wants_room(&self, target: usize, wants: bool) {
+        self.outbound[target].set_wants_room(wants);
+        let place = self.segment.layout.place[target];
+        if place != REMOTE {
+            let element = self.segment.element(self.number, place.into());
+            let waiters = &element.bell.0.room_waiters;
+            match wants {
+                true => waiters.fetch_add(1, Ordering::SeqCst),
+                false => waiters.fetch_sub(1, Ordering::SeqCst),
+            };
+        }
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        self.give_back();
+        if let (Some(_), Some(Ok(membership))) = (&self.twin, MEMBERSHIP.get())
+            && self.bell.is_some()
+        {
+            membership
+                .open
+                .fetch_and(!(1 << self.number), Ordering::Relaxed);
+        }
+    }
+}
+
+/// A message on its way out.
+struct Outgoing<'a> {
+    target: usize,
+    /// What is still to be put into the ring.
+    bytes: &'a [u8],
+    is_done: bool,
+}
+
+impl Outgoing<'_> {
+    fn next(&self, part: usize) -> usize {
+        self.bytes.len().min(part)
+    }
+
+    /// Writes the next part; true where there are more.
+    fn put(&mut self, part: usize, ring: &mut Producer) -> bool {
+        let (now, rest) = self.bytes.split_at(self.next(part));
+        let record = Record {
+            bytes: now.len() as u32,
+            rest: rest.len() as u32,
+        };
+        ring.write(record, now);
+        self.bytes = rest;
+        self.is_done = rest.is_empty();
+        !self.is_done
+    }
+}
+
+/// A message on its way in.
+struct Arrival<'a> {
+    source: usize,
+    buffer: &'a mut [u8],
+    filled: usize,
+    is_done: bool,
+}
+
+impl<'a> Arrival<'a> {
+    fn new(message: Message, buffer: &'a mut [u8]) -> Result<Arrival<'a>, ChannelError> {
+        let room = buffer.len();
+        match buffer.get_mut(..message.bytes) {
+            Some(buffer) => Ok(Arrival {
+                source: message.source,
+                buffer,
+                filled: 0,
+                is_done: false,
+            }),
+            None => Err(ChannelError::TooLong {
+                bytes: message.bytes,
+                room,
+            }),
+        }
+    }
+}
+
+impl Membership {
+    fn find() -> Result<Membership, &'static str> {
+        let text = std::env::var(VARIABLE).map_err(|_| VARIABLE)?;
+        let mut fields = text.split(',').map(str::parse::<u16>);
+        let mut field = || fields.next().and_then(Result::ok).ok_or(VARIABLE);
+        let (segment, bell, rank) = (field()?, field()?, field()?);
+        // SAFETY: the daemon put the segment there for this process; it is only borrowed.
+        let segment = unsafe { BorrowedFd::borrow_raw(RawFd::from(segment)) };
+        let opened = Segment::open(segment).map_err(|_| VARIABLE)?;
+        let flags = rustix::io::FdFlags::CLOEXEC;
+        rustix::io::fcntl_setfd(segment, flags).map_err(|_| VARIABLE)?;
+        // SAFETY: the daemon put the engine's bell there for this process, which reads the
+        // variable once.
+        let bell = unsafe { OwnedFd::from_raw_fd(RawFd::from(bell)) };
+        rustix::io::fcntl_setfd(&bell, flags).map_err(|_| VARIABLE)?;
+        Ok(Membership {
+            segment: Arc::new(opened),
+            bell: Arc::new(bell),
+            rank,
+            open: AtomicU16::new(0),
+        })
+    }
+}

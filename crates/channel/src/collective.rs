@@ -1,0 +1,170 @@
+//! Operations in which every element of a job takes part, in the same order.
+
+use crate::channel::Channel;
+use crate::error::ChannelError;
+
+/// How numbers of several elements become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reduction {
+    /// Their sum.
+    Sum,
+    /// The least.
+    Minimum,
+    /// The greatest.
+    Maximum,
+}
+
+/// A number that can be reduced: `f64` or `i64`.
+pub trait Number: Copy + sealed::Sealed {
+    #[doc(hidden)]
+    fn bytes(self) -> [u8; 8];
+    #[doc(hidden)]
+    fn from_bytes(bytes: [u8; 8]) -> Self;
+    #[doc(hidden)]
+    fn combine(self, other: Self, how: Reduction) -> Self;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for f64 {}
+    impl Sealed for i64 {}
+}
+
+impl Number for f64 {
+    fn bytes(self) -> [u8; 8] {
+        self.to_ne_bytes()
+    }
+
+    fn from_bytes(bytes: [u8; 8]) -> f64 {
+        f64::from_ne_bytes(bytes)
+    }
+
+    fn combine(self, other: f64, how: Reduction) -> f64 {
+        match how {
+            Reduction::Sum => self + other,
+            Reduction::Minimum => self.min(other),
+            Reduction::Maximum => self.max(other),
+        }
+    }
+}
+
+impl Number for i64 {
+    fn bytes(self) -> [u8; 8] {
+        self.to_ne_bytes()
+    }
+
+    fn from_bytes(bytes: [u8; 8]) -> i64 {
+        i64::from_ne_bytes(bytes)
+    }
+
+    fn combine(self, other: i64, how: Reduction) -> i64 {
+        match how {
+            Reduction::Sum => self.wrapping_add(other),
+            Reduction::Minimum => self.min(other),
+            Reduction::Maximum => self.max(other),
+        }
+    }
+}
+
+impl Channel {
+    fn collective(&mut self) -> &mut Channel {
+        match &mut self.twin {
+            Some(twin) => twin,
+            // A twin has none of its own: it is the one.
+            None => unreachable!("collectives run on opened channels only"),
+        }
+    }
+
+    /// Returns when every element has come here: a dissemination barrier, log2 of the size rounds
+    /// (for a power of two, the partners of a binary shuffle).
+    pub fn barrier(&mut self) -> Result<(), ChannelError> {
+        let (rank, size) = (self.rank(), self.size());
+        let channel = self.collective();
+        let mut distance = 1;
+        while distance < size {
+            channel.send((rank + distance) % size, &[])?;
+            channel.receive(Some((rank + size - distance) % size), &mut [])?;
+            distance *= 2;
+        }
+        Ok(())
+    }
+
+    /// Gives every element the bytes of `root`, along a binomial tree. The buffers have one length.
+    pub fn broadcast(&mut self, root: usize, bytes: &mut [u8]) -> Result<(), ChannelError> {
+        let (rank, size) = (self.rank(), self.size());
+        if root >= size {
+            return Err(ChannelError::Rank { rank: root, size });
+        }
+        let place = (rank + size - root) % size;
+        let channel = self.collective();
+        let mut bit = 1;
+        while bit < size && place & bit == 0 {
+            bit *= 2;
+        }
+        if place != 0 {
+            channel.receive(Some((root + place - bit) % size), bytes)?;
+        }
+        bit /= 2;
+        while bit > 0 {
+            if place + bit < size {
+                channel.send((root + place + bit) % size, bytes)?;
+            }
+            bit /= 2;
+        }
+        Ok(())
+    }
+
+    /// Reduces the numbers of all elements, place by place, into those of `root`, along a binomial
+    /// tree; the others' are undefined afterwards. The order of the operations depends only on the
+    /// job's size.
+    pub fn reduce<T: Number>(
+        &mut self,
+        root: usize,
+        how: Reduction,
+        numbers: &mut [T],
+    ) -> Result<(), ChannelError> {
+        let (rank, size) = (self.rank(), self.size());
+        if root >= size {
+            return Err(ChannelError::Rank { rank: root, size });
+        }
+        let place = (rank + size - root) % size;
+        let channel = self.collective();
+        let mut bytes = vec![0; size_of_val(numbers)];
+        let mut bit = 1;
+        while bit < size {
+            if place & bit != 0 {
+                for (number, place) in numbers.iter().zip(bytes.chunks_exact_mut(8)) {
+                    place.copy_from_slice(&number.bytes());
+                }
+                return channel.send((root + place - bit) % size, &bytes);
+            }
+            if place + bit < size {
+                channel.receive(Some((root + place + bit) % size), &mut bytes)?;
+                for (number, other) in numbers.iter_mut().zip(bytes.chunks_exact(8)) {
+                    let mut word = [0; 8];
+                    word.copy_from_slice(other);
+                    *number = number.combine(T::from_bytes(word), how);
+                }
+            }
+            bit *= 2;
+        }
+        Ok(())
+    }
+
+    /// Reduces the numbers of all elements, and gives every element the result.
+    pub fn all_reduce<T: Number>(
+        &mut self,
+        how: Reduction,
+        numbers: &mut [T],
+    ) -> Result<(), ChannelError> {
+        self.reduce(0, how, numbers)?;
+        let mut bytes: Vec<u8> = numbers.iter().flat_map(|number| number.bytes()).collect();
+        self.broadcast(0, &mut bytes)?;
+        for (number, place) in numbers.iter_mut().zip(bytes.chunks_exact(8)) {
+            let mut word = [0; 8];
+            word.copy_from_slice(place);
+            *number = T::from_bytes(word);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,327 @@
+//! The engine of a node: carries messages between the nodes of a job over UDP.
+//!
+//! One thread owns the socket. It reads the rings that elements fill for ranks on other nodes, and
+//! fills those of this node's elements. The daemon tells it about jobs and freezes them.
+
+mod job;
+mod socket;
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use farcall_channel_proto::{Freeze, Header, PairContext};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+
+use crate::segment::Segment;
+use job::JobPairs;
+use socket::Socket;
+
+/// Where the ranks of a job on other nodes are reached: `None` for those on this one.
+pub type Peer = Option<SocketAddr>;
+
+/// Why there is no engine.
+#[derive(Debug, thiserror::Error)]
+#[error("no UDP socket on {address}: {source}")]
+pub struct EngineError {
+    address: IpAddr,
+    source: io::Error,
+}
+
+/// What the engine has carried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Packets sent, and among them those sent again.
+    pub sent: u64,
+    /// Packets that came.
+    pub received: u64,
+    /// Packets that were for no job here, or of a past epoch, or no packets.
+    pub strays: u64,
+    /// Messages that found no room and were refused.
+    pub refused: u64,
+}
+
+/// The engine of a node. It ends when dropped.
+pub struct Engine {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// Daemon threads that want the state: the engine lets them go first.
+    wanted: AtomicU32,
+    turn: Condvar,
+    socket: Socket,
+    /// Rung by elements and by the daemon.
+    bell: OwnedFd,
+    /// Rung by the engine when a job has come to rest or went wrong.
+    news: OwnedFd,
+    is_ending: AtomicU32,
+    thread: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: HashMap<u64, JobPairs>,
+    traffic: Traffic,
+}
+
+impl Engine {
+    /// An engine whose socket has a free port of that address.
+    pub fn start(address: IpAddr) -> Result<Engine, EngineError> {
+        let fail = |source| EngineError { address, source };
+        let socket = Socket::bind(address).map_err(fail)?;
+        let local = socket.address().map_err(fail)?;
+        let counter = || {
+            let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+            eventfd(0, flags).map_err(|error| fail(error.into()))
+        };
+        let shared = Arc::new(Shared {
+            state: Mutex::default(),
+            wanted: AtomicU32::new(0),
+            turn: Condvar::new(),
+            socket,
+            bell: counter()?,
+            news: counter()?,
+            is_ending: AtomicU32::new(0),
+            thread: AtomicU64::new(0),
+        });
+        let runner = shared.clone();
+        let thread = std::thread::Builder::new()
+            .name("farcall-engine".to_string())
+            .spawn(move || runner.run())
+            .map_err(fail)?;
+        Ok(Engine {
+            shared,
+            address: local,
+            thread: Some(thread),
+        })
+    }
+
+    /// Where other engines reach this one.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The kernel's number of the engine's thread, for its priority.
+    pub fn thread_id(&self) -> u64 {
+        self.shared.thread.load(Ordering::Acquire)
+    }
+
+    /// What elements ring when they have filled a ring.
+    pub fn bell(&self) -> BorrowedFd<'_> {
+        self.shared.bell.as_fd()
+    }
+
+    /// Becomes readable when a job has come to rest or went wrong.
+    pub fn news(&self) -> BorrowedFd<'_> {
+        self.shared.news.as_fd()
+    }
+
+    /// Forgets the news so far.
+    pub fn take_news(&self) {
+        let _ = rustix::io::read(&self.shared.news, &mut [0; 8]);
+    }
+
+    /// Carries a job's messages from now on, in its first epoch. `peers` has a place for each rank.
+    pub fn attach(&self, segment: Arc<Segment>, peers: &[Peer], epoch: u32) {
+        let job = segment.shape().job;
+        let pairs = JobPairs::new(segment, peers, epoch);
+        self.with(|state| state.jobs.insert(job, pairs));
+    }
+
+    /// Forgets a job: what is still under way for it reaches nobody.
+    pub fn detach(&self, job: u64) {
+        self.with(|state| state.jobs.remove(&job));
+    }
+
+    /// Freezes the channels of a job, whose elements are stopped. True if it is at rest already.
+    pub fn freeze(&self, job: u64, how: Freeze) -> bool {
+        self.with(|state| {
+            state
+                .jobs
+                .get_mut(&job)
+                .is_none_or(|pairs| pairs.freeze(how))
+        })
+    }
+
+    /// True when nothing of the job's messages from this node is in the network.
+    pub fn is_at_rest(&self, job: u64) -> bool {
+        self.with(|state| state.jobs.get(&job).is_none_or(JobPairs::is_at_rest))
+    }
+
+    /// Takes nothing more for a job whose network is stationary.
+    pub fn close(&self, job: u64) {
+        self.with(|state| {
+            if let Some(pairs) = state.jobs.get_mut(&job) {
+                pairs.close();
+            }
+        });
+    }
+
+    /// Lets a job's messages go on, in a new epoch.
+    pub fn thaw(&self, job: u64, epoch: u32) {
+        self.with(|state| {
+            if let Some(pairs) = state.jobs.get_mut(&job) {
+                pairs.thaw(epoch);
+            }
+        });
+        self.wake();
+    }
+
+    /// Jobs whose segment was found corrupt since the last call.
+    pub fn take_faults(&self) -> Vec<u64> {
+        self.with(|state| {
+            let jobs = state.jobs.iter_mut();
+            jobs.filter_map(|(job, pairs)| pairs.take_fault().then_some(*job))
+                .collect()
+        })
+    }
+
+    /// The pairs of a job that begin or end here: channel, source, destination, and what this
+    /// node knows of them.
+    pub fn contexts(&self, job: u64) -> Vec<(u8, u16, u16, PairContext)> {
+        self.with(|state| {
+            let pairs = state.jobs.get(&job);
+            pairs.map(JobPairs::contexts).unwrap_or_default()
+        })
+    }
+
+    /// What the engine has carried so far.
+    pub fn traffic(&self) -> Traffic {
+        self.with(|state| state.traffic)
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        self.shared.wanted.fetch_add(1, Ordering::SeqCst);
+        let mut state = self.shared.lock();
+        self.shared.wanted.fetch_sub(1, Ordering::SeqCst);
+        let done = act(&mut state);
+        drop(state);
+        self.shared.turn.notify_all();
+        done
+    }
+
+    fn wake(&self) {
+        // It fails only where the counter is full of wakes already.
+        let _ = rustix::io::write(&self.shared.bell, &1u64.to_ne_bytes());
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.shared.is_ending.store(1, Ordering::Release);
+        self.wake();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        let id = rustix::thread::gettid().as_raw_nonzero().get();
+        self.thread.store(id as u64, Ordering::Release);
+        let clock = Instant::now();
+        let mut batch = socket::Batch::new();
+        while self.is_ending.load(Ordering::Acquire) == 0 {
+            let mut state = self.lock();
+            while self.wanted.load(Ordering::SeqCst) > 0 {
+                state = self
+                    .turn
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner);
+            }
+            let moved = self.step(&mut state, &mut batch, &clock);
+            if moved {
+                continue;
+            }
+            let deadline = self.prepare_sleep(&mut state, &clock);
+            drop(state);
+            self.sleep(deadline, &clock);
+        }
+    }
+
+    /// Moves what there is to move; false if there was nothing.
+    fn step(&self, state: &mut State, batch: &mut socket::Batch, clock: &Instant) -> bool {
+        let mut moved = false;
+        for (from, packet) in self.socket.receive(batch) {
+            moved = true;
+            state.traffic.received += 1;
+            let now = clock.elapsed().as_nanos() as u64;
+            let known = Header::decode(packet).ok().and_then(|(header, body)| {
+                let pairs = state.jobs.get_mut(&header.address.job)?;
+                pairs.handle(&header, body, from, now)
+            });
+            match known {
+                None => state.traffic.strays += 1,
+                Some(None) => {}
+                Some(Some(answer)) => {
+                    let refused = answer.kind == farcall_channel_proto::Kind::Full;
+                    state.traffic.refused += u64::from(refused);
+                    state.traffic.sent += 1;
+                    self.socket.send(from, &answer.encode(), &[]);
+                }
+            }
+        }
+        let now = clock.elapsed().as_nanos() as u64;
+        for pairs in state.jobs.values_mut() {
+            let sent = pairs.transmit(now, |to, header, body| {
+                self.socket.send(to, &header.encode(), body);
+            });
+            state.traffic.sent += sent;
+            moved |= sent > 0;
+            if pairs.take_news() {
+                let _ = rustix::io::write(&self.news, &1u64.to_ne_bytes());
+            }
+        }
+        moved
+    }
+
+    /// Asks the elements to ring, looks once more, and says until when to sleep.
+    fn prepare_sleep(&self, state: &mut State, clock: &Instant) -> Option<u64> {
+        let now = clock.elapsed().as_nanos() as u64;
+        let mut deadline: Option<u64> = None;
+        for pairs in state.jobs.values_mut() {
+            pairs.set_asleep();
+            let next = match pairs.has_more() {
+                true => Some(now),
+                false => pairs.poll_timeout(),
+            };
+            deadline = match (deadline, next) {
+                (Some(one), Some(other)) => Some(one.min(other)),
+                (one, other) => one.or(other),
+            };
+        }
+        deadline
+    }
+
+    fn sleep(&self, deadline: Option<u64>, clock: &Instant) {
+        let now = clock.elapsed().as_nanos() as u64;
+        let timeout = deadline.map(|deadline| {
+            let left = deadline.saturating_sub(now);
+            rustix::time::Timespec {
+                tv_sec: (left / 1_000_000_000) as i64,
+                tv_nsec: (left % 1_000_000_000) as i64,
+            }
+        });
+        let mut sources = [
+            PollFd::new(&self.bell, PollFlags::IN),
+            PollFd::from_borrowed_fd(self.socket.fd(), PollFlags::IN),
+        ];
+        let _ = poll(&mut sources, timeout.as_ref());
+        if !sources[0].revents().is_empty() {
+            let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+        }
+    }
+}

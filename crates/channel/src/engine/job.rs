@@ -1,0 +1,414 @@
+//! The pairs of one job that begin or end on this node.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use farcall_channel_proto::{
+    Address, Config, Freeze, Header, Kind, PairContext, Receiver, Sender, Transmit,
+};
+
+use super::Peer;
+use crate::error::Corrupt;
+use crate::layout::REMOTE;
+use crate::ring::{Consumer, Producer, RECORD_HEADER, Record};
+use crate::segment::Segment;
+
+/// Most bytes of messages in one packet.
+const PACKET_BYTES: u64 = 32 << 10;
+
+pub(super) struct JobPairs {
+    segment: Arc<Segment>,
+    /// By channel, place of the local element, and place of the remote rank.
+    outgoing: Vec<Outgoing>,
+    /// The same.
+    incoming: Vec<Incoming>,
+    is_frozen: bool,
+    /// Whether the daemon was told, since the last freeze, that the job rests.
+    has_told: bool,
+    /// Set once by a segment that is corrupt.
+    is_corrupt: bool,
+    fault: bool,
+}
+
+/// Messages from a local element to a rank on another node.
+struct Outgoing {
+    address: Address,
+    to: SocketAddr,
+    place: usize,
+    ring: Consumer,
+    sender: Sender,
+    /// Records in each packet that is queued, to give back their credit.
+    packets: std::collections::VecDeque<(u16, u32)>,
+}
+
+/// Messages from a rank on another node to a local element.
+struct Incoming {
+    from: SocketAddr,
+    place: usize,
+    ring: Producer,
+    receiver: Receiver,
+}
+
+impl JobPairs {
+    pub(super) fn new(segment: Arc<Segment>, peers: &[Peer], epoch: u32) -> JobPairs {
+        let layout = &segment.layout;
+        let shape = segment.shape();
+        let remotes = || {
+            let ranks = (0..shape.size).zip(peers);
+            let ranks = ranks.filter(|(rank, _)| layout.place[usize::from(*rank)] == REMOTE);
+            ranks.filter_map(|(rank, peer)| peer.map(|peer| (rank, peer)))
+        };
+        let (mut outgoing, mut incoming) = (Vec::new(), Vec::new());
+        for channel in 0..layout.all_channels() {
+            for (place, local) in shape.locals.iter().enumerate() {
+                for (index, (remote, peer)) in remotes().enumerate() {
+                    let ring = layout.outbound(channel, place, index);
+                    // SAFETY: the job keeps the segment, and it has the engine's only ends.
+                    let ring = unsafe { segment.consumer(ring) };
+                    outgoing.push(Outgoing {
+                        address: Address {
+                            job: shape.job,
+                            channel: channel as u8,
+                            source: *local,
+                            destination: remote,
+                        },
+                        to: peer,
+                        place,
+                        ring,
+                        sender: Sender::new(Config::default(), epoch),
+                        packets: std::collections::VecDeque::new(),
+                    });
+                    let ring = layout.inbound(channel, place, remote.into());
+                    incoming.push(Incoming {
+                        from: peer,
+                        place,
+                        // SAFETY: as above.
+                        ring: unsafe { segment.producer(ring) },
+                        receiver: Receiver::new(epoch),
+                    });
+                }
+            }
+        }
+        JobPairs {
+            segment,
+            outgoing,
+            incoming,
+            is_frozen: false,
+            has_told: true,
+            is_corrupt: false,
+            fault: false,
+        }
+    }
+
+    /// Where the pair of a local and a remote rank stands in both lists.
+    fn index(&self, channel: u8, local: u16, remote: u16) -> Option<usize> {
+        let layout = &self.segment.layout;
+        let place = *layout.place.get(usize::from(local))?;
+        let other = *layout.remote.get(usize::from(remote))?;
+        if place == REMOTE || other == REMOTE || usize::from(channel) >= layout.all_channels() {
+            return None;
+        }
+        let element = usize::from(channel) * layout.shape.locals.len() + usize::from(place);
+        Some(element * layout.remotes + usize::from(other))
+    }
+
+    /// Takes a packet for this job: `None` if it is none of its own, else the answer to it.
+    pub(super) fn handle(
+        &mut self,
+        header: &Header,
+        body: &[u8],
+        from: SocketAddr,
+        now: u64,
+    ) -> Option<Option<Header>> {
+        let Address {
+            channel,
+            source,
+            destination,
+            ..
+        } = header.address;
+        if header.kind == Kind::Data {
+            let index = self.index(channel, destination, source)?;
+            if self.incoming.get(index)?.from != from || self.is_corrupt {
+                return None;
+            }
+            return Some(self.receive(index, header, body));
+        }
+        let index = self.index(channel, source, destination)?;
+        let pair = self.outgoing.get_mut(index)?;
+        if pair.to != from || self.is_corrupt {
+            return None;
+        }
+        let freed = pair.sender.handle_answer(header, now);
+        self.free(index, freed);
+        Some(None)
+    }
+
+    fn receive(&mut self, index: usize, header: &Header, body: &[u8]) -> Option<Header> {
+        let shape = self.segment.shape();
+        let channel = usize::from(header.address.channel);
+        let pair = &mut self.incoming[index];
+        let element = self.segment.element(channel, pair.place);
+        let mut range = None;
+        let mut corrupt = false;
+        let verdict = pair.receiver.handle_data(header, |skip, count| {
+            let Some(found) = records(body, header.count, skip) else {
+                return false;
+            };
+            let span = found.len() as u64;
+            match pair.ring.has_space(span) {
+                Err(Corrupt) => {
+                    corrupt = true;
+                    false
+                }
+                Ok(false) => false,
+                Ok(true) => {
+                    let credit = &element.inbound.0;
+                    let mut fits = credit.reserve(shape.receive, count.into(), span);
+                    if !fits && pair.ring.is_empty() == Ok(true) {
+                        credit.force(count.into(), span);
+                        fits = true;
+                    }
+                    range = fits.then_some(found);
+                    fits
+                }
+            }
+        });
+        if let Some(records) = range {
+            pair.ring.write_records(records);
+            pair.ring.publish();
+            element.bell.0.ring();
+        }
+        if corrupt {
+            self.fail();
+            return None;
+        }
+        verdict.answer
+    }
+
+    /// Gives an element back what was acknowledged.
+    fn free(&mut self, index: usize, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
+        let pair = &mut self.outgoing[index];
+        let mut left = bytes;
+        let mut records = 0;
+        while left > 0
+            && let Some((count, size)) = pair.packets.pop_front()
+        {
+            left -= u64::from(size);
+            records += u64::from(count);
+        }
+        pair.ring.release_bytes(bytes);
+        let channel = usize::from(pair.address.channel);
+        let element = self.segment.element(channel, pair.place);
+        element.outbound.0.give_back(records, bytes);
+        element.bell.0.ring();
+    }
+
+    /// Queues what elements have written, and sends what is due. Returns the packets sent.
+    pub(super) fn transmit(
+        &mut self,
+        now: u64,
+        mut send: impl FnMut(SocketAddr, &Header, &[u8]),
+    ) -> u64 {
+        if self.is_corrupt {
+            return 0;
+        }
+        let (mut sent, mut corrupt) = (0, false);
+        let partitions = &self.segment.shape().partitions;
+        let mut body = Vec::new();
+        for pair in &mut self.outgoing {
+            let Address {
+                source,
+                destination,
+                ..
+            } = pair.address;
+            // The library refuses to send there: what is in this ring was put there by force.
+            if partitions[usize::from(source)] != partitions[usize::from(destination)] {
+                continue;
+            }
+            if !self.is_frozen {
+                corrupt |= pair.queue().is_err();
+            }
+            if let Some(transmit) = pair.sender.handle_timeout(now) {
+                pair.put(&transmit, &mut body, &mut send);
+                sent += 1;
+            }
+            while let Some(transmit) = pair.sender.poll_transmit(now) {
+                pair.put(&transmit, &mut body, &mut send);
+                sent += 1;
+            }
+        }
+        if corrupt {
+            self.fail();
+        }
+        sent
+    }
+
+    /// Whether elements have written what is not queued, and could be.
+    pub(super) fn has_more(&mut self) -> bool {
+        let is_open = !self.is_frozen && !self.is_corrupt;
+        is_open
+            && self.outgoing.iter_mut().any(|pair| {
+                pair.sender.has_room() && pair.ring.peek().is_ok_and(|record| record.is_some())
+            })
+    }
+
+    pub(super) fn set_asleep(&self) {
+        self.segment.set_engine_asleep(true);
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<u64> {
+        let timeouts = self.outgoing.iter();
+        timeouts.filter_map(|pair| pair.sender.poll_timeout()).min()
+    }
+
+    pub(super) fn freeze(&mut self, how: Freeze) -> bool {
+        self.is_frozen = true;
+        for pair in &mut self.outgoing {
+            pair.sender.freeze(how);
+        }
+        if how == Freeze::Epoch {
+            self.close();
+        }
+        let at_rest = self.is_at_rest();
+        self.has_told = at_rest;
+        at_rest
+    }
+
+    pub(super) fn close(&mut self) {
+        for pair in &mut self.incoming {
+            pair.receiver.close();
+        }
+    }
+
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.is_corrupt || self.outgoing.iter().all(|pair| pair.sender.is_at_rest())
+    }
+
+    pub(super) fn thaw(&mut self, epoch: u32) {
+        self.is_frozen = false;
+        self.has_told = true;
+        for pair in &mut self.outgoing {
+            pair.sender.thaw(epoch);
+        }
+        for pair in &mut self.incoming {
+            pair.receiver.thaw(epoch);
+        }
+    }
+
+    /// True once when the daemon has something to learn: the job rests, or is corrupt.
+    pub(super) fn take_news(&mut self) -> bool {
+        let rests = self.is_frozen && !self.has_told && self.is_at_rest();
+        self.has_told |= rests;
+        rests || self.fault
+    }
+
+    pub(super) fn take_fault(&mut self) -> bool {
+        std::mem::take(&mut self.fault)
+    }
+
+    fn fail(&mut self) {
+        self.fault |= !self.is_corrupt;
+        self.is_corrupt = true;
+    }
+
+    pub(super) fn contexts(&self) -> Vec<(u8, u16, u16, PairContext)> {
+        let outgoing = self.outgoing.iter().map(|pair| {
+            let context = PairContext {
+                sent: pair
+                    .packets
+                    .iter()
+                    .map(|(count, _)| u64::from(*count))
+                    .sum(),
+                sequence: pair.sender.save().sequence,
+                expected: 0,
+            };
+            let Address {
+                channel,
+                source,
+                destination,
+                ..
+            } = pair.address;
+            (channel, source, destination, context)
+        });
+        let addresses = self.outgoing.iter().map(|pair| pair.address);
+        let incoming = self.incoming.iter().zip(addresses).map(|(pair, address)| {
+            let context = PairContext {
+                sent: 0,
+                sequence: 0,
+                expected: pair.receiver.expected(),
+            };
+            (
+                address.channel,
+                address.destination,
+                address.source,
+                context,
+            )
+        });
+        outgoing.chain(incoming).collect()
+    }
+}
+
+impl Outgoing {
+    /// Cuts whole records into packets.
+    fn queue(&mut self) -> Result<(), Corrupt> {
+        while self.sender.has_room() {
+            let (mut count, mut bytes) = (0u16, 0);
+            while let Some(record) = self.ring.peek()? {
+                let span = Record::span(record.bytes);
+                if count > 0 && (bytes + span > PACKET_BYTES || count == u16::MAX) {
+                    break;
+                }
+                if span > PACKET_BYTES {
+                    return Err(Corrupt);
+                }
+                self.ring.skip(record);
+                count += 1;
+                bytes += span;
+            }
+            if count == 0 {
+                return Ok(());
+            }
+            self.sender.handle_queued(count, bytes as u32);
+            self.packets.push_back((count, bytes as u32));
+        }
+        Ok(())
+    }
+
+    fn put(
+        &mut self,
+        transmit: &Transmit,
+        body: &mut Vec<u8>,
+        send: &mut impl FnMut(SocketAddr, &Header, &[u8]),
+    ) {
+        let offset = transmit.offset - self.sender.save().offset;
+        body.resize(transmit.bytes as usize, 0);
+        self.ring.copy_unreleased(offset, body);
+        let header = Header {
+            kind: Kind::Data,
+            address: self.address,
+            epoch: transmit.epoch,
+            count: transmit.count,
+            sequence: transmit.sequence,
+            transmission: transmit.transmission,
+            bytes: transmit.bytes,
+        };
+        send(self.to, &header, body);
+    }
+}
+
+/// The records of a packet after the first `skip`, if its body holds exactly `count`.
+fn records(body: &[u8], count: u16, skip: u16) -> Option<&[u8]> {
+    let (mut place, mut start) = (0usize, 0);
+    for index in 0..count {
+        if index == skip {
+            start = place;
+        }
+        let header = body.get(place..place + RECORD_HEADER as usize)?;
+        let record = Record::decode(header.try_into().ok()?);
+        place = place.checked_add(Record::span(record.bytes) as usize)?;
+    }
+    (place == body.len()).then(|| &body[start..])
+}

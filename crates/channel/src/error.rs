@@ -1,0 +1,58 @@
+//! What can go wrong with a channel.
+
+use std::io;
+
+/// The segment holds what no honest element writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the job's memory segment is corrupt: an element wrote where it must not")]
+pub struct Corrupt;
+
+/// Why an operation on a channel failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ChannelError {
+    /// The process was not started as an element of a job.
+    #[error(
+        "this process is no element of a job: start it with `farcall gang run -n N PROGRAM` \
+         ({0} is not set or cannot be read)"
+    )]
+    NoJob(&'static str),
+    /// The job has fewer channels.
+    #[error("channel {channel} of {channels}: run the job with `--channels {}`", .channel + 1)]
+    NoChannel {
+        /// The channel asked for.
+        channel: u8,
+        /// How many there are.
+        channels: u8,
+    },
+    /// The channel is open already in this process.
+    #[error("channel {0} is open already in this process")]
+    Open(u8),
+    /// No element has that rank.
+    #[error("rank {rank} of a job of {size} elements")]
+    Rank {
+        /// The rank asked for.
+        rank: usize,
+        /// Elements of the job.
+        size: usize,
+    },
+    /// The rank belongs to another partition of the job.
+    #[error("rank {0} is in another partition of the job: nothing may be sent there")]
+    Partition(usize),
+    /// The message is longer than the buffer given for it; it stays where it is.
+    #[error("a message of {bytes} bytes for a buffer of {room}")]
+    TooLong {
+        /// Length of the message.
+        bytes: usize,
+        /// Length of the buffer.
+        room: usize,
+    },
+    /// A message is longer than 4 GiB.
+    #[error("a message of {0} bytes; at most 4 GiB fit into one")]
+    TooLarge(usize),
+    /// The segment is corrupt.
+    #[error(transparent)]
+    Corrupt(#[from] Corrupt),
+    /// The segment cannot be mapped.
+    #[error("the job's memory segment cannot be mapped: {0}")]
+    System(#[from] io::Error),
+}

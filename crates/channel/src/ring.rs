@@ -1,0 +1,349 @@
+//! A ring of records with one writer and one reader, in memory that neither trusts.
+//!
+//! Indices count bytes since the ring was made and only grow; `tail` is the writer's, `head` the
+//! reader's. Each side keeps its own index in private memory, and checks the other's whenever it
+//! reads it. A record is eight bytes of header and its bytes, padded to eight.
+
+use std::ptr::NonNull;
+
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+#[cfg(not(loom))]
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::error::Corrupt;
+
+#[cfg(not(loom))]
+pub(crate) type Byte = u8;
+/// Under loom every byte is watched for races.
+#[cfg(loom)]
+pub(crate) type Byte = loom::cell::UnsafeCell<u8>;
+
+/// Bytes of a record's header.
+pub(crate) const RECORD_HEADER: u64 = 8;
+
+/// Bytes of a ring's [`Control`].
+pub const CONTROL_BYTES: usize = size_of::<Control>();
+
+/// The shared indices of a ring. All zero is an empty ring.
+#[repr(C, align(64))]
+pub(crate) struct Control {
+    tail: WriterLine,
+    head: ReaderLine,
+}
+
+#[repr(C, align(64))]
+struct WriterLine {
+    tail: AtomicU64,
+    /// Set while the writer sleeps until there is room.
+    wants_room: AtomicU32,
+}
+
+#[repr(C, align(64))]
+struct ReaderLine {
+    head: AtomicU64,
+}
+
+/// The header of a record: a part of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Bytes of this part.
+    pub bytes: u32,
+    /// Bytes of the message that come in later records.
+    pub rest: u32,
+}
+
+impl Record {
+    /// Bytes that a record takes in the ring.
+    pub(crate) fn span(bytes: u32) -> u64 {
+        RECORD_HEADER + u64::from(bytes).next_multiple_of(8)
+    }
+
+    pub(crate) fn encode(self) -> [u8; 8] {
+        (u64::from(self.rest) << 32 | u64::from(self.bytes)).to_le_bytes()
+    }
+
+    pub(crate) fn decode(bytes: [u8; 8]) -> Record {
+        let word = u64::from_le_bytes(bytes);
+        Record {
+            bytes: word as u32,
+            rest: (word >> 32) as u32,
+        }
+    }
+}
+
+/// Where a ring lies.
+#[derive(Clone, Copy)]
+struct Ring {
+    control: NonNull<Control>,
+    data: NonNull<Byte>,
+    capacity: u64,
+}
+
+impl Ring {
+    fn control(&self) -> &Control {
+        // SAFETY: the maker of the ring promised that it lives as long as the ring's ends.
+        unsafe { self.control.as_ref() }
+    }
+
+    /// The number of bytes in the ring, if both indices can be right.
+    fn used(&self, tail: u64, head: u64) -> Result<u64, Corrupt> {
+        let used = tail.wrapping_sub(head);
+        let aligned = (tail | head) & 7 == 0;
+        (used <= self.capacity && aligned)
+            .then_some(used)
+            .ok_or(Corrupt)
+    }
+
+    /// Copies into the ring at an index. The caller owns `[index, index + source.len())`.
+    fn copy_in(&self, index: u64, source: &[u8]) {
+        let start = (index & (self.capacity - 1)) as usize;
+        let first = source.len().min(self.capacity as usize - start);
+        // SAFETY: both runs lie within the ring's `capacity` bytes, and the caller owns them.
+        unsafe {
+            copy_to(self.data.add(start), &source[..first]);
+            copy_to(self.data, &source[first..]);
+        }
+    }
+
+    /// Copies out of the ring at an index. The caller owns `[index, index + target.len())`.
+    fn copy_out(&self, index: u64, target: &mut [u8]) {
+        let start = (index & (self.capacity - 1)) as usize;
+        let first = target.len().min(self.capacity as usize - start);
+        let (one, other) = target.split_at_mut(first);
+        // SAFETY: both runs lie within the ring's `capacity` bytes, and the caller owns them.
+        unsafe {
+            copy_from(self.data.add(start), one);
+            copy_from(self.data, other);
+        }
+    }
+}
+
+#[cfg(not(loom))]
+unsafe fn copy_to(target: NonNull<Byte>, source: &[u8]) {
+    // SAFETY: the caller's promise; the source is private memory, so that they do not overlap.
+    unsafe { target.copy_from_nonoverlapping(NonNull::from(source).cast(), source.len()) };
+}
+
+#[cfg(not(loom))]
+unsafe fn copy_from(source: NonNull<Byte>, target: &mut [u8]) {
+    let count = target.len();
+    // SAFETY: the caller's promise; the target is private memory, so that they do not overlap.
+    unsafe { source.copy_to_nonoverlapping(NonNull::from(target).cast(), count) };
+}
+
+#[cfg(loom)]
+unsafe fn copy_to(target: NonNull<Byte>, source: &[u8]) {
+    for (index, byte) in source.iter().enumerate() {
+        // SAFETY: the caller's promise; loom checks it.
+        unsafe { target.add(index).as_ref().with_mut(|place| *place = *byte) };
+    }
+}
+
+#[cfg(loom)]
+unsafe fn copy_from(source: NonNull<Byte>, target: &mut [u8]) {
+    for (index, byte) in target.iter_mut().enumerate() {
+        // SAFETY: the caller's promise; loom checks it.
+        *byte = unsafe { source.add(index).as_ref().with(|place| *place) };
+    }
+}
+
+/// The writing end.
+pub struct Producer {
+    ring: Ring,
+    /// What was written, and what of it was published.
+    tail: u64,
+    /// The reader's index, as last seen.
+    head: u64,
+}
+
+// SAFETY: the memory is shared between processes anyway; a producer is its only writer.
+unsafe impl Send for Producer {}
+
+impl Producer {
+    /// The writing end of the ring whose control block and data lie there.
+    ///
+    /// # Safety
+    ///
+    /// Both stay mapped as long as the producer lives; `capacity` is a power of two and the length
+    /// of the data; nobody else in this process writes to the ring.
+    pub unsafe fn new(control: NonNull<u8>, data: NonNull<u8>, capacity: usize) -> Producer {
+        let ring = Ring {
+            control: control.cast(),
+            data: data.cast(),
+            capacity: capacity as u64,
+        };
+        let tail = ring.control().tail.tail.load(Ordering::Relaxed) & !7;
+        Producer {
+            ring,
+            tail,
+            head: tail,
+        }
+    }
+
+    /// Whether a record of so many bytes fits now.
+    pub fn fits(&mut self, bytes: u32) -> Result<bool, Corrupt> {
+        self.has_space(Record::span(bytes))
+    }
+
+    /// Whether records that take so many bytes fit now.
+    pub(crate) fn has_space(&mut self, span: u64) -> Result<bool, Corrupt> {
+        let free = |used: u64| self.ring.capacity - used;
+        let known = self.ring.used(self.tail, self.head).unwrap_or(u64::MAX);
+        if known <= self.ring.capacity && free(known) >= span {
+            return Ok(true);
+        }
+        let head = self.ring.control().head.head.load(Ordering::Acquire);
+        let used = self.ring.used(self.tail, head)?;
+        self.head = head;
+        Ok(free(used) >= span)
+    }
+
+    /// True when the reader has taken and given back everything.
+    pub(crate) fn is_empty(&mut self) -> Result<bool, Corrupt> {
+        let head = self.ring.control().head.head.load(Ordering::Acquire);
+        Ok(self.ring.used(self.tail, head)? == 0)
+    }
+
+    /// Writes a record that [`Producer::fits`]; the reader sees it after [`Producer::publish`].
+    pub fn write(&mut self, record: Record, bytes: &[u8]) {
+        debug_assert_eq!(record.bytes as usize, bytes.len());
+        self.ring.copy_in(self.tail, &record.encode());
+        self.ring.copy_in(self.tail + RECORD_HEADER, bytes);
+        self.tail += Record::span(record.bytes);
+    }
+
+    /// Writes whole records as they lie in another ring.
+    pub(crate) fn write_records(&mut self, records: &[u8]) {
+        debug_assert_eq!(records.len() % 8, 0);
+        self.ring.copy_in(self.tail, records);
+        self.tail += records.len() as u64;
+    }
+
+    /// Lets the reader see what was written.
+    pub fn publish(&mut self) {
+        let line = &self.ring.control().tail;
+        line.tail.store(self.tail, Ordering::Release);
+    }
+
+    /// Says whether the writer sleeps until there is room.
+    pub(crate) fn set_wants_room(&self, wants: bool) {
+        let line = &self.ring.control().tail;
+        line.wants_room.store(u32::from(wants), Ordering::Relaxed);
+    }
+}
+
+/// The reading end.
+pub struct Consumer {
+    ring: Ring,
+    /// What was read, and what of it was given back to the writer.
+    head: u64,
+    released: u64,
+    /// The writer's index, as last seen.
+    tail: u64,
+}
+
+// SAFETY: the memory is shared between processes anyway; a consumer is its only reader.
+unsafe impl Send for Consumer {}
+
+impl Consumer {
+    /// The reading end of the ring whose control block and data lie there.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Producer::new`]; nobody else in this process reads from the ring.
+    pub unsafe fn new(control: NonNull<u8>, data: NonNull<u8>, capacity: usize) -> Consumer {
+        let ring = Ring {
+            control: control.cast(),
+            data: data.cast(),
+            capacity: capacity as u64,
+        };
+        let head = ring.control().head.head.load(Ordering::Relaxed) & !7;
+        Consumer {
+            ring,
+            head,
+            released: head,
+            tail: head,
+        }
+    }
+
+    /// The next record, if one has been published. It stays until it is read.
+    pub fn peek(&mut self) -> Result<Option<Record>, Corrupt> {
+        if self.tail == self.head {
+            let tail = self.ring.control().tail.tail.load(Ordering::Acquire);
+            self.ring.used(tail, self.released)?;
+            if tail.wrapping_sub(self.head) > self.ring.capacity {
+                return Err(Corrupt);
+            }
+            self.tail = tail;
+        }
+        if self.tail == self.head {
+            return Ok(None);
+        }
+        let mut header = [0; 8];
+        self.ring.copy_out(self.head, &mut header);
+        let record = Record::decode(header);
+        let fits = Record::span(record.bytes) <= self.tail.wrapping_sub(self.head);
+        fits.then_some(Some(record)).ok_or(Corrupt)
+    }
+
+    /// Reads the record that [`Consumer::peek`] showed into a buffer of its length. The header is
+    /// taken as it was shown: the memory may say something else by now.
+    pub fn read(&mut self, record: Record, target: &mut [u8]) {
+        debug_assert_eq!(record.bytes as usize, target.len());
+        self.ring.copy_out(self.head + RECORD_HEADER, target);
+        self.head += Record::span(record.bytes);
+    }
+
+    /// Bytes read and not given back yet.
+    pub fn unreleased(&self) -> u64 {
+        self.head - self.released
+    }
+
+    /// Gives the writer back the room of what was read.
+    pub fn release(&mut self) {
+        self.release_bytes(self.head - self.released);
+    }
+
+    /// Gives the writer back the room of the first `bytes` bytes that were read and not given back.
+    pub(crate) fn release_bytes(&mut self, bytes: u64) {
+        self.released += bytes;
+        let line = &self.ring.control().head;
+        line.head.store(self.released, Ordering::Release);
+    }
+
+    /// Whether the writer sleeps until there is room.
+    pub(crate) fn wants_room(&self) -> bool {
+        let line = &self.ring.control().tail;
+        line.wants_room.load(Ordering::Relaxed) != 0
+    }
+
+    /// Takes the record that [`Consumer::peek`] showed as seen, without copying it: the bytes stay
+    /// until they are released.
+    pub(crate) fn skip(&mut self, record: Record) {
+        self.head += Record::span(record.bytes);
+    }
+
+    /// Copies bytes that were read and not released, `offset` bytes after the first of them.
+    pub(crate) fn copy_unreleased(&self, offset: u64, target: &mut [u8]) {
+        debug_assert!(offset + target.len() as u64 <= self.unreleased());
+        self.ring.copy_out(self.released + offset, target);
+    }
+}
+
+/// The indices of a ring as they lie in memory: first of the reader, then of the writer.
+pub(crate) fn indices(control: &Control) -> (u64, u64) {
+    let head = control.head.head.load(Ordering::Acquire);
+    let tail = control.tail.tail.load(Ordering::Acquire);
+    (head, tail)
+}
+
+/// Sets the indices of a ring whose ends are at rest.
+pub(crate) fn set_indices(control: &Control, head: u64, tail: u64) {
+    control.head.head.store(head, Ordering::Release);
+    control.tail.tail.store(tail, Ordering::Release);
+}
+
+#[cfg(test)]
+#[path = "ring/tests.rs"]
+mod tests;

@@ -1,0 +1,344 @@
+//! The memory segment of a job on one node.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+use crate::error::Corrupt;
+use crate::futex;
+use crate::layout::{Fifo, HEADER_BYTES, Layout, Shape, ShapeError};
+use crate::memory::{Mapping, sealed_memory};
+use crate::ring::{Consumer, Control, Producer};
+
+const MAGIC: u64 = 0x6661_7263_616c_6c31;
+
+/// The beginning of a segment; each side copies it once and trusts its copy.
+#[repr(C)]
+struct Header {
+    magic: u64,
+    job: u64,
+    size: u32,
+    locals: u32,
+    channels: u32,
+    spin: u32,
+    fifos: [u32; 4],
+    _pad: [u64; 9],
+    /// Set while the engine sleeps and wants its bell rung.
+    engine_asleep: AtomicU32,
+}
+
+const _: () = assert!(size_of::<Header>() <= HEADER_BYTES);
+
+/// What one element shares on one channel.
+#[repr(C, align(64))]
+pub(crate) struct Element {
+    /// Messages and bytes in all rings into the element: see [`Credit`].
+    pub(crate) inbound: Line<Credit>,
+    /// The same for its rings to other nodes.
+    pub(crate) outbound: Line<Credit>,
+    pub(crate) bell: Line<Bell>,
+    /// What it waits for, for an observer.
+    pub(crate) wait: AtomicU64,
+}
+
+#[repr(C, align(64))]
+pub(crate) struct Line<T>(pub(crate) T);
+
+/// What stands in a set of rings: messages in the upper half, bytes in the lower.
+#[repr(transparent)]
+pub(crate) struct Credit(AtomicU64);
+
+impl Credit {
+    /// Takes room for so many records of so many bytes together, if the FIFO has it.
+    pub(crate) fn reserve(&self, fifo: Fifo, records: u64, bytes: u64) -> bool {
+        let amount = records << 32 | bytes;
+        let before = self.0.fetch_add(amount, Ordering::Relaxed);
+        let messages = (before >> 32) + records <= u64::from(fifo.messages);
+        let fits = messages && (before & 0xffff_ffff) + bytes <= u64::from(fifo.bytes);
+        if !fits {
+            self.0.fetch_sub(amount, Ordering::Relaxed);
+        }
+        fits
+    }
+
+    /// Takes room that the FIFO need not have: for the first records of an empty ring, so that
+    /// messages which nobody wants yet cannot keep out the one that is waited for.
+    pub(crate) fn force(&self, records: u64, bytes: u64) {
+        self.0.fetch_add(records << 32 | bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn give_back(&self, records: u64, bytes: u64) {
+        self.0.fetch_sub(records << 32 | bytes, Ordering::Relaxed);
+    }
+
+    /// Messages and bytes taken.
+    pub(crate) fn taken(&self) -> (u32, u32) {
+        let taken = self.0.load(Ordering::Relaxed);
+        ((taken >> 32) as u32, taken as u32)
+    }
+
+    pub(crate) fn raw(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_raw(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+}
+
+/// How an element sleeps and is woken.
+#[repr(C)]
+pub(crate) struct Bell {
+    count: AtomicU32,
+    is_waiting: AtomicU32,
+    /// Elements of this node that wait until this one consumes something.
+    pub(crate) room_waiters: AtomicU32,
+}
+
+impl Bell {
+    /// Wakes the element if it sleeps. Whatever it is to see was stored before.
+    pub(crate) fn ring(&self) {
+        fence(Ordering::SeqCst);
+        if self.is_waiting.load(Ordering::Relaxed) != 0 {
+            self.count.fetch_add(1, Ordering::Relaxed);
+            futex::wake(&self.count);
+        }
+    }
+
+    /// Announces sleep; what is looked at after this cannot change unnoticed.
+    pub(crate) fn prepare(&self) -> u32 {
+        let seen = self.count.load(Ordering::Relaxed);
+        self.is_waiting.store(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        seen
+    }
+
+    pub(crate) fn sleep(&self, seen: u32) {
+        futex::wait(&self.count, seen);
+    }
+
+    pub(crate) fn finish(&self) {
+        self.is_waiting.store(0, Ordering::Relaxed);
+    }
+}
+
+/// The memory segment of a job on one node, mapped.
+pub struct Segment {
+    mapping: Mapping,
+    pub(crate) layout: Layout,
+    fd: Option<OwnedFd>,
+}
+
+impl Segment {
+    /// Makes a segment; its elements get it by [`Segment::fd`].
+    pub fn create(shape: Shape) -> io::Result<Segment> {
+        let layout = Layout::new(shape).map_err(invalid)?;
+        let fd = sealed_memory("farcall-job", layout.bytes())?;
+        let mapping = Mapping::new(fd.as_fd(), layout.bytes())?;
+        let segment = Segment {
+            mapping,
+            layout,
+            fd: Some(fd),
+        };
+        segment.write_header();
+        Ok(segment)
+    }
+
+    /// Maps the segment that another process made.
+    pub fn open(fd: BorrowedFd<'_>) -> io::Result<Segment> {
+        let bytes = rustix::fs::fstat(fd)?.st_size as usize;
+        if bytes < HEADER_BYTES {
+            return Err(invalid(Corrupt));
+        }
+        let mapping = Mapping::new(fd, bytes)?;
+        let shape = read_header(&mapping)?;
+        let layout = Layout::new(shape).map_err(invalid)?;
+        if layout.bytes() != bytes {
+            return Err(invalid(Corrupt));
+        }
+        Ok(Segment {
+            mapping,
+            layout,
+            fd: None,
+        })
+    }
+
+    /// The memory object, in the process that made it.
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.fd.as_ref().map(AsFd::as_fd)
+    }
+
+    /// What it was made for.
+    pub fn shape(&self) -> &Shape {
+        &self.layout.shape
+    }
+
+    /// Bytes of the whole segment: see [`Layout::bytes`].
+    pub fn bytes(&self) -> usize {
+        self.layout.bytes()
+    }
+
+    fn write_header(&self) {
+        let shape = &self.layout.shape;
+        let header = Header {
+            magic: MAGIC,
+            job: shape.job,
+            size: shape.size.into(),
+            locals: shape.locals.len() as u32,
+            channels: shape.channels.into(),
+            spin: shape.spin.into(),
+            fifos: [
+                shape.send.bytes,
+                shape.send.messages,
+                shape.receive.bytes,
+                shape.receive.messages,
+            ],
+            _pad: [0; 9],
+            engine_asleep: AtomicU32::new(0),
+        };
+        let tables = self.at::<u16>(HEADER_BYTES);
+        // SAFETY: the header and two tables of `size` numbers lie within the mapping, and nobody
+        // else has it yet.
+        unsafe {
+            self.at::<Header>(0).write(header);
+            for (rank, place) in self.layout.place.iter().enumerate() {
+                tables.add(rank).write(*place);
+                let partition = shape.partitions[rank];
+                tables.add(shape.partitions.len() + rank).write(partition);
+            }
+        }
+    }
+
+    fn at<T>(&self, offset: usize) -> NonNull<T> {
+        debug_assert!(offset + size_of::<T>() <= self.mapping.bytes());
+        // SAFETY: offsets come from the layout, whose total is the mapping's length.
+        unsafe { self.mapping.start().add(offset).cast() }
+    }
+
+    fn header(&self) -> &Header {
+        // SAFETY: the header lies at the start of the mapping; after creation only its atomic
+        // field is used through this reference.
+        unsafe { self.at::<Header>(0).as_ref() }
+    }
+
+    /// True once for each time that the engine went to sleep: its bell is to be rung.
+    pub(crate) fn take_engine_asleep(&self) -> bool {
+        fence(Ordering::SeqCst);
+        let flag = &self.header().engine_asleep;
+        flag.load(Ordering::Relaxed) != 0 && flag.swap(0, Ordering::Relaxed) != 0
+    }
+
+    pub(crate) fn set_engine_asleep(&self, asleep: bool) {
+        let flag = &self.header().engine_asleep;
+        flag.store(u32::from(asleep), Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    pub(crate) fn element(&self, channel: usize, place: usize) -> &Element {
+        let offset = self.layout.element(channel, place);
+        // SAFETY: the block lies within the mapping and consists of atomics alone.
+        unsafe { self.at::<Element>(offset).as_ref() }
+    }
+
+    /// The writing end of a ring, by the offsets that the layout gives.
+    ///
+    /// # Safety
+    ///
+    /// The segment outlives it, and it is the only one of its ring in this process.
+    pub(crate) unsafe fn producer(&self, ring: (usize, usize)) -> Producer {
+        let (control, data) = (self.at(ring.0), self.at(ring.1));
+        // SAFETY: the caller's promise; the layout keeps rings apart.
+        unsafe { Producer::new(control, data, self.layout.ring_bytes) }
+    }
+
+    /// The reading end of a ring.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Segment::producer`].
+    pub(crate) unsafe fn consumer(&self, ring: (usize, usize)) -> Consumer {
+        let (control, data) = (self.at(ring.0), self.at(ring.1));
+        // SAFETY: the caller's promise; the layout keeps rings apart.
+        unsafe { Consumer::new(control, data, self.layout.ring_bytes) }
+    }
+
+    pub(crate) fn control(&self, ring: (usize, usize)) -> &Control {
+        // SAFETY: the block lies within the mapping and consists of atomics alone.
+        unsafe { self.at::<Control>(ring.0).as_ref() }
+    }
+
+    /// Copies out of a ring's data.
+    pub(crate) fn copy_out(&self, ring: (usize, usize), index: u64, target: &mut [u8]) {
+        let start = (index % self.layout.ring_bytes as u64) as usize;
+        let first = target.len().min(self.layout.ring_bytes - start);
+        let (one, other) = target.split_at_mut(first);
+        for (offset, part) in [(ring.1 + start, one), (ring.1, other)] {
+            let place = self.at::<u8>(offset);
+            let count = part.len();
+            // SAFETY: the part lies within the ring's data; what a running element writes
+            // meanwhile may be seen torn, and is judged as any foreign bytes.
+            unsafe { place.copy_to_nonoverlapping(NonNull::from(part).cast(), count) };
+        }
+    }
+
+    /// Copies into a ring's data, while its elements are stopped.
+    pub(crate) fn copy_in(&self, ring: (usize, usize), index: u64, source: &[u8]) {
+        let start = (index % self.layout.ring_bytes as u64) as usize;
+        let first = source.len().min(self.layout.ring_bytes - start);
+        for (offset, part) in [
+            (ring.1 + start, &source[..first]),
+            (ring.1, &source[first..]),
+        ] {
+            let place = self.at::<u8>(offset);
+            // SAFETY: the part lies within the ring's data.
+            unsafe { place.copy_from_nonoverlapping(NonNull::from(part).cast(), part.len()) };
+        }
+    }
+}
+
+fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+impl From<ShapeError> for io::Error {
+    fn from(error: ShapeError) -> io::Error {
+        invalid(error)
+    }
+}
+
+fn read_header(mapping: &Mapping) -> io::Result<Shape> {
+    // SAFETY: the mapping is at least as long as a header; its fields may hold anything.
+    let header = unsafe { mapping.start().cast::<Header>().read() };
+    let size = header.size as usize;
+    let end = HEADER_BYTES + 4 * size;
+    if header.magic != MAGIC || size > usize::from(u16::MAX) || end > mapping.bytes() {
+        return Err(invalid(Corrupt));
+    }
+    let mut table = vec![0u16; 2 * size];
+    // SAFETY: both tables lie within the mapping.
+    unsafe {
+        let place = mapping.start().add(HEADER_BYTES).cast::<u16>();
+        place.copy_to_nonoverlapping(NonNull::from(&mut table[..]).cast(), 2 * size);
+    }
+    let (places, partitions) = table.split_at(size);
+    let mut locals: Vec<u16> = (0..size as u16).collect();
+    locals.retain(|rank| places[usize::from(*rank)] != crate::layout::REMOTE);
+    let [send_bytes, send_messages, receive_bytes, receive_messages] = header.fifos;
+    Ok(Shape {
+        job: header.job,
+        size: header.size as u16,
+        locals,
+        channels: header.channels.try_into().map_err(invalid)?,
+        partitions: partitions.to_vec(),
+        send: Fifo {
+            bytes: send_bytes,
+            messages: send_messages,
+        },
+        receive: Fifo {
+            bytes: receive_bytes,
+            messages: receive_messages,
+        },
+        spin: header.spin != 0,
+    })
+}

@@ -1,0 +1,139 @@
+//! The measured programs: what the paper calls EP and BAR, between two given times.
+
+use std::time::Duration;
+
+use crate::failure::Failure;
+use clap::{Args, ValueEnum};
+use farcall_channel::{Channel, Reduction};
+
+/// Run as an element of a measured job (started by the benchmark, not by hand).
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// What to do
+    #[arg(value_enum)]
+    program: Program,
+    /// From this time of the monotonic clock on, in nanoseconds
+    begin: u64,
+    /// Until this time; for `work`, nanoseconds of processor time
+    end: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Program {
+    /// Compute, send nothing.
+    Ep,
+    /// Nothing but barriers.
+    Bar,
+    /// Compute until so much processor time is used.
+    Work,
+}
+
+/// A barrier, or a step of computing, longer than this was interrupted.
+const LONG: u64 = 40_000;
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    match arguments.program {
+        Program::Ep => {
+            ep(arguments.begin, arguments.end);
+            Ok(())
+        }
+        Program::Bar => bar(arguments.begin, arguments.end).map_err(Failure::failed),
+        Program::Work => {
+            while processor() < arguments.end {
+                compute();
+            }
+            println!("{} {}", now(), processor());
+            Ok(())
+        }
+    }
+}
+
+fn ep(begin: u64, end: u64) {
+    while now() < begin {
+        compute();
+    }
+    let used = processor();
+    let (mut last, mut long, mut steps) = (now(), Gaps::default(), 0u64);
+    while last < end {
+        compute();
+        let time = now();
+        long.note(last, time);
+        last = time;
+        steps += 1;
+    }
+    println!("{} {steps}{}", processor() - used, long.text());
+}
+
+fn bar(begin: u64, end: u64) -> Result<(), farcall_channel::ChannelError> {
+    let mut channel = Channel::open()?;
+    loop {
+        let mut late = [i64::from(now() >= begin)];
+        channel.all_reduce(Reduction::Maximum, &mut late)?;
+        if late[0] == 1 {
+            break;
+        }
+    }
+    let used = processor();
+    let (mut last, mut long, mut barriers) = (now(), Gaps::default(), 0u64);
+    loop {
+        let mut ends = [i64::from(last >= end)];
+        if barriers.is_multiple_of(64) {
+            channel.all_reduce(Reduction::Maximum, &mut ends)?;
+        }
+        if barriers.is_multiple_of(64) && ends[0] == 1 {
+            break;
+        }
+        channel.barrier()?;
+        let time = now();
+        long.note(last, time);
+        last = time;
+        barriers += 1;
+    }
+    println!("{} {barriers}{}", processor() - used, long.text());
+    Ok(())
+}
+
+/// Steps that were interrupted: when they began, and how long they took.
+#[derive(Default)]
+struct Gaps(Vec<(u64, u64)>);
+
+impl Gaps {
+    fn note(&mut self, begin: u64, end: u64) {
+        // Enough for any run; a noisy machine must not fill the memory.
+        if end - begin > LONG && self.0.len() < 2000 {
+            self.0.push((begin, end - begin));
+        }
+    }
+
+    fn text(&self) -> String {
+        let gaps = self.0.iter();
+        gaps.map(|(begin, time)| format!(" {begin}:{time}"))
+            .collect()
+    }
+}
+
+/// A few microseconds of arithmetic.
+fn compute() {
+    let mut number = 1u64;
+    for _ in 0..2000 {
+        number = number
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+    }
+    std::hint::black_box(number);
+}
+
+/// The monotonic clock in nanoseconds: the same in all processes.
+pub(super) fn now() -> u64 {
+    clock(rustix::time::ClockId::Monotonic)
+}
+
+/// Processor time of this process in nanoseconds.
+fn processor() -> u64 {
+    clock(rustix::time::ClockId::ProcessCPUTime)
+}
+
+fn clock(id: rustix::time::ClockId) -> u64 {
+    let time = rustix::time::clock_gettime(id);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32).as_nanos() as u64
+}

@@ -1,0 +1,123 @@
+//! The rows of `farcall bench gang`.
+
+use crate::failure::Failure;
+use serde_json::json;
+
+/// What a row has to reach.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Bar {
+    /// At most this value.
+    Most(f64),
+    /// At most so many times the peer's value.
+    MostOfPeer(f64),
+    /// At least so many times the peer's value.
+    LeastOfPeer(f64),
+}
+
+/// One figure.
+pub(super) struct Row {
+    pub(super) name: String,
+    pub(super) value: f64,
+    pub(super) unit: &'static str,
+    pub(super) peer: Option<(&'static str, f64)>,
+    pub(super) is_higher_better: bool,
+    pub(super) bar: Option<Bar>,
+}
+
+impl Row {
+    pub(super) fn new(name: impl Into<String>, value: f64, unit: &'static str) -> Row {
+        Row {
+            name: name.into(),
+            value,
+            unit,
+            peer: None,
+            is_higher_better: false,
+            bar: None,
+        }
+    }
+
+    pub(super) fn beside(mut self, peer: &'static str, value: f64) -> Row {
+        self.peer = Some((peer, value));
+        self
+    }
+
+    pub(super) fn higher(mut self) -> Row {
+        self.is_higher_better = true;
+        self
+    }
+
+    pub(super) fn bar(mut self, bar: Bar) -> Row {
+        self.bar = Some(bar);
+        self
+    }
+
+    fn ratio(&self) -> Option<f64> {
+        self.peer.map(|(_, value)| self.value / value)
+    }
+
+    fn misses(&self) -> bool {
+        let ratio = self.ratio().unwrap_or(f64::NAN);
+        // A figure that is no number misses every bar.
+        match self.bar {
+            None => false,
+            Some(Bar::Most(bar)) => self.value.is_nan() || self.value > bar,
+            Some(Bar::MostOfPeer(bar)) => ratio.is_nan() || ratio > bar,
+            Some(Bar::LeastOfPeer(bar)) => ratio.is_nan() || ratio < bar,
+        }
+    }
+}
+
+/// Prints the rows; with `check`, a missed bar is a failure.
+pub(super) fn report(rows: &[Row], as_json: bool, check: bool) -> Result<(), Failure> {
+    let width = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
+    if as_json {
+        let rows: Vec<_> = rows
+            .iter()
+            .map(|row| {
+                json!({
+                    "name": row.name,
+                    "value": row.value,
+                    "unit": row.unit,
+                    "peer": row.peer.map(|(name, _)| name),
+                    "peer_value": row.peer.map(|(_, value)| value),
+                    "ratio": row.ratio(),
+                    "better": if row.is_higher_better { "higher" } else { "lower" },
+                })
+            })
+            .collect();
+        println!("{}", json!({ "schema": 1, "rows": rows }));
+    } else {
+        for row in rows {
+            let peer = row.peer.map(|(name, value)| {
+                let ratio = row.value / value;
+                format!("  {name} {value:.3}  ratio {ratio:.3}")
+            });
+            let bar = match row.bar {
+                None => String::new(),
+                Some(Bar::Most(bar)) => format!("  bar <= {bar}"),
+                Some(Bar::MostOfPeer(bar)) => format!("  bar ratio <= {bar}"),
+                Some(Bar::LeastOfPeer(bar)) => format!("  bar ratio >= {bar}"),
+            };
+            let mark = if row.misses() { "  MISSED" } else { "" };
+            println!(
+                "{:width$}  {:>12.3} {:6}{}{bar}{mark}",
+                row.name,
+                row.value,
+                row.unit,
+                peer.unwrap_or_default()
+            );
+        }
+    }
+    let missed: Vec<&str> = rows
+        .iter()
+        .filter(|row| row.misses())
+        .map(|row| row.name.as_str())
+        .collect();
+    match check && !missed.is_empty() {
+        true => Err(Failure::failed(format!(
+            "bars missed: {}",
+            missed.join("; ")
+        ))),
+        false => Ok(()),
+    }
+}

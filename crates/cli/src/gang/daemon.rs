@@ -1,0 +1,137 @@
+//! `farcall gang daemon`
+
+use super::{bytes, duration};
+use crate::failure::Failure;
+use clap::{Args, ValueEnum};
+use farcall_gang::{Config, DEFAULT_CONTROL, Daemon, Form, Freeze};
+use std::io::Write;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::time::Duration;
+use tracing_subscriber::EnvFilter;
+
+/// Run the daemon of a node
+///
+/// Prints `listening on ADDRESS CONTROL` once it has joined, and works until Ctrl-C or SIGTERM.
+/// Daemons form a tree by --parent; jobs are submitted at the root. FARCALL_TOKEN is the secret
+/// that lets a daemon join.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  farcall gang daemon
+  farcall gang daemon --slice 20ms --control /run/gang.sock --listen 10.0.0.1:3717
+  farcall gang daemon --parent 10.0.0.1:3717 --listen 10.0.0.2:3717")]
+pub(crate) struct Arguments {
+    /// Name of this node [default: the host's]
+    #[arg(long, value_name = "NAME")]
+    node: Option<String>,
+    /// Daemon above this one; none at the root
+    #[arg(long, value_name = "ADDR")]
+    parent: Option<String>,
+    /// Address for daemons below, and for messages between nodes; port 0 picks a free one
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:3717")]
+    listen: String,
+    /// How long jobs run in turn, at least 20ms
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = duration)]
+    slice: Duration,
+    /// Socket for front ends: a path, or an abstract name after `@`
+    #[arg(long, value_name = "PATH", default_value = DEFAULT_CONTROL, env = "FARCALL_GANG")]
+    control: String,
+    /// Switch in two rounds, or in the seven steps of SCore-D with copied contexts
+    #[arg(long, value_enum, default_value = "two")]
+    form: FormName,
+    /// Wait until the network is at rest, or let what is under way become stale
+    #[arg(long, value_enum, default_value = "epoch")]
+    freeze: FreezeName,
+    /// Elements that run at a time on this node [default: its processors]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    slots: Option<u16>,
+    /// Switch a job out and in at every slice even when it is alone, for measurements
+    #[arg(long)]
+    switch_alone: bool,
+    /// Memory for all jobs together [default: nine tenths of the machine's]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    memory: Option<u64>,
+    /// Write a line for each switch, with the times of its steps, to this file
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// What to log on standard error: error, warn, info, debug or trace
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        default_value = "warn",
+        env = "FARCALL_LOG"
+    )]
+    log: String,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum FormName {
+    Two,
+    Seven,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum FreezeName {
+    Drain,
+    Epoch,
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
+    let filter = EnvFilter::try_new(&arguments.log).map_err(Failure::usage)?;
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_target(false)
+        .with_writer(std::io::stderr)
+        .init();
+    if arguments.slice < Duration::from_millis(20) {
+        return Err(Failure::usage("--slice is at least 20ms"));
+    }
+    let parent = arguments.parent.as_deref();
+    let config = Config {
+        node: arguments.node.unwrap_or_else(host_name),
+        parent: parent.map(|text| resolve("--parent", text)).transpose()?,
+        listen: resolve("--listen", &arguments.listen)?,
+        control: arguments.control,
+        token: std::env::var("FARCALL_TOKEN").unwrap_or_default(),
+        slice: arguments.slice,
+        form: match arguments.form {
+            FormName::Two => Form::Two,
+            FormName::Seven => Form::Seven,
+        },
+        freeze: match arguments.freeze {
+            FreezeName::Drain => Freeze::Drain,
+            FreezeName::Epoch => Freeze::Epoch,
+        },
+        slots: arguments.slots,
+        switch_alone: arguments.switch_alone,
+        memory: arguments.memory,
+        trace: arguments.trace,
+    };
+    let daemon = Daemon::bind(config).map_err(Failure::failed)?;
+    let (address, control) = daemon.addresses();
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "listening on {address} {control}")?;
+    out.flush()?;
+    drop(out);
+    daemon.run().map_err(Failure::failed)
+}
+
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    match name.trim() {
+        "" => "node".to_string(),
+        name => name.to_string(),
+    }
+}
+
+fn resolve(option: &str, text: &str) -> Result<SocketAddr, Failure> {
+    let address = text.strip_prefix("farcall://").unwrap_or(text);
+    let found = address.to_socket_addrs().map_err(|error| {
+        Failure::usage(format!(
+            "{option} {text}: {error}; write ADDRESS:PORT, e.g. 127.0.0.1:0"
+        ))
+    });
+    found?
+        .next()
+        .ok_or_else(|| Failure::usage(format!("{option} {text}: no such address")))
+}

@@ -1,0 +1,130 @@
+//! `farcall gang ps`, `stop`, `cont`, `kill` and `state`
+
+use super::Control;
+use crate::failure::Failure;
+use clap::Args;
+use serde_json::json;
+
+/// List the jobs
+#[derive(Args)]
+#[command(after_help = "Example:\n  farcall gang ps --json")]
+pub(crate) struct PsArguments {
+    #[command(flatten)]
+    control: Control,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Stop a job until `farcall gang cont`
+#[derive(Args)]
+#[command(after_help = "Example:\n  farcall gang stop 3")]
+pub(crate) struct StopArguments {
+    /// Number of the job
+    #[arg(value_name = "JOB")]
+    job: u64,
+    #[command(flatten)]
+    control: Control,
+}
+
+/// Let a stopped job go on
+#[derive(Args)]
+#[command(after_help = "Example:\n  farcall gang cont 3")]
+pub(crate) struct ContArguments {
+    /// Number of the job
+    #[arg(value_name = "JOB")]
+    job: u64,
+    #[command(flatten)]
+    control: Control,
+}
+
+/// End a job, or send all its elements a signal
+#[derive(Args)]
+#[command(after_help = "Examples:\n  farcall gang kill 3\n  farcall gang kill 3 --signal 10")]
+pub(crate) struct KillArguments {
+    /// Number of the job
+    #[arg(value_name = "JOB")]
+    job: u64,
+    /// Number of the signal
+    #[arg(long, short, value_name = "N", default_value_t = libc::SIGKILL)]
+    signal: i32,
+    #[command(flatten)]
+    control: Control,
+}
+
+/// Say what a job as a whole is doing: running, idle, terminated, deadlocked or stalled
+#[derive(Args)]
+#[command(after_help = "Example:\n  farcall gang state 3")]
+pub(crate) struct StateArguments {
+    /// Number of the job
+    #[arg(value_name = "JOB")]
+    job: u64,
+    #[command(flatten)]
+    control: Control,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn ps(arguments: &PsArguments) -> Result<(), Failure> {
+    let rows = arguments.control.connect()?.jobs()?;
+    if arguments.json {
+        let jobs: Vec<_> = rows
+            .iter()
+            .map(|row| {
+                json!({
+                    "id": row.id,
+                    "state": row.state,
+                    "nodes": row.nodes,
+                    "elements": row.elements,
+                    "slices": row.slices,
+                    "lost_us_per_switch": row.lost_us_per_switch,
+                    "user": row.user,
+                    "command": row.command,
+                })
+            })
+            .collect();
+        println!("{}", json!({ "schema": 1, "jobs": jobs }));
+        return Ok(());
+    }
+    println!("  JOB STATE      N   SLICES  US/SWITCH  NODES             COMMAND");
+    for row in &rows {
+        println!(
+            "{:5} {:8} {:3} {:8} {:10.1}  {:16}  {}",
+            row.id,
+            row.state,
+            row.elements,
+            row.slices,
+            row.lost_us_per_switch,
+            row.nodes.join(","),
+            row.command
+        );
+    }
+    Ok(())
+}
+
+pub(crate) fn stop(arguments: &StopArguments) -> Result<(), Failure> {
+    signal(&arguments.control, arguments.job, libc::SIGSTOP)
+}
+
+pub(crate) fn cont(arguments: &ContArguments) -> Result<(), Failure> {
+    signal(&arguments.control, arguments.job, libc::SIGCONT)
+}
+
+pub(crate) fn kill(arguments: &KillArguments) -> Result<(), Failure> {
+    signal(&arguments.control, arguments.job, arguments.signal)
+}
+
+fn signal(control: &Control, job: u64, signal: i32) -> Result<(), Failure> {
+    Ok(control.connect()?.signal(job, signal)?)
+}
+
+pub(crate) fn state(arguments: &StateArguments) -> Result<(), Failure> {
+    let (word, text) = arguments.control.connect()?.state(arguments.job)?;
+    if arguments.json {
+        println!("{}", json!({ "schema": 1, "state": word, "detail": text }));
+    } else {
+        println!("{word}: {text}");
+    }
+    Ok(())
+}

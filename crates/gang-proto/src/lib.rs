@@ -1,0 +1,24 @@
+//! Gang scheduling without I/O: which jobs run in which slice ([`QueueTree`]), how all nodes switch
+//! from some jobs to others ([`Switch`]), what a job's saved context says about it ([`judge`]), and
+//! the messages between daemons and front ends ([`Message`]).
+//!
+//! After SCore-D (Hori, Tezuka, Ishikawa, 1998). Time and events come from the caller; nothing here
+//! reads a clock or draws a random number.
+#![no_std]
+
+extern crate alloc;
+
+mod message;
+mod queue;
+mod state;
+mod switch;
+
+pub use message::{
+    Ended, JobRow, JobSpec, MAX_MESSAGE, Message, MessageError, Placement, Report, Usage,
+};
+pub use queue::{Admission, NoAdmission, Partition, QueueTree};
+pub use state::{Blocked, Element, Global, Waits, judge};
+pub use switch::{Action, Form, Round, Step, Switch};
+
+/// A job's number at its daemon, from 1; never used twice.
+pub type JobId = u64;

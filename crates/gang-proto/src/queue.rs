@@ -1,0 +1,270 @@
+//! The distributed queue tree: partitions halved again and again, each with a queue.
+
+use alloc::vec::Vec;
+
+use crate::JobId;
+
+/// A run of slots, each a processor of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Partition {
+    /// Its first slot.
+    pub first: usize,
+    /// Its slots.
+    pub slots: usize,
+}
+
+#[derive(Debug)]
+struct TreeNode {
+    partition: Partition,
+    jobs: Vec<Queued>,
+    /// Places of the two halves; none where the partition is a single slot.
+    halves: Option<(usize, usize)>,
+    turn: usize,
+}
+
+#[derive(Debug)]
+struct Queued {
+    job: JobId,
+    is_runnable: bool,
+}
+
+/// Which jobs share which slots, and whose slice is next (Feitelson and Rudolph, Computer 23(5);
+/// Hori et al., HICSS 1995). A job enters the smallest partition that fits, on the branch with the
+/// least load. In turn, each queue's jobs have a slice each, then both halves together as many
+/// slices as the deeper of them needs.
+#[derive(Debug)]
+pub struct QueueTree {
+    nodes: Vec<TreeNode>,
+}
+
+impl QueueTree {
+    /// The tree over so many slots, at least one.
+    pub fn new(slots: usize) -> QueueTree {
+        let mut tree = QueueTree { nodes: Vec::new() };
+        tree.grow(Partition {
+            first: 0,
+            slots: slots.max(1),
+        });
+        tree
+    }
+
+    fn grow(&mut self, partition: Partition) -> usize {
+        let place = self.nodes.len();
+        self.nodes.push(TreeNode {
+            partition,
+            jobs: Vec::new(),
+            halves: None,
+            turn: 0,
+        });
+        if partition.slots > 1 {
+            let left = partition.slots.div_ceil(2);
+            let one = self.grow(Partition {
+                first: partition.first,
+                slots: left,
+            });
+            let other = self.grow(Partition {
+                first: partition.first + left,
+                slots: partition.slots - left,
+            });
+            self.nodes[place].halves = Some((one, other));
+        }
+        place
+    }
+
+    /// Queues a job of so many elements. One that is larger than the machine has it all to itself.
+    pub fn enter(&mut self, job: JobId, elements: usize) -> Partition {
+        let mut place = 0;
+        while let Some((one, other)) = self.nodes[place].halves {
+            let fits = |half: usize| self.nodes[half].partition.slots >= elements;
+            place = match (fits(one), fits(other)) {
+                (true, true) if self.depth(other) < self.depth(one) => other,
+                (true, _) => one,
+                (false, true) => other,
+                (false, false) => break,
+            };
+        }
+        let node = &mut self.nodes[place];
+        node.jobs.push(Queued {
+            job,
+            is_runnable: true,
+        });
+        node.partition
+    }
+
+    /// Forgets a job.
+    pub fn leave(&mut self, job: JobId) {
+        for node in &mut self.nodes {
+            node.jobs.retain(|queued| queued.job != job);
+        }
+    }
+
+    /// Leaves a job out of its turns, or takes it in again.
+    pub fn set_runnable(&mut self, job: JobId, is_runnable: bool) {
+        let jobs = self.nodes.iter_mut().flat_map(|node| &mut node.jobs);
+        for queued in jobs.filter(|queued| queued.job == job) {
+            queued.is_runnable = is_runnable;
+        }
+    }
+
+    /// The jobs of the next slice, in partitions that do not overlap.
+    pub fn next_slice(&mut self) -> Vec<JobId> {
+        let mut slice = Vec::new();
+        self.turn(0, &mut slice);
+        slice
+    }
+
+    fn turn(&mut self, place: usize, slice: &mut Vec<JobId>) {
+        let depth = self.depth(place);
+        if depth == 0 {
+            return;
+        }
+        let node = &mut self.nodes[place];
+        let turn = node.turn % depth;
+        node.turn = turn + 1;
+        let mut runnable = node.jobs.iter().filter(|queued| queued.is_runnable);
+        match (runnable.nth(turn), node.halves) {
+            (Some(queued), _) => slice.push(queued.job),
+            (None, Some((one, other))) => {
+                self.turn(one, slice);
+                self.turn(other, slice);
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// Slices until everything below a place has had one.
+    fn depth(&self, place: usize) -> usize {
+        let node = &self.nodes[place];
+        let own = node.jobs.iter().filter(|queued| queued.is_runnable).count();
+        let halves = node
+            .halves
+            .map_or(0, |(one, other)| self.depth(one).max(self.depth(other)));
+        own + halves
+    }
+}
+
+/// Memory that jobs may keep while others run: a preempted job keeps all of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Admission {
+    limit: u64,
+    taken: u64,
+}
+
+/// A job that does not fit beside the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the job's memory ({wanted} bytes) does not fit: {taken} of {limit} bytes are taken by other \
+     jobs; wait for one to end, ask for less with --memory, or give the daemon more"
+)]
+pub struct NoAdmission {
+    /// Bytes asked for.
+    pub wanted: u64,
+    /// Bytes that other jobs have.
+    pub taken: u64,
+    /// Bytes that there are.
+    pub limit: u64,
+}
+
+impl Admission {
+    /// So many bytes for all jobs of a node together.
+    pub fn new(limit: u64) -> Admission {
+        Admission { limit, taken: 0 }
+    }
+
+    /// Takes a job's bytes.
+    pub fn enter(&mut self, wanted: u64) -> Result<(), NoAdmission> {
+        let taken = self.taken.checked_add(wanted);
+        match taken.filter(|taken| *taken <= self.limit) {
+            Some(taken) => self.taken = taken,
+            None => {
+                return Err(NoAdmission {
+                    wanted,
+                    taken: self.taken,
+                    limit: self.limit,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a job's bytes back.
+    pub fn leave(&mut self, bytes: u64) {
+        self.taken = self.taken.saturating_sub(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn two_small_jobs_run_side_by_side() {
+        let mut tree = QueueTree::new(4);
+        assert_eq!(tree.enter(1, 2), Partition { first: 0, slots: 2 });
+        assert_eq!(tree.enter(2, 2), Partition { first: 2, slots: 2 });
+        for _ in 0..3 {
+            assert_eq!(tree.next_slice(), vec![1, 2]);
+        }
+    }
+
+    #[test]
+    fn a_large_job_takes_turns_with_both_halves() {
+        let mut tree = QueueTree::new(4);
+        tree.enter(1, 4);
+        tree.enter(2, 2);
+        tree.enter(3, 2);
+        tree.enter(4, 1);
+        // The branch with the least load takes the last: all are equally deep, so the first.
+        let slices: Vec<_> = (0..6).map(|_| tree.next_slice()).collect();
+        assert_eq!(slices[0], vec![1]);
+        assert_eq!(slices[1], vec![2, 3]);
+        assert_eq!(slices[2], vec![4, 3]);
+        assert_eq!(slices[3..], slices[..3]);
+    }
+
+    #[test]
+    fn every_job_gets_its_turn_whatever_comes_and_goes() {
+        let mut tree = QueueTree::new(7);
+        let mut random = 1u64;
+        let mut alive: Vec<JobId> = Vec::new();
+        for job in 1..200 {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            tree.enter(job, 1 + (random >> 33) as usize % 9);
+            alive.push(job);
+            if random >> 62 == 0 {
+                tree.leave(alive.remove((random >> 40) as usize % alive.len()));
+            }
+            if job % 20 == 0 {
+                let slices = 2 * alive.len();
+                let seen: Vec<JobId> = (0..slices).flat_map(|_| tree.next_slice()).collect();
+                assert!(alive.iter().all(|job| seen.contains(job)), "after {job}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_stopped_job_has_no_turn() {
+        let mut tree = QueueTree::new(2);
+        tree.enter(1, 2);
+        tree.enter(2, 2);
+        tree.set_runnable(1, false);
+        assert_eq!((tree.next_slice(), tree.next_slice()), (vec![2], vec![2]));
+        tree.set_runnable(2, false);
+        assert!(tree.next_slice().is_empty());
+        tree.set_runnable(1, true);
+        assert_eq!(tree.next_slice(), vec![1]);
+    }
+
+    #[test]
+    fn memory_is_counted() {
+        let mut admission = Admission::new(100);
+        assert_eq!(admission.enter(60), Ok(()));
+        assert!(admission.enter(50).is_err());
+        assert!(admission.enter(u64::MAX).is_err());
+        admission.leave(60);
+        assert_eq!(admission.enter(100), Ok(()));
+    }
+}

@@ -1,0 +1,244 @@
+//! What a job's context, taken while it rests, says about it.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+/// What one element waits for on a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waits {
+    /// It runs, or sleeps for a reason of its own.
+    No,
+    /// For a message from anyone.
+    Any,
+    /// For a message from this rank.
+    From(u16),
+    /// For room at this rank.
+    RoomAt(u16),
+    /// For a message from the first, and room at the second.
+    Both(u16, u16),
+    /// For nothing more: it has ended.
+    Ended,
+}
+
+/// One element, with what is on the way to it on the channel that it waits on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Element {
+    /// What it waits for.
+    pub waits: Waits,
+    /// Ranks whose messages are in its receive FIFO, or under way to it in a send FIFO.
+    pub pending: Vec<u16>,
+    /// Ranks at which there is room for what it wants to send.
+    pub room: Vec<u16>,
+}
+
+/// Why an element will never go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocked {
+    /// The element.
+    pub rank: u16,
+    /// Whom it waits for.
+    pub on: u16,
+    /// True where it waits for room at that rank, false for a message from there.
+    pub wants_room: bool,
+}
+
+/// The state of a job as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Global {
+    /// Some element runs.
+    Running,
+    /// All wait, and for some there is something to take up.
+    Idle,
+    /// All have ended or wait for a message from anyone, and there is none: nothing can ever
+    /// happen again.
+    Terminated,
+    /// These wait for each other, in a circle, or the last for one that has ended.
+    Deadlocked(Vec<Blocked>),
+    /// The same, with a full receive FIFO in it.
+    Stalled(Vec<Blocked>),
+}
+
+/// Judges a job by its elements, in the order of their ranks.
+pub fn judge(elements: &[Element]) -> Global {
+    let live = live(elements);
+    let is_dead = |rank: usize| !live.contains(&rank);
+    if let Some(circle) = circle(elements, &is_dead) {
+        let stalled = circle.iter().any(|blocked| blocked.wants_room);
+        return match stalled {
+            true => Global::Stalled(circle),
+            false => Global::Deadlocked(circle),
+        };
+    }
+    if elements.iter().any(|element| element.waits == Waits::No) {
+        return Global::Running;
+    }
+    match live.is_empty() {
+        true => Global::Terminated,
+        false => Global::Idle,
+    }
+}
+
+/// The elements that may go on some day: those that can now, and those that wait for such.
+fn live(elements: &[Element]) -> BTreeSet<usize> {
+    let mut live = BTreeSet::new();
+    loop {
+        let before = live.len();
+        for (rank, element) in elements.iter().enumerate() {
+            let lives = |other: &u16| live.contains(&usize::from(*other));
+            let comes = |source: u16| element.pending.contains(&source) || lives(&source);
+            let fits = |target: u16| element.room.contains(&target) || lives(&target);
+            let goes_on = match element.waits {
+                Waits::No => true,
+                Waits::Ended => false,
+                Waits::Any => {
+                    !element.pending.is_empty() || live.iter().any(|other| *other != rank)
+                }
+                Waits::From(source) => comes(source),
+                Waits::RoomAt(target) => fits(target),
+                Waits::Both(source, target) => comes(source) && fits(target),
+            };
+            if goes_on {
+                live.insert(rank);
+            }
+        }
+        if live.len() == before {
+            return live;
+        }
+    }
+}
+
+/// Follows the dead from one to the next until one comes again, or one has ended.
+fn circle(elements: &[Element], is_dead: &dyn Fn(usize) -> bool) -> Option<Vec<Blocked>> {
+    let on = |rank: usize| -> Option<Blocked> {
+        let element = &elements[rank];
+        let blocked = |on: u16, wants_room| Blocked {
+            rank: rank as u16,
+            on,
+            wants_room,
+        };
+        let message = |source: u16| {
+            let comes = element.pending.contains(&source) || !is_dead(source.into());
+            (!comes).then(|| blocked(source, false))
+        };
+        let room = |target: u16| {
+            let fits = element.room.contains(&target) || !is_dead(target.into());
+            (!fits).then(|| blocked(target, true))
+        };
+        match element.waits {
+            Waits::No | Waits::Any | Waits::Ended => None,
+            Waits::From(source) => message(source),
+            Waits::RoomAt(target) => room(target),
+            Waits::Both(source, target) => message(source).or_else(|| room(target)),
+        }
+    };
+    let starts = (0..elements.len()).filter(|rank| is_dead(*rank));
+    let mut best = None;
+    for start in starts {
+        let mut path: Vec<Blocked> = Vec::new();
+        let mut rank = start;
+        while let Some(blocked) = on(rank) {
+            if let Some(place) = path.iter().position(|seen| usize::from(seen.rank) == rank) {
+                return Some(path.split_off(place));
+            }
+            path.push(blocked);
+            rank = blocked.on.into();
+            if rank >= elements.len() {
+                break;
+            }
+        }
+        if !path.is_empty() && best.is_none() {
+            best = Some(path);
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn element(waits: Waits) -> Element {
+        Element {
+            waits,
+            pending: Vec::new(),
+            room: Vec::new(),
+        }
+    }
+
+    fn pending(waits: Waits, from: &[u16]) -> Element {
+        Element {
+            pending: from.to_vec(),
+            ..element(waits)
+        }
+    }
+
+    fn ranks(circle: &[Blocked]) -> Vec<(u16, u16)> {
+        circle
+            .iter()
+            .map(|blocked| (blocked.rank, blocked.on))
+            .collect()
+    }
+
+    #[test]
+    fn a_token_ring_without_a_token_is_a_deadlock_with_its_cycle() {
+        let ring = [2, 0, 1].map(|source| element(Waits::From(source)));
+        let Global::Deadlocked(circle) = judge(&ring) else {
+            panic!("{:?}", judge(&ring));
+        };
+        assert_eq!(ranks(&circle), [(0, 2), (2, 1), (1, 0)]);
+    }
+
+    #[test]
+    fn a_token_on_the_way_is_no_deadlock() {
+        let mut ring = [2, 0, 1].map(|source| element(Waits::From(source)));
+        ring[1] = pending(Waits::From(0), &[0]);
+        assert_eq!(judge(&ring), Global::Idle);
+        ring[1] = element(Waits::No);
+        assert_eq!(judge(&ring), Global::Running);
+    }
+
+    #[test]
+    fn a_deadlock_among_some_is_seen_while_others_run() {
+        let job = [
+            element(Waits::From(1)),
+            element(Waits::From(0)),
+            element(Waits::No),
+        ];
+        assert!(matches!(judge(&job), Global::Deadlocked(_)));
+    }
+
+    #[test]
+    fn waiting_for_one_that_has_ended_is_a_deadlock() {
+        let job = [element(Waits::Ended), element(Waits::From(0))];
+        let Global::Deadlocked(circle) = judge(&job) else {
+            panic!("{:?}", judge(&job));
+        };
+        assert_eq!(ranks(&circle), [(1, 0)]);
+    }
+
+    #[test]
+    fn two_full_receivers_are_a_stall() {
+        let job = [element(Waits::RoomAt(1)), element(Waits::RoomAt(0))];
+        let Global::Stalled(circle) = judge(&job) else {
+            panic!("{:?}", judge(&job));
+        };
+        assert_eq!(ranks(&circle), [(0, 1), (1, 0)]);
+        let free = Element {
+            room: [1].into(),
+            ..element(Waits::RoomAt(1))
+        };
+        assert_eq!(judge(&[free, element(Waits::RoomAt(0))]), Global::Idle);
+    }
+
+    #[test]
+    fn when_all_wait_for_anyone_and_nothing_is_under_way_the_job_has_terminated() {
+        let mut job = [
+            element(Waits::Any),
+            element(Waits::Any),
+            element(Waits::Ended),
+        ];
+        assert_eq!(judge(&job), Global::Terminated);
+        job[0] = pending(Waits::Any, &[1]);
+        assert_eq!(judge(&job), Global::Idle);
+    }
+}

@@ -1,0 +1,130 @@
+//! The control group (version 2) of a job on a node: what it holds can be frozen and killed whole.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+
+/// How long a group may take to freeze.
+const BOUND: Duration = Duration::from_secs(1);
+
+/// The folder under which jobs get their groups.
+#[derive(Debug)]
+pub(crate) struct Groups {
+    folder: PathBuf,
+}
+
+/// A job's group; its processes are killed and it is removed on drop.
+#[derive(Debug)]
+pub(crate) struct Group {
+    folder: PathBuf,
+    events: File,
+}
+
+impl Groups {
+    /// A folder of this daemon's own, where the system has version 2 and lets us.
+    pub(crate) fn new() -> Option<Groups> {
+        let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+        let mount = mounts.lines().find_map(|line| {
+            let mut fields = line.split(' ');
+            let (_, path, kind) = (fields.next()?, fields.next()?, fields.next()?);
+            (kind == "cgroup2").then(|| PathBuf::from(path))
+        })?;
+        let own = fs::read_to_string("/proc/self/cgroup").ok()?;
+        let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
+        let folder = mount
+            .join(own)
+            .join(format!("farcall-gang-{}", std::process::id()));
+        fs::create_dir(&folder).ok()?;
+        let groups = Groups { folder };
+        // Some systems let one make a group and then put nothing into it.
+        groups.make("probe").ok()?;
+        Some(groups)
+    }
+
+    pub(crate) fn make(&self, name: &str) -> io::Result<Group> {
+        let folder = self.folder.join(name);
+        fs::create_dir(&folder)?;
+        let events = File::open(folder.join("cgroup.events"))?;
+        fs::metadata(folder.join("cgroup.freeze"))?;
+        Ok(Group { folder, events })
+    }
+}
+
+impl Drop for Groups {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.folder);
+    }
+}
+
+impl Group {
+    /// The file to which a process writes `0` to enter.
+    pub(crate) fn entrance(&self) -> io::Result<OwnedFd> {
+        let file = File::options()
+            .write(true)
+            .open(self.folder.join("cgroup.procs"))?;
+        Ok(file.into())
+    }
+
+    /// Freezes all processes and returns when they are frozen; false if some are not in time.
+    pub(crate) fn freeze(&self) -> io::Result<bool> {
+        fs::write(self.folder.join("cgroup.freeze"), "1")?;
+        self.wait("frozen 1")
+    }
+
+    pub(crate) fn thaw(&self) -> io::Result<()> {
+        fs::write(self.folder.join("cgroup.freeze"), "0")
+    }
+
+    /// Waits for a line in the group's events.
+    fn wait(&self, line: &str) -> io::Result<bool> {
+        let end = Instant::now() + BOUND;
+        loop {
+            let mut text = String::new();
+            (&self.events).seek(SeekFrom::Start(0))?;
+            (&self.events).read_to_string(&mut text)?;
+            if text.lines().any(|other| other == line) {
+                return Ok(true);
+            }
+            if Instant::now() >= end {
+                return Ok(false);
+            }
+            let mut events = [PollFd::from_borrowed_fd(
+                self.events.as_fd(),
+                PollFlags::PRI,
+            )];
+            let timeout = rustix::time::Timespec {
+                tv_sec: 0,
+                tv_nsec: 20_000_000,
+            };
+            let _ = poll(&mut events, Some(&timeout));
+        }
+    }
+
+    /// Kills everything in the group.
+    pub(crate) fn kill(&self) {
+        if fs::write(self.folder.join("cgroup.kill"), "1").is_err() {
+            // Kernels before 5.14 have no such file.
+            kill_each(&self.folder);
+        }
+    }
+}
+
+fn kill_each(folder: &Path) {
+    let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+    let processes = text.lines().filter_map(|line| line.parse().ok());
+    for process in processes.filter_map(rustix::process::Pid::from_raw) {
+        let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.kill();
+        let _ = self.wait("populated 0");
+        let _ = fs::remove_dir(&self.folder);
+    }
+}

@@ -1,0 +1,222 @@
+//! The front end: starts a job and stands for it at a terminal.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+
+use farcall_gang_proto::{Ended, JobId, JobRow, JobSpec, Message};
+use rustix::event::{PollFd, PollFlags, poll};
+
+use crate::link::{self, Link};
+
+/// Why a front end gets no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// No daemon is there.
+    #[error(
+        "no gang daemon at {control}: {source}; start one with `farcall gang daemon`, or name its \
+         socket with --control"
+    )]
+    NoDaemon {
+        /// The control socket.
+        control: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The daemon refused.
+    #[error("{0}")]
+    Refused(String),
+    /// The daemon ended, or speaks another language.
+    #[error("the daemon is gone: {0}")]
+    Lost(io::Error),
+    /// The system refused something.
+    #[error(transparent)]
+    System(#[from] io::Error),
+}
+
+/// A connection to the daemon at the root.
+pub struct Client {
+    link: Link,
+}
+
+impl Client {
+    /// Connects to a control socket.
+    pub fn connect(control: &str) -> Result<Client, ClientError> {
+        let stream = link::connect(control).map_err(|source| ClientError::NoDaemon {
+            control: control.to_string(),
+            source,
+        })?;
+        Ok(Client {
+            link: Link::unix(stream)?,
+        })
+    }
+
+    /// The jobs there are.
+    pub fn jobs(&mut self) -> Result<Vec<JobRow>, ClientError> {
+        match self.ask(&Message::List)? {
+            Message::Jobs(rows) => Ok(rows),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Sends a signal to a job; SIGSTOP and SIGCONT stop it and let it go on.
+    pub fn signal(&mut self, job: JobId, signal: i32) -> Result<(), ClientError> {
+        match self.ask(&Message::Signal(job, signal))? {
+            Message::Done => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The state of a job as a whole: one word, and what it means here.
+    pub fn state(&mut self, job: JobId) -> Result<(String, String), ClientError> {
+        match self.ask(&Message::State(job))? {
+            Message::JobState(word, text) => Ok((word, text)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn ask(&mut self, message: &Message) -> Result<Message, ClientError> {
+        self.link.send(message);
+        loop {
+            self.wait(None)?;
+            let received = self.link.receive().map_err(ClientError::Lost)?;
+            match received.into_iter().next() {
+                None => {}
+                Some(Message::Refused(text)) => return Err(ClientError::Refused(text)),
+                Some(message) => return Ok(message),
+            }
+        }
+    }
+
+    fn wait(&mut self, signals: Option<&OwnedFd>) -> io::Result<bool> {
+        let mut flags = PollFlags::IN;
+        if self.link.wants_to_send() {
+            flags |= PollFlags::OUT;
+        }
+        let mut fds = vec![PollFd::from_borrowed_fd(self.link.fd(), flags)];
+        fds.extend(signals.map(|fd| PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)));
+        match poll(&mut fds, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let signalled = fds.get(1).is_some_and(|fd| !fd.revents().is_empty());
+        self.link.flush()?;
+        Ok(signalled)
+    }
+
+    /// Runs a job to its end: its output goes to this process's, and what the terminal sends to
+    /// this process goes to the whole job. `started` is told its number.
+    pub fn run(
+        mut self,
+        spec: JobSpec,
+        mut started: impl FnMut(JobId),
+    ) -> Result<Ended, ClientError> {
+        let signals = catch_terminal()?;
+        self.link.send(&Message::Run(spec));
+        let (mut job, mut interrupts) = (None, 0);
+        let mut lines = Lines::default();
+        loop {
+            if self.wait(Some(&signals))? {
+                for signal in crate::process::take_signals(&signals) {
+                    if let Some(job) = job {
+                        interrupts += u32::from(signal == libc::SIGINT);
+                        self.pass_on(job, signal, interrupts);
+                    } else if signal != libc::SIGCONT && signal != libc::SIGTSTP {
+                        return Err(ClientError::Refused("interrupted".to_string()));
+                    }
+                }
+            }
+            for message in self.link.receive().map_err(ClientError::Lost)? {
+                match message {
+                    Message::Started(id) => {
+                        job = Some(id);
+                        started(id);
+                    }
+                    Message::Output(_, rank, stream, bytes) => {
+                        lines.write((stream, rank), &bytes)?;
+                    }
+                    Message::JobEnded(_, ended) => {
+                        lines.end()?;
+                        return Ok(ended);
+                    }
+                    Message::Refused(text) => return Err(ClientError::Refused(text)),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Ctrl-C, Ctrl-Z, fg and bg, for the whole job; a third Ctrl-C kills it.
+    fn pass_on(&mut self, job: JobId, signal: i32, interrupts: u32) {
+        match signal {
+            libc::SIGINT if interrupts > 2 => self.link.send(&Message::Signal(job, libc::SIGKILL)),
+            libc::SIGTSTP => {
+                self.link.send(&Message::Signal(job, libc::SIGSTOP));
+                let _ = self.link.flush();
+                // SAFETY: a plain system call; the shell lets this process go on.
+                unsafe { libc::raise(libc::SIGSTOP) };
+                self.link.send(&Message::Signal(job, libc::SIGCONT));
+            }
+            other => self.link.send(&Message::Signal(job, other)),
+        }
+    }
+}
+
+/// Output of the elements, kept in whole lines.
+#[derive(Default)]
+struct Lines {
+    /// Lines that have begun, by stream and rank.
+    begun: BTreeMap<(u8, u16), Vec<u8>>,
+}
+
+/// A line longer than this is written in parts.
+const LONGEST_LINE: usize = 64 << 10;
+
+impl Lines {
+    fn write(&mut self, source: (u8, u16), bytes: &[u8]) -> io::Result<()> {
+        let begun = self.begun.entry(source).or_default();
+        begun.extend_from_slice(bytes);
+        let whole = match begun.iter().rposition(|byte| *byte == b'\n') {
+            Some(place) => place + 1,
+            None if begun.len() > LONGEST_LINE => begun.len(),
+            None => return Ok(()),
+        };
+        let rest = begun.split_off(whole);
+        let whole = std::mem::replace(begun, rest);
+        put(source.0, &whole)
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        for ((stream, _), rest) in std::mem::take(&mut self.begun) {
+            put(stream, &rest)?;
+        }
+        Ok(())
+    }
+}
+
+fn put(stream: u8, bytes: &[u8]) -> io::Result<()> {
+    if stream == 2 {
+        return io::stderr().write_all(bytes);
+    }
+    let mut out = io::stdout().lock();
+    out.write_all(bytes)?;
+    out.flush()
+}
+
+fn unexpected(message: &Message) -> ClientError {
+    let text = format!("an unexpected answer: {message:?}");
+    ClientError::Lost(io::Error::new(io::ErrorKind::InvalidData, text))
+}
+
+/// The signals that a terminal or a user sends to the front end of a job.
+fn catch_terminal() -> io::Result<OwnedFd> {
+    crate::process::catch(&[
+        libc::SIGINT,
+        libc::SIGTERM,
+        libc::SIGQUIT,
+        libc::SIGHUP,
+        libc::SIGTSTP,
+        libc::SIGUSR1,
+        libc::SIGUSR2,
+    ])
+}

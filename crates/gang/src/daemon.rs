@@ -1,0 +1,406 @@
+//! The daemon of a node: one thread that waits for signals, streams and time.
+
+mod events;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use farcall_channel::Engine;
+use farcall_gang_proto::{Action, Message, Step, Switch};
+
+use crate::link::{self, Link};
+use crate::node::Node;
+use crate::root::{Order, Root};
+use crate::trace::{Times, Trace};
+use crate::{Config, process};
+
+/// How often jobs that want it are asked whether they have terminated.
+const WATCH: Duration = Duration::from_millis(500);
+
+/// Why a daemon cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The control socket cannot be had.
+    #[error("cannot listen on the control socket {control}: {source}{}", used(.source))]
+    Control {
+        /// Its name.
+        control: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}{}", used(.source))]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The daemon above cannot be reached.
+    #[error("cannot reach the parent daemon at {address}: {source}; is it running?")]
+    Parent {
+        /// Its address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Anyone on the network could join.
+    #[error(
+        "--listen {0} is not a loopback address: set FARCALL_TOKEN to the same secret for all \
+         daemons, so that no other can join"
+    )]
+    NoToken(SocketAddr),
+    /// The engine cannot start.
+    #[error(transparent)]
+    Engine(#[from] farcall_channel::EngineError),
+    /// The system refused something else.
+    #[error("cannot start the daemon: {0}")]
+    System(#[from] io::Error),
+}
+
+fn used(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "; another daemon has it: choose another, or port 0",
+        _ => "",
+    }
+}
+
+/// Who is at the other end of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Party {
+    /// A front end, with its user and group.
+    Front(u32, u32),
+    /// A stranger over TCP, who has to show the token first.
+    Stranger,
+    Child,
+    Parent,
+}
+
+struct Peer {
+    link: Link,
+    party: Party,
+}
+
+/// A daemon that listens.
+pub struct Daemon {
+    config: Config,
+    address: SocketAddr,
+    tcp: TcpListener,
+    control: UnixListener,
+    signals: OwnedFd,
+    links: BTreeMap<u64, Peer>,
+    last_link: u64,
+    parent: Option<u64>,
+    /// Link of each node below, by its name until it has a number.
+    joining: BTreeMap<String, u64>,
+    below: BTreeMap<u16, u64>,
+    node: Node,
+    root: Option<Root>,
+    switch: Switch,
+    trace: Option<Trace>,
+    times: Times,
+    /// When the slice ends, and when jobs are watched next; the root's.
+    deadline: Option<Instant>,
+    watch: Instant,
+    wants_switch: bool,
+    is_ending: bool,
+    processors: Vec<u16>,
+}
+
+impl Daemon {
+    /// Listens, joins the daemon above, and takes the real-time class where it may. A daemon needs
+    /// a process of its own: it waits for all children and for signals.
+    pub fn bind(config: Config) -> Result<Daemon, StartError> {
+        if !config.listen.ip().is_loopback() && config.token.is_empty() {
+            return Err(StartError::NoToken(config.listen));
+        }
+        let signals = process::catch_signals()?;
+        let listen = |source| StartError::Listen {
+            address: config.listen,
+            source,
+        };
+        let tcp = TcpListener::bind(config.listen).map_err(listen)?;
+        tcp.set_nonblocking(true)?;
+        let control = link::listen(&config.control).map_err(|source| StartError::Control {
+            control: config.control.clone(),
+            source,
+        })?;
+        let engine = Engine::start(config.listen.ip())?;
+        process::take_ticks()?;
+        take_realtime(&engine);
+        let mut processors = process::processors();
+        if let Some(slots) = config.slots {
+            let all = processors.clone();
+            let slots = usize::from(slots.max(1));
+            processors = all.into_iter().cycle().take(slots).collect();
+        }
+        let node = Node::new(config.node.clone(), engine, config.freeze);
+        if !node.has_groups() {
+            tracing::warn!(
+                "no control groups (version 2): `gang run --tree` stops each element's process \
+                 group instead, and what leaves that group goes on"
+            );
+        }
+        let trace = config.trace.as_deref().map(Trace::create).transpose()?;
+        let mut daemon = Daemon {
+            address: tcp.local_addr()?,
+            tcp,
+            control,
+            signals,
+            links: BTreeMap::new(),
+            last_link: 0,
+            parent: None,
+            joining: BTreeMap::new(),
+            below: BTreeMap::new(),
+            node,
+            root: None,
+            switch: Switch::new(config.form, config.parent.is_none()),
+            trace,
+            times: Times::default(),
+            deadline: None,
+            watch: Instant::now() + WATCH,
+            wants_switch: false,
+            is_ending: false,
+            processors,
+            config,
+        };
+        daemon.join()?;
+        Ok(daemon)
+    }
+
+    /// Where daemons below connect, and where front ends do.
+    pub fn addresses(&self) -> (String, String) {
+        let control = match self.config.control.starts_with('@') {
+            true => format!("unix:{}", self.config.control),
+            false => format!("unix://{}", self.config.control),
+        };
+        (format!("farcall://{}", self.address), control)
+    }
+
+    fn join(&mut self) -> Result<(), StartError> {
+        let engine = self.node.engine.address().to_string();
+        let Some(address) = self.config.parent else {
+            let memory = self.config.memory.unwrap_or_else(machine_memory);
+            let now = SystemTime::now().duration_since(UNIX_EPOCH);
+            let epoch = now.map_or(0, |now| now.as_millis() as u64) & 0xff_ffff_ffff;
+            let mut root = Root::new(memory, epoch);
+            root.join(&self.config.node, self.processors.clone(), engine);
+            self.root = Some(root);
+            return Ok(());
+        };
+        let fail = |source| StartError::Parent { address, source };
+        let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5)).map_err(fail)?;
+        let mut link = Link::tcp(stream).map_err(fail)?;
+        link.send(&Message::Join(
+            self.config.node.clone(),
+            self.processors.clone(),
+            engine,
+            self.config.token.clone(),
+        ));
+        self.parent = Some(self.add(link, Party::Parent));
+        // Numbers are the root's to give; until then no placement names this node.
+        self.node.number = u16::MAX;
+        Ok(())
+    }
+
+    fn add(&mut self, link: Link, party: Party) -> u64 {
+        self.last_link += 1;
+        self.links.insert(self.last_link, Peer { link, party });
+        self.last_link
+    }
+
+    fn children(&self) -> Vec<u64> {
+        let children = self.links.iter();
+        let children = children.filter(|(_, peer)| peer.party == Party::Child);
+        children.map(|(id, _)| *id).collect()
+    }
+
+    fn send(&mut self, id: u64, message: &Message) {
+        if let Some(peer) = self.links.get_mut(&id) {
+            peer.link.send(message);
+        }
+    }
+
+    /// Down the tree, and to this node.
+    fn broadcast(&mut self, message: Message) {
+        for child in self.children() {
+            self.send(child, &message);
+        }
+        self.do_here(message);
+    }
+
+    fn do_here(&mut self, message: Message) {
+        match message {
+            Message::Prepare(spec, placement) => self.node.prepare(spec, placement),
+            Message::Deliver(job, signal) => self.node.deliver(job, signal),
+            Message::Forget(job) => self.node.forget(job),
+            Message::Inspect(job) => self.node.inspect(job),
+            _ => {}
+        }
+    }
+
+    /// Up the tree: at the root, where it was meant to come.
+    fn report(&mut self, message: Message) {
+        let Some(root) = &mut self.root else {
+            if let Some(parent) = self.parent {
+                self.send(parent, &message);
+            }
+            return;
+        };
+        match message {
+            Message::Output(job, ..) => root.output(job, message),
+            Message::ElementEnded(job, rank, ended) => root.element_ended(job, rank, ended),
+            Message::Inspected(job, node, report) => root.inspected(job, node, report),
+            Message::Lost(node) => root.lose(node),
+            _ => {}
+        }
+    }
+
+    /// Does what the node and the root have found to do, until there is nothing more.
+    fn settle(&mut self) {
+        loop {
+            for message in std::mem::take(&mut self.node.messages) {
+                self.report(message);
+            }
+            let orders = self
+                .root
+                .as_mut()
+                .map(|root| std::mem::take(&mut root.orders));
+            let orders = orders.unwrap_or_default();
+            if orders.is_empty() && self.node.messages.is_empty() {
+                return;
+            }
+            for order in orders {
+                match order {
+                    Order::Nodes(message) => self.broadcast(message),
+                    Order::Front(front, message) => self.send(front, &message),
+                    Order::SwitchNow => self.wants_switch = true,
+                }
+            }
+        }
+    }
+
+    /// Nanoseconds of the monotonic clock, which all processes of this machine share.
+    fn now(&self) -> u64 {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    }
+
+    /// Begins a switch if one is due and none is under way.
+    fn switch_if_due(&mut self) {
+        let Some(root) = &mut self.root else {
+            return;
+        };
+        let is_over = self
+            .deadline
+            .is_none_or(|deadline| Instant::now() >= deadline);
+        if self.switch.step().is_some() || !(self.wants_switch || is_over && !root.is_idle()) {
+            return;
+        }
+        self.wants_switch = false;
+        let Some((out, into)) = root.next_switch(self.config.switch_alone) else {
+            root.switched(&[], &[], 0);
+            self.deadline = Some(Instant::now() + self.config.slice);
+            return;
+        };
+        let now = self.now();
+        self.times = Times {
+            start: now,
+            ..Times::default()
+        };
+        let children = self.children();
+        let actions = self.switch.start(out, into, &children);
+        self.act(actions);
+    }
+
+    fn act(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Down(step) => {
+                    self.mark(step);
+                    let round = self.switch.round().clone();
+                    let message = Message::Down(round, step);
+                    for child in self.children() {
+                        self.send(child, &message);
+                    }
+                }
+                Action::Here(step) => self.act_here(step),
+                Action::Up(step) => {
+                    let up = Message::Up(self.switch.round().number, step);
+                    if let Some(parent) = self.parent {
+                        self.send(parent, &up);
+                    }
+                }
+                Action::Finished => self.finish_switch(),
+            }
+        }
+    }
+
+    fn act_here(&mut self, step: Step) {
+        let round = self.switch.round().clone();
+        let is_done = self.node.step(step, &round);
+        if step == Step::Freeze {
+            self.times.stopped = self.now();
+        }
+        if is_done && step != Step::Run {
+            let children = self.children();
+            let actions = self.switch.handle_done(step, &children);
+            self.act(actions);
+        }
+    }
+
+    /// A step begins: the one before it is over.
+    fn mark(&mut self, step: Step) {
+        let now = self.now();
+        match step {
+            Step::Freeze => {}
+            Step::Save => self.times.frozen = now,
+            Step::Restore => self.times.saved = now,
+            Step::Run => {
+                let times = &mut self.times;
+                for time in [&mut times.frozen, &mut times.saved, &mut times.restored] {
+                    if *time == 0 {
+                        *time = now;
+                    }
+                }
+            }
+        }
+    }
+
+    fn finish_switch(&mut self) {
+        self.times.run = self.now();
+        let round = self.switch.round().clone();
+        if let Some(trace) = &mut self.trace {
+            trace.write(round.number, &self.times, &round.out, &round.into);
+        }
+        if let Some(root) = &mut self.root {
+            let nanos = self.times.run - self.times.start;
+            root.switched(&round.out, &round.into, nanos);
+        }
+        self.deadline = Some(Instant::now() + self.config.slice);
+    }
+}
+
+/// The daemon must preempt elements the moment it has something to do.
+fn take_realtime(engine: &Engine) {
+    let main = process::set_realtime(0, 0);
+    let thread = engine.thread_id() as i32;
+    if let Err(error) = main.and_then(|()| process::set_realtime(thread, 1)) {
+        tracing::warn!(
+            "not in the real-time class ({error}): switches wait for the elements' time slices; \
+             run the daemon as root, or give it CAP_SYS_NICE"
+        );
+    }
+}
+
+/// Nine tenths of what the machine has.
+fn machine_memory() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kilobytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kilobytes.unwrap_or(1 << 20) * 1024 / 10 * 9
+}

@@ -1,0 +1,345 @@
+//! The daemon's loop: what may come, and what is done about it.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use farcall_gang_proto::{JobId, Message, Step};
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::{Daemon, Party, WATCH};
+use crate::link::{self, Link};
+use crate::process;
+
+/// How long a daemon that ends waits for its elements.
+const END_BOUND: Duration = Duration::from_secs(4);
+
+/// What a descriptor that became ready belongs to.
+#[derive(Clone, Copy)]
+enum Source {
+    Signals,
+    News,
+    Tcp,
+    Control,
+    Link(u64),
+    Output(JobId, u16, usize),
+}
+
+impl Daemon {
+    /// Works until SIGTERM or SIGINT, or until the daemon above is gone. All elements are ended.
+    pub fn run(mut self) -> io::Result<()> {
+        let result = loop {
+            if self.is_ending {
+                break Ok(());
+            }
+            let ready = self.wait()?;
+            for source in ready {
+                self.handle(source);
+                if self
+                    .parent
+                    .is_some_and(|parent| !self.links.contains_key(&parent))
+                {
+                    self.is_ending = true;
+                }
+            }
+            if Instant::now() >= self.watch {
+                self.watch = Instant::now() + WATCH;
+                if let Some(root) = &mut self.root {
+                    root.watch();
+                }
+            }
+            self.settle();
+            self.switch_if_due();
+            if self.switch.step().is_none() {
+                self.node.reap_after_freeze();
+            }
+            self.settle();
+        };
+        self.end();
+        result
+    }
+
+    fn wait(&self) -> io::Result<Vec<Source>> {
+        let mut sources = vec![
+            (Source::Signals, self.signals.as_fd(), PollFlags::IN),
+            (Source::News, self.node.engine.news(), PollFlags::IN),
+            (Source::Tcp, self.tcp.as_fd(), PollFlags::IN),
+            (Source::Control, self.control.as_fd(), PollFlags::IN),
+        ];
+        for (id, peer) in &self.links {
+            let mut flags = PollFlags::IN;
+            if peer.link.wants_to_send() {
+                flags |= PollFlags::OUT;
+            }
+            sources.push((Source::Link(*id), peer.link.fd(), flags));
+        }
+        // A slow reader holds its elements back, as a full pipe would.
+        if !self.links.values().any(|peer| peer.link.is_full()) {
+            for (job, rank, stream, fd) in self.node.streams() {
+                sources.push((Source::Output(job, rank, stream), fd, PollFlags::IN));
+            }
+        }
+        let mut fds: Vec<PollFd<'_>> = sources
+            .iter()
+            .map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags))
+            .collect();
+        let timeout = self.timeout().map(|timeout| rustix::time::Timespec {
+            tv_sec: timeout.as_secs() as i64,
+            tv_nsec: timeout.subsec_nanos().into(),
+        });
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let ready = fds.iter().zip(&sources);
+        let ready = ready.filter(|(fd, _)| !fd.revents().is_empty());
+        Ok(ready.map(|(_, (source, ..))| *source).collect())
+    }
+
+    /// Until the slice ends, where there is one.
+    fn timeout(&self) -> Option<Duration> {
+        let root = self.root.as_ref()?;
+        if root.is_idle() || self.switch.step().is_some() {
+            return None;
+        }
+        let deadline = self.deadline?.min(self.watch);
+        Some(deadline.saturating_duration_since(Instant::now()))
+    }
+
+    fn handle(&mut self, source: Source) {
+        match source {
+            Source::Signals => {
+                let signals = process::take_signals(&self.signals);
+                let ends = |signal: &i32| matches!(*signal, libc::SIGTERM | libc::SIGINT);
+                self.is_ending |= signals.iter().any(ends);
+                self.node.reap();
+            }
+            Source::News => self.handle_news(),
+            Source::Tcp => {
+                while let Ok((stream, _)) = self.tcp.accept() {
+                    if let Ok(link) = Link::tcp(stream) {
+                        self.add(link, Party::Stranger);
+                    }
+                }
+            }
+            Source::Control => {
+                while let Ok((stream, _)) = self.control.accept() {
+                    if let Ok((user, group)) = link::peer(&stream)
+                        && let Ok(link) = Link::unix(stream)
+                    {
+                        self.add(link, Party::Front(user, group));
+                    }
+                }
+            }
+            Source::Link(id) => self.handle_link(id),
+            Source::Output(job, rank, stream) => self.node.take_output(job, rank, stream),
+        }
+    }
+
+    /// A job came to rest, or was found corrupt.
+    fn handle_news(&mut self) {
+        self.node.engine.take_news();
+        self.node.take_faults();
+        if self.switch.step() == Some(Step::Freeze) {
+            let out = self.switch.round().out.clone();
+            if self.node.is_at_rest(&out) {
+                let children = self.children();
+                let actions = self.switch.handle_done(Step::Freeze, &children);
+                self.act(actions);
+            }
+        }
+    }
+
+    fn handle_link(&mut self, id: u64) {
+        let Some(peer) = self.links.get_mut(&id) else {
+            return;
+        };
+        let received = peer.link.flush().and_then(|()| peer.link.receive());
+        match received {
+            Ok(messages) => {
+                for message in messages {
+                    self.handle_message(id, message);
+                }
+            }
+            Err(_) => self.handle_lost(id),
+        }
+    }
+
+    fn handle_lost(&mut self, id: u64) {
+        let Some(peer) = self.links.remove(&id) else {
+            return;
+        };
+        match peer.party {
+            Party::Front(..) => {
+                if let Some(root) = &mut self.root {
+                    root.front_lost(id);
+                }
+            }
+            Party::Stranger => {}
+            Party::Parent => {
+                tracing::error!("the daemon above is gone: this node's elements end");
+                self.is_ending = true;
+            }
+            Party::Child => {
+                let lost = self.below.iter().filter(|(_, link)| **link == id);
+                for node in lost.map(|(node, _)| *node).collect::<Vec<_>>() {
+                    self.below.remove(&node);
+                    self.report(Message::Lost(node));
+                }
+                let children = self.children();
+                let actions = self.switch.handle_lost(id, &children);
+                self.act(actions);
+            }
+        }
+    }
+
+    fn handle_message(&mut self, id: u64, message: Message) {
+        let Some(party) = self.links.get(&id).map(|peer| peer.party) else {
+            return;
+        };
+        match party {
+            Party::Front(user, group) => self.handle_request(id, message, (user, group)),
+            Party::Stranger => self.handle_stranger(id, message),
+            Party::Parent => self.handle_down(message),
+            Party::Child => self.handle_up(id, message),
+        }
+    }
+
+    fn handle_request(&mut self, front: u64, message: Message, owner: (u32, u32)) {
+        let Some(root) = &mut self.root else {
+            let parent = self.config.parent.map(|parent| parent.to_string());
+            let parent = parent.unwrap_or_default();
+            let text = format!("this daemon is below {parent}: ask the one at the root");
+            return self.send(front, &Message::Refused(text));
+        };
+        let own = rustix::process::getuid().as_raw();
+        let done = match message {
+            Message::Run(_) if own != 0 && own != owner.0 => Err(format!(
+                "the daemon runs as user {own} and can start jobs of that user alone: run it as \
+                 root, or run one of your own with --control"
+            )),
+            Message::Run(mut spec) => {
+                spec.owner = owner;
+                root.submit(front, spec).map(|()| None)
+            }
+            Message::List => Ok(Some(Message::Jobs(root.rows()))),
+            Message::Signal(job, signal) => root
+                .signal(job, signal, owner.0)
+                .map(|()| Some(Message::Done)),
+            Message::State(job) => root.inspect(job, front, owner.0).map(|()| None),
+            _ => Err("a message that front ends do not send".to_string()),
+        };
+        match done {
+            Ok(None) => {}
+            Ok(Some(answer)) => self.send(front, &answer),
+            Err(text) => self.send(front, &Message::Refused(text)),
+        }
+    }
+
+    fn handle_stranger(&mut self, id: u64, message: Message) {
+        let is_known = matches!(&message, Message::Join(.., token)
+            if is_same(token.as_bytes(), self.config.token.as_bytes()));
+        if !is_known {
+            let text = "only daemons with the same FARCALL_TOKEN may join here".to_string();
+            self.send(id, &Message::Refused(text));
+            self.links.remove(&id);
+            return;
+        }
+        if let Some(peer) = self.links.get_mut(&id) {
+            peer.party = Party::Child;
+        }
+        self.handle_up(id, message);
+    }
+
+    fn handle_down(&mut self, message: Message) {
+        match message {
+            Message::Down(round, step) => {
+                let children = self.children();
+                let actions = self.switch.handle_down(round, step, &children);
+                self.act(actions);
+            }
+            Message::Welcome(name, number) => self.welcome(name, number),
+            Message::Refused(text) => {
+                tracing::error!("the daemon above refused: {text}");
+                self.is_ending = true;
+            }
+            other => self.broadcast(other),
+        }
+    }
+
+    fn welcome(&mut self, name: String, number: u16) {
+        if name == self.config.node && self.node.number == u16::MAX {
+            self.node.number = number;
+            tracing::info!("joined as node {number}");
+        } else if let Some(link) = self.joining.remove(&name) {
+            self.below.insert(number, link);
+            self.send(link, &Message::Welcome(name, number));
+        }
+    }
+
+    fn handle_up(&mut self, id: u64, message: Message) {
+        match message {
+            Message::Up(number, step) => {
+                let children = self.children();
+                let actions = self.switch.handle_up(id, number, step, &children);
+                self.act(actions);
+            }
+            Message::Join(name, processors, engine, token) => {
+                let taken = |root: &crate::root::Root| {
+                    let mut nodes = root.nodes();
+                    nodes.any(|(other, _)| other == name)
+                };
+                if self.root.as_ref().is_some_and(taken) || self.joining.contains_key(&name) {
+                    let text = format!("there is a node `{name}` already: give it another --node");
+                    return self.send(id, &Message::Refused(text));
+                }
+                self.joining.insert(name.clone(), id);
+                let Some(root) = &mut self.root else {
+                    return self.report(Message::Join(name, processors, engine, token));
+                };
+                let number = root.join(&name, processors, engine);
+                self.welcome(name, number);
+            }
+            other => self.report(other),
+        }
+    }
+
+    /// Ends all elements and says so to their front ends.
+    fn end(&mut self) {
+        if let Some(root) = &mut self.root {
+            root.end();
+        }
+        self.settle();
+        self.node.end();
+        let end = Instant::now() + END_BOUND;
+        loop {
+            self.node.reap();
+            self.settle();
+            let sent = self.links.values().all(|peer| !peer.link.wants_to_send());
+            let is_done = !self.node.has_processes()
+                && sent
+                && self.root.as_ref().is_none_or(|root| root.is_idle());
+            if is_done || Instant::now() >= end {
+                break;
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            self.deadline = Some(Instant::now() + left.min(Duration::from_millis(50)));
+            for source in self.wait().unwrap_or_default() {
+                self.handle(source);
+            }
+        }
+        if let Some(trace) = &mut self.trace {
+            trace.flush();
+        }
+        if !self.config.control.starts_with('@') {
+            let _ = std::fs::remove_file(&self.config.control);
+        }
+    }
+}
+
+/// Compares without telling by its time how much was right.
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let pairs = one.iter().zip(other);
+    let differs = pairs.fold(0, |differs, (one, other)| differs | (one ^ other));
+    one.len() == other.len() && differs == 0
+}

@@ -1,0 +1,131 @@
+//! A stream of messages to a front end or another daemon.
+
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener, UnixStream};
+
+use farcall_gang_proto::Message;
+
+/// Bytes that may wait to be sent before no more output of elements is read.
+const FULL: usize = 1 << 20;
+/// Bytes that may wait at all: a peer that takes nothing is given up.
+const BROKEN: usize = 64 << 20;
+
+/// A connected stream.
+pub(crate) struct Link {
+    socket: OwnedFd,
+    input: Vec<u8>,
+    output: Vec<u8>,
+}
+
+impl Link {
+    pub(crate) fn tcp(stream: TcpStream) -> io::Result<Link> {
+        stream.set_nodelay(true)?;
+        Link::new(stream.into())
+    }
+
+    pub(crate) fn unix(stream: UnixStream) -> io::Result<Link> {
+        Link::new(stream.into())
+    }
+
+    fn new(socket: OwnedFd) -> io::Result<Link> {
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        Ok(Link {
+            socket,
+            input: Vec::new(),
+            output: Vec::new(),
+        })
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Sends what the socket takes now; the rest waits.
+    pub(crate) fn send(&mut self, message: &Message) {
+        let was_empty = self.output.is_empty();
+        message.encode(&mut self.output);
+        if was_empty {
+            // A broken stream is seen by whoever reads it next.
+            let _ = self.flush();
+        }
+    }
+
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        while !self.output.is_empty() {
+            let flags = rustix::net::SendFlags::NOSIGNAL;
+            match rustix::net::send(&self.socket, &self.output, flags) {
+                Ok(count) => drop(self.output.drain(..count)),
+                Err(rustix::io::Errno::AGAIN) if self.output.len() < BROKEN => return Ok(()),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn wants_to_send(&self) -> bool {
+        !self.output.is_empty()
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.output.len() > FULL
+    }
+
+    /// Reads what is there. An error, or the end of the stream, is an error.
+    pub(crate) fn receive(&mut self) -> io::Result<Vec<Message>> {
+        let mut buffer = [0; 64 << 10];
+        match rustix::io::read(&self.socket, &mut buffer) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => self.input.extend_from_slice(&buffer[..count]),
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let (mut messages, mut taken) = (Vec::new(), 0);
+        while let Some((message, bytes)) = Message::decode(&self.input[taken..])
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?
+        {
+            taken += bytes;
+            messages.push(message);
+        }
+        self.input.drain(..taken);
+        Ok(messages)
+    }
+}
+
+/// Connects to a control socket.
+pub(crate) fn connect(control: &str) -> io::Result<UnixStream> {
+    match control.strip_prefix('@') {
+        Some(name) => UnixStream::connect_addr(&UnixAddr::from_abstract_name(name)?),
+        None => UnixStream::connect(control),
+    }
+}
+
+/// Listens on a control socket. A path that a daemon which is gone has left is taken over.
+pub(crate) fn listen(control: &str) -> io::Result<UnixListener> {
+    let listener = match control.strip_prefix('@') {
+        Some(name) => UnixListener::bind_addr(&UnixAddr::from_abstract_name(name)?)?,
+        None => match UnixListener::bind(control) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_dead(control) => {
+                std::fs::remove_file(control)?;
+                UnixListener::bind(control)?
+            }
+            bound => bound?,
+        },
+    };
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+fn is_dead(path: &str) -> bool {
+    let refused = io::ErrorKind::ConnectionRefused;
+    UnixStream::connect(path).is_err_and(|error| error.kind() == refused)
+}
+
+/// The user and group at the other end of a control socket.
+pub(crate) fn peer(stream: &UnixStream) -> io::Result<(u32, u32)> {
+    let credentials = rustix::net::sockopt::socket_peercred(stream)?;
+    Ok((credentials.uid.as_raw(), credentials.gid.as_raw()))
+}

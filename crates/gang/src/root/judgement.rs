@@ -1,0 +1,177 @@
+//! The global state of a job: taken while it rests, judged from what all nodes report.
+
+use std::collections::BTreeSet;
+
+use farcall_gang_proto::{Blocked, Element, Global, JobId, Message, Report, Waits, judge};
+
+use super::{FARCALL_FAILED, Inspection, Order, Root};
+
+/// Room below which a receive FIFO counts as full: the longest part of a message.
+const PART: u32 = 8 << 10;
+
+impl Root {
+    /// Judges a job as soon as it rests: it misses its next turn for that.
+    pub(crate) fn inspect(&mut self, id: JobId, front: u64, user: u32) -> Result<(), String> {
+        let job = self.owned(id, user)?;
+        if job.spec.is_tree {
+            return Err(format!(
+                "job {id} runs any programs: whether they wait for each other cannot be seen"
+            ));
+        }
+        let inspection = job.inspection.get_or_insert_with(Inspection::new);
+        inspection.fronts.push(front);
+        self.tree.set_runnable(id, false);
+        self.orders.push(Order::SwitchNow);
+        Ok(())
+    }
+
+    /// Judges the jobs that want to be ended when they have terminated as a whole.
+    pub(crate) fn watch(&mut self) {
+        let mut any = false;
+        for (id, job) in &mut self.jobs {
+            if job.spec.detect_termination && !job.is_stopped && job.inspection.is_none() {
+                job.inspection = Some(Inspection::new());
+                self.tree.set_runnable(*id, false);
+                any = true;
+            }
+        }
+        if any {
+            self.orders.push(Order::SwitchNow);
+        }
+    }
+
+    /// Asks the nodes about jobs that rest now.
+    pub(super) fn begin_inspections(&mut self) {
+        for (id, job) in &mut self.jobs {
+            let Some(inspection) = &mut job.inspection else {
+                continue;
+            };
+            if inspection.awaited.is_none() && !self.running.contains(id) {
+                let nodes: BTreeSet<u16> = job.placement.nodes.iter().copied().collect();
+                inspection.awaited = Some(nodes);
+                self.orders.push(Order::Nodes(Message::Inspect(*id)));
+            }
+        }
+    }
+
+    pub(crate) fn inspected(&mut self, id: JobId, node: u16, report: Report) {
+        let Some(job) = self.jobs.get_mut(&id) else {
+            return;
+        };
+        let Some(inspection) = &mut job.inspection else {
+            return;
+        };
+        inspection.reports.push(report);
+        let awaited = inspection.awaited.get_or_insert_default();
+        awaited.remove(&node);
+        if !awaited.is_empty() {
+            return;
+        }
+        let Some(inspection) = job.inspection.take() else {
+            return;
+        };
+        let receive = match job.spec.receive.0 {
+            0 => farcall_channel::Shape::RECEIVE.bytes,
+            bytes => bytes,
+        };
+        let elements = elements(job.spec.elements, &inspection.reports, receive);
+        let state = judge(&elements);
+        let (word, text) = describe(&state);
+        for front in inspection.fronts {
+            let told = Message::JobState(word.to_string(), text.clone());
+            self.orders.push(Order::Front(front, told));
+        }
+        let is_over = !matches!(state, Global::Running | Global::Idle);
+        if job.spec.detect_termination && is_over && !job.is_ending {
+            job.is_ending = true;
+            if state != Global::Terminated {
+                job.outcome.status = FARCALL_FAILED;
+                job.outcome.cause = Some(text);
+            }
+            let kill = Message::Deliver(id, libc::SIGKILL);
+            self.orders.push(Order::Nodes(kill));
+        }
+        self.tree.set_runnable(id, !job.is_stopped);
+        self.orders.push(Order::SwitchNow);
+    }
+}
+
+impl Inspection {
+    fn new() -> Inspection {
+        Inspection {
+            fronts: Vec::new(),
+            awaited: None,
+            reports: Vec::new(),
+        }
+    }
+}
+
+/// Joins what the nodes know.
+fn elements(count: u16, reports: &[Report], receive: u32) -> Vec<Element> {
+    let ended: BTreeSet<u16> = reports
+        .iter()
+        .flat_map(|report| &report.ended)
+        .copied()
+        .collect();
+    let element = |rank: u16| {
+        let waits = reports.iter().flat_map(|report| &report.waits);
+        let found = waits.clone().find(|(other, ..)| *other == rank);
+        let (channel, waits) = match (ended.contains(&rank), found) {
+            (true, _) => (0, Waits::Ended),
+            (false, None) => (0, Waits::No),
+            (false, Some((_, channel, kind, one, other))) => {
+                let waits = match kind {
+                    1 => Waits::Any,
+                    2 => Waits::From(*one),
+                    3 => Waits::RoomAt(*one),
+                    4 => Waits::Both(*one, *other),
+                    _ => Waits::No,
+                };
+                (*channel, waits)
+            }
+        };
+        let queued = reports.iter().flat_map(|report| &report.queued);
+        let pending = queued.filter(|(_, to, on, _)| (*to, *on) == (rank, channel));
+        let fill = reports.iter().flat_map(|report| &report.fill);
+        let room = fill.filter(|(_, on, bytes)| *on == channel && bytes + PART <= receive);
+        Element {
+            waits,
+            pending: pending.map(|(from, ..)| *from).collect(),
+            room: room.map(|(rank, ..)| *rank).collect(),
+        }
+    };
+    (0..count).map(element).collect()
+}
+
+/// One word, and what a user wants to know.
+fn describe(state: &Global) -> (&'static str, String) {
+    match state {
+        Global::Running => ("running", "elements run".to_string()),
+        Global::Idle => (
+            "idle",
+            "all elements wait; messages are on their way".to_string(),
+        ),
+        Global::Terminated => (
+            "terminated",
+            "every element has ended or waits for any message, and none is on its way".to_string(),
+        ),
+        Global::Deadlocked(circle) => ("deadlocked", format!("deadlock: {}", path(circle))),
+        Global::Stalled(circle) => ("stalled", format!("flow-control stall: {}", path(circle))),
+    }
+}
+
+fn path(circle: &[Blocked]) -> String {
+    let step = |blocked: &Blocked| {
+        let Blocked {
+            rank,
+            on,
+            wants_room,
+        } = blocked;
+        match wants_room {
+            true => format!("rank {rank} waits for room in the full channel of rank {on}"),
+            false => format!("rank {rank} waits for a message from rank {on}"),
+        }
+    };
+    let steps: Vec<String> = circle.iter().map(step).collect();
+    steps.join(", ")
+}

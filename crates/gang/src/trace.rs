@@ -1,0 +1,56 @@
+//! A line for each switch: what a chart of slices and a breakdown of times are made from.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+/// When the steps of one switch were over, at the root, in nanoseconds of the monotonic clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Times {
+    pub(crate) start: u64,
+    pub(crate) stopped: u64,
+    pub(crate) frozen: u64,
+    pub(crate) saved: u64,
+    pub(crate) restored: u64,
+    pub(crate) run: u64,
+}
+
+/// The file of `--trace`.
+pub(crate) struct Trace(BufWriter<File>);
+
+impl Trace {
+    pub(crate) fn create(path: &Path) -> io::Result<Trace> {
+        let mut file = BufWriter::new(File::create(path)?);
+        writeln!(
+            file,
+            "switch,start_ns,stopped_ns,frozen_ns,saved_ns,restored_ns,run_ns,out,in"
+        )?;
+        Ok(Trace(file))
+    }
+
+    /// Writes a line; that the disk is full is no reason to stop jobs.
+    pub(crate) fn write(&mut self, number: u64, times: &Times, out: &[u64], into: &[u64]) {
+        let list = |jobs: &[u64]| {
+            let jobs: Vec<String> = jobs.iter().map(u64::to_string).collect();
+            jobs.join(" ")
+        };
+        let Times {
+            start,
+            stopped,
+            frozen,
+            saved,
+            restored,
+            run,
+        } = times;
+        let _ = writeln!(
+            self.0,
+            "{number},{start},{stopped},{frozen},{saved},{restored},{run},{},{}",
+            list(out),
+            list(into)
+        );
+    }
+
+    pub(crate) fn flush(&mut self) {
+        let _ = self.0.flush();
+    }
+}

@@ -1,0 +1,19 @@
+//! A message from a front end or another daemon is read or refused; what is read is written and
+//! read the same.
+
+use farcall_gang_proto::Message;
+
+/// The body of the target.
+pub fn run(data: &[u8]) {
+    let Ok(Some((message, length))) = Message::decode(data) else {
+        return;
+    };
+    assert!(length <= data.len());
+    let mut written = Vec::new();
+    message.encode(&mut written);
+    // A number that is none is not equal to itself.
+    if !format!("{message:?}").contains("NaN") {
+        let (again, _) = Message::decode(&written).unwrap().unwrap();
+        assert_eq!(again, message);
+    }
+}
