@@ -22,7 +22,7 @@ pub(crate) type Byte = loom::cell::UnsafeCell<u8>;
 /// Bytes of a record's header.
 pub(crate) const RECORD_HEADER: u64 = 8;
 
-/// Bytes of a ring's [`Control`].
+/// Bytes of a ring's control block.
 pub const CONTROL_BYTES: usize = size_of::<Control>();
 
 /// The shared indices of a ring. All zero is an empty ring.

@@ -27,6 +27,7 @@ __all__ = [
     "Interface",
     "Parameter",
     "Server",
+    "SharedMemory",
     "Times",
     "__version__",
     "connect",
@@ -55,7 +56,7 @@ class Server:
     def empty(
         self,
         shape: SupportsIndex | Sequence[SupportsIndex],
-        dtype: npt.DTypeLike = ...,
+        dtype: npt.DTypeLike | None = None,
         order: Literal["C", "F"] = "C",
     ) -> npt.NDArray[Any]: ...
     def _share(self, size: int) -> SharedMemory | None: ...

@@ -225,6 +225,23 @@ fn measure_load(
             }
         }
     }
+    let figures = Figures {
+        raw: raw_values,
+        rust: rust_values,
+        of_contenders: values,
+    };
+    Ok(rows(load, contenders, figures))
+}
+
+/// What a load was measured to be: one value a round.
+struct Figures {
+    raw: Vec<f64>,
+    rust: Vec<f64>,
+    /// Ours and the peers', in the order of [`Contenders`].
+    of_contenders: [Vec<Vec<f64>>; 2],
+}
+
+fn rows(load: &Load, contenders: &Contenders, figures: Figures) -> Vec<Row> {
     let row = |name: &str, values, peer, peer_values, bar| Row {
         name: format!("{}, {name}", load.what),
         unit: load.unit,
@@ -234,19 +251,19 @@ fn measure_load(
         better: load.better,
         bar,
     };
-    let [ours, peers] = values;
+    let [ours, peers] = figures.of_contenders;
     let plain = "plain TCP";
     let mut rows = vec![row(
         "Rust",
-        rust_values,
+        figures.rust,
         plain,
-        raw_values.clone(),
+        figures.raw.clone(),
         load.bar("Rust"),
     )];
     for ((name, _), values) in contenders.ours.iter().zip(&ours) {
         // Where no array travels it makes no difference where one was born.
         if load.bytes > 0 || *name != "Python, born shared" {
-            let raw = raw_values.clone();
+            let raw = figures.raw.clone();
             rows.push(row(name, values.clone(), plain, raw, load.bar(name)));
         }
     }
@@ -259,7 +276,7 @@ fn measure_load(
         let ours = same_host.map_or_else(Vec::new, |index| ours[index].clone());
         rows.push(row(BESIDE_PEERS, ours, name, values, Some(1.0)));
     }
-    Ok(rows)
+    rows
 }
 
 /// Null calls a second from this process.
