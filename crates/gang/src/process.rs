@@ -189,6 +189,14 @@ fn prepare(
     };
     // SAFETY: plain system calls on values that live long enough.
     unsafe {
+        // The daemon blocks the signals that it reads; an element has all of them.
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        check(libc::sigprocmask(
+            libc::SIG_SETMASK,
+            &none,
+            std::ptr::null_mut(),
+        ))?;
         check(libc::setsid())?;
         check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
         if libc::getppid() != daemon {

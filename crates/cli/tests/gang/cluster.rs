@@ -56,7 +56,12 @@ impl Daemon {
         let mut command = Command::new("timeout");
         command
             .args(["-k", "1", &BOUND.as_secs().to_string()])
-            .arg(env!("CARGO_BIN_EXE_farcall"))
+            .arg(env!("CARGO_BIN_EXE_farcall"));
+        self.complete(command, arguments)
+    }
+
+    fn complete(&self, mut command: Command, arguments: &[&str]) -> Command {
+        command
             .args(["gang", arguments[0], "--control", &self.control])
             .args(&arguments[1..])
             .stdin(Stdio::null());
@@ -70,15 +75,16 @@ impl Daemon {
         self.gang(&all).output().expect("timeout(1) is there")
     }
 
-    /// Starts a job and leaves it alone.
+    /// Starts a job and leaves it alone. The child is the front end itself: timeout(1) in between
+    /// would not pass on a signal that comes before it is ready for one.
     pub fn submit(&self, arguments: &[&str]) -> Child {
         let mut all = vec!["run", "--quiet"];
         all.extend(arguments);
-        self.gang(&all)
+        self.complete(Command::new(env!("CARGO_BIN_EXE_farcall")), &all)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .expect("timeout(1) is there")
+            .expect("the command is built")
     }
 
     /// The rows of `gang ps --json`.
