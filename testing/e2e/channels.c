@@ -12,24 +12,29 @@ static void check(int holds, const char *what) {
     }
 }
 
+static void receive(farcall_channel *channel, int64_t *source, int64_t *number) {
+    size_t count = 0;
+    int got = farcall_channel_receive(channel, source, number, sizeof *number, &count);
+    check(got == FARCALL_OK && count == sizeof *number, "receive");
+}
+
 int main(void) {
     farcall_channel *channel = farcall_channel_open(0);
     check(channel != NULL, "open");
-    size_t rank = farcall_channel_rank(channel), size = farcall_channel_size(channel), count = 0;
+    size_t rank = farcall_channel_rank(channel), size = farcall_channel_size(channel);
     check(size == 3 && rank < size, "rank and size");
 
     /* Around a ring, which rank 0 begins and ends. */
     int64_t source = (int64_t)((rank + size - 1) % size), sum = 0;
     check(farcall_channel_poll(channel, -1) == 0 || rank > 0, "nothing has come yet");
     if (rank > 0) {
-        check(farcall_channel_receive(channel, &source, &sum, sizeof sum, &count) == FARCALL_OK, "receive");
-        check(count == sizeof sum, "length");
+        receive(channel, &source, &sum);
     }
     sum += (int64_t)rank;
     check(farcall_channel_send(channel, (rank + 1) % size, &sum, sizeof sum) == FARCALL_OK, "send");
     if (rank == 0) {
         while (farcall_channel_poll(channel, source) == 0) continue;
-        check(farcall_channel_receive(channel, &source, &sum, sizeof sum, &count) == FARCALL_OK, "receive");
+        receive(channel, &source, &sum);
         check(source == 2 && sum == 3, "what came around");
     }
     check(farcall_channel_barrier(channel) == FARCALL_OK, "barrier");
