@@ -236,40 +236,40 @@ grpc_error_t grpc_call_async(grpc_function_handle_t *handle, grpc_sessionid_t *s
   return error;
 }
 
-int Ninf_call(const char *name, ...) {
+/* What the two calls under the Ninf names have in common: all but what runs. */
+static int ninf(const char *name, va_list *list,
+                int (*run)(const farcall_function *, void *const *, size_t)) {
   const farcall_function *function = farcall_internal_ninf_function(name);
   arguments_t arguments;
-  va_list list;
   int result = NINF_ERROR;
 
   if (function == NULL)
     return NINF_ERROR;
-  va_start(list, name);
-  if (collect(&arguments, function, &list)) {
-    result = farcall_internal_ninf_call(function, arguments.pointers, arguments.count);
+  if (collect(&arguments, function, list)) {
+    result = run(function, arguments.pointers, arguments.count);
     release(&arguments);
   } else {
     farcall_internal_give_back(function);
   }
+  return result;
+}
+
+int Ninf_call(const char *name, ...) {
+  va_list list;
+  int result;
+
+  va_start(list, name);
+  result = ninf(name, &list, farcall_internal_ninf_call);
   va_end(list);
   return result;
 }
 
 int Ninf_call_async(const char *name, ...) {
-  const farcall_function *function = farcall_internal_ninf_function(name);
-  arguments_t arguments;
   va_list list;
-  int session = NINF_ERROR;
+  int session;
 
-  if (function == NULL)
-    return NINF_ERROR;
   va_start(list, name);
-  if (collect(&arguments, function, &list)) {
-    session = farcall_internal_ninf_start(function, arguments.pointers, arguments.count);
-    release(&arguments);
-  } else {
-    farcall_internal_give_back(function);
-  }
+  session = ninf(name, &list, farcall_internal_ninf_start);
   va_end(list);
   return session;
 }

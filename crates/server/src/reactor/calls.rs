@@ -249,8 +249,8 @@ impl Reactor {
     }
 
     /// Gives queued jobs to workers, first come first served, as far as slots are free. A brief one
-    /// rather waits for a worker that will be idle soon than to wake another. Where a
-    /// library has no idle worker one is started, unless enough of them will soon be idle.
+    /// rather waits for a worker that will be idle soon than to wake another. Where a library has
+    /// no idle worker one is started, unless enough of them will soon be idle.
     pub(super) fn dispatch(&mut self) {
         self.held_until = None;
         if self.queue.is_empty() {
