@@ -7,6 +7,8 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 python := .venv/bin/python
 farcall := target/release/farcall
+# A test that hangs is a failure to be read, not a wait without end.
+bounded := timeout --kill-after=10
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -20,11 +22,11 @@ build: setup ## target/release/farcall, and a .venv in which `import farcall` wo
 test: build test-rust test-python ## all tests: at most 10 minutes, 25 the first time
 
 test-rust: setup
-	cargo test --workspace
-	RUSTFLAGS="--cfg loom" cargo test --package farcall-channel --lib --target-dir target/loom -- ring
+	$(bounded) 20m cargo test --workspace
+	RUSTFLAGS="--cfg loom" $(bounded) 10m cargo test --package farcall-channel --lib --target-dir target/loom -- ring
 
 test-python: build
-	$(python) -m pytest
+	$(bounded) 15m $(python) -m pytest
 
 check: build ## what must hold before a merge: format, lints, tidy, licences, docs
 	cargo fmt --all --check

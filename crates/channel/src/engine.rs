@@ -134,6 +134,8 @@ impl Engine {
         let job = segment.shape().job;
         let pairs = JobPairs::new(segment, peers, epoch);
         self.with(|state| state.jobs.insert(job, pairs));
+        // An engine that slept before it knew of the job has not asked the elements to ring.
+        self.wake();
     }
 
     /// Forgets a job: what is still under way for it reaches nobody.

@@ -76,6 +76,20 @@ fn loopback() -> Engine {
     Engine::start(IpAddr::V4(Ipv4Addr::LOCALHOST)).expect("an engine on the loopback")
 }
 
+fn wait_until_asleep(engine: &Engine) {
+    let end = Instant::now() + BOUND;
+    loop {
+        let stat = format!("/proc/self/task/{}/stat", engine.thread_id());
+        let stat = std::fs::read_to_string(stat).unwrap_or_default();
+        let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
+        if engine.thread_id() != 0 && state == Some('S') {
+            return;
+        }
+        assert!(Instant::now() < end, "the engine does not sleep");
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn all_to_all_over_two_engines() {
     let engines = [loopback(), loopback()];
@@ -86,6 +100,8 @@ fn all_to_all_over_two_engines() {
         (0..4).map(peer).collect()
     };
     for (index, engine) in engines.iter().enumerate() {
+        // A job comes to an engine that sleeps already.
+        wait_until_asleep(engine);
         engine.attach(segments[index].clone(), &peers(index), 0);
     }
     run(&segments, &engines, all_to_all);
