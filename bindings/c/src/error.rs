@@ -55,9 +55,10 @@ impl From<Error> for Problem {
             Error::Failed(failure) => match failure.kind {
                 FailureKind::UnknownFunction => Status::FarcallUnknownFunction,
                 FailureKind::BadArgument => Status::FarcallArgument,
-                FailureKind::LibraryCrashed | FailureKind::TimeLimit | FailureKind::OutOfMemory => {
-                    Status::FarcallLibrary
-                }
+                FailureKind::LibraryCrashed
+                | FailureKind::TimeLimit
+                | FailureKind::OutOfMemory
+                | FailureKind::FunctionFailed => Status::FarcallLibrary,
                 FailureKind::Cancelled => Status::FarcallCancelled,
                 _ => Status::FarcallServer,
             },

@@ -449,7 +449,7 @@ fn kind_and_size(ty: Type) -> (u8, usize) {
 }
 
 /// The NumPy type of an element.
-fn dtype<'py>(py: Python<'py>, ty: Type) -> PyResult<Bound<'py, PyArrayDescr>> {
+pub(crate) fn dtype<'py>(py: Python<'py>, ty: Type) -> PyResult<Bound<'py, PyArrayDescr>> {
     static TYPES: PyOnceLock<Vec<Py<PyArrayDescr>>> = PyOnceLock::new();
     let types = TYPES.get_or_try_init(py, || {
         let made = Type::ALL.iter().map(|&ty| {
@@ -505,7 +505,7 @@ fn shape_text(shape: &[u64]) -> String {
     }
 }
 
-fn numpy(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
+pub(crate) fn numpy(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
     static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
     let module = MODULE.get_or_try_init(py, || py.import("numpy").map(Bound::unbind))?;
     Ok(module.bind(py).clone())

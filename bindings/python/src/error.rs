@@ -42,9 +42,10 @@ pub(crate) fn from_client(py: Python<'_>, error: &Error) -> PyErr {
         Error::Failed(failure) => match failure.kind {
             FailureKind::UnknownFunction => "UnknownFunction",
             FailureKind::BadArgument => "ArgumentError",
-            FailureKind::LibraryCrashed | FailureKind::TimeLimit | FailureKind::OutOfMemory => {
-                "LibraryError"
-            }
+            FailureKind::LibraryCrashed
+            | FailureKind::TimeLimit
+            | FailureKind::OutOfMemory
+            | FailureKind::FunctionFailed => "LibraryError",
             _ => "ServerError",
         },
         _ => "ConnectionError",

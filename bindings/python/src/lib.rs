@@ -13,6 +13,8 @@ mod memory;
 mod result;
 mod scalar;
 mod server;
+#[cfg(target_os = "linux")]
+mod serving;
 
 use pyo3::prelude::*;
 
@@ -30,6 +32,10 @@ mod _native {
     use crate::memory::SharedMemory;
     #[pymodule_export]
     use crate::server::{FunctionSummary, Server, connect};
+
+    #[cfg(target_os = "linux")]
+    #[pymodule_export]
+    use crate::serving::run_worker;
 
     use super::*;
 

@@ -81,7 +81,10 @@ fn wait_until_asleep(engine: &Engine) {
     loop {
         let stat = format!("/proc/self/task/{}/stat", engine.thread_id());
         let stat = std::fs::read_to_string(stat).unwrap_or_default();
-        let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
+        let state = stat
+            .rsplit(") ")
+            .next()
+            .and_then(|rest| rest.chars().next());
         if engine.thread_id() != 0 && state == Some('S') {
             return;
         }

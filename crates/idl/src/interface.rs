@@ -136,6 +136,8 @@ pub enum Convention {
     Cpp,
     /// Everything by reference, hidden string lengths, column-major.
     Fortran,
+    /// Scalars as Python's numbers and texts, arrays as NumPy's, row-major.
+    Python,
 }
 
 impl Convention {
@@ -145,6 +147,7 @@ impl Convention {
             Convention::C => "C",
             Convention::Cpp => "C++",
             Convention::Fortran => "FORTRAN",
+            Convention::Python => "Python",
         }
     }
 }

@@ -186,7 +186,19 @@ impl Binding {
         interface: &Interface,
         missing: &mut Vec<MissingSymbol>,
     ) -> Result<Option<Function>, BindError> {
+        let unsupported = |what| BindError::Unsupported {
+            interface: interface.qualified_name().into_owned(),
+            what,
+        };
         let names = match &interface.body {
+            Body::Calls {
+                convention: Convention::Python,
+                ..
+            } => {
+                return Err(unsupported(
+                    "belongs to a Python module: serve its .py file",
+                ));
+            }
             Body::Code(_) => vec![symbol(index)],
             Body::Calls {
                 convention: Convention::Fortran,
@@ -206,10 +218,6 @@ impl Binding {
                 symbols: names,
             });
             return Ok(None);
-        };
-        let unsupported = |what| BindError::Unsupported {
-            interface: interface.qualified_name().into_owned(),
-            what,
         };
         let args = arguments(interface, document.string_lengths).map_err(unsupported)?;
         let ordinal = Ordinals::of(interface);

@@ -17,6 +17,7 @@ mod compile;
 mod identity;
 mod invoke;
 mod loader;
+mod python;
 mod source;
 
 pub use bind::{BindError, Binding, MissingSymbol};
@@ -25,4 +26,5 @@ pub use compile::{CompileError, Compiled, compile, needs_compiler};
 pub use identity::Identity;
 pub use invoke::InvokeError;
 pub use loader::LoadError;
+pub use python::python_worker;
 pub use source::{Source, SourceError};

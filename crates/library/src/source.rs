@@ -1,4 +1,5 @@
-//! Files of interfaces, through the C preprocessor where they have directives.
+//! Files of interfaces, through the C preprocessor where they have directives, and Python modules
+//! that declare interfaces by decorators.
 
 use std::fs;
 use std::io;
@@ -7,6 +8,8 @@ use std::process::{Command, Stdio};
 
 use farcall_idl::{MAX_DOCUMENT, Parsed, parse_document};
 use thiserror::Error;
+
+use crate::python;
 
 /// A file of interfaces as the parser takes it.
 #[derive(Clone, Debug)]
@@ -50,6 +53,29 @@ pub enum SourceError {
         #[source]
         error: io::Error,
     },
+    /// There is no Python.
+    #[error(
+        "{}: `{interpreter}` cannot be run: {error}; install Python and the farcall package, or \
+         name the interpreter in FARCALL_PYTHON",
+        path.display()
+    )]
+    NoPython {
+        /// The module.
+        path: PathBuf,
+        /// The command.
+        interpreter: String,
+        /// What the system says.
+        #[source]
+        error: io::Error,
+    },
+    /// A Python module cannot be imported or declares something wrong.
+    #[error("{}: {messages}", path.display())]
+    Python {
+        /// The module.
+        path: PathBuf,
+        /// What Python says.
+        messages: String,
+    },
     /// The C preprocessor found errors.
     #[error("{}: the C preprocessor says\n{messages}", path.display())]
     Preprocessor {
@@ -61,9 +87,14 @@ pub enum SourceError {
 }
 
 impl Source {
-    /// Reads a file. `cc -E` (or the command in `CC`) runs only if a line starts with `#`.
+    /// Reads a file. `cc -E` (or the command in `CC`) runs only if a line starts with `#`; a Python
+    /// module is imported, in a process of its own.
     pub fn read(path: impl Into<PathBuf>) -> Result<Source, SourceError> {
         let path = path.into();
+        if is_python(&path) {
+            let text = python::declarations(&path)?;
+            return Ok(Source { path, text });
+        }
         let bytes = match fs::read(&path) {
             Ok(bytes) => bytes,
             Err(error) => return Err(SourceError::Read { path, error }),
@@ -91,10 +122,19 @@ impl Source {
         }
     }
 
+    /// Whether the functions are those of a Python module.
+    pub fn is_python(&self) -> bool {
+        is_python(&self.path)
+    }
+
     /// What the file says and what is wrong with it.
     pub fn parse(&self) -> Parsed {
         parse_document(&self.text)
     }
+}
+
+fn is_python(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "py")
 }
 
 /// The C compiler: `CC`, or `cc`.

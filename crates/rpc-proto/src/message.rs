@@ -343,6 +343,8 @@ pub enum FailureKind {
     ServerStopping = 10,
     /// A fault of the server itself.
     Internal = 11,
+    /// The function ran and said that it failed.
+    FunctionFailed = 12,
 }
 
 impl<C> Encode<C> for FailureKind {
@@ -357,10 +359,7 @@ impl<C> Encode<C> for FailureKind {
 
 impl<'b, C> Decode<'b, C> for FailureKind {
     fn decode(d: &mut Decoder<'b>, _: &mut C) -> Result<Self, decode::Error> {
-        let number = d.u32()?;
-        let known = FailureKind::ALL.into_iter();
-        let mut known = known.filter(|kind| u32::from(*kind as u8) == number);
-        Ok(known.next().unwrap_or(FailureKind::Internal))
+        Ok(FailureKind::from_number(d.u32()?))
     }
 }
 
@@ -377,7 +376,7 @@ pub enum Fault {
 
 impl FailureKind {
     /// Every kind.
-    pub const ALL: [FailureKind; 11] = {
+    pub const ALL: [FailureKind; 12] = {
         use FailureKind::*;
         [
             UnknownFunction,
@@ -391,15 +390,23 @@ impl FailureKind {
             Cancelled,
             ServerStopping,
             Internal,
+            FunctionFailed,
         ]
     };
+
+    /// The kind of that number; [`FailureKind::Internal`] if it is not known here.
+    pub fn from_number(number: u32) -> FailureKind {
+        let known = FailureKind::ALL.into_iter();
+        let mut known = known.filter(|kind| u32::from(*kind as u8) == number);
+        known.next().unwrap_or(FailureKind::Internal)
+    }
 
     /// Whose fault this kind is.
     pub fn fault(self) -> Fault {
         use FailureKind::*;
         match self {
             UnknownFunction | StaleInterface | BadArgument | TooLarge | Cancelled => Fault::Caller,
-            LibraryCrashed | TimeLimit | OutOfMemory => Fault::Library,
+            LibraryCrashed | TimeLimit | OutOfMemory | FunctionFailed => Fault::Library,
             Busy | ServerStopping | Internal => Fault::Machine,
         }
     }

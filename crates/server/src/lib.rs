@@ -21,11 +21,12 @@ mod reactor;
 mod worker;
 
 pub use config::{Config, Limits, Workers};
-pub use farcall_library::Catalog;
-pub use worker::process::run_worker;
+pub use farcall_library::{Catalog, Source};
+pub use farcall_rpc_proto::{Failure, FailureKind};
+pub use worker::process::{Callee, run_worker, run_worker_for};
 
 use farcall_idl::Document;
-use farcall_library::{CompileError, Source};
+use farcall_library::CompileError;
 use function::FunctionTable;
 use listen::Listener;
 use reactor::Reactor;

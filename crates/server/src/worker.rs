@@ -161,7 +161,7 @@ impl Launcher {
         let text = serde_json::to_vec(&start).map_err(io::Error::other)?;
         let start = sealed_memory("farcall-start", text.len())?;
         File::from(start.try_clone()?).write_all(&text)?;
-        let process = self.command(&theirs, child_output).spawn()?;
+        let process = self.command(source, &theirs, child_output).spawn()?;
         let descriptors = [control.fd(), doorbell, start.as_fd()];
         send(&ours, &(text.len() as u64).to_ne_bytes(), &descriptors)?;
         Ok(Worker {
@@ -178,8 +178,11 @@ impl Launcher {
         })
     }
 
-    fn command(&self, socket: &OwnedFd, output: OwnedFd) -> Command {
-        let (program, arguments) = &self.command;
+    fn command(&self, source: &LibrarySource, socket: &OwnedFd, output: OwnedFd) -> Command {
+        let (program, arguments) = match source.source.is_python() {
+            true => farcall_library::python_worker(),
+            false => (self.command.0.clone().into(), self.command.1.clone()),
+        };
         let mut command = Command::new(program);
         command.args(arguments);
         let threads = self.settings.threads.max(1).to_string();

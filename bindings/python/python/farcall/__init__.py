@@ -27,6 +27,7 @@ from ._native import (
     __version__,
     connect,
 )
+from ._serving import serve
 
 __all__ = [
     "ArgumentError",
@@ -46,4 +47,5 @@ __all__ = [
     "__version__",
     "connect",
     "empty",
+    "serve",
 ]

@@ -1,6 +1,6 @@
 """The client for Python."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from os import PathLike
 from typing import Any, Literal, SupportsComplex, SupportsFloat, SupportsIndex, TypeAlias, final
 
@@ -31,11 +31,15 @@ __all__ = [
     "Times",
     "__version__",
     "connect",
+    "run_worker",
     "simulate_flow",
 ]
 
 __version__: str
 
+def run_worker(
+    bind: Callable[[str], list[Callable[[Sequence[Any], Sequence[Any]], None]]],
+) -> None: ...
 def connect(
     address: str | None = None,
     *,

@@ -258,9 +258,10 @@ impl Parser<'_> {
             "C" => Ok(Convention::C),
             "C++" => Ok(Convention::Cpp),
             "FORTRAN" => Ok(Convention::Fortran),
+            "PYTHON" => Ok(Convention::Python),
             _ => {
                 let message = ["\"", &convention.text, "\" is no calling convention"].concat();
-                let help = "known are \"C\", \"C++\" and \"FORTRAN\"";
+                let help = "known are \"C\", \"C++\", \"FORTRAN\" and \"Python\"";
                 self.fail(Diagnostic::error(convention.span, message).help(help))
             }
         }

@@ -355,13 +355,13 @@ impl Reactor {
             };
             worker.rest();
             any = true;
-            match outcome.refusal {
+            match outcome.failure {
                 None => {
                     self.functions
                         .observe(self.jobs[job].function, outcome.exec_nanos);
                     self.complete(job, outcome.exec_nanos);
                 }
-                Some(error) => self.fail_job(job, FailureKind::BadArgument, &error),
+                Some(failure) => self.fail_job(job, failure.kind, &failure.message),
             }
         }
         any

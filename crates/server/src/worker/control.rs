@@ -2,6 +2,7 @@
 //! two counters. Each side looks at the other's counter for a while before it sleeps.
 
 use crate::buffer::{Mapping, sealed_memory};
+use farcall_rpc_proto::{Failure, FailureKind};
 use farcall_spin::Spin;
 use rustix::thread::futex;
 use std::io;
@@ -89,8 +90,8 @@ impl Request {
 pub(crate) struct Outcome {
     /// Nanoseconds in the library.
     pub(crate) exec_nanos: u64,
-    /// Why the library was not called.
-    pub(crate) refusal: Option<String>,
+    /// Why there are no results.
+    pub(crate) failure: Option<Failure>,
 }
 
 /// One side's view of the page.
@@ -171,11 +172,18 @@ impl Control {
     /// written anywhere.
     pub(crate) fn outcome(&self) -> Outcome {
         let fields = &self.page().outcome.0;
-        let refused = fields.status.load(Ordering::Relaxed) != 0;
+        let status = fields.status.load(Ordering::Relaxed);
         let bytes = fields.text_bytes.load(Ordering::Relaxed);
+        let failure = || {
+            let text = self.text(bytes);
+            Failure::new(
+                FailureKind::from_number(status),
+                String::from_utf8_lossy(&text),
+            )
+        };
         Outcome {
             exec_nanos: fields.exec_nanos.load(Ordering::Relaxed),
-            refusal: refused.then(|| String::from_utf8_lossy(&self.text(bytes)).into_owned()),
+            failure: (status != 0).then(failure),
         }
     }
 
@@ -233,14 +241,14 @@ impl Control {
     pub(crate) fn finish(&self, outcome: &Outcome) -> bool {
         let page = self.page();
         let fields = &page.outcome.0;
-        let text = outcome.refusal.as_deref().unwrap_or("").as_bytes();
+        let failure = outcome.failure.as_ref();
+        let text = failure.map_or(&[][..], |failure| failure.message.as_bytes());
         let text = &text[..text.len().min(TEXT_BYTES)];
+        let status = failure.map_or(0, |failure| failure.kind as u32);
         fields
             .exec_nanos
             .store(outcome.exec_nanos, Ordering::Relaxed);
-        fields
-            .status
-            .store(outcome.refusal.is_some().into(), Ordering::Relaxed);
+        fields.status.store(status, Ordering::Relaxed);
         fields
             .text_bytes
             .store(text.len() as u32, Ordering::Relaxed);
@@ -295,10 +303,10 @@ mod tests {
                 worker.wait(round, &spin);
                 let request = worker.request(&mut message);
                 assert_eq!(message, round.to_le_bytes());
-                let refusal = (round % 2 == 0).then(|| format!("no {round}"));
+                let refused = || Failure::new(FailureKind::BadArgument, format!("no {round}"));
                 worker.finish(&Outcome {
                     exec_nanos: request.function,
-                    refusal,
+                    failure: (round % 2 == 0).then(refused),
                 });
             }
         });
@@ -316,7 +324,8 @@ mod tests {
             }
             let outcome = server.outcome();
             assert_eq!(outcome.exec_nanos, function);
-            assert_eq!(outcome.refusal.is_some(), round % 2 == 0);
+            let refused = || Failure::new(FailureKind::BadArgument, format!("no {round}"));
+            assert_eq!(outcome.failure, (round % 2 == 0).then(refused));
         }
         child.join().unwrap();
     }
@@ -336,7 +345,7 @@ mod tests {
         assert!(server.ask_for_doorbell());
         assert!(worker.finish(&Outcome {
             exec_nanos: 0,
-            refusal: None
+            failure: None
         }));
         assert!(!server.ask_for_doorbell());
     }

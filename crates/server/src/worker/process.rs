@@ -1,28 +1,79 @@
 //! The worker process: binds one library and calls it until the server closes the socket.
+//!
+//! What is called is a [`Callee`]: a C or Fortran library here, Python functions in the package
+//! for Python.
 
 use super::control::{Control, Outcome, Request};
 use super::{MemoryMessage, SOCKET_FD, Start};
 use crate::buffer::Mapping;
-use farcall_idl::{ArrayLayout, Interface, Layout};
+use farcall_idl::{ArrayLayout, Document, Interface, Layout, Scalar};
 use farcall_library::{Binding, Source};
-use farcall_rpc_proto::{Call, swap_bytes};
+use farcall_rpc_proto::{Call, Failure, FailureKind, swap_bytes};
 use farcall_spin::Spin;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use std::collections::HashMap;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::os::fd::FromRawFd;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::{Duration, Instant};
 
 /// The page that the signal handler writes to.
 static LAST_WORDS: AtomicPtr<Control> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Runs a worker in this process, which the server started for it. Returns when the server is
-/// gone.
+/// The functions that a worker calls, by their index in the document.
+pub trait Callee {
+    /// Calls a function on arrays in place.
+    ///
+    /// # Safety
+    /// `layout` is what `interface`, the one with this index, gives for `scalars`; `starts` has an
+    /// address for each of its arrays, aligned for the element and good for reads and writes of the
+    /// bytes of the array until the call returns.
+    unsafe fn invoke(
+        &self,
+        function: usize,
+        interface: &Interface,
+        scalars: &[Option<Scalar>],
+        layout: &Layout,
+        starts: &[*mut u8],
+    ) -> Result<(), Failure>;
+}
+
+impl Callee for Binding {
+    unsafe fn invoke(
+        &self,
+        function: usize,
+        _: &Interface,
+        scalars: &[Option<Scalar>],
+        layout: &Layout,
+        starts: &[*mut u8],
+    ) -> Result<(), Failure> {
+        // SAFETY: the caller's promise. That the library keeps to its interface is its owner's; if
+        // it breaks it, this process ends and the server goes on.
+        let called = unsafe { Binding::invoke(self, function, scalars, layout, starts) };
+        called.map_err(|error| Failure::new(FailureKind::BadArgument, error.to_string()))
+    }
+}
+
+/// Runs a worker for a C or Fortran library in this process, which the server started for it.
+/// Returns when the server is gone.
 pub fn run_worker() -> io::Result<()> {
+    run_worker_for(|source, document, compiled| {
+        Binding::load(document, source.folder(), compiled)
+            .map_err(|error| format!("{}: {error}", source.path.display()))
+    })
+}
+
+/// Runs a worker for what `load` makes of a source, its interfaces and the shared library made from
+/// their C text; the error of `load` is why the server cannot start. Returns when the server is
+/// gone.
+pub fn run_worker_for<C: Callee>(
+    load: impl FnOnce(&Source, &Document, Option<&Path>) -> Result<C, String>,
+) -> io::Result<()> {
     // SAFETY: the server put the worker's end of a socket pair there; nobody else owns it.
     let socket = unsafe { OwnedFd::from_raw_fd(SOCKET_FD) };
     rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
@@ -39,10 +90,9 @@ pub fn run_worker() -> io::Result<()> {
         text: start.text,
     };
     let document = source.parse().document;
-    let binding = match Binding::load(&document, source.folder(), start.compiled.as_deref()) {
-        Ok(binding) => binding,
-        Err(error) => {
-            let text = format!("{}: {error}", source.path.display());
+    let callee = match load(&source, &document, start.compiled.as_deref()) {
+        Ok(callee) => callee,
+        Err(text) => {
             rustix::net::send(&socket, text.as_bytes(), rustix::net::SendFlags::NOSIGNAL)?;
             return Ok(());
         }
@@ -55,7 +105,7 @@ pub fn run_worker() -> io::Result<()> {
         control,
         doorbell,
         interfaces,
-        binding,
+        callee,
         mappings: HashMap::new(),
     }
     .serve(&spin)
@@ -78,16 +128,16 @@ fn read_start(file: OwnedFd, bytes: u64) -> io::Result<Start> {
 #[repr(align(64))]
 struct Aligned;
 
-struct Worker {
+struct Worker<C> {
     socket: OwnedFd,
     control: &'static Control,
     doorbell: OwnedFd,
     interfaces: Vec<Interface>,
-    binding: Binding,
+    callee: C,
     mappings: HashMap<u64, Mapping>,
 }
 
-impl Worker {
+impl<C: Callee> Worker<C> {
     fn serve(mut self, spin: &Spin) -> io::Result<()> {
         let mut message = Vec::new();
         let mut seen = 0;
@@ -105,11 +155,11 @@ impl Worker {
             let outcome = match called {
                 Ok(exec_nanos) => Outcome {
                     exec_nanos,
-                    refusal: None,
+                    failure: None,
                 },
-                Err(error) => Outcome {
+                Err(failure) => Outcome {
                     exec_nanos: 0,
-                    refusal: Some(error),
+                    failure: Some(failure),
                 },
             };
             if self.control.finish(&outcome) {
@@ -134,23 +184,25 @@ impl Worker {
 
     /// Calls the library. The server has checked all this; checking again costs little, and keeps
     /// one mistake there from becoming a wild write here.
-    fn call(&self, request: &Request, message: &[u8]) -> Result<u64, String> {
-        let call = Call::decode(message).map_err(|error| error.to_string())?;
+    fn call(&self, request: &Request, message: &[u8]) -> Result<u64, Failure> {
+        let refuse =
+            |text: &dyn fmt::Display| Failure::new(FailureKind::BadArgument, text.to_string());
+        let call = Call::decode(message).map_err(|error| refuse(&error))?;
         let function = request.function as usize;
         let interface = self
             .interfaces
             .get(function)
-            .ok_or("the function does not exist")?;
+            .ok_or_else(|| refuse(&"is not there"))?;
         let mut layout = interface
             .layout(&call.scalars, &call.elements)
-            .map_err(|error| error.to_string())?;
+            .map_err(|error| refuse(&error))?;
         layout.place(call.places.iter().copied());
         let memory = match self.mappings.get(&request.buffer) {
             Some(mapping) => (mapping.start(), mapping.bytes()),
             None => (std::ptr::NonNull::<Aligned>::dangling().as_ptr().cast(), 0),
         };
         if layout.bytes > memory.1 as u64 {
-            return Err("the job buffer is too small".to_string());
+            return Err(refuse(&"has too small a job buffer"));
         }
         // SAFETY: the buffer is mapped for this long, and the server leaves it alone until the
         // request is finished.
@@ -160,25 +212,22 @@ impl Worker {
         }
         interface
             .verify_elements(&call.scalars, &call.elements, &layout, buffer)
-            .map_err(|error| error.to_string())?;
+            .map_err(|error| refuse(&error))?;
         let starts = layout
             .arrays
             .iter()
             .map(|array| self.start(array, buffer))
             .collect::<Option<Vec<_>>>()
-            .ok_or("an array lies outside the shared memory")?;
+            .ok_or_else(|| refuse(&"has an array outside the shared memory"))?;
         let start = Instant::now();
         // SAFETY: the layout was made for this interface, and its arrays lie within the buffer or
-        // within shared memory. That the library keeps to its interface is its owner's promise; if
-        // it breaks it, this process ends and the server goes on.
+        // within shared memory.
         let called = unsafe {
-            self.binding
-                .invoke(function, &call.scalars, &layout, &starts)
+            self.callee
+                .invoke(function, interface, &call.scalars, &layout, &starts)
         };
         let exec_nanos = start.elapsed().as_nanos() as u64;
-        called
-            .map(|()| exec_nanos)
-            .map_err(|error| error.to_string())
+        called.map(|()| exec_nanos)
     }
 
     /// Where an array lies: in the job buffer or at its place.

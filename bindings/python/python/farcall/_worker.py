@@ -1,0 +1,122 @@
+"""What `farcall serve module.py` runs: `python -m farcall._worker declare|worker`."""
+
+import importlib.util
+import pathlib
+import re
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import _native
+from ._serving import Export, exports
+
+
+class CallError(Exception):
+    """A module or a call has failed; the text says why."""
+
+
+def load(path: str) -> list[Export]:
+    """The functions that a module exports, in the order of their decorators."""
+    file = pathlib.Path(path).resolve()
+    sys.path.insert(0, str(file.parent))
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    if spec is None or spec.loader is None:
+        raise CallError("it is no Python module")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[file.stem] = module
+    try:
+        spec.loader.exec_module(module)
+    except FileNotFoundError as error:
+        if error.filename == str(file):
+            raise CallError("there is no such file") from None
+        raise CallError(_told(error, file)) from None
+    except Exception as error:
+        raise CallError(_told(error, file)) from None
+    if not exports:
+        raise CallError('no function has the decorator @farcall.serve("NAME(PARAMETERS)")')
+    return exports
+
+
+def _told(error: BaseException, file: pathlib.Path) -> str:
+    """What was raised, and where in the module."""
+    name = type(error).__name__
+    text = f"raised {name}: {error}" if str(error) else f"raised {name}"
+    every = list(traceback.extract_tb(error.__traceback__))
+    frames = [frame for frame in every if frame.filename == str(file)] or every
+    if isinstance(error, SyntaxError) or not frames:
+        return text
+    frame = frames[-1]
+    where = "" if frame.name == "<module>" else f", in {frame.name}"
+    return f"{text} ({pathlib.Path(frame.filename).name}, line {frame.lineno}{where})"
+
+
+def declare(path: str) -> str:
+    """The module's functions in the interface language."""
+    module = pathlib.Path(path).stem
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", module):
+        raise CallError(f"`{module}` cannot name a module: letters, digits and _ can")
+    declarations = [export.declaration() for export in load(path)]
+    return "\n".join([f"Module {module};", *declarations]) + "\n"
+
+
+def bind(path: str) -> list[Callable[[Sequence[Any], Sequence[Any]], None]]:
+    """For each function, what calls it with arguments and takes what it returns."""
+    file = pathlib.Path(path).resolve()
+    return [_Bound(export.function, file) for export in load(path)]
+
+
+class _Bound:
+    def __init__(self, function: Callable[..., Any], file: pathlib.Path) -> None:
+        self._function = function
+        self._file = file
+
+    def __call__(self, arguments: Sequence[Any], results: Sequence[Any]) -> None:
+        try:
+            _store(self._function(*arguments), results)
+        except CallError:
+            raise
+        except BaseException as error:
+            traceback.print_exc()
+            text = _told(error, self._file)
+            # What the frames of the call hold must not outlive it.
+            traceback.clear_frames(error.__traceback__)
+            raise CallError(text) from None
+
+
+def _store(returned: Any, results: Sequence[Any]) -> None:
+    values = returned if isinstance(returned, tuple) else (returned,)
+    if not results:
+        if returned is not None:
+            raise CallError("returned a value, but every OUT parameter is an argument of it")
+        return
+    if len(values) != len(results):
+        raise CallError(f"returned {len(values)} values for {len(results)} OUT parameters")
+    for value, result in zip(values, results, strict=True):
+        shape = np.shape(value)
+        if shape != result.shape and not (shape == () and result.size == 1):
+            raise CallError(f"returned an array of shape {shape} where {result.shape} is declared")
+        result[...] = value
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Declares the functions of a module, or runs as a worker that a server has started."""
+    match arguments:
+        case ["declare", path]:
+            try:
+                sys.stdout.write(declare(path))
+            except CallError as error:
+                sys.stderr.write(f"{error}\n")
+                return 1
+        case ["worker"]:
+            _native.run_worker(bind)
+        case _:
+            sys.stderr.write("run by `farcall serve module.py` only\n")
+            return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,163 @@
+//! A worker process whose functions are Python's.
+
+use std::path::Path;
+
+use farcall_idl::{Body, Document, Interface, Layout, Mode, Scalar};
+use farcall_server::{Callee, Failure, FailureKind, Source, run_worker_for};
+use pyo3::ffi;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyComplex, PyList, PyTuple};
+
+use crate::array;
+
+/// How a memory view may be used, as Python's stable ABI numbers it.
+const READ: i32 = 0x100;
+const WRITE: i32 = 0x200;
+
+/// Runs a worker in this process, which a server has started for it. `bind(path)` gives for each
+/// function of a module what calls it with (arguments, results).
+#[pyfunction]
+pub(crate) fn run_worker(py: Python<'_>, bind: Py<PyAny>) -> PyResult<()> {
+    let load = |source: &Source, _: &Document, _: Option<&Path>| {
+        Python::attach(|py| {
+            let functions = bind.call1(py, (source.path.as_path(),));
+            let functions = functions.and_then(|list| list.extract::<Vec<Py<PyAny>>>(py));
+            let functions = functions
+                .map_err(|error| format!("{}: {}", source.path.display(), error.value(py)))?;
+            Ok(Functions(functions))
+        })
+    };
+    Ok(py.detach(|| run_worker_for(load))?)
+}
+
+/// By index of the interface.
+struct Functions(Vec<Py<PyAny>>);
+
+impl Callee for Functions {
+    unsafe fn invoke(
+        &self,
+        function: usize,
+        interface: &Interface,
+        scalars: &[Option<Scalar>],
+        layout: &Layout,
+        starts: &[*mut u8],
+    ) -> Result<(), Failure> {
+        let failed = |text: String| Failure::new(FailureKind::FunctionFailed, text);
+        let Some(callable) = self.0.get(function) else {
+            return Err(failed("is not in the module any more".to_string()));
+        };
+        Python::attach(|py| {
+            // SAFETY: the caller's promise, and `see_to_release` sees to it that nobody keeps them.
+            let memory = unsafe { memory(py, layout, starts) };
+            let memory = memory.map_err(|error| failed(error.to_string()))?;
+            let called = call(py, callable, interface, scalars, layout, &memory);
+            let called = called.map_err(|error| failed(error.value(py).to_string()));
+            let released = see_to_release(py, interface, layout, &memory);
+            called.and(released.map_err(failed))
+        })
+    }
+}
+
+/// The memory of each array as NumPy's array of one dimension; read-only what is only read.
+///
+/// # Safety
+/// As [`Callee::invoke`]; nothing may use the arrays after the call.
+unsafe fn memory<'py>(
+    py: Python<'py>,
+    layout: &Layout,
+    starts: &[*mut u8],
+) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let numpy = array::numpy(py)?;
+    let flat = |(array, start): (&farcall_idl::ArrayLayout, &*mut u8)| {
+        let access = match array.mode {
+            Mode::In => READ,
+            _ => WRITE,
+        };
+        // SAFETY: the memory is good for that many bytes until the call returns. The function
+        // returns a new reference or null with an exception set.
+        let view = unsafe {
+            let view =
+                ffi::PyMemoryView_FromMemory(start.cast(), array.bytes as ffi::Py_ssize_t, access);
+            Bound::from_owned_ptr_or_err(py, view)?
+        };
+        let dtype = array::dtype(py, array.element)?;
+        numpy.call_method1(intern!(py, "frombuffer"), (view, dtype))
+    };
+    layout.arrays.iter().zip(starts).map(flat).collect()
+}
+
+fn call(
+    py: Python<'_>,
+    callable: &Py<PyAny>,
+    interface: &Interface,
+    scalars: &[Option<Scalar>],
+    layout: &Layout,
+    memory: &[Bound<'_, PyAny>],
+) -> PyResult<()> {
+    let mut values: Vec<Option<Bound<'_, PyAny>>> = scalars
+        .iter()
+        .map(|value| value.as_ref().map(|value| scalar(py, value)).transpose())
+        .collect::<PyResult<_>>()?;
+    for (array, flat) in layout.arrays.iter().zip(memory) {
+        values[array.param] = Some(shaped(array, flat)?);
+    }
+    let value = |param: &usize| values.get(*param).cloned().flatten();
+    let Body::Calls { args, .. } = &interface.body else {
+        return Ok(());
+    };
+    let arguments = PyList::new(py, args.iter().map(value))?;
+    let is_returned =
+        |param: &usize| interface.params[*param].mode == Mode::Out && !args.contains(param);
+    let returned = (0..interface.params.len()).filter(is_returned);
+    let results = returned.map(|param| value(&param)).collect::<Vec<_>>();
+    callable.call1(py, (arguments, PyTuple::new(py, results)?))?;
+    Ok(())
+}
+
+fn scalar<'py>(py: Python<'py>, value: &Scalar) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match value {
+        Scalar::Int(value) => value.into_pyobject(py)?.into_any(),
+        Scalar::Float(value) => value.into_pyobject(py)?.into_any(),
+        Scalar::Complex { re, im } => PyComplex::from_doubles(py, *re, *im).into_any(),
+        Scalar::Text(text) => text.as_str().into_pyobject(py)?.into_any(),
+    })
+}
+
+/// The array in its declared size, or its section where only that is in the memory.
+fn shaped<'py>(
+    array: &farcall_idl::ArrayLayout,
+    flat: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = flat.py();
+    let size = |axis: &farcall_idl::Axis| match array.packed {
+        true => axis.section.count,
+        false => axis.size,
+    };
+    let shape = PyTuple::new(py, array.axes.iter().map(size))?;
+    flat.call_method1(intern!(py, "reshape"), (shape,))
+}
+
+/// An error if the function has kept an array: its memory is another call's from now on.
+fn see_to_release(
+    py: Python<'_>,
+    interface: &Interface,
+    layout: &Layout,
+    memory: &[Bound<'_, PyAny>],
+) -> Result<(), String> {
+    // Every view of an array refers to it.
+    // SAFETY: the arrays are alive, and the interpreter is held.
+    let references = |flat: &Bound<'_, PyAny>| unsafe { ffi::Py_REFCNT(flat.as_ptr()) };
+    let kept = || memory.iter().position(|flat| references(flat) > 1);
+    if kept().is_none() {
+        return Ok(());
+    }
+    // Something that refers to itself may hold it, and not the function.
+    let collected = py.import("gc").and_then(|gc| gc.call_method0("collect"));
+    let Some(index) = kept() else { return Ok(()) };
+    let name = &interface.params[layout.arrays[index].param].name;
+    let why = collected.map_or_else(|error| format!(" ({error})"), |_| String::new());
+    Err(format!(
+        "keeps its argument `{name}` after the call; it must keep a copy ({name}.copy()){why}"
+    ))
+}

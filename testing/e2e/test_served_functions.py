@@ -1,0 +1,195 @@
+"""Functions of Python modules, served."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import farcall
+import numpy as np
+import pytest
+from servers import FARCALL, ROOT, wait_until
+
+MODULE = '''
+import os, signal, sys
+import numpy as np
+import farcall
+
+kept = []
+
+@farcall.serve("add(IN int n, IN double x[n], INOUT double y[n])", calc_order="n", repeatable=True)
+def add(n, x, y):
+    """Adds "x" to y."""
+    assert not x.flags.writeable and y.shape == (n,)
+    y += x
+
+@farcall.serve("column(IN int n, IN double a[n][4:1,3], OUT double c[n], OUT int *rows)")
+def column(a):
+    return a[:, 1:3].sum(axis=1), len(a)
+
+@farcall.serve("kinds(IN int i, IN double d, IN dcomplex z, IN string s, IN char c[3],"
+               " OUT dcomplex *sum, OUT int length[2])")
+def kinds(i, d, z, s, c, length):
+    length[:] = len(s), len(c.tobytes())
+    return i + d + z
+
+@farcall.serve("process(IN int n, OUT long *pid)")
+def process():
+    return os.getpid()
+
+@farcall.serve("raises(IN int n, INOUT double x[n])")
+def raises(x):
+    local = x[1:]
+    raise ArithmeticError("no such root")
+
+@farcall.serve("keeps(IN int n, IN double x[n])")
+def keeps(x):
+    kept.append(x[1:])
+
+@farcall.serve("wrong(IN int n, OUT double y[n])")
+def wrong():
+    return np.zeros(3)
+
+@farcall.serve("exits(IN int n)")
+def exits(n):
+    sys.exit(n)
+
+@farcall.serve("dies(IN int n)")
+def dies(n):
+    os.kill(os.getpid(), signal.SIGKILL)
+'''
+
+
+@pytest.fixture(autouse=True)
+def interpreter(monkeypatch):
+    """The one that has the package: the command under test does not lie beside it."""
+    monkeypatch.setenv("FARCALL_PYTHON", sys.executable)
+
+
+@pytest.fixture
+def server(start, tmp_path):
+    path = tmp_path / "served.py"
+    path.write_text(MODULE)
+    return start(path, options=["--workers", "1"])
+
+
+def test_arguments_are_what_the_interface_says(server):
+    connection = server.connect()
+    y = np.arange(5.0)
+    assert connection.call("add", 5, np.ones(5), y).y is y
+    np.testing.assert_array_equal(y, np.arange(5.0) + 1)
+    assert connection.call("add", 0, [], np.empty(0)).y.shape == (0,)
+    result = connection.call("column", 3, np.arange(12.0).reshape(3, 4))
+    np.testing.assert_array_equal(result.c, [3, 11, 19])
+    assert result.rows == 3
+    result = connection.call("kinds", 1, 0.5, 2j, "μ and more", "abc")
+    assert result.sum == 1.5 + 2j
+    np.testing.assert_array_equal(result.length, [10, 3])
+
+
+def test_the_interface_tells_the_docstring_and_the_cost(server):
+    function = server.connect().function("served/add")
+    assert function.interface.description == "Adds 'x' to y"
+    assert "CalcOrder n" in function.interface.text
+    assert 'Repeatable "yes"' in function.interface.text
+
+
+def test_large_arrays_over_the_network_and_in_shared_memory(server):
+    n = 1 << 20
+    for same_host in (False, True):
+        connection = server.connect(same_host=same_host)
+        y = connection.empty(n)
+        y[:] = 1
+        connection.call("add", n, np.arange(float(n)), y)
+        np.testing.assert_array_equal(y, np.arange(float(n)) + 1)
+
+
+def test_an_exception_is_a_failed_call_and_the_worker_goes_on(server):
+    connection = server.connect()
+    before = connection.call("process", 1).pid
+    with pytest.raises(farcall.LibraryError) as raised:
+        connection.call("raises", 4, np.zeros(4))
+    text = r"served/raises raised ArithmeticError: no such root (served.py, line 31, in raises)"
+    assert str(raised.value) == text
+    assert raised.value.fault == "library"
+    assert connection.call("process", 1).pid == before
+    assert "Traceback" not in str(raised.value)
+
+
+def test_wrong_functions_are_told(server):
+    connection = server.connect()
+    with pytest.raises(farcall.LibraryError, match=r"keeps its argument `x` .*x\.copy\(\)"):
+        connection.call("keeps", 4, np.zeros(4))
+    with pytest.raises(farcall.LibraryError, match=r"shape \(3,\) where \(4,\) is declared"):
+        connection.call("wrong", 4)
+    with pytest.raises(farcall.LibraryError, match="raised SystemExit: 3"):
+        connection.call("exits", 3)
+    with pytest.raises(farcall.LibraryError, match="killed from outside"):
+        connection.call("dies", 3)
+    assert connection.call("process", 1).pid != os.getpid()
+
+
+def test_a_time_limit_ends_an_endless_function(start, tmp_path):
+    path = tmp_path / "endless.py"
+    path.write_text(
+        "import farcall\n@farcall.serve('endless(IN int n)')\ndef endless(n):\n"
+        "    while True:\n        pass\n"
+    )
+    server = start(path, options=["--time-limit", "0.3"])
+    with pytest.raises(farcall.LibraryError, match="time limit"):
+        server.connect().call("endless", 1)
+
+
+def serve_fails(path, **environment):
+    ran = subprocess.run(
+        [FARCALL, "serve", path, "--listen", "127.0.0.1:0"],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        env=os.environ | environment,
+    )
+    assert ran.returncode != 0
+    return ran.stderr
+
+
+def test_modules_that_cannot_be_served_say_why(tmp_path):
+    path = tmp_path / "module.py"
+    for text, told in [
+        ("import nowhere", "raised ModuleNotFoundError: No module named 'nowhere' (module.py, l"),
+        ("def f(:\n  pass", "raised SyntaxError"),
+        ("x = 1", "no function has the decorator @farcall.serve"),
+        ("import farcall\n@farcall.serve('f(IN int n')\ndef f(n): pass", "module.py"),
+        ("import farcall\n@farcall.serve('f(IN int n)')\ndef f(m): pass", "`m`"),
+    ]:
+        path.write_text(text)
+        assert told in serve_fails(path), text
+    assert "there is no such file" in serve_fails(tmp_path / "missing.py")
+    assert "FARCALL_PYTHON" in serve_fails(path, FARCALL_PYTHON=str(tmp_path / "none"))
+
+
+def test_without_the_package_the_remedy_is_told(tmp_path):
+    path = tmp_path / "module.py"
+    path.write_text("x = 1")
+    other = tmp_path / "python"
+    other.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    other.chmod(0o755)
+    assert "pip install farcall" in serve_fails(path, FARCALL_PYTHON=str(other))
+
+
+def test_a_c_library_beside_a_module(start):
+    server = start(ROOT / "examples" / "served" / "heat.py", ROOT / "libraries" / "blas.idl")
+    connection = server.connect()
+    plate = np.zeros((64, 64))
+    plate[0] = 100
+    result = connection.call("heat", n=64, steps=500, alpha=0.2, u=plate)
+    assert result.u is plate and plate[1:-1, 1:-1].min() > 0
+    assert connection.call("heat/moments", 4, [1, 2, 3, 4]).mean == 2.5
+    assert connection.call("ddot", 2, [1, 2], 1, [3, 4], 1).r == 11
+
+
+def test_its_worker_ends_with_the_server(server):
+    pid = server.connect().call("process", 1).pid
+    server.process.send_signal(signal.SIGKILL)
+    wait_until(lambda: not pathlib.Path(f"/proc/{pid}").exists(), what="the end of the worker")
