@@ -59,17 +59,19 @@ impl Driver {
         let mut proto = Connection::new(limits, &Hello::new("fuzz"));
         let mut open = BTreeMap::new();
         open.insert(proto.describe("dgesv").unwrap(), 0);
+        let call = |result_bytes| Call {
+            function: 7,
+            scalars: vec![Some(Scalar::Int(2)), None],
+            elements: vec![],
+            data_bytes: result_bytes * 3,
+            places: vec![],
+        };
         for result_bytes in RESULTS {
-            let call = Call {
-                function: 7,
-                scalars: vec![Some(Scalar::Int(2)), None],
-                elements: vec![],
-                data_bytes: result_bytes * 3,
-                places: vec![],
-            };
-            open.insert(proto.call(&call, result_bytes).unwrap(), result_bytes);
+            let id = proto.call(&call(result_bytes), result_bytes).unwrap();
+            open.insert(id, result_bytes);
         }
         open.insert(proto.list(0).unwrap(), 0);
+        open.insert(proto.estimate(&call(0)).unwrap(), 0);
         open.insert(proto.share(MEMORY_BYTES).unwrap(), 0);
         Driver {
             proto,
@@ -108,7 +110,7 @@ impl Driver {
         let id = match event {
             Event::Connected(_) => return,
             Event::Listing(id, _) | Event::Interface { request: id, .. } => id,
-            Event::Failed(id, _) => id,
+            Event::Failed(id, _) | Event::Estimated(id, _) => id,
             Event::Shared(id, bytes) => {
                 assert!(bytes >= MEMORY_BYTES);
                 self.proto.unshare(id);

@@ -6,7 +6,8 @@
 
 use farcall_rpc_proto::server::{Connection, Event};
 use farcall_rpc_proto::{
-    Call, CallId, Chunk, Failure, FailureKind, Hello, Limits, Listing, SHARED_MEMORY, Transmit,
+    Call, CallId, Chunk, Estimate, Failure, FailureKind, Hello, Limits, Listing, SHARED_MEMORY,
+    Transmit,
 };
 use std::collections::BTreeMap;
 
@@ -117,7 +118,11 @@ impl Driver {
                 self.proto.listing(id, &Listing { functions, next });
             }
             Event::Describe(id, name) => match name.len() % 2 {
-                0 => self.proto.interface(id, 7, name),
+                0 => self.proto.interface(id, 7, name, None),
+                _ => self.fail(id),
+            },
+            Event::Estimate(id, call) => match call.function % 2 {
+                0 => self.proto.estimated(id, &Estimate::default()),
                 _ => self.fail(id),
             },
             Event::Share(id, bytes) => match bytes % 2 {

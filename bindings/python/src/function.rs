@@ -10,8 +10,9 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 use crate::array::{self, Slot, Typed};
 use crate::future::Future;
 use crate::interface::Interface;
+use crate::plan::Plan;
 use crate::result::Results;
-use crate::server::Process;
+use crate::server::{Process, Settings};
 use crate::{error, scalar};
 
 /// How long a call took, in seconds: `send` until the server had the arguments, `exec` in the
@@ -72,11 +73,16 @@ pub(crate) struct Function {
     order: Order,
     results: Results,
     process: Process,
+    settings: Settings,
     times: Mutex<Option<Times>>,
 }
 
 impl Function {
-    pub(crate) fn new(client: farcall_client::Function, process: Process) -> Function {
+    pub(crate) fn new(
+        client: farcall_client::Function,
+        process: Process,
+        settings: Settings,
+    ) -> Function {
         let interface = client.interface();
         let passed = |&index: &usize| interface.params[index].is_passed();
         Function {
@@ -85,6 +91,7 @@ impl Function {
             order: interface.order(),
             results: Results::new(interface),
             process,
+            settings,
             times: Mutex::default(),
             client,
         }
@@ -114,6 +121,41 @@ impl Function {
     #[getter]
     pub(crate) fn times(&self) -> Option<Times> {
         *self.times.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The library behind it, its version and the kernel that it chose, as far as it says.
+    #[getter]
+    fn library(&self) -> Option<&str> {
+        self.client.library()
+    }
+
+    /// What a call would take: bytes, memory and predicted time, before anything of it is sent.
+    /// Arguments are as in a call; of the arrays those alone are needed on whose elements sizes
+    /// depend.
+    #[pyo3(signature = (*args, **kwargs))]
+    fn plan<'py>(
+        &self,
+        py: Python<'py>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Plan> {
+        self.process.check(py)?;
+        let given = self.bind(py, args, kwargs)?;
+        let references = &self.client.interface().element_refs;
+        let is_needed = |index: usize| {
+            let param = &self.params()[index];
+            param.is_scalar() || references.iter().any(|reference| reference.param == index)
+        };
+        let (scalars, mut arrays) = self.read(py, &given, is_needed)?;
+        let elements = self.elements(py, &scalars, &mut arrays)?;
+        let plan = py.detach(|| self.client.plan(&scalars, &elements));
+        plan.map(Plan)
+            .map_err(|error| error::from_client(py, &error))
+    }
+
+    /// Another process connects anew and asks for the function there.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        self.settings.reduce(py, "function", Some(&self.name))
     }
 
     #[getter]
@@ -254,22 +296,34 @@ impl Function {
         given: &Given<'py>,
     ) -> PyResult<(Layout, Vec<Option<Scalar>>, Vec<Option<Typed<'py>>>)> {
         let interface = self.client.interface();
+        let is_needed = |index: usize| interface.params[index].mode != Mode::Out;
+        let (scalars, mut arrays) = self.read(py, given, is_needed)?;
+        let elements = self.elements(py, &scalars, &mut arrays)?;
+        let layout = interface
+            .layout(&scalars, &elements)
+            .map_err(|error| error::arguments(py, &self.name, &error.to_string()))?;
+        Ok((layout, scalars, arrays))
+    }
+
+    /// Reads the scalars and checks the types of the arrays; what is needed must be given.
+    #[allow(clippy::type_complexity)]
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        given: &Given<'py>,
+        is_needed: impl Fn(usize) -> bool,
+    ) -> PyResult<(Vec<Option<Scalar>>, Vec<Option<Typed<'py>>>)> {
         let mut scalars = Vec::with_capacity(given.len());
         let mut arrays = Vec::with_capacity(given.len());
-        for (param, value) in interface.params.iter().zip(given) {
+        for (index, (param, value)) in self.params().iter().zip(given).enumerate() {
             let value = value.as_ref().filter(|value| !value.is_none());
-            if value.is_none() && param.mode != Mode::Out && param.is_passed() {
+            if value.is_none() && param.is_passed() && is_needed(index) {
                 let expected = match param.is_scalar() {
                     true => scalar::expected(param.ty).to_owned(),
                     false => format!("an array of {}", array::dtype_name(param.ty)),
                 };
-                return Err(error::argument(
-                    py,
-                    &self.name,
-                    &param.name,
-                    &expected,
-                    "nothing",
-                ));
+                let name = &param.name;
+                return Err(error::argument(py, &self.name, name, &expected, "nothing"));
             }
             let (mut scalar, mut array) = (None, None);
             match value {
@@ -282,11 +336,7 @@ impl Function {
             scalars.push(scalar);
             arrays.push(array);
         }
-        let elements = self.elements(py, &scalars, &mut arrays)?;
-        let layout = interface
-            .layout(&scalars, &elements)
-            .map_err(|error| error::arguments(py, &self.name, &error.to_string()))?;
-        Ok((layout, scalars, arrays))
+        Ok((scalars, arrays))
     }
 
     /// The elements of IN arrays that sizes depend on.

@@ -10,6 +10,7 @@ mod function;
 mod future;
 mod interface;
 mod memory;
+mod plan;
 mod result;
 mod scalar;
 mod server;
@@ -30,6 +31,8 @@ mod _native {
     use crate::interface::{Interface, Parameter};
     #[pymodule_export]
     use crate::memory::SharedMemory;
+    #[pymodule_export]
+    use crate::plan::Plan;
     #[pymodule_export]
     use crate::server::{FunctionSummary, Server, connect};
 

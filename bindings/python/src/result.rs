@@ -75,15 +75,9 @@ impl Results {
                 .iter()
                 .map(|(_, name, _)| name.as_str())
                 .collect();
-            let namedtuple = py.import("collections")?.getattr("namedtuple")?;
-            let options = pyo3::types::PyDict::new(py);
-            options.set_item("rename", true)?;
-            options.set_item("module", "farcall")?;
-            PyResult::Ok(
-                namedtuple
-                    .call((&self.name, names), Some(&options))?
-                    .unbind(),
-            )
+            let class = py.import("farcall._handles")?.getattr("result_class")?;
+            let class = class.call1((&self.name, PyTuple::new(py, names)?))?;
+            PyResult::Ok(class.unbind())
         })?;
         Ok(class.bind(py))
     }

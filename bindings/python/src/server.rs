@@ -138,12 +138,37 @@ impl FunctionSummary {
     }
 }
 
+/// How the connection was made.
 #[derive(Clone)]
-struct Settings {
+pub(crate) struct Settings {
     address: String,
     timeout: Option<f64>,
     connect_timeout: f64,
     same_host: bool,
+}
+
+impl Settings {
+    /// What a pickled handle is made anew by: a function of `farcall._handles`, and its arguments.
+    pub(crate) fn reduce<'py>(
+        &self,
+        py: Python<'py>,
+        kind: &str,
+        name: Option<&str>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let make = py.import("farcall._handles")?.getattr(kind)?;
+        let settings = (
+            &self.address,
+            self.timeout,
+            self.connect_timeout,
+            self.same_host,
+        );
+        let settings = settings.into_pyobject(py)?.into_any();
+        let arguments = match name {
+            Some(name) => PyTuple::new(py, [name])?.add(settings)?,
+            None => settings,
+        };
+        PyTuple::new(py, [make, arguments])
+    }
 }
 
 /// A server. It may be used from any thread; calls of several threads run at the same time.
@@ -199,7 +224,10 @@ impl Server {
         }
         let client = py.detach(|| self.client.function(name));
         let client = client.map_err(|error| error::from_client(py, &error))?;
-        let function = Bound::new(py, Function::new(client, self.process))?;
+        let function = Bound::new(
+            py,
+            Function::new(client, self.process, self.settings.clone()),
+        )?;
         let mut functions = self
             .functions
             .lock()
@@ -260,14 +288,7 @@ impl Server {
 
     /// Another process connects anew.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let options = PyDict::new(py);
-        options.set_item("timeout", self.settings.timeout)?;
-        options.set_item("connect_timeout", self.settings.connect_timeout)?;
-        options.set_item("same_host", self.settings.same_host)?;
-        let connect = py.import("farcall")?.getattr("connect")?;
-        let partial = py.import("functools")?.getattr("partial")?;
-        let connect = partial.call((connect, &self.settings.address), Some(&options))?;
-        PyTuple::new(py, [connect, PyTuple::empty(py).into_any()])
+        self.settings.reduce(py, "server", None)
     }
 
     fn __repr__(&self) -> String {

@@ -57,6 +57,17 @@ impl Callee for Functions {
             called.and(released.map_err(failed))
         })
     }
+
+    fn library(&self, _: usize) -> Option<String> {
+        Python::attach(|py| {
+            let version = array::numpy(py).and_then(|numpy| numpy.getattr("__version__"));
+            let numpy =
+                version.map_or_else(|_| String::new(), |version| format!(", NumPy {version}"));
+            let python = py.version_info();
+            let (major, minor, patch) = (python.major, python.minor, python.patch);
+            Some(format!("Python {major}.{minor}.{patch}{numpy}"))
+        })
+    }
 }
 
 /// The memory of each array as NumPy's array of one dimension; read-only what is only read.

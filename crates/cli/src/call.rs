@@ -53,11 +53,10 @@ struct Call {
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let server = arguments.target.connect(None)?;
     let function = server.function(&arguments.function)?;
-    let mut call = Call::prepare(function, &arguments)?;
     if arguments.dry_run {
-        call.print_plan(arguments.json);
-        return Ok(());
+        return print_plan(&function, &arguments);
     }
+    let mut call = Call::prepare(function, &arguments)?;
     let outcome = call.run()?;
     call.write_outputs()?;
     if arguments.json {
@@ -65,6 +64,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     } else {
         call.print_results();
         if arguments.time {
+            if let Some(library) = call.function.library() {
+                println!("library {library}");
+            }
             print_times(&outcome);
         }
     }
@@ -85,17 +87,9 @@ impl Call {
             outputs.insert(param, PathBuf::from(file));
         }
         refuse_overwriting(&values, &outputs)?;
-        let missing: Vec<&str> = (0..interface.params.len())
-            .filter(|index| needs_value(&interface.params[*index]) && !values.contains_key(index))
-            .map(|index| interface.params[index].name.as_str())
-            .collect();
-        if !missing.is_empty() {
-            let names = missing.join("`, `");
-            return Err(Failure::usage(format!(
-                "missing: `{names}`\nthe interface is\n{}",
-                function.text()
-            )));
-        }
+        require(&function, &values, |index| {
+            needs_value(&interface.params[index])
+        })?;
         let scalars = scalars(interface, &mut values)?;
         let given = values
             .into_iter()
@@ -116,11 +110,7 @@ impl Call {
         let mut shapes = BTreeMap::new();
         for (param, array) in given {
             shapes.insert(param, array.shape.clone());
-            let Param { name, ty, .. } = &interface.params[param];
-            let bytes = array
-                .into_bytes(*ty, order)
-                .map_err(|error| Failure::usage(format!("`{name}`: {error}")))?;
-            arrays.insert(param, bytes);
+            arrays.insert(param, array_bytes(interface, param, array)?);
         }
         let elements = interface
             .element_values(&scalars, |param| {
@@ -240,30 +230,84 @@ impl Call {
             "total_s": times.total,
         })
     }
+}
 
-    fn print_plan(&self, as_json: bool) {
-        let (sent, returned) = (self.layout.sent_bytes(), self.layout.returned_bytes());
-        let (memory, cost) = (self.layout.bytes, self.layout.cost);
-        if as_json {
-            let plan = json!({
-                "schema": 1,
-                "function": self.function.qualified_name(),
-                "sent_bytes": sent,
-                "returned_bytes": returned,
-                "server_bytes": memory,
-                "operations": cost,
-            });
-            return println!("{plan}");
-        }
-        println!("{}", self.function.qualified_name());
-        println!("  sent        {sent} bytes");
-        println!("  returned    {returned} bytes");
-        println!("  on server   {memory} bytes");
-        match cost {
-            Some(cost) => println!("  operations  {cost:.3e}"),
-            None => println!("  operations  not stated by the interface"),
+/// What the call would take. Arrays may be left out, but for those on whose elements sizes depend.
+fn print_plan(function: &Function, arguments: &Arguments) -> Result<(), Failure> {
+    let interface = function.interface();
+    let mut values = named(&arguments.arguments, interface, "NAME=VALUE")?;
+    require(function, &values, |index| {
+        interface.params[index].is_scalar() || decides_sizes(interface, index)
+    })?;
+    let scalars = scalars(interface, &mut values)?;
+    let mut arrays = BTreeMap::new();
+    for (param, text) in values {
+        if decides_sizes(interface, param) {
+            arrays.insert(param, array_bytes(interface, param, read_array(&text)?)?);
         }
     }
+    let bytes = |param| arrays.get(&param).map_or(&[][..], Vec::as_slice);
+    let elements = interface.element_values(&scalars, bytes);
+    let plan = function.plan(&scalars, &elements.map_err(Failure::usage)?)?;
+    if arguments.json {
+        let plan = json!({
+            "schema": 1,
+            "function": function.qualified_name(),
+            "library": function.library(),
+            "sent_bytes": plan.sent_bytes,
+            "returned_bytes": plan.returned_bytes,
+            "server_bytes": plan.memory_bytes,
+            "operations": plan.operations,
+            "latency_s": plan.latency,
+            "send_s": plan.send,
+            "wait_s": plan.wait,
+            "exec_s": plan.exec,
+            "exec_factor": plan.factor,
+            "recv_s": plan.recv,
+            "total_s": plan.total(),
+        });
+        println!("{plan}");
+    } else {
+        println!("{}", function.qualified_name());
+        for line in plan.to_string().lines() {
+            println!("  {line}");
+        }
+    }
+    Ok(())
+}
+
+/// Whether sizes depend on elements of the array.
+fn decides_sizes(interface: &Interface, param: usize) -> bool {
+    let references = &interface.element_refs;
+    references.iter().any(|reference| reference.param == param)
+}
+
+/// An error that names the parameters which are needed and not given.
+fn require(
+    function: &Function,
+    values: &BTreeMap<usize, String>,
+    is_needed: impl Fn(usize) -> bool,
+) -> Result<(), Failure> {
+    let params = &function.interface().params;
+    let missing: Vec<&str> = (0..params.len())
+        .filter(|index| is_needed(*index) && !values.contains_key(index))
+        .map(|index| params[index].name.as_str())
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "missing: `{}`\nthe interface is\n{}",
+        missing.join("`, `"),
+        function.text()
+    )))
+}
+
+/// The elements of an array in the type of the parameter.
+fn array_bytes(interface: &Interface, param: usize, array: Array) -> Result<Vec<u8>, Failure> {
+    let Param { name, ty, .. } = &interface.params[param];
+    let bytes = array.into_bytes(*ty, interface.order());
+    bytes.map_err(|error| Failure::usage(format!("`{name}`: {error}")))
 }
 
 fn print_times(outcome: &Outcome) {

@@ -26,7 +26,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let server = arguments.target.connect(arguments.address.as_deref())?;
     let function = server.function(&arguments.function)?;
     if arguments.json {
-        println!("{}", to_json(function.interface(), function.text()));
+        let mut description = to_json(function.interface(), function.text());
+        description["library"] = function.library().into();
+        println!("{description}");
     } else {
         print!("{}", function.text());
         if let Some(cost) = &function.interface().calc_order {
@@ -34,6 +36,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
                 "/* operations of one call: {} */",
                 function.interface().expr_text(cost)
             );
+        }
+        if let Some(library) = function.library() {
+            println!("/* library: {} */", library.replace("*/", "* /"));
         }
     }
     Ok(())

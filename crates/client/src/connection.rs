@@ -14,8 +14,11 @@ use crate::memory::{Pool, Segment};
 use crate::socket::{self, Socket, Waker};
 use crate::{Address, Argument, Error, Options};
 use farcall_idl::Layout;
-use farcall_rpc_proto::{Call, CallId, Failure, FailureKind, Hello, Listing, SHARED_MEMORY, Times};
+use farcall_rpc_proto::{
+    Call, CallId, ESTIMATES, Estimate, Failure, FailureKind, Hello, Listing, SHARED_MEMORY, Times,
+};
 use farcall_spin::Spin;
+pub(crate) use state::Answered;
 use state::{Answer, Loss, State};
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -38,6 +41,8 @@ pub(crate) struct Connection {
     state: Mutex<State>,
     /// Whether arrays may lie in memory shared with the server.
     shares: bool,
+    /// Whether the server says what a call would take.
+    estimates: bool,
     pool: Mutex<Pool>,
     spin: Spin,
     /// Threads that want the lock: whoever moves bulk data lets them in between.
@@ -78,6 +83,7 @@ impl Connection {
         };
         let socket = socket.map_err(failed)?;
         let mut hello = Hello::new(concat!("farcall-client ", env!("CARGO_PKG_VERSION")));
+        hello.features |= ESTIMATES;
         if socket.is_unix() {
             hello.features |= SHARED_MEMORY;
         }
@@ -91,12 +97,15 @@ impl Connection {
             waker: Waker::new().map_err(failed)?,
             state: Mutex::new(State::new(&hello)),
             shares: false,
+            estimates: false,
             pool: Mutex::default(),
             spin: Spin::new(options.spin),
             contenders: AtomicUsize::new(0),
         };
         connection.greet()?;
-        connection.shares = connection.socket.is_unix() && connection.lock().shares;
+        let features = connection.lock().features;
+        connection.shares = connection.socket.is_unix() && features & SHARED_MEMORY != 0;
+        connection.estimates = features & ESTIMATES != 0;
         Ok(Arc::new(connection))
     }
 
@@ -156,9 +165,20 @@ impl Connection {
     }
 
     /// Asks for number and canonical IDL of a function.
-    pub(crate) fn describe(self: &Arc<Self>, name: &str) -> Result<(u64, String), Error> {
+    pub(crate) fn describe(self: &Arc<Self>, name: &str) -> Result<Answered, Error> {
         match self.start(|state| state.describe(name))?.finish()? {
-            Answer::Interface { function, text } => Ok((function, text)),
+            Answer::Interface(answered) => Ok(answered),
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    /// What a call would take, as far as the server knows.
+    pub(crate) fn estimate(self: &Arc<Self>, call: &Call) -> Result<Estimate, Error> {
+        if !self.estimates {
+            return Ok(Estimate::default());
+        }
+        match self.start(|state| state.estimate(call))?.finish()? {
+            Answer::Estimated(estimate) => Ok(estimate),
             _ => Err(self.unexpected()),
         }
     }

@@ -1,10 +1,10 @@
 //! A handle on one remote function.
 
 use crate::argument::{self, Argument, ArgumentError};
-use crate::connection::Connection;
-use crate::{Error, Pending, Server, staging};
-use farcall_idl::Interface;
-use farcall_rpc_proto::{self as proto, Call, Failure, FailureKind};
+use crate::connection::{Answered, Connection};
+use crate::{Error, Pending, Plan, Server, staging};
+use farcall_idl::{Interface, Scalar};
+use farcall_rpc_proto::{self as proto, Call, Estimate, Failure, FailureKind};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -24,6 +24,7 @@ pub(crate) struct Described {
     qualified: String,
     number: Mutex<Number>,
     text: String,
+    library: Option<String>,
     interface: Interface,
 }
 
@@ -72,6 +73,11 @@ impl Function {
         &self.described.text
     }
 
+    /// The library behind it, its version and its kernel, as far as it says.
+    pub fn library(&self) -> Option<&str> {
+        self.described.library.as_deref()
+    }
+
     /// `module/name`.
     pub fn qualified_name(&self) -> &str {
         &self.described.qualified
@@ -80,6 +86,40 @@ impl Function {
     /// The server that has it.
     pub fn server(&self) -> &Server {
         &self.server
+    }
+
+    /// What a call with these scalars would take, before anything of it is sent. `elements` are the
+    /// values of the array elements that sizes depend on
+    /// ([`Interface::element_values`](farcall_idl::Interface::element_values)).
+    pub fn plan(&self, scalars: &[Option<Scalar>], elements: &[i64]) -> Result<Plan, Error> {
+        let layout = self.described.interface.layout(scalars, elements);
+        let layout = layout.map_err(|error| Error::Argument {
+            function: self.described.qualified.clone(),
+            source: error.into(),
+        })?;
+        let connection = self.server.connection()?;
+        let call = Call {
+            function: self.described.number_on(&connection)?,
+            scalars: scalars.to_vec(),
+            elements: elements.to_vec(),
+            data_bytes: layout.sent_bytes(),
+            places: Vec::new(),
+        };
+        /// The first question may wake the server up.
+        const QUESTIONS: usize = 3;
+        let mut estimate = Estimate::default();
+        let mut round_trip = f64::INFINITY;
+        for _ in 0..QUESTIONS {
+            let start = Instant::now();
+            estimate = connection.estimate(&call)?;
+            round_trip = round_trip.min(start.elapsed().as_secs_f64());
+        }
+        Ok(Plan::new(
+            &layout,
+            &estimate,
+            round_trip,
+            connection.shares(),
+        ))
     }
 
     /// Calls the function with one argument for each parameter, and fills OUT and INOUT arrays in
@@ -157,10 +197,14 @@ impl Described {
         server: &Server,
         connection: &Connection,
         requested: &str,
-        function: u64,
-        text: &str,
+        answered: Answered,
     ) -> Result<Described, Error> {
-        let interface = farcall_idl::parse_interface(text).map_err(|error| Error::Interface {
+        let Answered {
+            function,
+            text,
+            library,
+        } = answered;
+        let interface = farcall_idl::parse_interface(&text).map_err(|error| Error::Interface {
             address: server.address().clone(),
             function: requested.to_string(),
             reason: error.to_string(),
@@ -172,7 +216,8 @@ impl Described {
                 connection: connection.number(),
                 function,
             }),
-            text: text.to_string(),
+            text,
+            library,
             interface,
         })
     }
@@ -181,7 +226,7 @@ impl Described {
     fn number_on(&self, connection: &Arc<Connection>) -> Result<u64, Error> {
         let mut number = self.number.lock().unwrap_or_else(PoisonError::into_inner);
         if number.connection != connection.number() {
-            let (function, text) = connection.describe(&self.requested)?;
+            let Answered { function, text, .. } = connection.describe(&self.requested)?;
             if text != self.text {
                 let text = format!(
                     "the interface of `{}` is another since the server was restarted; ask for \

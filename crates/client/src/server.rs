@@ -102,8 +102,8 @@ impl Server {
     /// Fetches the interface anew and keeps it.
     pub(crate) fn fetch(&self, name: &str) -> Result<Function, Error> {
         let connection = self.connection()?;
-        let (number, text) = connection.describe(name)?;
-        let described = Arc::new(Described::new(self, &connection, name, number, &text)?);
+        let answered = connection.describe(name)?;
+        let described = Arc::new(Described::new(self, &connection, name, answered)?);
         self.lock_functions()
             .insert(name.to_string(), described.clone());
         Ok(Function::new(self.clone(), described))

@@ -73,7 +73,7 @@ pub(crate) struct Function {
     pub(crate) params: usize,
     pub(crate) arrays: usize,
     /// Index into [`Binding::libraries`].
-    library: usize,
+    pub(crate) library: usize,
 }
 
 // SAFETY: a prepared call is only read after it was made.

@@ -1,6 +1,7 @@
 //! Which library it really is: path and version.
 
 use std::ffi::{CStr, c_char, c_void};
+use std::fmt;
 use std::path::PathBuf;
 
 use crate::Binding;
@@ -15,22 +16,50 @@ pub struct Identity {
     pub path: Option<PathBuf>,
     /// What the library says about itself.
     pub version: Option<String>,
+    /// The processor for which it chose its code, where it chooses when it is loaded.
+    pub kernel: Option<String>,
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        if let Some(version) = &self.version {
+            write!(f, ": {version}")?;
+        }
+        match &self.kernel {
+            Some(kernel) => write!(f, ", kernel {kernel}"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Functions without arguments that return text.
 const FUNCTIONS: [&str; 2] = ["openblas_get_config", "mkl_get_version_string"];
+/// The same; what they return is a kernel.
+const KERNELS: [&str; 1] = ["openblas_get_corename"];
 /// Text.
 const TEXTS: [&str; 3] = ["fftw_version", "fftwf_version", "farcall_library_version"];
 
 impl Binding {
     /// The libraries behind the functions.
     pub fn identities(&self) -> Vec<Identity> {
-        let identity = |library: &Loaded| Identity {
+        let libraries = self.libraries().iter();
+        libraries.map(|library| self.identify(library)).collect()
+    }
+
+    /// The library behind the function with this index.
+    pub fn identity(&self, function: usize) -> Option<Identity> {
+        let function = self.functions.get(function)?.as_ref()?;
+        Some(self.identify(&self.libraries()[function.library]))
+    }
+
+    fn identify(&self, library: &Loaded) -> Identity {
+        Identity {
             name: library.name.clone(),
             path: self.symbol_of(library).and_then(path_of),
             version: version(library),
-        };
-        self.libraries().iter().map(identity).collect()
+            kernel: text_of(library, &KERNELS),
+        }
     }
 
     /// Sets the number of threads that libraries which have such a call use; false where none has.
@@ -59,23 +88,33 @@ impl Binding {
 }
 
 fn version(library: &Loaded) -> Option<String> {
-    let function = FUNCTIONS
-        .into_iter()
-        .find_map(|symbol| library.symbol(symbol));
-    let text = match function {
-        // SAFETY: the functions in the list are `char *(void)`.
-        Some(address) => unsafe {
-            let get: unsafe extern "C" fn() -> *const c_char = std::mem::transmute(address);
-            get()
-        },
-        None => TEXTS
-            .into_iter()
-            .find_map(|symbol| library.symbol(symbol))? as *const c_char,
-    };
+    if let Some(text) = text_of(library, &FUNCTIONS) {
+        return Some(text);
+    }
+    let mut texts = TEXTS.into_iter();
+    let text = texts.find_map(|symbol| library.symbol(symbol))? as *const c_char;
+    // SAFETY: the symbols in the list are texts ended by NUL.
+    unsafe { copied(text) }
+}
+
+/// What the first of these functions that the library has returns.
+fn text_of(library: &Loaded, functions: &[&str]) -> Option<String> {
+    let mut functions = functions.iter();
+    let address = functions.find_map(|symbol| library.symbol(symbol))?;
+    // SAFETY: the functions in the lists are `char *(void)`.
+    unsafe {
+        let get: unsafe extern "C" fn() -> *const c_char = std::mem::transmute(address);
+        copied(get())
+    }
+}
+
+/// # Safety
+/// `text` is null or a text ended by NUL.
+unsafe fn copied(text: *const c_char) -> Option<String> {
     if text.is_null() {
         return None;
     }
-    // SAFETY: the library's own constant text, ended by NUL.
+    // SAFETY: the caller's promise.
     let text = unsafe { CStr::from_ptr(text) };
     Some(text.to_string_lossy().trim().to_string())
 }

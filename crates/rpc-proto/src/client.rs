@@ -2,8 +2,8 @@
 
 use crate::frame::{Header, Kind, append_control};
 use crate::message::{
-    self, Call, DescribeRequest, Failure, GoodbyeMessage, Hello, InterfaceMessage, ListRequest,
-    Listing, MemoryMessage, ResultMessage, Times,
+    self, Call, DescribeRequest, Estimate, Failure, GoodbyeMessage, Hello, InterfaceMessage,
+    ListRequest, Listing, MemoryMessage, ResultMessage, Times,
 };
 use crate::receiver::{Chunk, Frame, Receiver, Stream};
 use crate::sender::{Sender, Transmit};
@@ -27,7 +27,11 @@ pub enum Event {
         function: u64,
         /// Canonical IDL of one function.
         text: String,
+        /// The library behind it, for people.
+        library: Option<String>,
     },
+    /// What a call would take.
+    Estimated(CallId, Estimate),
     /// Shared memory of this many bytes; the memory itself came beside the bytes. Until
     /// [`Connection::unshare`] calls name it by the number of the request.
     Shared(CallId, u64),
@@ -38,7 +42,7 @@ pub enum Event {
 }
 
 enum Request {
-    /// A list or describe request.
+    /// A list, describe or estimate request.
     Query,
     /// Memory of this many bytes was asked for.
     Memory {
@@ -102,6 +106,15 @@ impl Connection {
         let id = self.open(Request::Query)?;
         let request = DescribeRequest { name: name.into() };
         message::append(&mut self.core.sender.control, Kind::Describe, id, &request);
+        Ok(id)
+    }
+
+    /// Asks what a call would take, of a server with the feature [`ESTIMATES`](crate::ESTIMATES).
+    /// Nothing of it is sent but its scalars.
+    pub fn estimate(&mut self, call: &Call) -> Result<CallId, ProtocolError> {
+        let id = self.open(Request::Query)?;
+        let out = &mut self.core.sender.control;
+        append_control(out, Kind::Estimate, id, |out| call.encode(out));
         Ok(id)
     }
 
@@ -233,12 +246,21 @@ impl Core {
             }
             Kind::Interface => {
                 self.close_query(id, kind)?;
-                let InterfaceMessage { function, text } = message::parse(kind, payload)?;
+                let InterfaceMessage {
+                    function,
+                    text,
+                    library,
+                } = message::parse(kind, payload)?;
                 Ok(Some(Event::Interface {
                     request: id,
                     function,
                     text,
+                    library,
                 }))
+            }
+            Kind::Estimated => {
+                self.close_query(id, kind)?;
+                Ok(Some(Event::Estimated(id, message::parse(kind, payload)?)))
             }
             Kind::Shared => {
                 let MemoryMessage { bytes } = message::parse(kind, payload)?;

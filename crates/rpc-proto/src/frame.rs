@@ -51,6 +51,10 @@ pub enum Kind {
     Shared = 14,
     /// The client no longer wants the memory.
     Unshare = 15,
+    /// Asks what a call would take.
+    Estimate = 24,
+    /// Answers [`Kind::Estimate`].
+    Estimated = 25,
 }
 
 impl Kind {
@@ -58,7 +62,7 @@ impl Kind {
         use Kind::*;
         [
             Hello, List, Listing, Describe, Interface, Call, Data, Result, Done, Failure, Cancel,
-            Goodbye, Share, Shared, Unshare,
+            Goodbye, Share, Shared, Unshare, Estimate, Estimated,
         ]
         .into_iter()
         .find(|kind| *kind as u8 == byte)

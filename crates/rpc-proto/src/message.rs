@@ -17,6 +17,9 @@ pub const VERSION_MAX: u32 = 1;
 /// can hand memory over.
 pub const SHARED_MEMORY: u64 = 1;
 
+/// Feature bit: the server says what a call would take.
+pub const ESTIMATES: u64 = 1 << 4;
+
 /// First bytes of every greeting, so that a stranger on the port is recognised at once.
 const MAGIC: &str = "farcall";
 
@@ -152,6 +155,29 @@ pub(crate) struct InterfaceMessage {
     /// The interface in canonical IDL.
     #[n(1)]
     pub(crate) text: String,
+    /// The library behind it: name, version and kernel, for people.
+    #[n(2)]
+    pub(crate) library: Option<String>,
+}
+
+/// What a call would take, as far as the server has learned it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Encode, Decode)]
+pub struct Estimate {
+    /// Nanoseconds in the library; none before the first call of the function.
+    #[n(0)]
+    pub exec: Option<u64>,
+    /// Two thirds of the calls lie within `exec` divided and multiplied by this.
+    #[n(1)]
+    pub factor: Option<f64>,
+    /// Nanoseconds until a worker is free, as things stand.
+    #[n(2)]
+    pub wait: u64,
+    /// Bytes per second from the client, and to it; none before the first long transfer.
+    #[n(3)]
+    pub up: Option<u64>,
+    /// See `up`.
+    #[n(4)]
+    pub down: Option<u64>,
 }
 
 /// Opens a call.

@@ -157,6 +157,11 @@ impl Stream {
         }
     }
 
+    /// Bytes of the whole stream.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.expected
+    }
+
     pub(crate) fn is_complete(&self) -> bool {
         self.received == self.expected
     }

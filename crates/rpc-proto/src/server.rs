@@ -2,8 +2,8 @@
 
 use crate::frame::{Header, Kind};
 use crate::message::{
-    self, Call, DescribeRequest, Failure, FailureKind, GoodbyeMessage, Hello, InterfaceMessage,
-    ListRequest, Listing, MemoryMessage, ResultMessage, SHARED_MEMORY, Times,
+    self, Call, DescribeRequest, ESTIMATES, Estimate, Failure, FailureKind, GoodbyeMessage, Hello,
+    InterfaceMessage, ListRequest, Listing, MemoryMessage, ResultMessage, SHARED_MEMORY, Times,
 };
 use crate::receiver::{Chunk, Frame, Receiver, Stream};
 use crate::sender::{Sender, Transmit};
@@ -21,6 +21,8 @@ pub enum Event {
     List(CallId, u32),
     /// Wants an interface by name: answer with [`Connection::interface`] or `fail`.
     Describe(CallId, String),
+    /// Wants to know what a call would take: answer with [`Connection::estimated`] or `fail`.
+    Estimate(CallId, Call),
     /// Wants shared memory of this many bytes: answer with [`Connection::shared`] or `fail`.
     Share(CallId, u64),
     /// Gives shared memory back, by the number of the request that asked for it.
@@ -50,6 +52,7 @@ enum State {
     Sending {
         since: Nanos,
         times: Times,
+        bytes: u64,
     },
     /// Failed while its data were on their way.
     Discarding(Stream),
@@ -65,12 +68,22 @@ struct Core {
     limits: Limits,
     hello: Hello,
     connected: bool,
-    /// Whether both sides can share memory.
-    shares: bool,
+    /// The features that both sides have.
+    features: u64,
     sender: Sender,
     calls: BTreeMap<CallId, State>,
     /// The call whose last chunk was put out with the latest poll.
     sent: Option<CallId>,
+    moved: Moved,
+}
+
+/// Streams that have ended: bytes, and the nanoseconds that they took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// The latest argument stream.
+    pub up: Option<(u64, Nanos)>,
+    /// The latest result stream.
+    pub down: Option<(u64, Nanos)>,
 }
 
 impl Connection {
@@ -82,10 +95,11 @@ impl Connection {
             limits,
             hello,
             connected: false,
-            shares: false,
+            features: 0,
             sender,
             calls: BTreeMap::new(),
             sent: None,
+            moved: Moved::default(),
         };
         Connection { receiver, core }
     }
@@ -161,15 +175,32 @@ impl Connection {
         );
     }
 
-    /// Answers a describe request with canonical IDL and the number for [`Call::function`].
-    pub fn interface(&mut self, request: CallId, function: u64, text: String) {
-        let message = InterfaceMessage { function, text };
+    /// Answers a describe request with canonical IDL, the number for [`Call::function`], and the
+    /// library behind the function.
+    pub fn interface(
+        &mut self,
+        request: CallId,
+        function: u64,
+        text: String,
+        library: Option<String>,
+    ) {
+        let message = InterfaceMessage {
+            function,
+            text,
+            library,
+        };
         message::append(
             &mut self.core.sender.control,
             Kind::Interface,
             request,
             &message,
         );
+    }
+
+    /// Answers an estimate request.
+    pub fn estimated(&mut self, request: CallId, estimate: &Estimate) {
+        let out = &mut self.core.sender.control;
+        message::append(out, Kind::Estimated, request, estimate);
     }
 
     /// Answers a request for shared memory. The memory itself goes beside the bytes, no later than
@@ -201,7 +232,11 @@ impl Connection {
             exec,
             recv: 0,
         };
-        *state = State::Sending { since: now, times };
+        *state = State::Sending {
+            since: now,
+            times,
+            bytes: result_bytes,
+        };
         let result = ResultMessage {
             data_bytes: result_bytes,
         };
@@ -259,6 +294,11 @@ impl Connection {
         self.core.sender.control.len() > self.core.limits.control_bytes as usize
     }
 
+    /// What has moved since the last time it was asked.
+    pub fn take_moved(&mut self) -> Moved {
+        core::mem::take(&mut self.core.moved)
+    }
+
     /// Calls that are open, in any state.
     pub fn open_calls(&self) -> usize {
         self.core.calls.len()
@@ -276,7 +316,10 @@ impl Core {
         if !self.connected {
             return self.greet(kind, payload).map(Some);
         }
-        let asks = matches!(kind, Kind::List | Kind::Describe | Kind::Share | Kind::Call);
+        let asks = matches!(
+            kind,
+            Kind::List | Kind::Describe | Kind::Estimate | Kind::Share | Kind::Call
+        );
         if asks && (id == 0 || self.calls.contains_key(&id)) {
             return Err(ProtocolError::OutOfPlace(kind));
         }
@@ -301,11 +344,14 @@ impl Core {
                 self.calls.insert(id, state);
                 Some(Event::Call(id, call))
             }
-            Kind::Share if self.shares => {
+            Kind::Estimate if self.features & ESTIMATES != 0 => {
+                Some(Event::Estimate(id, message::parse_call(payload)?))
+            }
+            Kind::Share if self.features & SHARED_MEMORY != 0 => {
                 let MemoryMessage { bytes } = message::parse(kind, payload)?;
                 Some(Event::Share(id, bytes))
             }
-            Kind::Unshare if self.shares => Some(Event::Unshare(id)),
+            Kind::Unshare if self.features & SHARED_MEMORY != 0 => Some(Event::Unshare(id)),
             Kind::Cancel => self.cancel(id),
             Kind::Goodbye => {
                 let GoodbyeMessage { reason } = message::parse(kind, payload)?;
@@ -325,7 +371,7 @@ impl Core {
         (ours.version_min, ours.version_max) = (version, version);
         message::append(&mut self.sender.control, Kind::Hello, 0, &ours);
         self.connected = true;
-        self.shares = theirs.features & ours.features & SHARED_MEMORY != 0;
+        self.features = theirs.features & ours.features;
         Ok(Event::Connected(theirs))
     }
 
@@ -358,12 +404,14 @@ impl Core {
                 None
             }
             state @ State::Receiving { .. } => {
-                let State::Receiving { since, .. } = *state else {
+                let State::Receiving { since, stream } = *state else {
                     return None;
                 };
+                let send = now.saturating_sub(since);
+                self.moved.up = Some((stream.bytes(), send));
                 *state = State::Running {
                     received: now,
-                    send: now.saturating_sub(since),
+                    send,
                 };
                 Some(Event::Ready(call))
             }
@@ -376,8 +424,15 @@ impl Core {
     }
 
     fn done(&mut self, call: CallId, now: Nanos) {
-        if let Some(State::Sending { since, mut times }) = self.calls.remove(&call) {
+        let state = self.calls.remove(&call);
+        if let Some(State::Sending {
+            since,
+            mut times,
+            bytes,
+        }) = state
+        {
             times.recv = now.saturating_sub(since);
+            self.moved.down = Some((bytes, times.recv));
             message::append(&mut self.sender.control, Kind::Done, call, &times);
         }
     }

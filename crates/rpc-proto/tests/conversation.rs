@@ -135,7 +135,10 @@ impl Conversation {
                     },
                 );
             }
-            server::Event::Describe(id, name) => self.server.interface(id, 9, name),
+            server::Event::Estimate(id, _) => {
+                self.server.estimated(id, &Default::default());
+            }
+            server::Event::Describe(id, name) => self.server.interface(id, 9, name, None),
             server::Event::Call(id, call) if is_refused(call.function) => {
                 self.server
                     .fail(id, &Failure::new(FailureKind::BadArgument, "refused"));

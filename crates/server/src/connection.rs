@@ -15,6 +15,7 @@ use slab::Slab;
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
+use std::net::IpAddr;
 use std::rc::Rc;
 
 /// Bytes read at once besides array data.
@@ -65,6 +66,8 @@ pub(crate) struct Connection {
     socket: OwnedFd,
     /// Who it is, for the log.
     pub(crate) peer: String,
+    /// The host it comes from; none on a Unix socket.
+    pub(crate) host: Option<IpAddr>,
     pub(crate) proto: server::Connection,
     pub(crate) connected: bool,
     pub(crate) opened: Nanos,
@@ -92,6 +95,7 @@ impl Connection {
         Connection {
             socket: accepted.socket,
             peer: accepted.peer,
+            host: accepted.host,
             proto: server::Connection::new(limits, hello),
             connected: false,
             opened: now,

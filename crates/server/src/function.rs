@@ -1,8 +1,9 @@
 //! The functions a server has, by name and by number.
 
-use farcall_idl::Interface;
+use farcall_idl::{Interface, Layout};
 use farcall_library::{Catalog, CatalogError, Entry};
 use farcall_rpc_proto::{Failure, FailureKind, FunctionSummary, Listing};
+use farcall_schedule::{Prediction, Predictor};
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -18,6 +19,12 @@ pub(crate) struct Function {
     text: String,
     /// Mean nanoseconds in the library, of late; none before the first call.
     exec: Option<f64>,
+    predictor: Predictor,
+}
+
+/// How much a call computes: operations where the interface states them, else bytes.
+fn work(layout: &Layout) -> f64 {
+    layout.cost.unwrap_or(layout.bytes as f64)
 }
 
 impl Function {
@@ -25,6 +32,11 @@ impl Function {
     pub(crate) fn is_brief(&self) -> bool {
         const BRIEF: f64 = 20e3;
         self.exec.is_some_and(|exec| exec < BRIEF)
+    }
+
+    /// How long the library will take for a call.
+    pub(crate) fn predict(&self, layout: &Layout) -> Option<Prediction> {
+        self.predictor.predict(work(layout))
     }
 }
 
@@ -52,6 +64,7 @@ impl FunctionTable {
                 interface: interface.clone(),
                 text: interface.public_text(),
                 exec: None,
+                predictor: Predictor::default(),
             })
             .collect();
         functions.sort_by_cached_key(|function| function.interface.qualified_name().into_owned());
@@ -68,7 +81,7 @@ impl FunctionTable {
     }
 
     /// A call of the function spent so many nanoseconds in the library.
-    pub(crate) fn observe(&mut self, number: u64, exec_nanos: u64) {
+    pub(crate) fn observe(&mut self, number: u64, layout: &Layout, exec_nanos: u64) {
         /// Weight of the latest call in the mean.
         const WEIGHT: f64 = 1.0 / 8.0;
         let index = number.wrapping_sub(self.base) as usize;
@@ -76,6 +89,7 @@ impl FunctionTable {
             let exec = exec_nanos as f64;
             let mean = function.exec.unwrap_or(exec);
             function.exec = Some(mean + (exec - mean) * WEIGHT);
+            function.predictor.observe(work(layout), exec * 1e-9);
         }
     }
 
@@ -84,14 +98,14 @@ impl FunctionTable {
         self.functions.len()
     }
 
-    /// Number and text of the function of that name, qualified or not.
-    pub(crate) fn describe(&self, name: &str) -> Result<(u64, &str), Failure> {
+    /// Number, text and place of the function of that name, qualified or not.
+    pub(crate) fn describe(&self, name: &str) -> Result<(u64, &str, Entry), Failure> {
         let entry = self
             .catalog
             .find(name)
             .map_err(|error| self.unknown(name, &error))?;
         let index = self.by_entry[&entry];
-        Ok((self.base + index as u64, &self.functions[index].text))
+        Ok((self.base + index as u64, &self.functions[index].text, entry))
     }
 
     /// The function of a number, unless the number is from before a restart.

@@ -131,6 +131,7 @@ fn libraries(catalog: &Catalog, allow_code: bool) -> Result<Vec<LibrarySource>, 
             Ok(LibrarySource {
                 source: source.clone(),
                 compiled,
+                identities: Default::default(),
             })
         };
     catalog.files().map(library).collect()

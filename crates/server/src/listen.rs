@@ -3,7 +3,7 @@
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::fs;
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{SocketAddr as SocketName, UnixListener, UnixStream};
@@ -14,6 +14,8 @@ pub(crate) struct Accepted {
     pub(crate) socket: OwnedFd,
     /// Who it is, for the log.
     pub(crate) peer: String,
+    /// The host it comes from; none on a Unix socket.
+    pub(crate) host: Option<IpAddr>,
     /// Whether memory can be handed over on it.
     pub(crate) is_unix: bool,
     /// Whether the client is on this host.
@@ -98,6 +100,7 @@ impl Listener {
                     is_local,
                     socket: stream.into(),
                     peer: peer.to_string(),
+                    host: Some(peer.ip()),
                     is_unix: false,
                 })
             }
@@ -107,6 +110,7 @@ impl Listener {
                 Ok(Accepted {
                     socket: stream.into(),
                     peer: "local process".to_string(),
+                    host: None,
                     is_unix: true,
                     is_local: true,
                 })

@@ -4,6 +4,7 @@
 //! to the job buffer by the kernel's hand, and the library runs in the workers.
 
 mod calls;
+mod estimate;
 mod events;
 
 use crate::WorkerCommand;
@@ -100,6 +101,7 @@ pub(crate) struct Reactor {
     /// When a brief job that waits for a certain worker is to have another one.
     held_until: Option<Instant>,
     pool: BufferPool,
+    links: estimate::Links,
     start: Instant,
     next_sweep: Instant,
     stopping: Option<Instant>,
@@ -145,6 +147,7 @@ impl Reactor {
             jobs: Slab::new(),
             queue: VecDeque::new(),
             held_until: None,
+            links: estimate::Links::new(),
             start: now,
             next_sweep: now + SWEEP,
             stopping: None,
@@ -176,7 +179,10 @@ impl Reactor {
             let mut poll = [PollFd::new(&socket, PollFlags::IN)];
             while rustix::event::poll(&mut poll, None) == Err(Errno::INTR) {}
             match worker.read_greeting() {
-                Some(Ok(())) => worker.state = State::Idle,
+                Some(Ok(identities)) => {
+                    worker.state = State::Idle;
+                    self.libraries[worker.library].identities = identities;
+                }
                 Some(Err(error)) => return Err(error),
                 None => {
                     let death = self.forget_worker(key);

@@ -29,6 +29,10 @@ use std::time::{Duration, Instant};
 
 /// Descriptor under which a worker finds its socket.
 const SOCKET_FD: i32 = 3;
+/// Most bytes of what a worker says when it has bound its library.
+const GREETING_BYTES: usize = 60 << 10;
+/// How that begins where all went well; [`Identities`] follow as JSON.
+const READY: &[u8] = b"ready";
 /// Bytes of a worker's output kept for error messages.
 const TAIL_BYTES: usize = 2048;
 
@@ -100,6 +104,7 @@ pub(crate) enum State {
     /// Runs this job, until the deadline at most. A brief one is probably over `soon`.
     Running {
         job: usize,
+        since: Instant,
         deadline: Option<Instant>,
         soon: Option<Instant>,
     },
@@ -109,6 +114,47 @@ pub(crate) enum State {
 pub(crate) struct LibrarySource {
     pub(crate) source: Source,
     pub(crate) compiled: Option<Compiled>,
+    pub(crate) identities: Identities,
+}
+
+/// Which libraries are behind the functions of a file, as a worker has found them.
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct Identities {
+    /// For people: name, version, kernel.
+    libraries: Vec<String>,
+    /// By function, an index into `libraries`.
+    functions: Vec<Option<u16>>,
+}
+
+impl Identities {
+    pub(crate) fn new(of_functions: impl Iterator<Item = Option<String>>) -> Identities {
+        let mut identities = Identities::default();
+        for library in of_functions {
+            let index = library.map(|library| {
+                let libraries = &mut identities.libraries;
+                let known = libraries.iter().position(|known| *known == library);
+                known.unwrap_or_else(|| {
+                    libraries.push(library);
+                    libraries.len() - 1
+                })
+            });
+            let index = index.and_then(|index| u16::try_from(index).ok());
+            identities.functions.push(index);
+        }
+        identities
+    }
+}
+
+impl LibrarySource {
+    /// The library behind a function.
+    pub(crate) fn identity(&self, function: usize) -> Option<String> {
+        let Identities {
+            libraries,
+            functions,
+        } = &self.identities;
+        let index = (*functions.get(function)?)?;
+        libraries.get(usize::from(index)).cloned()
+    }
 }
 
 /// How workers are started.
@@ -242,6 +288,14 @@ impl Worker {
         }
     }
 
+    /// Since when it runs its job.
+    pub(crate) fn running_for(&self) -> Duration {
+        match self.state {
+            State::Running { since, .. } => since.elapsed(),
+            _ => Duration::ZERO,
+        }
+    }
+
     /// The job it runs.
     pub(crate) fn job(&self) -> Option<usize> {
         match self.state {
@@ -287,6 +341,7 @@ impl Worker {
         let now = Instant::now();
         self.state = State::Running {
             job,
+            since: now,
             deadline: time_limit.map(|limit| now + limit),
             soon: call.brief.then(|| now + SOON),
         };
@@ -354,14 +409,14 @@ impl Worker {
     }
 
     /// Reads what has come on the socket of a starting worker: ready, or why not.
-    pub(crate) fn read_greeting(&self) -> Option<Result<(), String>> {
-        let mut text = vec![0; 60 << 10];
+    pub(crate) fn read_greeting(&self) -> Option<Result<Identities, String>> {
+        let mut text = vec![0; GREETING_BYTES];
         match rustix::net::recv(&self.socket, &mut text, rustix::net::RecvFlags::DONTWAIT) {
             Ok((0, _)) | Err(_) => None,
-            Ok((count, _)) => match &text[..count] {
-                b"ready" => Some(Ok(())),
-                error => Some(Err(String::from_utf8_lossy(error).into_owned())),
-            },
+            Ok((count, _)) => Some(match text[..count].strip_prefix(READY) {
+                Some(identities) => Ok(serde_json::from_slice(identities).unwrap_or_default()),
+                None => Err(String::from_utf8_lossy(&text[..count]).into_owned()),
+            }),
         }
     }
 

@@ -6,8 +6,8 @@ use super::waiter::Waiter;
 use crate::socket::Socket;
 use farcall_rpc_proto::client::{self, Event};
 use farcall_rpc_proto::{
-    Call, CallId, Chunk, Failure, Hello, Landing, Limits, Listing, Piece, ProtocolError,
-    SHARED_MEMORY, Times, Transmit,
+    Call, CallId, Chunk, Estimate, Failure, Hello, Landing, Limits, Listing, Piece, ProtocolError,
+    Times, Transmit,
 };
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -30,13 +30,21 @@ const GATHER_BYTES: u64 = 1 << 20;
 /// What a request came to.
 pub(crate) enum Answer {
     Listing(Listing),
-    Interface {
-        function: u64,
-        text: String,
-    },
+    Interface(Answered),
+    Estimated(Estimate),
     /// Shared memory: its number, its length in bytes, itself.
     Shared(CallId, u64, OwnedFd),
     Done(Times),
+}
+
+/// What the server says of a function.
+pub(crate) struct Answered {
+    /// Its number on this connection.
+    pub(crate) function: u64,
+    /// The interface in canonical IDL.
+    pub(crate) text: String,
+    /// The library behind it.
+    pub(crate) library: Option<String>,
 }
 
 /// Why a request came to nothing.
@@ -78,8 +86,8 @@ enum Part {
 pub(crate) struct State {
     proto: client::Connection,
     connected: bool,
-    /// Whether the server can share memory.
-    pub(crate) shares: bool,
+    /// The server's optional features.
+    pub(crate) features: u64,
     /// The Unix socket on which a server on this host listens too.
     pub(crate) local: Option<String>,
     /// Memory that the server handed over and did not speak of yet.
@@ -106,7 +114,7 @@ impl State {
         State {
             proto: client::Connection::new(limits, hello),
             connected: false,
-            shares: false,
+            features: 0,
             local: None,
             handed_over: VecDeque::new(),
             open: HashMap::new(),
@@ -131,6 +139,12 @@ impl State {
 
     pub(crate) fn list(&mut self, from: u32) -> Result<CallId, Loss> {
         let id = self.proto.list(from).map_err(Loss::Protocol)?;
+        self.open.insert(id, Open::default());
+        Ok(id)
+    }
+
+    pub(crate) fn estimate(&mut self, call: &Call) -> Result<CallId, Loss> {
+        let id = self.proto.estimate(call).map_err(Loss::Protocol)?;
         self.open.insert(id, Open::default());
         Ok(id)
     }
@@ -504,7 +518,7 @@ impl State {
         let (id, end) = match event {
             Event::Connected(hello) => {
                 self.connected = true;
-                self.shares = hello.features & SHARED_MEMORY != 0;
+                self.features = hello.features;
                 self.local = hello.local;
                 return;
             }
@@ -520,7 +534,16 @@ impl State {
                 request,
                 function,
                 text,
-            } => (request, Ok(Answer::Interface { function, text })),
+                library,
+            } => {
+                let answered = Answered {
+                    function,
+                    text,
+                    library,
+                };
+                (request, Ok(Answer::Interface(answered)))
+            }
+            Event::Estimated(id, estimate) => (id, Ok(Answer::Estimated(estimate))),
             Event::Done(id, times) => (id, Ok(Answer::Done(times))),
             Event::Failed(id, failure) => (id, Err(Loss::Failed(failure))),
         };

@@ -2,7 +2,8 @@
 
 use farcall_idl::Scalar;
 use farcall_rpc_proto::{
-    Call, Failure, FailureKind, FunctionSummary, Header, Hello, Limits, Listing,
+    Call, ESTIMATES, Estimate, Failure, FailureKind, FunctionSummary, Header, Hello, Limits,
+    Listing,
 };
 
 /// One conversation.
@@ -21,6 +22,7 @@ pub(crate) struct Case {
 pub(crate) enum Request {
     List(u32),
     Describe(&'static str),
+    Estimate(Call),
     Call {
         call: Call,
         data: Vec<Elements>,
@@ -36,7 +38,8 @@ pub(crate) enum Request {
 #[derive(Clone)]
 pub(crate) enum Answer {
     Listing(Listing),
-    Interface(u64, String),
+    Interface(u64, String, Option<String>),
+    Estimate(Estimate),
     Result(Vec<Elements>),
     Failure(Failure),
     /// Fails the call, says goodbye and closes.
@@ -86,6 +89,7 @@ pub(crate) fn all() -> Vec<Case> {
         dgesv("dgesv-little-endian", false),
         dgesv("dgesv-big-endian", true),
         directory(),
+        estimate(),
         scalars(),
         cancel(),
         refused(),
@@ -118,7 +122,10 @@ fn dgesv(name: &'static str, big_endian: bool) -> Case {
     ];
     let describe = Request::Describe("dgesv");
     let exchanges = vec![
-        (describe, Answer::Interface(FUNCTION, DGESV.to_string())),
+        (
+            describe,
+            Answer::Interface(FUNCTION, DGESV.to_string(), None),
+        ),
         (dgesv_call(None, false), Answer::Result(result)),
     ];
     Case {
@@ -177,6 +184,36 @@ fn directory() -> Case {
     Case {
         hello,
         ..case("directory", about, exchanges)
+    }
+}
+
+fn estimate() -> Case {
+    let about = "Which library is behind dgesv, and what a call of it would take: 5 us in the\n\
+                 library, give or take a factor of 1.5, 1 us for a worker, 100 MB/s up, down not\n\
+                 known. Bit 4 of the features says that both sides have these questions.";
+    let library = Some("libopenblas.so.0: OpenBLAS 0.3.21, kernel Haswell".to_string());
+    let estimate = Estimate {
+        exec: Some(5_000),
+        factor: Some(1.5),
+        wait: 1_000,
+        up: Some(100_000_000),
+        down: None,
+    };
+    let Request::Call { call, .. } = dgesv_call(None, false) else {
+        unreachable!("dgesv_call makes a call");
+    };
+    let exchanges = vec![
+        (
+            Request::Describe("dgesv"),
+            Answer::Interface(FUNCTION, DGESV.to_string(), library),
+        ),
+        (Request::Estimate(call), Answer::Estimate(estimate)),
+    ];
+    let mut hello = Hello::new("golden client");
+    hello.features = ESTIMATES;
+    Case {
+        hello,
+        ..case("estimate", about, exchanges)
     }
 }
 

@@ -90,10 +90,15 @@ impl Client<'_> {
                     request,
                     function,
                     text,
+                    library,
                 },
-                Answer::Interface(number, expected),
+                Answer::Interface(number, expected, expected_library),
             ) => {
                 assert_eq!((request, function, &text), (open, *number, expected));
+                assert_eq!(library, *expected_library);
+            }
+            (Event::Estimated(id, estimate), Answer::Estimate(expected)) => {
+                assert_eq!((id, &estimate), (open, expected));
             }
             (Event::Done(id, times), Answer::Result(expected)) => {
                 assert_eq!(id, open);
@@ -144,6 +149,7 @@ impl Client<'_> {
         let id = match request {
             Request::List(from) => self.proto.list(*from),
             Request::Describe(name) => self.proto.describe(name),
+            Request::Estimate(call) => self.proto.estimate(call),
             Request::Call {
                 call, result_bytes, ..
             } => self.proto.call(call, *result_bytes),
@@ -198,9 +204,11 @@ pub(crate) struct Server<'c> {
 
 impl<'c> Server<'c> {
     pub(crate) fn new(case: &'c Case) -> Server<'c> {
+        let mut hello = Hello::new("golden server");
+        hello.features = case.hello.features;
         Server {
             case,
-            proto: server::Connection::new(case.limits.clone(), Hello::new("golden server")),
+            proto: server::Connection::new(case.limits.clone(), hello),
             next: 0,
             received: Vec::new(),
             sending: &[],
@@ -254,6 +262,10 @@ impl<'c> Server<'c> {
                 assert_eq!(name, *expected);
                 self.answer(id, answer);
             }
+            (Event::Estimate(id, call), Request::Estimate(expected)) => {
+                assert_eq!(call, *expected);
+                self.answer(id, answer);
+            }
             (Event::Call(id, call), Request::Call { call: expected, .. }) => {
                 assert_eq!(call, *expected);
                 if matches!(answer, Answer::Failure(_)) || self.proto.accept(id, OFFERED) {
@@ -276,7 +288,11 @@ impl<'c> Server<'c> {
     fn answer(&mut self, id: CallId, answer: &'c Answer) {
         match answer {
             Answer::Listing(listing) => self.proto.listing(id, listing),
-            Answer::Interface(number, text) => self.proto.interface(id, *number, text.clone()),
+            Answer::Interface(number, text, library) => {
+                let (text, library) = (text.clone(), library.clone());
+                self.proto.interface(id, *number, text, library);
+            }
+            Answer::Estimate(estimate) => self.proto.estimated(id, estimate),
             Answer::Result(data) => {
                 self.sending = data;
                 let bytes = stream(data, false).len() as u64;

@@ -35,8 +35,17 @@ impl Reactor {
                     .listing(request, &self.functions.page(from));
             }
             Event::Describe(request, name) => match self.functions.describe(&name) {
-                Ok((number, text)) => connection.proto.interface(request, number, text.into()),
+                Ok((number, text, entry)) => {
+                    let library = self.libraries[entry.file].identity(entry.function);
+                    connection
+                        .proto
+                        .interface(request, number, text.into(), library);
+                }
                 Err(failure) => connection.proto.fail(request, &failure),
+            },
+            Event::Estimate(request, call) => match self.estimate(key, &call) {
+                Ok(estimate) => self.connections[key].proto.estimated(request, &estimate),
+                Err(failure) => self.connections[key].proto.fail(request, &failure),
             },
             Event::Share(request, bytes) => self.share(key, request, bytes),
             Event::Unshare(request) => {
@@ -93,7 +102,7 @@ impl Reactor {
     }
 
     /// Checks a call against its interface. Nothing is allocated in proportion to it.
-    fn prepare(&self, key: usize, call: &Call) -> Result<Prepared, Failure> {
+    pub(super) fn prepare(&self, key: usize, call: &Call) -> Result<Prepared, Failure> {
         if self.stopping.is_some() {
             let text = "the server is stopping";
             return Err(Failure::new(FailureKind::ServerStopping, text));
@@ -357,8 +366,11 @@ impl Reactor {
             any = true;
             match outcome.failure {
                 None => {
+                    let Job {
+                        function, layout, ..
+                    } = &self.jobs[job];
                     self.functions
-                        .observe(self.jobs[job].function, outcome.exec_nanos);
+                        .observe(*function, layout, outcome.exec_nanos);
                     self.complete(job, outcome.exec_nanos);
                 }
                 Some(failure) => self.fail_job(job, failure.kind, &failure.message),

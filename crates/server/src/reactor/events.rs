@@ -70,6 +70,7 @@ impl Reactor {
             ..proto::Limits::default()
         };
         let mut hello = Hello::new(concat!("farcall-server ", env!("CARGO_PKG_VERSION")));
+        hello.features |= proto::ESTIMATES;
         if accepted.is_unix {
             hello.features |= proto::SHARED_MEMORY;
         } else if accepted.is_local {
@@ -174,6 +175,7 @@ impl Reactor {
             Ok(false) => {}
             Err(error) => return self.close(key, Some(Broken::Io(error))),
         }
+        self.learn_link(key);
         self.update_interest(key);
     }
 
@@ -246,8 +248,9 @@ impl Reactor {
         let worker = &mut self.workers[key];
         if worker.state == State::Starting {
             match worker.read_greeting() {
-                Some(Ok(())) => {
+                Some(Ok(identities)) => {
                     worker.state = State::Idle;
+                    self.libraries[worker.library].identities = identities;
                     return;
                 }
                 Some(Err(error)) => worker.end(FailureKind::Internal, error),

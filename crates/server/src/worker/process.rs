@@ -4,7 +4,7 @@
 //! for Python.
 
 use super::control::{Control, Outcome, Request};
-use super::{MemoryMessage, SOCKET_FD, Start};
+use super::{GREETING_BYTES, Identities, MemoryMessage, READY, SOCKET_FD, Start};
 use crate::buffer::Mapping;
 use farcall_idl::{ArrayLayout, Document, Interface, Layout, Scalar};
 use farcall_library::{Binding, Source};
@@ -41,6 +41,9 @@ pub trait Callee {
         layout: &Layout,
         starts: &[*mut u8],
     ) -> Result<(), Failure>;
+
+    /// The library behind a function, for people: name, version, kernel.
+    fn library(&self, function: usize) -> Option<String>;
 }
 
 impl Callee for Binding {
@@ -56,6 +59,10 @@ impl Callee for Binding {
         // it breaks it, this process ends and the server goes on.
         let called = unsafe { Binding::invoke(self, function, scalars, layout, starts) };
         called.map_err(|error| Failure::new(FailureKind::BadArgument, error.to_string()))
+    }
+
+    fn library(&self, function: usize) -> Option<String> {
+        self.identity(function).map(|identity| identity.to_string())
     }
 }
 
@@ -97,7 +104,11 @@ pub fn run_worker_for<C: Callee>(
             return Ok(());
         }
     };
-    rustix::net::send(&socket, b"ready", rustix::net::SendFlags::NOSIGNAL)?;
+    rustix::net::send(
+        &socket,
+        &ready(&document, &callee),
+        rustix::net::SendFlags::NOSIGNAL,
+    )?;
     let spin = Spin::new(Duration::from_micros(start.spin_us));
     let interfaces = document.interfaces;
     Worker {
@@ -109,6 +120,19 @@ pub fn run_worker_for<C: Callee>(
         mappings: HashMap::new(),
     }
     .serve(&spin)
+}
+
+/// What is said to the server when all functions can be called.
+fn ready(document: &Document, callee: &impl Callee) -> Vec<u8> {
+    let functions = 0..document.interfaces.len();
+    let identities = Identities::new(functions.map(|function| callee.library(function)));
+    let mut greeting = READY.to_vec();
+    // More than the server reads would be of no use: then it knows no names.
+    let text = serde_json::to_vec(&identities).unwrap_or_default();
+    if READY.len() + text.len() <= GREETING_BYTES {
+        greeting.extend(text);
+    }
+    greeting
 }
 
 fn first_word(bytes: Vec<u8>) -> [u8; 8] {

@@ -1,0 +1,107 @@
+//! What a call would take, told before it is made.
+
+use farcall_idl::Layout;
+use farcall_rpc_proto::Estimate;
+use std::fmt;
+use std::hint::black_box;
+use std::sync::OnceLock;
+use std::time::Instant;
+
+/// What a call would take. Times are in seconds; those that are missing are not known yet: no call
+/// of the function, or no transfer of a megabyte, was seen by the server.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Plan {
+    /// Bytes of arrays that go to the server.
+    pub sent_bytes: u64,
+    /// Bytes of arrays that come back.
+    pub returned_bytes: u64,
+    /// Memory of the call on the server.
+    pub memory_bytes: u64,
+    /// Operations by the interface's CalcOrder.
+    pub operations: Option<f64>,
+    /// To the server and back, with nothing to carry.
+    pub latency: f64,
+    /// The arguments on their way.
+    pub send: Option<f64>,
+    /// Until a worker is free.
+    pub wait: f64,
+    /// In the library.
+    pub exec: Option<f64>,
+    /// Two thirds of the calls lie within `exec` divided and multiplied by this.
+    pub factor: Option<f64>,
+    /// The results on their way.
+    pub recv: Option<f64>,
+}
+
+impl Plan {
+    pub(crate) fn new(layout: &Layout, estimate: &Estimate, round_trip: f64, shares: bool) -> Plan {
+        let seconds = |nanos: u64| nanos as f64 * 1e-9;
+        let transfer = |bytes: u64, rate: Option<u64>| match (bytes, shares, rate) {
+            (0, _, _) => Some(0.0),
+            (bytes, true, _) => Some(bytes as f64 / copy_rate()),
+            (bytes, false, rate) => rate.map(|rate| bytes as f64 / rate.max(1) as f64),
+        };
+        let (sent, returned) = (layout.sent_bytes(), layout.returned_bytes());
+        Plan {
+            sent_bytes: sent,
+            returned_bytes: returned,
+            memory_bytes: layout.bytes,
+            operations: layout.cost,
+            latency: round_trip,
+            send: transfer(sent, estimate.up),
+            wait: seconds(estimate.wait),
+            exec: estimate.exec.map(seconds),
+            factor: estimate.factor,
+            recv: transfer(returned, estimate.down),
+        }
+    }
+
+    /// From the start of the call to its return, where every part is known.
+    pub fn total(&self) -> Option<f64> {
+        Some(self.latency + self.send? + self.wait + self.exec? + self.recv?)
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unknown = "not known yet";
+        let time = |seconds: Option<f64>| match seconds {
+            Some(seconds) => format!("{seconds:.6} s"),
+            None => unknown.to_string(),
+        };
+        let exec = match (self.exec, self.factor) {
+            (Some(_), Some(factor)) => format!("{}, x/ {factor:.2}", time(self.exec)),
+            _ => time(self.exec),
+        };
+        let operations = match self.operations {
+            Some(operations) => format!("{operations:.3e}"),
+            None => "not stated by the interface".to_string(),
+        };
+        writeln!(f, "sent        {} bytes", self.sent_bytes)?;
+        writeln!(f, "returned    {} bytes", self.returned_bytes)?;
+        writeln!(f, "on server   {} bytes", self.memory_bytes)?;
+        writeln!(f, "operations  {operations}")?;
+        writeln!(f, "latency     {}", time(Some(self.latency)))?;
+        writeln!(f, "send        {}", time(self.send))?;
+        writeln!(f, "wait        {}", time(Some(self.wait)))?;
+        writeln!(f, "exec        {exec}")?;
+        writeln!(f, "recv        {}", time(self.recv))?;
+        write!(f, "total       {}", time(self.total()))
+    }
+}
+
+/// Bytes per second of a copy within this host, measured once.
+fn copy_rate() -> f64 {
+    static RATE: OnceLock<f64> = OnceLock::new();
+    *RATE.get_or_init(|| {
+        const BYTES: usize = 4 << 20;
+        let (from, mut to) = (vec![1u8; BYTES], vec![0u8; BYTES]);
+        let times = (0..3).map(|_| {
+            let start = Instant::now();
+            to.copy_from_slice(black_box(&from));
+            black_box(&to);
+            start.elapsed().as_secs_f64()
+        });
+        BYTES as f64 / times.fold(f64::INFINITY, f64::min).max(1e-9)
+    })
+}

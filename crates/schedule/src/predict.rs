@@ -1,0 +1,203 @@
+//! The time of a function, learned from its calls.
+
+/// Work of one octave, 2^k to 2^(k+1), has a rate of its own: small problems fit a cache, large
+/// ones keep every unit of the processor busy.
+const OCTAVES: usize = 64;
+
+/// Least weight of a new observation, so that what was long ago is forgotten.
+const WEIGHT: f64 = 1.0 / 8.0;
+
+/// Learns how long calls of one function take as a function of their work: CalcOrder's operations,
+/// or bytes where the interface states none.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Predictor {
+    /// By octave of the work; those that were never observed are left out.
+    rates: Vec<(u8, Rate)>,
+}
+
+/// Seconds per unit of work, as a logarithm: run times err by factors.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Rate {
+    mean: f64,
+    variance: f64,
+    calls: u32,
+}
+
+/// How long a call will probably take.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prediction {
+    /// Seconds.
+    pub seconds: f64,
+    /// Two thirds of the calls lie within `seconds / factor` and `seconds * factor`; at least 1.
+    pub factor: f64,
+}
+
+impl Predictor {
+    /// A call with so much work has taken so many seconds. Values that cannot be are ignored.
+    pub fn observe(&mut self, work: f64, seconds: f64) {
+        let (work, seconds) = (at_least_one(work), seconds.max(1e-9));
+        if !seconds.is_finite() {
+            return;
+        }
+        let value = (seconds / work).ln();
+        let octave = octave(work);
+        match self.rates.binary_search_by_key(&octave, |(key, _)| *key) {
+            Ok(index) => self.rates[index].1.observe(value),
+            Err(index) => self.rates.insert(index, (octave, Rate::new(value))),
+        }
+    }
+
+    /// What a call with so much work will take; none before the first call of the function.
+    ///
+    /// Between two octaves that were observed the logarithm of the rate is interpolated; outside of
+    /// all, the rate of the nearest holds, and each octave of distance adds a tenth to the factor.
+    pub fn predict(&self, work: f64) -> Option<Prediction> {
+        let work = at_least_one(work);
+        let octave = octave(work);
+        let above = self.rates.partition_point(|(key, _)| *key < octave);
+        let (low, high) = match (self.rates.get(above), above.checked_sub(1)) {
+            (Some((key, rate)), _) if *key == octave => return Some(rate.prediction(work, 0)),
+            (Some(high), Some(low)) => (self.rates[low], *high),
+            (Some((key, rate)), None) => return Some(rate.prediction(work, key.abs_diff(octave))),
+            (None, Some(low)) => {
+                let (key, rate) = self.rates[low];
+                return Some(rate.prediction(work, key.abs_diff(octave)));
+            }
+            (None, None) => return None,
+        };
+        let share = f64::from(octave - low.0) / f64::from(high.0 - low.0);
+        let mix = |low: f64, high: f64| low + (high - low) * share;
+        let rate = Rate {
+            mean: mix(low.1.mean, high.1.mean),
+            variance: low.1.variance.max(high.1.variance),
+            calls: low.1.calls.min(high.1.calls),
+        };
+        let distance = (octave - low.0).min(high.0 - octave);
+        Some(rate.prediction(work, distance))
+    }
+}
+
+/// Not a number becomes 1 as well.
+fn at_least_one(work: f64) -> f64 {
+    work.max(1.0).min(2f64.powi(OCTAVES as i32 - 1))
+}
+
+fn octave(work: f64) -> u8 {
+    work.log2() as u8
+}
+
+impl Rate {
+    fn new(value: f64) -> Rate {
+        Rate {
+            mean: value,
+            variance: 0.0,
+            calls: 1,
+        }
+    }
+
+    fn observe(&mut self, value: f64) {
+        self.calls = self.calls.saturating_add(1);
+        let weight = (1.0 / f64::from(self.calls)).max(WEIGHT);
+        let off = value - self.mean;
+        self.mean += weight * off;
+        self.variance = (1.0 - weight) * (self.variance + weight * off * off);
+    }
+
+    fn prediction(&self, work: f64, octaves: u8) -> Prediction {
+        // One call alone says nothing about how much calls differ.
+        let spread = match self.calls {
+            1 => 0.5,
+            _ => self.variance.sqrt(),
+        };
+        Prediction {
+            seconds: self.mean.exp() * work,
+            factor: (spread + 0.1 * f64::from(octaves)).exp(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn close(prediction: Option<Prediction>, seconds: f64, tolerance: f64) {
+        let got = prediction.expect("a prediction").seconds;
+        assert!(
+            (got / seconds).ln().abs() < tolerance.ln_1p(),
+            "{got} instead of {seconds}"
+        );
+    }
+
+    #[test]
+    fn nothing_is_known_before_the_first_call() {
+        assert_eq!(Predictor::default().predict(1e6), None);
+    }
+
+    #[test]
+    fn a_rate_that_changes_with_the_size_is_followed() {
+        // 1 GFLOP/s below a million operations, 10 GFLOP/s above a billion, between them between.
+        let mut predictor = Predictor::default();
+        for _ in 0..20 {
+            predictor.observe(1e6, 1e-3);
+            predictor.observe(1e9, 0.1);
+        }
+        close(predictor.predict(1e6), 1e-3, 0.01);
+        close(predictor.predict(1.04e6), 1.04e-3, 0.01);
+        close(predictor.predict(1e9), 0.1, 0.01);
+        close(predictor.predict(3.2e7), 1e-2, 0.15);
+        close(predictor.predict(1e11), 10.0, 0.01);
+        close(predictor.predict(1e3), 1e-6, 0.01);
+        let far = predictor.predict(1e11).expect("known").factor;
+        assert!(far > predictor.predict(1e9).expect("known").factor);
+    }
+
+    #[test]
+    fn a_machine_that_becomes_slower_is_noticed() {
+        let mut predictor = Predictor::default();
+        (0..1000).for_each(|_| predictor.observe(1e6, 1e-3));
+        (0..30).for_each(|_| predictor.observe(1e6, 4e-3));
+        close(predictor.predict(1e6), 4e-3, 0.05);
+    }
+
+    #[test]
+    fn the_factor_covers_two_thirds_of_noisy_calls() {
+        let mut predictor = Predictor::default();
+        let mut state = 1u64;
+        let mut noise = || {
+            let bits = (0..12).map(|_| {
+                state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+                (state >> 33) as f64 / f64::from(1u32 << 31)
+            });
+            (0.3 * (bits.sum::<f64>() - 6.0)).exp()
+        };
+        (0..100).for_each(|_| predictor.observe(1e6, 1e-3 * noise()));
+        let Prediction { seconds, factor } = predictor.predict(1e6).expect("known");
+        let within = (0..300)
+            .map(|_| 1e-3 * noise())
+            .filter(|time| (seconds / factor..seconds * factor).contains(time))
+            .count();
+        assert!(
+            (140..=270).contains(&within),
+            "{within} of 300 within {factor}"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_does_no_harm() {
+        let mut predictor = Predictor::default();
+        for (work, seconds) in [
+            (f64::NAN, 1.0),
+            (-1.0, 1.0),
+            (f64::INFINITY, 1.0),
+            (1.0, f64::INFINITY),
+            (1.0, f64::NAN),
+            (1.0, -1.0),
+        ] {
+            predictor.observe(work, seconds);
+        }
+        for work in [f64::NAN, 0.0, 1e300] {
+            let prediction = predictor.predict(work).expect("known");
+            assert!(prediction.seconds.is_finite() && prediction.factor >= 1.0);
+        }
+    }
+}
