@@ -44,7 +44,8 @@ def test_the_time_is_learned_from_calls(start):
     assert plan.factor >= 1
     assert plan.total >= plan.exec
     larger = function.plan(n=3000, nrhs=1, lda=3000, ldb=3000)
-    assert larger.exec == pytest.approx(plan.exec * larger.operations / plan.operations)
+    grown = plan.exec * larger.operations / plan.operations
+    assert larger.exec == pytest.approx(grown, rel=1e-3)
 
 
 def test_rates_are_learned_from_transfers_over_the_network(start):
