@@ -10,7 +10,7 @@ use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMet
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyString};
+use pyo3::types::{PyBytes, PyList, PyString};
 
 use crate::error;
 
@@ -20,8 +20,8 @@ pub(crate) struct Slot<'py> {
     pub(crate) given: Bound<'py, PyAny>,
     /// Contiguous memory of the declared type and order, the size the call needs.
     memory: Bound<'py, PyUntypedArray>,
-    /// Whether `memory` is a copy whose contents go back to `given`.
-    is_copy: bool,
+    /// The caller's array, where `memory` is a copy whose contents go back to it.
+    target: Option<Bound<'py, PyUntypedArray>>,
     /// Whether it was left out by the caller.
     pub(crate) is_made: bool,
 }
@@ -30,7 +30,7 @@ pub(crate) struct Slot<'py> {
 pub(crate) struct Kept {
     given: Py<PyAny>,
     memory: Py<PyUntypedArray>,
-    is_copy: bool,
+    target: Option<Py<PyUntypedArray>>,
     is_made: bool,
 }
 
@@ -39,7 +39,7 @@ impl Kept {
         Slot {
             given: self.given.into_bound(py),
             memory: self.memory.into_bound(py),
-            is_copy: self.is_copy,
+            target: self.target.map(|target| target.into_bound(py)),
             is_made: self.is_made,
         }
     }
@@ -84,7 +84,11 @@ pub(crate) fn typed<'py>(
         let expected = format!("{} of {}", article(param), dtype_name(param.ty));
         error::argument(py, function, &param.name, &expected, &given)
     };
-    let Ok(array) = value.cast::<PyUntypedArray>() else {
+    let other = match value.cast::<PyUntypedArray>() {
+        Ok(_) => None,
+        Err(_) => from_other(value).map_err(|error| mismatch(error.value(py).to_string()))?,
+    };
+    let Ok(array) = other.as_ref().unwrap_or(value).cast::<PyUntypedArray>() else {
         if param.mode != Mode::In {
             return Err(mismatch(error::describe(value)));
         }
@@ -108,6 +112,18 @@ pub(crate) fn typed<'py>(
         });
     }
     Err(mismatch(describe(array)))
+}
+
+/// The array of another library, by DLPack or from a sparse matrix.
+fn from_other<'py>(value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = value.py();
+    // What Python itself has is none, and is asked about often.
+    if value.is_instance_of::<PyList>() || value.is_instance_of::<PyString>() || value.is_none() {
+        return Ok(None);
+    }
+    let module = py.import(intern!(py, "farcall._arrays"))?;
+    let array = module.call_method1(intern!(py, "from_other"), (value,))?;
+    Ok((!array.is_none()).then_some(array))
 }
 
 /// An array from a list, a number or text; none where that would lose something.
@@ -193,7 +209,7 @@ pub(crate) fn place<'py>(
         return Ok(Slot {
             given,
             memory: array,
-            is_copy: false,
+            target: None,
             is_made: false,
         });
     }
@@ -216,7 +232,7 @@ pub(crate) fn place<'py>(
     Ok(Slot {
         given,
         memory,
-        is_copy: param.mode != Mode::In,
+        target: (param.mode != Mode::In).then_some(array),
         is_made: false,
     })
 }
@@ -238,7 +254,7 @@ impl<'py> Slot<'py> {
         Ok(Slot {
             given: memory.clone().into_any(),
             memory,
-            is_copy: false,
+            target: None,
             is_made: true,
         })
     }
@@ -247,7 +263,7 @@ impl<'py> Slot<'py> {
         Kept {
             given: self.given.unbind(),
             memory: self.memory.unbind(),
-            is_copy: self.is_copy,
+            target: self.target.map(Bound::unbind),
             is_made: self.is_made,
         }
     }
@@ -291,9 +307,9 @@ impl<'py> Slot<'py> {
 
     /// Hands the results to the caller's own array.
     pub(crate) fn finish(&self) -> PyResult<()> {
-        match self.is_copy {
-            true => copy_into(self.given.cast()?, &self.memory),
-            false => Ok(()),
+        match &self.target {
+            Some(target) => copy_into(target, &self.memory),
+            None => Ok(()),
         }
     }
 

@@ -2,13 +2,33 @@
 
 from collections.abc import Callable, Generator, Sequence
 from os import PathLike
-from typing import Any, Literal, SupportsComplex, SupportsFloat, SupportsIndex, TypeAlias, final
+from typing import (
+    Any,
+    Literal,
+    Protocol,
+    SupportsComplex,
+    SupportsFloat,
+    SupportsIndex,
+    TypeAlias,
+    final,
+)
 
 import numpy as np
 import numpy.typing as npt
 
+class _SupportsDLPack(Protocol):
+    def __dlpack__(self) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+class _SparseMatrix(Protocol):
+    def toarray(self) -> npt.NDArray[Any]: ...
+    @property
+    def nnz(self) -> int: ...
+
 _Argument: TypeAlias = (
     npt.ArrayLike
+    | _SupportsDLPack
+    | _SparseMatrix
     | SupportsIndex
     | SupportsFloat
     | SupportsComplex

@@ -1,0 +1,33 @@
+"""Arrays of other libraries, as NumPy sees them."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+def from_other(value: Any) -> npt.NDArray[Any] | None:
+    """The array of another library: in its own memory where it speaks DLPack, dense where it is a
+    sparse matrix; None for anything else."""
+    if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
+        return _from_dlpack(value)
+    if hasattr(value, "toarray") and hasattr(value, "nnz"):
+        dense: npt.NDArray[Any] = value.toarray()
+        return dense
+    return None
+
+
+def _from_dlpack(value: Any) -> npt.NDArray[Any]:
+    try:
+        array = np.from_dlpack(value)
+    except (BufferError, RuntimeError, TypeError) as error:
+        raise ValueError(
+            f"an array that NumPy cannot see in place ({error}); move it to the memory of this "
+            "host first"
+        ) from error
+    # Older versions of NumPy take whatever comes by DLPack for read-only.
+    if not array.flags.writeable and hasattr(value, "__array__"):
+        other = np.asarray(value)
+        if other.flags.writeable and np.may_share_memory(array, other):
+            return other
+    return array

@@ -1,0 +1,72 @@
+"""Arrays of other libraries as arguments."""
+
+import farcall
+import numpy as np
+import pytest
+import scipy.sparse
+
+
+class Tensor:
+    """What a library with DLPack hands over: memory of its own, by the older protocol."""
+
+    def __init__(self, array, device=(1, 0)):
+        self._array, self._device = array, device
+
+    def __dlpack__(self, **_options):
+        if self._device[0] != 1:
+            raise BufferError("memory of device 2")
+        return self._array.__dlpack__()
+
+    def __dlpack_device__(self):
+        return self._device
+
+    def __array__(self, dtype=None, copy=None):
+        return self._array
+
+
+class Sparse:
+    """A sparse matrix as SciPy's look."""
+
+    def __init__(self, dense):
+        self._dense = dense
+        self.nnz = np.count_nonzero(dense)
+
+    def toarray(self):
+        return self._dense.copy()
+
+
+def test_tensors_are_read_and_filled_in_place(server):
+    x, y = np.arange(5.0), np.arange(5.0)
+    tensor = Tensor(y)
+    result = server.call("daxpy", 5, 2.0, Tensor(x), 1, tensor, 1)
+    assert result.y is tensor
+    np.testing.assert_array_equal(y, 3 * x)
+
+
+def test_tensors_in_the_other_order_are_filled_too(server):
+    a = np.array([[2.0, 1.0], [1.0, 3.0]])
+    tensor = Tensor(a)
+    right = np.array([4.0, 7.0])
+    result = server.call("dgesv", n=2, nrhs=1, a=tensor, lda=2, b=right, ldb=2)
+    np.testing.assert_allclose(result.b, [1, 2])
+    assert result.a is tensor
+    assert a[0, 0] == 2.0 and a[1, 1] == 2.5
+
+
+def test_a_tensor_on_a_device_is_refused_with_a_remedy(server):
+    with pytest.raises(farcall.ArgumentError, match=r"`x`.*device 2.*memory of this\s+host"):
+        server.call("dnrm2", 3, Tensor(np.ones(3), (2, 0)), 1)
+
+
+def test_a_sparse_matrix_is_made_dense(server):
+    dense = np.diag([2.0, 4.0])
+    result = server.call("dgemv", "N", 2, 2, 1.0, Sparse(dense), 2, [1, 2], 1, 0.0, np.zeros(2), 1)
+    np.testing.assert_array_equal(result.y, [2, 8])
+    with pytest.raises(farcall.ArgumentError, match="writable array"):
+        server.call("dscal", 2, 2.0, object(), 1)
+
+
+def test_a_matrix_of_scipy(server):
+    matrix = scipy.sparse.csr_array(np.diag([2.0, 4.0]))
+    result = server.call("dgemv", "N", 2, 2, 1.0, matrix, 2, [1, 2], 1, 0.0, np.zeros(2), 1)
+    np.testing.assert_array_equal(result.y, [2, 8])
