@@ -5,6 +5,7 @@ import pathlib
 import queue
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -50,6 +51,7 @@ class ServerProcess:
             stderr=self._log,
             text=True,
             cwd=ROOT,
+            env={"FARCALL_PYTHON": sys.executable} | os.environ,
         )
         line = self._first_line()
         if not line.startswith("listening on "):

@@ -61,12 +61,6 @@ def dies(n):
 '''
 
 
-@pytest.fixture(autouse=True)
-def interpreter(monkeypatch):
-    """The one that has the package: the command under test does not lie beside it."""
-    monkeypatch.setenv("FARCALL_PYTHON", sys.executable)
-
-
 @pytest.fixture
 def server(start, tmp_path):
     path = tmp_path / "served.py"
@@ -148,7 +142,7 @@ def serve_fails(path, **environment):
         capture_output=True,
         text=True,
         timeout=30,
-        env=os.environ | environment,
+        env={"FARCALL_PYTHON": sys.executable} | os.environ | environment,
     )
     assert ran.returncode != 0
     return ran.stderr

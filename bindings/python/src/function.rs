@@ -1,5 +1,6 @@
 //! A handle on a remote function, and its call.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use farcall_client::{Argument, Scalar};
@@ -17,7 +18,7 @@ use crate::{error, scalar};
 
 /// How long a call took, in seconds: `send` until the server had the arguments, `exec` in the
 /// library, `recv` until the server had sent the results, `other` the rest of `total`.
-#[pyclass(frozen, get_all, module = "farcall")]
+#[pyclass(frozen, get_all, from_py_object, module = "farcall")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     send: f64,
@@ -61,6 +62,15 @@ impl From<farcall_client::Times> for Times {
             total,
         }
     }
+}
+
+/// Whether blocking calls show how far they are: `farcall.progress` decides it.
+static SHOWS_PROGRESS: AtomicBool = AtomicBool::new(false);
+
+/// Lets blocking calls show how far they are, or not.
+#[pyfunction]
+pub(crate) fn show_progress(shows: bool) {
+    SHOWS_PROGRESS.store(shows, Ordering::Relaxed);
 }
 
 // Without a documentation of the class, which would stand before that of each function.
@@ -176,14 +186,23 @@ impl Function {
     /// function has none.
     #[pyo3(signature = (*args, **kwargs))]
     pub(crate) fn __call__<'py>(
-        &self,
+        slf: &Bound<'py, Self>,
         py: Python<'py>,
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (scalars, slots) = self.prepare(py, args, kwargs)?;
-        self.run(py, scalars, &slots)?;
-        self.settle(py, &slots)
+        let this = slf.get();
+        if SHOWS_PROGRESS.load(Ordering::Relaxed) {
+            let future = Function::call_async(slf, args, kwargs)?;
+            let module = py.import("farcall._progress")?;
+            let outcome = module.call_method1("shown", (&this.name, future))?;
+            let (result, times) = outcome.extract::<(Bound<'py, PyAny>, Times)>()?;
+            this.took(times);
+            return Ok(result);
+        }
+        let (scalars, slots) = this.prepare(py, args, kwargs)?;
+        this.run(py, scalars, &slots)?;
+        this.settle(py, &slots)
     }
 
     /// Begins a call and returns its future at once. Any number of calls may be under way on one
@@ -425,8 +444,12 @@ impl Function {
         let mut arguments = self.arguments(scalars, slots);
         let done = py.detach(|| self.client.call(&mut arguments));
         let outcome = done.map_err(|error| error::from_client(py, &error))?;
-        *self.times.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome.times.into());
+        self.took(outcome.times.into());
         Ok(())
+    }
+
+    fn took(&self, times: Times) {
+        *self.times.lock().unwrap_or_else(PoisonError::into_inner) = Some(times);
     }
 
     /// The arguments for the client. They live as long as the caller keeps the slots.

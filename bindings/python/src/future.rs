@@ -1,8 +1,9 @@
 //! A call under way.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
-use farcall_client::{Error, Outcome, Pending};
+use farcall_client::{Error, Outcome, Pending, Progress};
 use pyo3::exceptions::asyncio::CancelledError;
 use pyo3::prelude::*;
 
@@ -126,6 +127,33 @@ impl Future {
     /// Whether it was cancelled.
     fn cancelled(&self, py: Python<'_>) -> bool {
         matches!(*self.lock(py), State::Cancelled)
+    }
+
+    /// How far the arrays of the call have travelled, in bytes: sent, to send, received, to receive.
+    /// `None` when it is over. Arrays in shared memory do not travel.
+    fn progress(&self, py: Python<'_>) -> Option<(u64, u64, u64, u64)> {
+        match &*self.lock(py) {
+            State::Pending(pending, _) => pending.progress().map(|progress| {
+                let Progress {
+                    sent,
+                    to_send,
+                    received,
+                    to_receive,
+                } = progress;
+                (sent, to_send, received, to_receive)
+            }),
+            _ => None,
+        }
+    }
+
+    /// Whether the time-out of the connection has passed for the call: its result is an error now.
+    fn _expired(&self, py: Python<'_>) -> bool {
+        match &*self.lock(py) {
+            State::Pending(pending, _) => {
+                pending.deadline().is_some_and(|end| end <= Instant::now())
+            }
+            _ => false,
+        }
     }
 
     /// How long the call took; `None` before its result was asked for.

@@ -24,7 +24,7 @@ mod _native {
     #[pymodule_export]
     use crate::flow::{FlowPattern, FlowPlatform, simulate_flow};
     #[pymodule_export]
-    use crate::function::{Function, Times};
+    use crate::function::{Function, Times, show_progress};
     #[pymodule_export]
     use crate::future::Future;
     #[pymodule_export]

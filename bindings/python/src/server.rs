@@ -246,7 +246,7 @@ impl Server {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let function = self.function(py, name)?;
-        let result = function.get().__call__(py, args, kwargs)?;
+        let result = Function::__call__(&function, py, args, kwargs)?;
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(function.unbind());
         Ok(result)
     }

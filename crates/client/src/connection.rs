@@ -24,6 +24,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+pub use transfer::Progress;
 use transfer::Transfer;
 use waiter::Waiter;
 
@@ -329,6 +330,11 @@ impl Request {
             state.progress(&self.connection.socket, Some(self.id));
         }
         state.has_ended(self.id)
+    }
+
+    /// How far its arrays have travelled; none when it has ended.
+    pub(crate) fn progress(&self) -> Option<Progress> {
+        self.connection.lock().transfer_progress(self.id)
     }
 
     /// When its time-out passes.

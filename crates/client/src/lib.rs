@@ -35,6 +35,7 @@ mod staging;
 
 pub use address::{Address, AddressError, DEFAULT_PORT, address_from_environment, default_address};
 pub use argument::{Argument, ArgumentError};
+pub use connection::Progress;
 pub use error::{Error, Fault};
 pub use farcall_idl::{Interface, Scalar};
 pub use farcall_rpc_proto::{Failure, FailureKind, FunctionSummary};

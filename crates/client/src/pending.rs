@@ -1,6 +1,6 @@
 //! Calls under way.
 
-use crate::connection::{self, Request};
+use crate::connection::{self, Progress, Request};
 use crate::staging::Staging;
 use crate::{Error, Outcome, Times};
 use std::sync::{Mutex, PoisonError};
@@ -27,6 +27,11 @@ impl Pending {
     /// Whether the call has ended. Moves what can be moved without waiting.
     pub fn is_done(&self) -> bool {
         self.request.is_done()
+    }
+
+    /// How far its arrays have travelled; none when it has ended.
+    pub fn progress(&self) -> Option<Progress> {
+        self.request.progress()
     }
 
     /// Waits for the end, for at most `timeout` from now. After an error that says that the time

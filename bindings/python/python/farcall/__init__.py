@@ -28,6 +28,7 @@ from ._native import (
     __version__,
     connect,
 )
+from ._progress import progress
 from ._serving import serve
 
 __all__ = [
@@ -49,5 +50,6 @@ __all__ = [
     "__version__",
     "connect",
     "empty",
+    "progress",
     "serve",
 ]

@@ -1,7 +1,7 @@
 //! Moves bytes between the socket, the protocol and the callers' arrays, for every request that
 //! is open on a connection. Whoever holds the lock moves them for all.
 
-use super::transfer::Transfer;
+use super::transfer::{Progress, Transfer};
 use super::waiter::Waiter;
 use crate::socket::Socket;
 use farcall_rpc_proto::client::{self, Event};
@@ -163,6 +163,11 @@ impl State {
 
     pub(crate) fn unshare(&mut self, memory: CallId) {
         self.proto.unshare(memory);
+    }
+
+    /// How far a call has come that has not ended.
+    pub(crate) fn transfer_progress(&self, id: CallId) -> Option<Progress> {
+        Some(self.open.get(&id)?.transfer.as_ref()?.progress())
     }
 
     pub(crate) fn call(&mut self, call: &Call, transfer: Transfer) -> Result<CallId, Loss> {

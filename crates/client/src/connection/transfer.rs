@@ -5,6 +5,19 @@ use farcall_idl::Layout;
 use farcall_rpc_proto::{Direction, Piece, Pieces, Side, swap_bytes};
 use std::io::{IoSlice, IoSliceMut};
 
+/// How far the arrays of a call have travelled, in bytes. Those in shared memory do not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Handed to the network, and all that is to be.
+    pub sent: u64,
+    /// See `sent`.
+    pub to_send: u64,
+    /// Received, and all that is to be.
+    pub received: u64,
+    /// See `received`.
+    pub to_receive: u64,
+}
+
 /// Memory of one argument.
 #[derive(Clone, Copy)]
 struct Memory {
@@ -19,6 +32,7 @@ pub(crate) struct Transfer {
     layout: Layout,
     outgoing: Pieces,
     incoming: Pieces,
+    progress: Progress,
     /// The result came in the other byte order.
     pub(crate) foreign_order: bool,
 }
@@ -55,6 +69,11 @@ impl Transfer {
             memory: memory.collect(),
             outgoing: Pieces::new(&layout, Direction::Sent, Side::Client),
             incoming: Pieces::new(&layout, Direction::Returned, Side::Client),
+            progress: Progress {
+                to_send: layout.sent_bytes(),
+                to_receive: layout.returned_bytes(),
+                ..Progress::default()
+            },
             layout,
             foreign_order: false,
         }
@@ -65,11 +84,19 @@ impl Transfer {
     }
 
     pub(crate) fn next_outgoing(&mut self, most: u64) -> Option<Piece> {
-        self.outgoing.take(most)
+        let piece = self.outgoing.take(most)?;
+        self.progress.sent += piece.length;
+        Some(piece)
     }
 
     pub(crate) fn next_incoming(&mut self, most: u64) -> Option<Piece> {
-        self.incoming.take(most)
+        let piece = self.incoming.take(most)?;
+        self.progress.received += piece.length;
+        Some(piece)
+    }
+
+    pub(crate) fn progress(&self) -> Progress {
+        self.progress
     }
 
     /// The bytes of a piece, to be sent.

@@ -1,0 +1,95 @@
+"""Bars for calls that take long."""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from ._errors import Timeout
+from ._native import Future, Times, show_progress
+
+# How often a bar moves.
+_PERIOD_S = 0.1
+
+_lock = threading.Lock()
+_blocks: list[float] = []
+
+
+@contextlib.contextmanager
+def progress(least: float = 0.5) -> Iterator[None]:
+    """Shows a bar for each blocking call of a `with` block that takes more than `least` seconds.
+
+    with farcall.progress():
+        x = dgesv(n=n, nrhs=1, a=a, lda=n, b=b, ldb=n).b
+
+    The bar tells how much of the arrays has travelled and whether the library computes; in a
+    notebook it is a widget. Calls of all threads have theirs. It needs the package tqdm:
+    `pip install farcall[progress]`.
+    """
+    _bar_class()
+    with _lock:
+        _blocks.append(least)
+        show_progress(True)
+    try:
+        yield
+    finally:
+        with _lock:
+            _blocks.remove(least)
+            show_progress(bool(_blocks))
+
+
+def _bar_class() -> Any:
+    try:
+        from tqdm.auto import tqdm  # noqa: PLC0415
+    except ImportError as error:
+        raise ImportError(
+            "farcall.progress draws with tqdm, which is not here: pip install farcall[progress]"
+        ) from error
+    return tqdm
+
+
+def shown(name: str, future: Future) -> tuple[Any, Times | None]:
+    """Waits for a call and shows how far it is; its result and times."""
+    with _lock:
+        wait = min(_blocks, default=_PERIOD_S)
+    bar = None
+    try:
+        while True:
+            try:
+                result = future.result(timeout=max(wait, 1e-3))
+                break
+            except Timeout:
+                # That of the connection ends the call, this one only the wait.
+                if future.done() or future._expired():
+                    result = future.result()
+                    break
+            state = future.progress()
+            if state is not None:
+                bar = _draw(bar, name, state)
+            wait = _PERIOD_S
+        if bar is not None:
+            bar.set_description_str(name, refresh=False)
+            bar.update(bar.total - bar.n)
+        return result, future.times
+    except BaseException:
+        future.cancel()
+        raise
+    finally:
+        if bar is not None:
+            bar.close()
+
+
+def _draw(bar: Any, name: str, state: tuple[int, int, int, int]) -> Any:
+    sent, to_send, received, to_receive = state
+    if bar is None:
+        bar = _bar_class()(total=to_send + to_receive, unit="B", unit_scale=True)
+    bar.set_description_str(f"{name}: {_doing(sent < to_send, received > 0)}", refresh=False)
+    bar.update(sent + received - bar.n)
+    bar.refresh()
+    return bar
+
+
+def _doing(sends: bool, receives: bool) -> str:
+    if sends:
+        return "sending"
+    return "receiving" if receives else "computing"
