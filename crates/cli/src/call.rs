@@ -4,11 +4,14 @@ use crate::failure::Failure;
 use crate::npy::{self, Array};
 use crate::target::Target;
 use clap::Args;
-use farcall_client::{Argument, Function, Interface, Outcome, Scalar};
+use farcall_client::{Argument, Error, Function, Interface, Outcome, Pending, Progress, Scalar};
 use farcall_idl::{ArrayLayout, Layout, Mode, Param, Type};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Call a function from the shell
 ///
@@ -160,7 +163,13 @@ impl Call {
                 (None, None) => Argument::Skip,
             });
         }
-        Ok(self.function.call(&mut arguments)?)
+        if !std::io::stderr().is_terminal() {
+            return Ok(self.function.call(&mut arguments)?);
+        }
+        // SAFETY: the arrays are borrowed until the end of this function, and so is the call.
+        let pending = unsafe { self.function.start(&mut arguments) }?;
+        show_progress(&pending)?;
+        Ok(pending.wait()?)
     }
 
     /// The arrays that come back.
@@ -308,6 +317,41 @@ fn array_bytes(interface: &Interface, param: usize, array: Array) -> Result<Vec<
     let Param { name, ty, .. } = &interface.params[param];
     let bytes = array.into_bytes(*ty, interface.order());
     bytes.map_err(|error| Failure::usage(format!("`{name}`: {error}")))
+}
+
+/// Waits for the end of a call, with a bar once it takes more than a moment.
+fn show_progress(pending: &Pending) -> Result<(), Failure> {
+    const MOMENT: Duration = Duration::from_millis(500);
+    const PERIOD: Duration = Duration::from_millis(100);
+    let style = "{bar:30} {bytes}/{total_bytes}, {elapsed}, {msg}";
+    let style = ProgressStyle::with_template(style).map_err(Failure::failed)?;
+    let mut bar = None;
+    loop {
+        let period = if bar.is_none() { MOMENT } else { PERIOD };
+        match pending.wait_timeout(period) {
+            Err(Error::Timeout { .. }) => {}
+            other => break other?,
+        }
+        let is_late = pending.deadline().is_some_and(|end| end <= Instant::now());
+        let Some(progress) = pending.progress().filter(|_| !is_late) else {
+            break;
+        };
+        let total = progress.to_send + progress.to_receive;
+        let bar = bar.get_or_insert_with(|| {
+            ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr())
+                .with_style(style.clone())
+        });
+        bar.set_position(progress.sent + progress.received);
+        bar.set_message(match progress {
+            Progress { sent, to_send, .. } if sent < to_send => "sending",
+            Progress { received: 0, .. } => "computing",
+            _ => "receiving",
+        });
+    }
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    Ok(())
 }
 
 fn print_times(outcome: &Outcome) {

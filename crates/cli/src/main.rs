@@ -3,6 +3,7 @@
 mod bench;
 mod call;
 mod describe;
+mod doctor;
 mod failure;
 mod flow;
 mod gang;
@@ -31,6 +32,7 @@ enum Command {
     Call(call::Arguments),
     Ls(ls::Arguments),
     Describe(describe::Arguments),
+    Doctor(doctor::Arguments),
     Idl(idl::Arguments),
     Flow(flow::Arguments),
     Trunk(trunk::Arguments),
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         Command::Call(arguments) => call::run(arguments),
         Command::Ls(arguments) => ls::run(&arguments),
         Command::Describe(arguments) => describe::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Idl(arguments) => idl::run(&arguments),
         Command::Flow(arguments) => flow::run(&arguments),
         Command::Trunk(arguments) => trunk::run(&arguments),

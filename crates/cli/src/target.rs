@@ -31,9 +31,12 @@ impl Target {
             timeout,
             ..Options::default()
         };
-        Ok(match server.or(self.server.as_deref()) {
-            Some(address) => Server::connect(address, options)?,
-            None => Server::connect(&farcall_client::default_address(), options)?,
-        })
+        Ok(Server::connect(&self.address(server), options)?)
+    }
+
+    /// The address that the option, or `server` of the command, or the environment names.
+    pub(crate) fn address(&self, server: Option<&str>) -> String {
+        let named = server.or(self.server.as_deref());
+        named.map_or_else(farcall_client::default_address, str::to_string)
     }
 }

@@ -184,6 +184,11 @@ impl Connection {
         }
     }
 
+    /// The server's program and version.
+    pub(crate) fn agent(&self) -> String {
+        self.lock().agent.clone()
+    }
+
     /// Whether arrays may lie in memory shared with the server.
     pub(crate) fn shares(&self) -> bool {
         self.shares

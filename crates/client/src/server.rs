@@ -7,7 +7,7 @@ use farcall_rpc_proto::FunctionSummary;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How to talk to a server.
 #[derive(Clone)]
@@ -75,6 +75,25 @@ impl Server {
     /// Where the server is.
     pub fn address(&self) -> &Address {
         &self.0.address
+    }
+
+    /// The server's program and version, as it says.
+    pub fn agent(&self) -> Result<String, Error> {
+        Ok(self.connection()?.agent())
+    }
+
+    /// Whether the server is on this host, so that arrays lie in shared memory.
+    pub fn shares_memory(&self) -> Result<bool, Error> {
+        Ok(self.connection()?.shares())
+    }
+
+    /// The time to the server and back.
+    pub fn ping(&self) -> Result<Duration, Error> {
+        let connection = self.connection()?;
+        let start = Instant::now();
+        // No server has so many functions: the page is empty.
+        connection.list(u32::MAX)?;
+        Ok(start.elapsed())
     }
 
     /// All functions served, by qualified name.

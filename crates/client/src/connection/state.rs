@@ -88,6 +88,8 @@ pub(crate) struct State {
     connected: bool,
     /// The server's optional features.
     pub(crate) features: u64,
+    /// The server's program and version.
+    pub(crate) agent: String,
     /// The Unix socket on which a server on this host listens too.
     pub(crate) local: Option<String>,
     /// Memory that the server handed over and did not speak of yet.
@@ -115,6 +117,7 @@ impl State {
             proto: client::Connection::new(limits, hello),
             connected: false,
             features: 0,
+            agent: String::new(),
             local: None,
             handed_over: VecDeque::new(),
             open: HashMap::new(),
@@ -524,6 +527,7 @@ impl State {
             Event::Connected(hello) => {
                 self.connected = true;
                 self.features = hello.features;
+                self.agent = hello.agent;
                 self.local = hello.local;
                 return;
             }

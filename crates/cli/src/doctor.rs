@@ -1,0 +1,287 @@
+//! `farcall doctor`
+
+use crate::failure::Failure;
+use crate::target::Target;
+use clap::Args;
+use farcall_client::Server;
+use farcall_library::{Binding, Source, python_worker};
+use serde_json::json;
+use std::path::Path;
+use std::process::Command;
+
+/// Find out what works here, and what to do about the rest
+///
+/// Looks at this machine (what serving, trunks and gangs need) and at a server (whether it answers,
+/// how fast, and over what). Exits with 1 if something fails that calls need.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  farcall doctor
+  farcall doctor farcall://host:3717
+  farcall doctor --json")]
+pub(crate) struct Arguments {
+    /// Server to look at; the same as --server
+    #[arg(value_name = "SERVER")]
+    address: Option<String>,
+    #[command(flatten)]
+    target: Target,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// How one thing stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Good,
+    /// Something optional is missing.
+    Missing,
+    /// Calls do not work without it.
+    Bad,
+}
+
+struct Finding {
+    what: &'static str,
+    state: State,
+    /// What was found; where something is wrong, also what to do.
+    text: String,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let mut findings = this_machine();
+    findings.extend(server(arguments));
+    let is_bad = findings.iter().any(|finding| finding.state == State::Bad);
+    if arguments.json {
+        println!("{}", to_json(&findings));
+    } else {
+        for Finding { what, state, text } in &findings {
+            let (colour, mark) = match state {
+                State::Good => ("32", "ok"),
+                State::Missing => ("33", "--"),
+                State::Bad => ("31", "!!"),
+            };
+            anstream::println!("\x1b[{colour}m{mark}\x1b[0m  {what:12} {text}");
+        }
+    }
+    match is_bad {
+        true => Err(Failure::failed("something that calls need does not work")),
+        false => Ok(()),
+    }
+}
+
+fn to_json(findings: &[Finding]) -> serde_json::Value {
+    let findings = findings.iter().map(|Finding { what, state, text }| {
+        let state = match state {
+            State::Good => "ok",
+            State::Missing => "missing",
+            State::Bad => "bad",
+        };
+        json!({"what": what, "state": state, "text": text})
+    });
+    json!({"schema": 1, "findings": findings.collect::<Vec<_>>()})
+}
+
+fn good(what: &'static str, text: impl Into<String>) -> Finding {
+    Finding {
+        what,
+        state: State::Good,
+        text: text.into(),
+    }
+}
+
+fn missing(what: &'static str, text: impl Into<String>) -> Finding {
+    Finding {
+        what,
+        state: State::Missing,
+        text: text.into(),
+    }
+}
+
+fn bad(what: &'static str, text: impl Into<String>) -> Finding {
+    Finding {
+        what,
+        state: State::Bad,
+        text: text.into(),
+    }
+}
+
+fn this_machine() -> Vec<Finding> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let version = env!("CARGO_PKG_VERSION");
+    vec![
+        good("command", format!("farcall {version}, {cores} cores")),
+        library("LAPACK", "libopenblas.so.0", "dgesv", "libopenblas0"),
+        library("FFT", "libfftw3.so.3", "fftw_cleanup", "libfftw3-double3"),
+        compiler(),
+        python(version),
+        descriptors(),
+        trunk(),
+        gang(),
+    ]
+}
+
+/// Whether a library that our interface files name can be loaded.
+fn library(what: &'static str, name: &str, symbol: &str, package: &str) -> Finding {
+    let text = format!("Library \"{name}\";\nDefine f(IN int n) Calls \"FORTRAN\" {symbol}(n);\n");
+    let text = match symbol.contains('_') {
+        true => text.replace("\"FORTRAN\"", "\"C\""),
+        false => text,
+    };
+    let source = Source {
+        path: "doctor.idl".into(),
+        text,
+    };
+    match Binding::load(&source.parse().document, Path::new("."), None) {
+        Ok(binding) => match binding.identity(0) {
+            Some(identity) => good(what, identity.to_string()),
+            None => good(what, name),
+        },
+        Err(error) => missing(
+            what,
+            format!("{error}; to serve it here: apt-get install {package}"),
+        ),
+    }
+}
+
+fn compiler() -> Finding {
+    let named = std::env::var("CC").ok().filter(|name| !name.is_empty());
+    let name = named.unwrap_or_else(|| "cc".to_string());
+    match Command::new(&name).arg("--version").output() {
+        Ok(output) if output.status.success() => {
+            let text = String::from_utf8_lossy(&output.stdout);
+            good("C compiler", text.lines().next().unwrap_or(&name))
+        }
+        _ => missing(
+            "C compiler",
+            format!("`{name}` does not run; interface files with C text or #include need one"),
+        ),
+    }
+}
+
+/// Whether functions of Python modules can be served, by a package of this version.
+fn python(version: &str) -> Finding {
+    let (interpreter, _) = python_worker();
+    let name = interpreter.to_string_lossy().into_owned();
+    let program = "import farcall, sys; print(farcall.__version__, sys.version.split()[0])";
+    let output = Command::new(&interpreter).args(["-c", program]).output();
+    let text = match &output {
+        Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout),
+        _ => {
+            let text = format!(
+                "`{name}` has no package farcall: `{name} -m pip install farcall`, or name another \
+                 interpreter in FARCALL_PYTHON"
+            );
+            return missing("Python", text);
+        }
+    };
+    match text.split_once(' ') {
+        Some((found, python)) if found == version => {
+            good("Python", format!("{name}, Python {}", python.trim()))
+        }
+        _ => missing(
+            "Python",
+            format!(
+                "{name} has farcall {}, this command is {version}",
+                text.trim()
+            ),
+        ),
+    }
+}
+
+/// Connections and shared memory take descriptors.
+fn descriptors() -> Finding {
+    const ENOUGH: u64 = 1024;
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    match limit.current {
+        Some(limit) if limit < ENOUGH => missing(
+            "open files",
+            format!("at most {limit}; a server of many clients needs more: ulimit -n 65536"),
+        ),
+        Some(limit) => good("open files", format!("at most {limit}")),
+        None => good("open files", "no limit"),
+    }
+}
+
+fn trunk() -> Finding {
+    let is_root = rustix::process::geteuid().is_root();
+    match (is_root, Path::new("/dev/net/tun").exists()) {
+        (true, true) => good("trunk", "root, and /dev/net/tun is there"),
+        (false, _) => missing(
+            "trunk",
+            "links are joined by root only: sudo farcall trunk up ...",
+        ),
+        (true, false) => missing(
+            "trunk",
+            "no /dev/net/tun: modprobe tun, or give the container one",
+        ),
+    }
+}
+
+fn gang() -> Finding {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let is_there = mounts
+        .lines()
+        .any(|line| line.split(' ').nth(2) == Some("cgroup2"));
+    match is_there {
+        true => good("gang", "control groups, version 2"),
+        false => missing(
+            "gang",
+            "no control groups of version 2: jobs of any program need them",
+        ),
+    }
+}
+
+fn server(arguments: &Arguments) -> Vec<Finding> {
+    let address = arguments.target.address(arguments.address.as_deref());
+    let server = match arguments.target.connect(arguments.address.as_deref()) {
+        Ok(server) => server,
+        Err(failure) => {
+            let text = format!(
+                "{failure}; start one with `farcall serve libraries/lapack.idl`, or name another: \
+                 farcall doctor URL, FARCALL_SERVER"
+            );
+            return vec![bad("server", text)];
+        }
+    };
+    let mut findings = vec![good("server", address)];
+    match look_at(&server) {
+        Ok(more) => findings.extend(more),
+        Err(error) => findings.push(bad("server", error.to_string())),
+    }
+    findings
+}
+
+fn look_at(server: &Server) -> Result<Vec<Finding>, farcall_client::Error> {
+    const PINGS: usize = 20;
+    let mut times = Vec::new();
+    for _ in 0..PINGS {
+        times.push(server.ping()?.as_secs_f64());
+    }
+    times.sort_by(f64::total_cmp);
+    let way = match server.shares_memory()? {
+        true => "on this host, arrays in shared memory",
+        false => "over the network",
+    };
+    let (median, worst) = (times[PINGS / 2] * 1e6, times[PINGS - 1] * 1e6);
+    let functions = server.functions()?.len();
+    let agent = server.agent()?;
+    let speaks = match agent.ends_with(concat!(" ", env!("CARGO_PKG_VERSION"))) {
+        true => good("version", agent),
+        false => missing(
+            "version",
+            format!("{agent}; this command is another, which may lack features"),
+        ),
+    };
+    let served = match functions {
+        0 => bad("functions", "none"),
+        count => good("functions", count.to_string()),
+    };
+    Ok(vec![
+        speaks,
+        good("way", way),
+        good(
+            "round trip",
+            format!("median {median:.0} us, worst {worst:.0} us of {PINGS}"),
+        ),
+        served,
+    ])
+}
