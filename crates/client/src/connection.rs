@@ -30,6 +30,10 @@ use waiter::Waiter;
 
 pub(crate) use several::wait_for_any;
 
+/// A signal that comes to a thread asleep, or just before it waits at the socket, cannot be seen
+/// otherwise than by asking so often.
+const NAP: Duration = Duration::from_millis(100);
+
 /// A connection to a server.
 pub(crate) struct Connection {
     /// Never given to two connections of this process.
@@ -284,10 +288,19 @@ impl Connection {
                 after: timeout,
             });
         }
-        match socket::wait(&self.socket, &self.waker, writing, left) {
-            Ok(()) => Ok(()),
+        match socket::wait(&self.socket, &self.waker, writing, self.nap(left)) {
+            Ok(true) => Ok(()),
+            Ok(false) => self.interrupted(),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => self.interrupted(),
             Err(error) => Err(self.error(error.into())),
+        }
+    }
+
+    /// How long to wait before asking whether to go on, where somebody may be asked.
+    fn nap(&self, left: Option<Duration>) -> Option<Duration> {
+        match &self.options.on_interrupt {
+            Some(_) => Some(left.unwrap_or(NAP).min(NAP)),
+            None => left,
         }
     }
 
@@ -351,7 +364,11 @@ impl Request {
     pub(crate) fn cancel(&self) {
         let mut state = self.connection.lock();
         state.abandon(self.id);
-        self.connection.send_soon(&mut state);
+        state.send(&self.connection.socket);
+        // Whoever waits at the socket may wait for this request, and the server may be silent.
+        if state.driven {
+            self.connection.waker.wake();
+        }
     }
 
     /// The times of a call that has ended; told once.
@@ -426,10 +443,8 @@ impl Request {
         }
     }
 
-    /// Sleeps until another thread has something to tell, or a while: a signal that comes to a
-    /// sleeping thread cannot be seen otherwise.
+    /// Sleeps until another thread has something to tell, or a while.
     fn sleep(&self, deadline: Option<Instant>, timeout: Duration) -> Result<(), Error> {
-        const NAP: Duration = Duration::from_millis(100);
         let left = deadline.map_or(NAP, |end| end.saturating_duration_since(Instant::now()));
         if left.is_zero() {
             return Err(Error::Timeout {

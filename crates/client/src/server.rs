@@ -21,7 +21,8 @@ pub struct Options {
     pub spin: Duration,
     /// Whether to change to a Unix socket and shared memory where the server is on this host.
     pub same_host: bool,
-    /// Asked whenever a signal interrupts the wait for the server; `true` gives the operation up.
+    /// Asked whenever a signal interrupts the wait for the server, and ten times a second, because a
+    /// signal may come just before the wait; `true` gives the operation up.
     pub on_interrupt: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
 }
 

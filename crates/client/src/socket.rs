@@ -240,37 +240,37 @@ impl Waker {
 }
 
 /// Waits until the socket can be read, or written if `writing`, or the waker rings, or the time is
-/// over. An interrupting signal is the only error that is no mistake.
+/// over: `false` then. An interrupting signal is the only error that is no mistake.
 pub(crate) fn wait(
     socket: &Socket,
     waker: &Waker,
     writing: bool,
     timeout: Option<Duration>,
-) -> io::Result<()> {
+) -> io::Result<bool> {
     let mut entries = [entry(socket, writing), waker.entry()];
-    poll(&mut entries, timeout)?;
+    let ready = poll(&mut entries, timeout)?;
     if entries[1].revents != 0 {
         waker.hear();
     }
-    Ok(())
+    Ok(ready)
 }
 
 /// The same for several sockets, with their wakers: returns when one of them is ready.
 pub(crate) fn wait_each(
     sockets: &[(&Socket, &Waker, bool)],
     timeout: Option<Duration>,
-) -> io::Result<()> {
+) -> io::Result<bool> {
     let pair = |(socket, waker, writing): &(&Socket, &Waker, bool)| {
         [entry(socket, *writing), waker.entry()]
     };
     let mut entries: Vec<_> = sockets.iter().flat_map(pair).collect();
-    poll(&mut entries, timeout)?;
+    let ready = poll(&mut entries, timeout)?;
     for (index, (_, waker, _)) in sockets.iter().enumerate() {
         if entries[2 * index + 1].revents != 0 {
             waker.hear();
         }
     }
-    Ok(())
+    Ok(ready)
 }
 
 fn entry(socket: &Socket, writing: bool) -> libc::pollfd {
@@ -281,7 +281,7 @@ fn entry(socket: &Socket, writing: bool) -> libc::pollfd {
     }
 }
 
-fn poll(entries: &mut [libc::pollfd], timeout: Option<Duration>) -> io::Result<()> {
+fn poll(entries: &mut [libc::pollfd], timeout: Option<Duration>) -> io::Result<bool> {
     // Rounded up, so that a deadline is over when the wait is.
     let millis = timeout.map_or(-1, |time| {
         i32::try_from(time.as_micros().div_ceil(1000)).unwrap_or(i32::MAX)
@@ -291,5 +291,5 @@ fn poll(entries: &mut [libc::pollfd], timeout: Option<Duration>) -> io::Result<(
     if ready < 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(())
+    Ok(ready > 0)
 }

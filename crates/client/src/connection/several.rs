@@ -1,6 +1,6 @@
 //! Waits for the first of several requests, of one connection or of many.
 
-use super::{Connection, Request, Waiter};
+use super::{Connection, NAP, Request, Waiter};
 use crate::{Error, socket};
 use farcall_rpc_proto::CallId;
 use farcall_spin::Wait;
@@ -133,8 +133,6 @@ fn stand_by(groups: &[Group]) -> bool {
 
 /// Waits at the sockets, or asleep if other threads are at all of them.
 fn rest(groups: &[Group], left: Option<Duration>, spinning: &mut Wait<'_>) -> Result<(), Error> {
-    /// A signal that comes to a sleeping thread cannot be seen otherwise.
-    const NAP: Duration = Duration::from_millis(100);
     let driven = groups.iter().filter(|group| group.driving);
     let mut entries = Vec::with_capacity(groups.len());
     for group in driven {
@@ -150,8 +148,9 @@ fn rest(groups: &[Group], left: Option<Duration>, spinning: &mut Wait<'_>) -> Re
     if entries.iter().all(|(_, _, writing)| !writing) && spinning.look_again() {
         return Ok(());
     }
-    match socket::wait_each(&entries, left) {
-        Ok(()) => Ok(()),
+    match socket::wait_each(&entries, connection.nap(left)) {
+        Ok(true) => Ok(()),
+        Ok(false) => connection.interrupted(),
         Err(error) if error.kind() == io::ErrorKind::Interrupted => connection.interrupted(),
         Err(error) => Err(connection.error(error.into())),
     }
