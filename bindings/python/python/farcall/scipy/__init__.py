@@ -1,0 +1,11 @@
+"""SciPy's `linalg` and `fft`, computed on a server.
+
+from farcall.scipy import linalg, fft  # instead of: from scipy import linalg, fft
+linalg.use("farcall://host:3717")      # without this: the server of the environment
+
+What these modules do not compute themselves is SciPy's own and runs here.
+"""
+
+from . import fft, linalg
+
+__all__ = ["fft", "linalg"]
