@@ -129,8 +129,8 @@ impl Future {
         matches!(*self.lock(py), State::Cancelled)
     }
 
-    /// How far the arrays of the call have travelled, in bytes: sent, to send, received, to receive.
-    /// `None` when it is over. Arrays in shared memory do not travel.
+    /// How far the arrays of the call have travelled, in bytes: sent, to send, received, to
+    /// receive. `None` when it is over. Arrays in shared memory do not travel.
     fn progress(&self, py: Python<'_>) -> Option<(u64, u64, u64, u64)> {
         match &*self.lock(py) {
             State::Pending(pending, _) => pending.progress().map(|progress| {

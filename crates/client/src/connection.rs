@@ -30,6 +30,9 @@ use waiter::Waiter;
 
 pub(crate) use several::wait_for_any;
 
+/// Array data of a call that fill the buffers on the way.
+const BULK_BYTES: u64 = 1 << 20;
+
 /// A signal that comes to a thread asleep, or just before it waits at the socket, cannot be seen
 /// otherwise than by asking so often.
 const NAP: Duration = Duration::from_millis(100);
@@ -50,6 +53,8 @@ pub(crate) struct Connection {
     estimates: bool,
     pool: Mutex<Pool>,
     spin: Spin,
+    /// Calls under way whose arrays are large and travel.
+    bulk: AtomicUsize,
     /// Threads that want the lock: whoever moves bulk data lets them in between.
     contenders: AtomicUsize,
 }
@@ -61,6 +66,8 @@ pub(crate) struct Request {
     deadline: Option<Instant>,
     /// Nobody needs to give it up any more.
     over: bool,
+    /// Whether its arrays are large and travel.
+    is_bulk: bool,
 }
 
 impl Connection {
@@ -105,6 +112,7 @@ impl Connection {
             estimates: false,
             pool: Mutex::default(),
             spin: Spin::new(options.spin),
+            bulk: AtomicUsize::new(0),
             contenders: AtomicUsize::new(0),
         };
         connection.greet()?;
@@ -249,9 +257,18 @@ impl Connection {
         arguments: &mut [Argument<'_>],
         layout: Layout,
     ) -> Result<Request, Error> {
+        let is_bulk = layout.sent_bytes() + layout.returned_bytes() >= BULK_BYTES;
         // SAFETY: the caller's promise.
         let transfer = unsafe { Transfer::new(arguments, layout) };
-        self.start(|state| state.call(call, transfer))
+        let mut request = self.start(|state| state.call(call, transfer))?;
+        request.is_bulk = is_bulk;
+        self.bulk.fetch_add(is_bulk.into(), Ordering::Relaxed);
+        Ok(request)
+    }
+
+    /// Whether large arrays travel on it.
+    pub(crate) fn carries_bulk(&self) -> bool {
+        self.bulk.load(Ordering::Relaxed) > 0
     }
 
     /// Opens a request and sends of it what the socket takes at once.
@@ -271,6 +288,7 @@ impl Connection {
             id,
             deadline,
             over: false,
+            is_bulk: false,
         })
     }
 
@@ -470,6 +488,8 @@ impl Request {
 
 impl Drop for Request {
     fn drop(&mut self) {
+        let bulk = &self.connection.bulk;
+        bulk.fetch_sub(self.is_bulk.into(), Ordering::Relaxed);
         if self.over {
             return;
         }

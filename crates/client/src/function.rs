@@ -156,8 +156,14 @@ impl Function {
             function: self.described.qualified.clone(),
             source,
         })?;
-        let connection = self.server.connection()?;
+        /// Bytes of a call that may overtake the arrays of larger ones.
+        const SMALL: u64 = 64 << 10;
+        let mut connection = self.server.connection()?;
         call.function = self.described.number_on(&connection)?;
+        if layout.sent_bytes() + layout.returned_bytes() <= SMALL {
+            // The number holds for every connection to the server.
+            connection = self.server.connection_for_small()?;
+        }
         let interface = &self.described.interface;
         // SAFETY: the caller's promise is the same.
         let staging = unsafe { staging::place(&connection, interface, arguments, &mut layout) };

@@ -21,8 +21,8 @@ pub struct Options {
     pub spin: Duration,
     /// Whether to change to a Unix socket and shared memory where the server is on this host.
     pub same_host: bool,
-    /// Asked whenever a signal interrupts the wait for the server, and ten times a second, because a
-    /// signal may come just before the wait; `true` gives the operation up.
+    /// Asked whenever a signal interrupts the wait for the server, and ten times a second, because
+    /// a signal may come just before the wait; `true` gives the operation up.
     pub on_interrupt: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
 }
 
@@ -56,6 +56,8 @@ pub(crate) struct Shared {
     pub(crate) address: Address,
     pub(crate) options: Options,
     connection: Mutex<Arc<Connection>>,
+    /// For small calls while large arrays travel on the other one; made when it is first needed.
+    express: Mutex<Option<Arc<Connection>>>,
     functions: Mutex<HashMap<String, Arc<Described>>>,
 }
 
@@ -69,6 +71,7 @@ impl Server {
             address,
             options,
             connection,
+            express: Mutex::default(),
             functions,
         })))
     }
@@ -148,6 +151,25 @@ impl Server {
             .functions
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The connection for a small call: one of its own while large arrays travel on the other, so
+    /// that it does not wait behind what is in the buffers on the way.
+    pub(crate) fn connection_for_small(&self) -> Result<Arc<Connection>, Error> {
+        let connection = self.connection()?;
+        if !connection.carries_bulk() {
+            return Ok(connection);
+        }
+        let mut express = self
+            .0
+            .express
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if express.as_ref().is_none_or(|known| known.is_stale()) {
+            // A server that is full may refuse it; the call is made all the same.
+            *express = Connection::open(&self.0.address, &self.0.options).ok();
+        }
+        Ok(express.clone().unwrap_or(connection))
     }
 
     /// The connection, made anew where the last one is of no more use.
