@@ -37,6 +37,12 @@ module farcall
     type(c_ptr) :: handle = c_null_ptr
   end type
 
+  ! A procedure that a called function calls: farcall_callback(c_funloc(monitor)), of a procedure
+  ! with bind(C). A c_funptr by itself is refused: compilers differ in how they pass it.
+  type, bind(c), public :: farcall_callback
+    type(c_funptr) :: address = c_null_funptr
+  end type
+
   ! How long a call took, in seconds.
   type, bind(c), public :: farcall_times
     real(c_double) :: send = 0, exec = 0, recv = 0, other = 0, total = 0

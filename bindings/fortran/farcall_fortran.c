@@ -2,6 +2,7 @@
 #include "farcall.h"
 
 #include <ISO_Fortran_binding.h>
+#include <string.h>
 
 enum { MOST = 40 };
 
@@ -49,6 +50,13 @@ static farcall_value value_of(const CFI_cdesc_t *given, farcall_kind wanted) {
     value.kind = FARCALL_SCATTERED;
   value.data = given->base_addr;
   value.bytes = given->elem_len;
+  /* A type(farcall_callback) holds the address of the function. */
+  if (wanted == FARCALL_FUNCTION && given->type == CFI_type_struct && given->rank == 0 &&
+      given->elem_len == sizeof(void *)) {
+    memcpy(&value.data, given->base_addr, sizeof value.data);
+    value.kind = FARCALL_FUNCTION;
+    return value;
+  }
   for (rank = 0; rank < given->rank; rank++)
     value.bytes *= (size_t)given->dim[rank].extent;
   if (wanted == FARCALL_TEXT && given->type == CFI_type_char && given->rank == 0) {

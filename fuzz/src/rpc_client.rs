@@ -6,7 +6,7 @@
 
 use farcall_idl::Scalar;
 use farcall_rpc_proto::client::{Connection, Event};
-use farcall_rpc_proto::{Call, CallId, Hello, Limits, Transmit};
+use farcall_rpc_proto::{CALLBACKS, Call, CallId, CallbackAnswer, Hello, Limits, Transmit};
 use std::collections::BTreeMap;
 
 /// Result bytes of the calls; 60 is that of the golden call of dgesv.
@@ -56,7 +56,9 @@ impl Driver {
             chunk_bytes: 64,
             calls: 8,
         };
-        let mut proto = Connection::new(limits, &Hello::new("fuzz"));
+        let mut hello = Hello::new("fuzz");
+        hello.features = CALLBACKS;
+        let mut proto = Connection::new(limits, &hello);
         let mut open = BTreeMap::new();
         open.insert(proto.describe("dgesv").unwrap(), 0);
         let call = |result_bytes| Call {
@@ -109,6 +111,16 @@ impl Driver {
     fn on_event(&mut self, event: Event) {
         let id = match event {
             Event::Connected(_) => return,
+            Event::Callback(id, callback) => {
+                assert!(self.open.contains_key(&id) && self.cancelled != Some(id));
+                assert!(callback.data.len() <= 4096 && callback.scalars.len() <= 4096);
+                // Half of them are never answered.
+                if callback.index % 2 == 0 {
+                    let (data, big_endian) = (callback.data, callback.big_endian);
+                    self.proto.answer(id, &CallbackAnswer { data, big_endian });
+                }
+                return;
+            }
             Event::Listing(id, _) | Event::Interface { request: id, .. } => id,
             Event::Failed(id, _) | Event::Estimated(id, _) => id,
             Event::Shared(id, bytes) => {

@@ -6,8 +6,8 @@
 
 use farcall_rpc_proto::server::{Connection, Event};
 use farcall_rpc_proto::{
-    Call, CallId, Chunk, Estimate, Failure, FailureKind, Hello, Limits, Listing, SHARED_MEMORY,
-    Transmit,
+    CALLBACKS, Call, CallId, Callback, Chunk, Estimate, Failure, FailureKind, Hello, Limits,
+    Listing, SHARED_MEMORY, Transmit,
 };
 use std::collections::BTreeMap;
 
@@ -21,6 +21,8 @@ struct Open {
     expected: u64,
     received: u64,
     ready: bool,
+    /// A callback waits for its answer.
+    calls_back: bool,
     /// Result bytes put out; none before the call is completed.
     sent: Option<u64>,
 }
@@ -45,7 +47,7 @@ pub fn run(data: &[u8]) {
         calls: CALLS,
     };
     let mut hello = Hello::new("fuzz");
-    hello.features = SHARED_MEMORY;
+    hello.features = SHARED_MEMORY | CALLBACKS;
     let mut driver = Driver {
         proto: Connection::new(limits, hello),
         open: BTreeMap::new(),
@@ -132,6 +134,17 @@ impl Driver {
             Event::Unshare(_) => {}
             Event::Call(id, call) => self.offered(id, &call),
             Event::Ready(id) => self.ready(id),
+            Event::Answer(id, answer) => {
+                assert!(answer.data.len() <= CONTROL_BYTES);
+                let call = self.open.get_mut(&id).expect("an answer to an open call");
+                assert!(std::mem::take(&mut call.calls_back));
+                // Half of the calls go on.
+                if answer.data.len() % 2 == 0 {
+                    self.call_back(id);
+                } else {
+                    self.fail(id);
+                }
+            }
             Event::Cancelled(id) => assert!(self.open.remove(&id).is_some()),
         }
     }
@@ -144,6 +157,7 @@ impl Driver {
             expected: call.data_bytes,
             received: 0,
             ready: false,
+            calls_back: false,
             sent: None,
         };
         assert!(self.open.insert(id, open).is_none());
@@ -161,8 +175,8 @@ impl Driver {
         assert!(!call.ready && call.received == call.expected);
         call.ready = true;
         match id % 4 {
-            // Goes on running.
-            0 => {}
+            // Goes on running, and calls back.
+            0 => self.call_back(id),
             1 => self.fail(id),
             2 => {
                 self.open.remove(&id);
@@ -172,6 +186,20 @@ impl Driver {
                 call.sent = Some(0);
                 self.proto.complete(id, RESULT_BYTES, 1, self.now);
             }
+        }
+    }
+
+    fn call_back(&mut self, id: CallId) {
+        let call = self.open.get_mut(&id).expect("a call that runs");
+        call.calls_back = self.proto.answers_callbacks();
+        if call.calls_back {
+            let callback = Callback {
+                index: 0,
+                scalars: vec![None],
+                data: vec![7; 9],
+                big_endian: false,
+            };
+            self.proto.call_back(id, &callback);
         }
     }
 

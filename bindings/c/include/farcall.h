@@ -123,6 +123,10 @@ typedef enum {
    * const char *
    */
   FARCALL_TEXT = 9,
+  /**
+   * A function that the called function calls; see docs/languages.md
+   */
+  FARCALL_FUNCTION = 10,
 } farcall_kind;
 
 /**
@@ -150,8 +154,8 @@ typedef uint64_t farcall_session;
  */
 typedef struct {
   /**
-   * The scalar, the first element of the array, or the first character of the text, which need
-   * not end with NUL.
+   * The scalar, the first element of the array, the first character of the text, which need not
+   * end with NUL, or the function itself.
    */
   void *data;
   /**
@@ -236,8 +240,9 @@ const char *farcall_version(void);
 
 /**
  * Calls a function with `count` arguments in the order of the interface: each points to its
- * scalar, in the type of `farcall_argument_kind`, or to the first element of its array. OUT and
- * INOUT arrays are filled in place; after a failure their contents are undefined.
+ * scalar, in the type of `farcall_argument_kind`, or to the first element of its array, or is the
+ * address of a function. OUT and INOUT arrays are filled in place; after a failure their contents
+ * are undefined. Functions are called on the thread that waits for the call.
  *
  * `function` is from `farcall_function_of`; every argument points to what the interface declares,
  * arrays to their whole declared size; nothing else writes to them, and nothing else reads those

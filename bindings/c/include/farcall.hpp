@@ -13,8 +13,9 @@
  * Arguments stand in the order of the interface. Numbers, complex numbers and text are scalars and
  * are copied; std::vector, std::array, std::span, arrays and whatever else lies in one piece of
  * memory are arrays, filled in place; farcall::out(x) is an array of one. Type and size of each are
- * checked against the interface, const against whether the call writes to it. A failure is a
- * farcall::Error.
+ * checked against the interface, const against whether the call writes to it. Where the interface
+ * has a callback, pass a function or a lambda without captures, with the parameters that farcall.h
+ * wants. A failure is a farcall::Error.
  */
 #ifndef FARCALL_HPP
 #define FARCALL_HPP
@@ -77,6 +78,11 @@ template <class R>
 concept Array = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
                 Element<std::remove_cvref_t<std::ranges::range_value_t<R>>>;
 
+/* A function, a pointer to one, or a lambda without captures. */
+template <class F>
+concept Callable =
+    requires(F f) { requires std::is_function_v<std::remove_pointer_t<decltype(+f)>>; };
+
 template <Element T> constexpr farcall_kind kind_of() {
   if constexpr (std::same_as<T, float>)
     return FARCALL_FLOAT;
@@ -111,6 +117,8 @@ public:
       copy(static_cast<std::int64_t>(given));
     } else if constexpr (Element<Plain>) {
       copy(given);
+    } else if constexpr (Callable<std::decay_t<T>>) {
+      set(reinterpret_cast<const void *>(+given), sizeof(void *), FARCALL_FUNCTION, true);
     } else {
       static_assert(Array<T>, "not a number, text, or an array of numbers in one piece");
       using Item = std::remove_reference_t<std::ranges::range_reference_t<T>>;
@@ -146,7 +154,8 @@ private:
 /* Whether an argument of an asynchronous call may dangle: the memory would go with it. */
 template <class T>
 constexpr bool outlives = std::is_lvalue_reference_v<T> || Element<std::remove_cvref_t<T>> ||
-                          Text<std::remove_reference_t<T>> || std::ranges::borrowed_range<T>;
+                          Text<std::remove_reference_t<T>> || Callable<std::decay_t<T>> ||
+                          std::ranges::borrowed_range<T>;
 
 template <class Call, class... Args> auto with_values(Call call, Args &&...args) {
   std::array<Argument, sizeof...(Args)> arguments{Argument(std::forward<Args>(args))...};

@@ -6,16 +6,16 @@ use std::slice;
 use farcall_client::{Argument, Scalar};
 use farcall_idl::{Mode, Param, Type};
 
-use crate::Kind;
 use crate::error::Problem;
 use crate::function::{Function, kind};
+use crate::{Kind, callback};
 
 /// An argument that says what it is.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Value {
-    /// The scalar, the first element of the array, or the first character of the text, which need
-    /// not end with NUL.
+    /// The scalar, the first element of the array, the first character of the text, which need not
+    /// end with NUL, or the function itself.
     pub data: *mut c_void,
     /// Size of the scalar, of the whole array, or of the text.
     pub bytes: usize,
@@ -46,11 +46,18 @@ impl Value {
         self.kind != Kind::FarcallArray as i32
     }
 
+    /// Whether it may be a function.
+    fn is_function(&self) -> bool {
+        let right = !self.is_checked() || self.kind == Kind::FarcallFunction as i32;
+        right && !self.data.is_null()
+    }
+
     /// What it says it is, for people.
     fn what(&self) -> String {
         let Some((name, size)) = described(self.kind) else {
             return match self.kind {
                 FARCALL_REFUSED => "a type that no argument has".to_owned(),
+                0 => "NULL".to_owned(),
                 FARCALL_SCATTERED => "an array that is not in one piece of memory".to_owned(),
                 kind => format!("a value of the unknown kind {kind}"),
             };
@@ -75,6 +82,7 @@ fn described(kind: i32) -> Option<(&'static str, usize)> {
         7 => ("scomplex", 8),
         8 => ("dcomplex", 16),
         9 => ("text", 0),
+        10 => ("a function", 0),
         _ => return None,
     })
 }
@@ -98,7 +106,7 @@ pub(crate) unsafe fn read<'a>(
             given.len()
         )));
     }
-    let mut values = vec![None; interface.params.len()];
+    let mut values = vec![None; interface.params.len() + interface.callbacks.len()];
     for (&index, &value) in function.passed.iter().zip(given) {
         values[index] = Some(value);
     }
@@ -137,6 +145,20 @@ pub(crate) unsafe fn read<'a>(
                 unsafe { array(param.mode, value.data, length) }
             }
         });
+    }
+    for (index, known) in interface.callbacks.iter().enumerate() {
+        let value = values[interface.params.len() + index];
+        let function = value.filter(Value::is_function);
+        let Some(function) = function else {
+            let given = value.map_or_else(String::new, |value| value.what());
+            let name = &known.name;
+            return Err(problem(format!(
+                "argument `{name}`: expected a function, given {given}"
+            )));
+        };
+        // SAFETY: the caller's promise.
+        let callback = unsafe { callback::of(interface, index, function.data) };
+        arguments.push(Argument::Function(callback.map_err(&problem)?));
     }
     Ok(arguments)
 }

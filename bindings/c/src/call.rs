@@ -11,8 +11,9 @@ use crate::sessions::Sessions;
 use crate::{SessionId, Status};
 
 /// Calls a function with `count` arguments in the order of the interface: each points to its
-/// scalar, in the type of `farcall_argument_kind`, or to the first element of its array. OUT and
-/// INOUT arrays are filled in place; after a failure their contents are undefined.
+/// scalar, in the type of `farcall_argument_kind`, or to the first element of its array, or is the
+/// address of a function. OUT and INOUT arrays are filled in place; after a failure their contents
+/// are undefined. Functions are called on the thread that waits for the call.
 ///
 /// # Safety
 ///

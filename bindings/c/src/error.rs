@@ -52,6 +52,7 @@ impl From<Error> for Problem {
         let status = match &error {
             Error::Address(_) | Error::Argument { .. } => Status::FarcallArgument,
             Error::Timeout { .. } => Status::FarcallTimeout,
+            Error::Callback { .. } => Status::FarcallCancelled,
             Error::Failed(failure) => match failure.kind {
                 FailureKind::UnknownFunction => Status::FarcallUnknownFunction,
                 FailureKind::BadArgument => Status::FarcallArgument,
@@ -60,6 +61,7 @@ impl From<Error> for Problem {
                 | FailureKind::OutOfMemory
                 | FailureKind::FunctionFailed => Status::FarcallLibrary,
                 FailureKind::Cancelled => Status::FarcallCancelled,
+                FailureKind::NoAnswer => Status::FarcallTimeout,
                 _ => Status::FarcallServer,
             },
             _ => Status::FarcallConnection,

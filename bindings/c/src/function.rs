@@ -4,7 +4,7 @@ use std::ffi::{CString, c_char};
 use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use farcall_idl::{Mode, Type};
+use farcall_idl::{Mode, Param, Type};
 
 use crate::connect::Server;
 use crate::error::{Problem, guard};
@@ -13,7 +13,7 @@ use crate::{Kind, text};
 /// A function of a server.
 pub struct Function {
     pub(crate) client: farcall_client::Function,
-    /// Parameters that a caller passes: all but work space.
+    /// What a caller passes: parameters but work space, and, counted on, callbacks.
     pub(crate) passed: Vec<usize>,
     pub(crate) server: usize,
     name: CString,
@@ -40,10 +40,14 @@ pub struct Times {
 
 impl Function {
     pub(crate) fn new(client: farcall_client::Function, server: usize) -> Function {
-        let params = &client.interface().params;
-        let passed: Vec<usize> = (0..params.len())
-            .filter(|&index| params[index].is_passed())
+        let (params, callbacks) = (&client.interface().params, &client.interface().callbacks);
+        let passed: Vec<usize> = (0..params.len() + callbacks.len())
+            .filter(|&index| params.get(index).is_none_or(Param::is_passed))
             .collect();
+        let passed_name = |index: usize| match params.get(index) {
+            Some(param) => param.name.as_str(),
+            None => &callbacks[index - params.len()].name,
+        };
         // Interfaces have no NUL: the parser refuses it.
         let text = |text: &str| CString::new(text).unwrap_or_default();
         Function {
@@ -51,7 +55,7 @@ impl Function {
             interface: text(client.text()),
             names: passed
                 .iter()
-                .map(|&index| text(&params[index].name))
+                .map(|&index| text(passed_name(index)))
                 .collect(),
             passed,
             server,
@@ -64,9 +68,13 @@ impl Function {
         *self.times.lock().unwrap_or_else(PoisonError::into_inner) = times;
     }
 
-    fn param(&self, index: usize) -> Option<&farcall_idl::Param> {
+    fn param(&self, index: usize) -> Option<&Param> {
         let index = *self.passed.get(index)?;
         self.client.interface().params.get(index)
+    }
+
+    fn is_callback(&self, index: usize) -> bool {
+        index < self.passed.len() && self.param(index).is_none()
     }
 }
 
@@ -169,6 +177,7 @@ pub unsafe extern "C" fn farcall_argument_kind(function: *const Function, index:
     let function = unsafe { function.as_ref() };
     match function.and_then(|function| function.param(index)) {
         Some(param) if param.is_scalar() => kind(param.ty),
+        None if function.is_some_and(|f| f.is_callback(index)) => Kind::FarcallFunction,
         _ => Kind::FarcallArray,
     }
 }
@@ -185,6 +194,7 @@ pub unsafe extern "C" fn farcall_argument_type(function: *const Function, index:
     let function = unsafe { function.as_ref() };
     match function.and_then(|function| function.param(index)) {
         Some(param) => kind(param.ty),
+        None if function.is_some_and(|f| f.is_callback(index)) => Kind::FarcallFunction,
         None => Kind::FarcallArray,
     }
 }

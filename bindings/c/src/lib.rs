@@ -6,6 +6,7 @@
 
 mod argument;
 mod call;
+mod callback;
 mod channel;
 mod connect;
 mod error;
@@ -79,6 +80,8 @@ pub enum Kind {
     FarcallDcomplex = 8,
     /// const char *
     FarcallText = 9,
+    /// A function that the called function calls; see docs/languages.md
+    FarcallFunction = 10,
 }
 
 /// The version of the interface between programs and this library: programs made for one work

@@ -237,6 +237,36 @@ pub(crate) fn place<'py>(
     })
 }
 
+/// An array of its own with the bytes of a callback's argument; read-only for IN.
+pub(crate) fn argument<'py>(
+    py: Python<'py>,
+    param: &Param,
+    layout: &ArrayLayout,
+    order: Order,
+    bytes: &[u8],
+) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let shape: Vec<usize> = layout.shape(order).iter().map(|&n| n as usize).collect();
+    let array = new(py, &shape, param.ty, order, false)?;
+    let (start, length) = range(&array);
+    assert_eq!(length, bytes.len(), "the layout fits the argument");
+    // SAFETY: the array is new, and as long as the bytes.
+    unsafe { start.copy_from_nonoverlapping(bytes.as_ptr(), length) };
+    if param.mode == Mode::In {
+        array
+            .getattr(intern!(py, "flags"))?
+            .setattr("writeable", false)?;
+    }
+    Ok(array)
+}
+
+/// The bytes of an array from [`argument`].
+pub(crate) fn copy_out(array: &Bound<'_, PyUntypedArray>, bytes: &mut [u8]) {
+    let (start, length) = range(array);
+    let length = length.min(bytes.len());
+    // SAFETY: the array is contiguous, and is held with the interpreter while it is read.
+    bytes[..length].copy_from_slice(unsafe { slice(start, length) });
+}
+
 impl<'py> Slot<'py> {
     /// An OUT array that the caller left out.
     pub(crate) fn make(

@@ -1,7 +1,7 @@
 //! Errors of a call as Python's exceptions, which `farcall._errors` defines.
 
 use farcall_client::{Error, FailureKind, Fault};
-use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError};
+use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyString;
@@ -36,12 +36,25 @@ pub(crate) fn from_client(py: Python<'_>, error: &Error) -> PyErr {
         // The handler of the signal has raised already: that is the exception to pass on.
         return take_interrupt().unwrap_or_else(|| PyKeyboardInterrupt::new_err(error.to_string()));
     }
+    if let Error::Callback { source, .. } = error
+        && let Some(cause) = source.downcast_ref::<PyErr>()
+    {
+        // What is no failure, such as KeyboardInterrupt, passes as it is.
+        if !cause.is_instance_of::<PyException>(py) {
+            return cause.clone_ref(py);
+        }
+        let exception = raise(py, "CallbackError", error.to_string(), Some("caller"));
+        exception.set_cause(py, Some(cause.clone_ref(py)));
+        return exception;
+    }
     let class = match error {
         Error::Argument { .. } | Error::Address(_) => "ArgumentError",
         Error::Timeout { .. } => "Timeout",
+        Error::Callback { .. } => "CallbackError",
         Error::Failed(failure) => match failure.kind {
             FailureKind::UnknownFunction => "UnknownFunction",
             FailureKind::BadArgument => "ArgumentError",
+            FailureKind::NoAnswer => "CallbackError",
             FailureKind::LibraryCrashed
             | FailureKind::TimeLimit
             | FailureKind::OutOfMemory

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use farcall_client::{Argument, Scalar};
+use farcall_client::{Argument, Callback, CallbackArguments, Scalar};
 use farcall_idl::{Layout, Mode, Order, Param};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
@@ -14,7 +14,7 @@ use crate::interface::Interface;
 use crate::plan::Plan;
 use crate::result::Results;
 use crate::server::{Process, Settings};
-use crate::{error, scalar};
+use crate::{callback, error, scalar};
 
 /// How long a call took, in seconds: `send` until the server had the arguments, `exec` in the
 /// library, `recv` until the server had sent the results, `other` the rest of `total`.
@@ -78,7 +78,7 @@ pub(crate) fn show_progress(shows: bool) {
 pub(crate) struct Function {
     client: farcall_client::Function,
     name: String,
-    /// Parameters that a caller passes, in order: all but work space.
+    /// What a caller passes, in order: parameters but work space, and, counted on, callbacks.
     passed: Vec<usize>,
     order: Order,
     results: Results,
@@ -94,10 +94,11 @@ impl Function {
         settings: Settings,
     ) -> Function {
         let interface = client.interface();
-        let passed = |&index: &usize| interface.params[index].is_passed();
+        let (params, callbacks) = (interface.params.len(), interface.callbacks.len());
+        let passed = |&index: &usize| index >= params || interface.params[index].is_passed();
         Function {
             name: client.qualified_name().to_owned(),
-            passed: (0..interface.params.len()).filter(passed).collect(),
+            passed: (0..params + callbacks).filter(passed).collect(),
             order: interface.order(),
             results: Results::new(interface),
             process,
@@ -183,7 +184,7 @@ impl Function {
 
     /// Calls the function. Arguments are in the order of the interface, or by name; OUT arguments
     /// left out are made. Returns OUT and INOUT arguments as a named tuple, or `None` if the
-    /// function has none.
+    /// function has none. Functions of the caller are called on this thread, while it waits.
     #[pyo3(signature = (*args, **kwargs))]
     pub(crate) fn __call__<'py>(
         slf: &Bound<'py, Self>,
@@ -200,8 +201,8 @@ impl Function {
             this.took(times);
             return Ok(result);
         }
-        let (scalars, slots) = this.prepare(py, args, kwargs)?;
-        this.run(py, scalars, &slots)?;
+        let (mut arguments, slots) = this.prepare(py, args, kwargs)?;
+        this.run(py, &mut arguments)?;
         this.settle(py, &slots)
     }
 
@@ -214,8 +215,7 @@ impl Function {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Future> {
         let (py, function) = (slf.py(), slf.get());
-        let (scalars, slots) = function.prepare(py, args, kwargs)?;
-        let mut arguments = function.arguments(scalars, &slots);
+        let (mut arguments, slots) = function.prepare(py, args, kwargs)?;
         // SAFETY: the future holds the slots until the call is over or given up. That the user
         // leaves the arrays alone until then is the contract of the call.
         let pending = py.detach(|| unsafe { function.client.start(&mut arguments) });
@@ -228,8 +228,8 @@ impl Function {
 /// What the caller gave for each parameter.
 type Given<'py> = Vec<Option<Bound<'py, PyAny>>>;
 
-/// The scalars of a call, and the memory of its arrays.
-type Prepared<'py> = (Vec<Option<Scalar>>, Vec<Option<Slot<'py>>>);
+/// The arguments of a call, and the memory of its arrays.
+type Prepared<'py> = (Vec<Argument<'py>>, Vec<Option<Slot<'py>>>);
 
 impl Function {
     fn params(&self) -> &[Param] {
@@ -244,10 +244,48 @@ impl Function {
     ) -> PyResult<Prepared<'py>> {
         self.process.check(py)?;
         let given = self.bind(py, args, kwargs)?;
+        let callbacks = self.callbacks(py, &given)?;
         let (layout, scalars, typed) = self.lay_out(py, &given)?;
         let mut slots = self.place(py, &layout, &given, typed)?;
         self.part(py, &mut slots)?;
-        Ok((scalars, slots))
+        let mut arguments = self.arguments(scalars, &slots);
+        arguments.extend(callbacks);
+        Ok((arguments, slots))
+    }
+
+    /// The functions of the caller.
+    fn callbacks<'a>(&self, py: Python<'_>, given: &Given<'_>) -> PyResult<Vec<Argument<'a>>> {
+        let callbacks = &self.client.interface().callbacks;
+        let given = &given[self.params().len()..];
+        let callable = |(known, given): (&farcall_idl::Callback, &Option<Bound<'_, PyAny>>)| {
+            let callable = given.as_ref().filter(|given| given.is_callable());
+            let Some(callable) = callable else {
+                let given = given.as_ref().map_or("nothing".into(), error::describe);
+                let expected = format!("a callable with {} arguments", known.params.len());
+                return Err(error::argument(
+                    py,
+                    &self.name,
+                    &known.name,
+                    &expected,
+                    &given,
+                ));
+            };
+            let callable = callable.clone().unbind();
+            let run =
+                move |arguments: &mut CallbackArguments<'_>| callback::run(&callable, arguments);
+            Ok(Argument::Function(Callback::new(run)))
+        };
+        callbacks.iter().zip(given).map(callable).collect()
+    }
+
+    /// The name by which Python passes the parameter or callback with this index.
+    fn passed_name(&self, index: usize) -> String {
+        let interface = self.client.interface();
+        let name = match interface.params.get(index) {
+            Some(param) => &param.name,
+            None => &interface.callbacks[index - interface.params.len()].name,
+        };
+        Interface::python_name(name)
     }
 
     /// Hands the results to the caller's arrays, and makes the result.
@@ -269,8 +307,9 @@ impl Function {
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Given<'py>> {
-        let params = self.params();
-        let mut given: Given<'py> = vec![None; params.len()];
+        let interface = self.client.interface();
+        let count = interface.params.len() + interface.callbacks.len();
+        let mut given: Given<'py> = vec![None; count];
         if args.len() > self.passed.len() {
             let text = format!(
                 "takes {} arguments ({}), given {}",
@@ -285,7 +324,7 @@ impl Function {
         }
         for (name, value) in kwargs.into_iter().flatten() {
             let name = name.cast::<PyString>()?.to_str()?;
-            let matches = |&&index: &&usize| Interface::python_name(&params[index].name) == name;
+            let matches = |&&index: &&usize| self.passed_name(index) == name;
             let Some(&index) = self.passed.iter().find(matches) else {
                 let text = format!("has no argument `{name}`; it takes {}", self.signature());
                 return Err(error::arguments(py, &self.name, &text));
@@ -299,11 +338,7 @@ impl Function {
     }
 
     fn signature(&self) -> String {
-        let names: Vec<&str> = self
-            .passed
-            .iter()
-            .map(|&i| self.params()[i].name.as_str())
-            .collect();
+        let names: Vec<String> = self.passed.iter().map(|&i| self.passed_name(i)).collect();
         names.join(", ")
     }
 
@@ -435,14 +470,8 @@ impl Function {
         Ok(())
     }
 
-    fn run(
-        &self,
-        py: Python<'_>,
-        scalars: Vec<Option<Scalar>>,
-        slots: &[Option<Slot<'_>>],
-    ) -> PyResult<()> {
-        let mut arguments = self.arguments(scalars, slots);
-        let done = py.detach(|| self.client.call(&mut arguments));
+    fn run(&self, py: Python<'_>, arguments: &mut [Argument<'_>]) -> PyResult<()> {
+        let done = py.detach(|| self.client.call(arguments));
         let outcome = done.map_err(|error| error::from_client(py, &error))?;
         self.took(outcome.times.into());
         Ok(())

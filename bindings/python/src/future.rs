@@ -1,9 +1,11 @@
 //! A call under way.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
 use std::time::Instant;
 
 use farcall_client::{Error, Outcome, Pending, Progress};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::exceptions::asyncio::CancelledError;
 use pyo3::prelude::*;
 
@@ -18,6 +20,8 @@ use crate::server::seconds;
 pub(crate) struct Future {
     function: Py<Function>,
     state: Mutex<State>,
+    /// The thread that waits for the call with the lock held, and runs its callbacks.
+    waiter: Mutex<Option<ThreadId>>,
 }
 
 enum State {
@@ -39,15 +43,22 @@ impl Future {
         slots: Vec<Option<Kept>>,
     ) -> Future {
         let state = Mutex::new(State::Pending(pending, slots));
-        Future { function, state }
+        let waiter = Mutex::new(None);
+        Future {
+            function,
+            state,
+            waiter,
+        }
     }
 
-    /// The lock is waited for without the interpreter, which its holder may need.
-    fn lock(&self, py: Python<'_>) -> MutexGuard<'_, State> {
+    /// The lock is waited for without the interpreter, which its holder may need. A callback of the
+    /// call cannot have it: its own thread holds it.
+    fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, State>> {
+        self.check_waiter()?;
         loop {
             match self.state.try_lock() {
-                Ok(state) => return state,
-                Err(std::sync::TryLockError::Poisoned(error)) => return error.into_inner(),
+                Ok(state) => return Ok(state),
+                Err(std::sync::TryLockError::Poisoned(error)) => return Ok(error.into_inner()),
                 Err(std::sync::TryLockError::WouldBlock) => {
                     py.detach(|| drop(self.state.lock().unwrap_or_else(PoisonError::into_inner)));
                 }
@@ -55,13 +66,32 @@ impl Future {
         }
     }
 
+    fn waiter(&self) -> MutexGuard<'_, Option<ThreadId>> {
+        self.waiter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn check_waiter(&self) -> PyResult<()> {
+        if *self.waiter() != Some(std::thread::current().id()) {
+            return Ok(());
+        }
+        let text = "a callback cannot ask its own call; raise an exception to end the call";
+        Err(PyRuntimeError::new_err(text))
+    }
+
     /// Waits until the call is over.
     fn wait(&self, timeout: Option<std::time::Duration>) -> Result<(), Error> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let (State::Pending(pending, _), Some(timeout)) = (&mut *state, timeout) {
+        *self.waiter() = Some(std::thread::current().id());
+        let waited = Future::wait_with(&mut state, timeout);
+        *self.waiter() = None;
+        waited
+    }
+
+    fn wait_with(state: &mut State, timeout: Option<std::time::Duration>) -> Result<(), Error> {
+        if let (State::Pending(pending, _), Some(timeout)) = (&*state, timeout) {
             pending.wait_timeout(timeout)?;
         }
-        match std::mem::replace(&mut *state, State::Moving) {
+        match std::mem::replace(state, State::Moving) {
             State::Pending(pending, slots) => *state = State::Over(pending.wait(), slots),
             other => *state = other,
         }
@@ -89,15 +119,17 @@ impl Future {
 #[pymethods]
 impl Future {
     /// Waits for the result and returns it: what the call itself would have returned or raised.
+    /// Functions of the caller are called on this thread, meanwhile.
     /// After `timeout` seconds it raises `Timeout`, and the call goes on.
     #[pyo3(signature = (timeout=None))]
     fn result(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
         let timeout = timeout
             .map(|timeout| seconds(py, "timeout", timeout))
             .transpose()?;
+        self.check_waiter()?;
         py.detach(|| self.wait(timeout))
             .map_err(|error| error::from_client(py, &error))?;
-        let mut state = self.lock(py);
+        let mut state = self.lock(py)?;
         self.settle(py, &mut state);
         match &*state {
             State::Done(result, _) => Ok(result.clone_ref(py)),
@@ -107,32 +139,32 @@ impl Future {
     }
 
     /// Whether the call is over or cancelled.
-    fn done(&self, py: Python<'_>) -> bool {
-        match &*self.lock(py) {
+    fn done(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(match &*self.lock(py)? {
             State::Pending(pending, _) => py.detach(|| pending.is_done()),
             _ => true,
-        }
+        })
     }
 
     /// Gives the call up; the server ends it. Returns whether it was still under way.
-    fn cancel(&self, py: Python<'_>) -> bool {
-        let mut state = self.lock(py);
+    fn cancel(&self, py: Python<'_>) -> PyResult<bool> {
+        let mut state = self.lock(py)?;
         let pending = matches!(&*state, State::Pending(pending, _) if !pending.is_done());
         if pending {
             *state = State::Cancelled;
         }
-        pending
+        Ok(pending)
     }
 
     /// Whether it was cancelled.
-    fn cancelled(&self, py: Python<'_>) -> bool {
-        matches!(*self.lock(py), State::Cancelled)
+    fn cancelled(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(matches!(*self.lock(py)?, State::Cancelled))
     }
 
     /// How far the arrays of the call have travelled, in bytes: sent, to send, received, to
     /// receive. `None` when it is over. Arrays in shared memory do not travel.
-    fn progress(&self, py: Python<'_>) -> Option<(u64, u64, u64, u64)> {
-        match &*self.lock(py) {
+    fn progress(&self, py: Python<'_>) -> PyResult<Option<(u64, u64, u64, u64)>> {
+        Ok(match &*self.lock(py)? {
             State::Pending(pending, _) => pending.progress().map(|progress| {
                 let Progress {
                     sent,
@@ -143,26 +175,26 @@ impl Future {
                 (sent, to_send, received, to_receive)
             }),
             _ => None,
-        }
+        })
     }
 
     /// Whether the time-out of the connection has passed for the call: its result is an error now.
-    fn _expired(&self, py: Python<'_>) -> bool {
-        match &*self.lock(py) {
+    fn _expired(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(match &*self.lock(py)? {
             State::Pending(pending, _) => {
                 pending.deadline().is_some_and(|end| end <= Instant::now())
             }
             _ => false,
-        }
+        })
     }
 
     /// How long the call took; `None` before its result was asked for.
     #[getter]
-    fn times(&self, py: Python<'_>) -> Option<Times> {
-        match &*self.lock(py) {
+    fn times(&self, py: Python<'_>) -> PyResult<Option<Times>> {
+        Ok(match &*self.lock(py)? {
             State::Done(_, times) => Some(*times),
             _ => None,
-        }
+        })
     }
 
     /// The result, in a coroutine: waits in a thread of the event loop's executor.

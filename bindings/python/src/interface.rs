@@ -83,6 +83,8 @@ pub(crate) struct Interface {
     description: Option<String>,
     /// The parameters in order, work space included.
     parameters: Vec<Parameter>,
+    /// The functions of the caller that it calls; they are passed after the parameters.
+    callbacks: Vec<Interface>,
     /// The calling convention, which decides the order of memory: C, C++ or FORTRAN.
     convention: &'static str,
     /// The IDL.
@@ -110,6 +112,7 @@ impl Interface {
             .parameters
             .iter()
             .map(|param| param.name.len())
+            .chain(self.callbacks.iter().map(|callback| callback.name.len()))
             .max()
             .unwrap_or(0);
         for param in self.passed() {
@@ -120,6 +123,11 @@ impl Interface {
                 param.mode,
                 param.what()
             );
+        }
+        for callback in &self.callbacks {
+            let names: Vec<&str> = callback.parameters.iter().map(|p| &p.name[..]).collect();
+            let names = names.join(", ");
+            let _ = writeln!(text, "{:width$}  callable ({names})", callback.name);
         }
         if self.convention == "FORTRAN" && self.parameters.iter().any(|p| p.shape.len() > 1) {
             text.push_str("\nMatrices are best in Fortran order: others are copied.\n");
@@ -143,6 +151,11 @@ impl Interface {
                 .iter()
                 .map(|p| Parameter::new(interface, p))
                 .collect(),
+            callbacks: interface
+                .callbacks
+                .iter()
+                .map(|callback| Interface::new(&callback.interface(interface)))
+                .collect(),
             convention,
             text: interface.public_text(),
         }
@@ -163,9 +176,12 @@ impl Interface {
     }
 
     fn signature(&self) -> String {
+        let callbacks = self.callbacks.iter().map(|callback| &callback.name);
         let names: Vec<String> = self
             .passed()
-            .map(|param| Interface::python_name(&param.name))
+            .map(|param| &param.name)
+            .chain(callbacks)
+            .map(|name| Interface::python_name(name))
             .collect();
         let module = self
             .module

@@ -4,6 +4,7 @@
 //! meant, whether it fits, and which memory the call reads and fills.
 
 mod array;
+mod callback;
 mod error;
 mod flow;
 mod function;

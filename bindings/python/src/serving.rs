@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use farcall_idl::{Body, Document, Interface, Layout, Mode, Scalar};
-use farcall_server::{Callee, Failure, FailureKind, Source, run_worker_for};
+use farcall_server::{Callee, Caller, Failure, FailureKind, Source, run_worker_for};
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -42,6 +42,7 @@ impl Callee for Functions {
         scalars: &[Option<Scalar>],
         layout: &Layout,
         starts: &[*mut u8],
+        _: &mut Caller<'_>,
     ) -> Result<(), Failure> {
         let failed = |text: String| Failure::new(FailureKind::FunctionFailed, text);
         let Some(callable) = self.0.get(function) else {

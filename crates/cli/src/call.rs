@@ -4,7 +4,10 @@ use crate::failure::Failure;
 use crate::npy::{self, Array};
 use crate::target::Target;
 use clap::Args;
-use farcall_client::{Argument, Error, Function, Interface, Outcome, Pending, Progress, Scalar};
+use farcall_client::{
+    Argument, Callback, CallbackArguments, CallbackError, Error, Function, Interface, Outcome,
+    Pending, Progress, Scalar,
+};
 use farcall_idl::{ArrayLayout, Layout, Mode, Param, Type};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
@@ -16,7 +19,7 @@ use std::time::{Duration, Instant};
 /// Call a function from the shell
 ///
 /// Scalars are written as they are, arrays as @FILE.npy or as numbers with commas between. OUT
-/// arrays need not be given.
+/// arrays need not be given. What the function calls back is shown on standard error.
 #[derive(Args)]
 #[command(after_help = "Examples:
   farcall call ddot n=3 x=1,2,3 incx=1 y=4,5,6 incy=1
@@ -73,6 +76,24 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
             print_times(&outcome);
         }
     }
+    Ok(())
+}
+
+/// A callback: a line on standard error with its scalars, and nothing given back.
+fn show(arguments: &mut CallbackArguments<'_>) -> Result<(), CallbackError> {
+    let interface = arguments.interface();
+    let shown = interface.params.iter().zip(arguments.scalars());
+    let shown = shown.filter_map(|(param, scalar)| {
+        let value = match scalar.as_ref()? {
+            Scalar::Int(value) => value.to_string(),
+            Scalar::Float(value) => value.to_string(),
+            Scalar::Complex { re, im } => format!("{re}{im:+}i"),
+            Scalar::Text(text) => text.clone(),
+        };
+        Some(format!("{}={value}", param.name))
+    });
+    let shown: Vec<String> = shown.collect();
+    eprintln!("{} {}", interface.name, shown.join(" "));
     Ok(())
 }
 
@@ -162,6 +183,9 @@ impl Call {
                 (None, Some(bytes)) => Argument::In(bytes),
                 (None, None) => Argument::Skip,
             });
+        }
+        for _ in &self.function.interface().callbacks {
+            arguments.push(Argument::Function(Callback::new(show)));
         }
         if !std::io::stderr().is_terminal() {
             return Ok(self.function.call(&mut arguments)?);

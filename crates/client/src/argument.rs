@@ -1,8 +1,10 @@
 //! What a caller passes for each parameter.
 
+use crate::Callback;
 use farcall_idl::{ArrayLayout, ElementError, Interface, LayoutError, Mode, Param, Scalar};
 
-/// What a caller passes for one parameter.
+/// What a caller passes for one parameter; the functions that a function calls back come after all
+/// parameters.
 ///
 /// Arrays are the bytes of the whole declared array, contiguous in the declared order of indices
 /// and in the byte order of this machine.
@@ -16,6 +18,8 @@ pub enum Argument<'a> {
     Out(&'a mut [u8]),
     /// Work space, which exists only at the server.
     Skip,
+    /// A function of the caller.
+    Function(Callback),
 }
 
 impl Argument<'_> {
@@ -23,7 +27,7 @@ impl Argument<'_> {
         match self {
             Argument::In(bytes) => bytes,
             Argument::Out(bytes) => bytes,
-            Argument::Scalar(_) | Argument::Skip => &[],
+            Argument::Scalar(_) | Argument::Skip | Argument::Function(_) => &[],
         }
     }
 
@@ -33,6 +37,7 @@ impl Argument<'_> {
             Argument::In(_) => "an IN array",
             Argument::Out(_) => "an array to write to",
             Argument::Skip => "nothing",
+            Argument::Function(_) => "a function",
         }
     }
 }
@@ -43,7 +48,7 @@ pub enum ArgumentError {
     /// The number of arguments is wrong.
     #[error("expected {expected} arguments, given {given}")]
     Count {
-        /// Parameters of the interface.
+        /// Parameters and callbacks of the interface.
         expected: usize,
         /// Arguments given.
         given: usize,
@@ -81,7 +86,7 @@ pub(crate) fn scalars(
     interface: &Interface,
     arguments: &[Argument<'_>],
 ) -> Result<Vec<Option<Scalar>>, ArgumentError> {
-    let expected = interface.params.len();
+    let expected = interface.params.len() + interface.callbacks.len();
     if arguments.len() != expected {
         return Err(ArgumentError::Count {
             expected,
@@ -95,6 +100,24 @@ pub(crate) fn scalars(
         _ => Ok(None),
     };
     interface.params.iter().zip(arguments).map(value).collect()
+}
+
+/// The functions of the caller among the arguments.
+pub(crate) fn callbacks(
+    interface: &Interface,
+    arguments: &[Argument<'_>],
+) -> Result<Vec<Callback>, ArgumentError> {
+    let given = &arguments[interface.params.len()..];
+    let callbacks = interface.callbacks.iter().zip(given);
+    let callbacks = callbacks.map(|(callback, argument)| match argument {
+        Argument::Function(function) => Ok(function.clone()),
+        other => Err(ArgumentError::Kind {
+            argument: callback.name.clone(),
+            expected: "a function",
+            given: other.what(),
+        }),
+    });
+    callbacks.collect()
 }
 
 /// The values of array elements that sizes depend on.

@@ -10,12 +10,14 @@ mod state;
 mod transfer;
 mod waiter;
 
+use crate::callback::Callbacks;
 use crate::memory::{Pool, Segment};
 use crate::socket::{self, Socket, Waker};
 use crate::{Address, Argument, Error, Options};
 use farcall_idl::Layout;
 use farcall_rpc_proto::{
-    Call, CallId, ESTIMATES, Estimate, Failure, FailureKind, Hello, Listing, SHARED_MEMORY, Times,
+    CALLBACKS, Call, CallId, Callback, ESTIMATES, Estimate, Failure, FailureKind, Hello, Listing,
+    SHARED_MEMORY, Times,
 };
 use farcall_spin::Spin;
 pub(crate) use state::Answered;
@@ -64,6 +66,10 @@ pub(crate) struct Request {
     connection: Arc<Connection>,
     id: CallId,
     deadline: Option<Instant>,
+    /// Whom the called function calls back.
+    callbacks: Option<Callbacks>,
+    /// Why a callback failed.
+    failed: Mutex<Option<Error>>,
     /// Nobody needs to give it up any more.
     over: bool,
     /// Whether its arrays are large and travel.
@@ -95,7 +101,7 @@ impl Connection {
         };
         let socket = socket.map_err(failed)?;
         let mut hello = Hello::new(concat!("farcall-client ", env!("CARGO_PKG_VERSION")));
-        hello.features |= ESTIMATES;
+        hello.features |= ESTIMATES | CALLBACKS;
         if socket.is_unix() {
             hello.features |= SHARED_MEMORY;
         }
@@ -256,6 +262,7 @@ impl Connection {
         call: &Call,
         arguments: &mut [Argument<'_>],
         layout: Layout,
+        callbacks: Option<Callbacks>,
     ) -> Result<Request, Error> {
         let is_bulk = layout.sent_bytes() + layout.returned_bytes() >= BULK_BYTES;
         // SAFETY: the caller's promise.
@@ -263,6 +270,7 @@ impl Connection {
         let mut request = self.start(|state| state.call(call, transfer))?;
         request.is_bulk = is_bulk;
         self.bulk.fetch_add(is_bulk.into(), Ordering::Relaxed);
+        request.callbacks = callbacks;
         Ok(request)
     }
 
@@ -287,6 +295,8 @@ impl Connection {
             connection: self.clone(),
             id,
             deadline,
+            callbacks: None,
+            failed: Mutex::new(None),
             over: false,
             is_bulk: false,
         })
@@ -397,6 +407,9 @@ impl Request {
         }
         let end = state.take_end(self.id);
         drop(state);
+        if let Some(error) = self.take_failure() {
+            return Some(Err(error));
+        }
         Some(match end {
             Some(Ok(Answer::Done(times))) => Ok(times),
             Some(Ok(_)) => Err(self.connection.unexpected()),
@@ -425,6 +438,15 @@ impl Request {
                     state.hand_over();
                 }
                 return Ok(());
+            }
+            if let Some(callback) = self.take_callback(&mut state) {
+                if !state.driven {
+                    state.hand_over();
+                }
+                drop(state);
+                self.answer(callback);
+                state = connection.lock();
+                continue;
             }
             if more {
                 drop(state);
@@ -461,6 +483,38 @@ impl Request {
         }
     }
 
+    /// The callback that waits for its answer.
+    fn take_callback(&self, state: &mut State) -> Option<Callback> {
+        self.callbacks.as_ref()?;
+        state.take_callback(self.id)
+    }
+
+    /// Runs a callback and answers it. If it fails the call is given up, and that is its end.
+    fn answer(&self, callback: Callback) {
+        let Some(callbacks) = &self.callbacks else {
+            return;
+        };
+        match callbacks.run(callback) {
+            Ok(answer) => {
+                let mut state = self.connection.lock();
+                state.answer(self.id, &answer);
+                self.connection.send_soon(&mut state);
+            }
+            Err(error) => {
+                let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+                *failed = Some(error);
+                drop(failed);
+                self.cancel();
+            }
+        }
+    }
+
+    fn take_failure(&self) -> Option<Error> {
+        self.callbacks.as_ref()?;
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.take()
+    }
+
     /// Sleeps until another thread has something to tell, or a while.
     fn sleep(&self, deadline: Option<Instant>, timeout: Duration) -> Result<(), Error> {
         let left = deadline.map_or(NAP, |end| end.saturating_duration_since(Instant::now()));
@@ -478,6 +532,9 @@ impl Request {
         let timeout = self.connection.options.timeout.unwrap_or_default();
         self.wait(self.deadline, timeout)?;
         self.over = true;
+        if let Some(error) = self.take_failure() {
+            return Err(error);
+        }
         let end = self.connection.lock().take_end(self.id);
         match end {
             Some(end) => end.map_err(|loss| self.connection.error(loss)),

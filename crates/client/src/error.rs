@@ -5,6 +5,9 @@ use farcall_rpc_proto::{self as proto, Failure, FailureKind, ProtocolError};
 use std::io;
 use std::time::Duration;
 
+/// Why a function of the caller failed.
+pub type CallbackError = Box<dyn std::error::Error + Send + Sync>;
+
 /// Why an operation failed. [`Error::fault`] says whose fault it was.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -65,6 +68,16 @@ pub enum Error {
     /// [`crate::Options::on_interrupt`] asked to give up.
     #[error("interrupted; the call was given up")]
     Interrupted,
+    /// A function of the caller failed, so that the call that called it was given up.
+    #[error("{function}: callback `{callback}` failed: {source}")]
+    Callback {
+        /// Qualified name of the function.
+        function: String,
+        /// Its callback.
+        callback: String,
+        /// What the caller's function says.
+        source: CallbackError,
+    },
     /// The server reports a failure.
     #[error("{0}")]
     Failed(Failure),
@@ -87,7 +100,10 @@ impl Error {
     /// Whose fault it was.
     pub fn fault(&self) -> Fault {
         match self {
-            Error::Address(_) | Error::Argument { .. } | Error::Interrupted => Fault::Caller,
+            Error::Address(_)
+            | Error::Argument { .. }
+            | Error::Callback { .. }
+            | Error::Interrupted => Fault::Caller,
             Error::Connect { .. }
             | Error::Disconnected { .. }
             | Error::Protocol { .. }

@@ -1,6 +1,7 @@
 //! A handle on one remote function.
 
 use crate::argument::{self, Argument, ArgumentError};
+use crate::callback::Callbacks;
 use crate::connection::{Answered, Connection};
 use crate::{Error, Pending, Plan, Server, staging};
 use farcall_idl::{Interface, Scalar};
@@ -26,6 +27,8 @@ pub(crate) struct Described {
     text: String,
     library: Option<String>,
     interface: Interface,
+    /// The callbacks as interfaces of their own.
+    pub(crate) callbacks: Vec<Interface>,
 }
 
 /// The number under which a server knows a function, and the connection on which it said so: the
@@ -57,6 +60,9 @@ pub struct Times {
     /// From the start of the call to its return, at the caller.
     pub total: f64,
 }
+
+/// A call that was checked: what is sent, where its arrays lie, and whom it calls back.
+type Prepared = (Call, farcall_idl::Layout, Option<Callbacks>);
 
 impl Function {
     pub(crate) fn new(server: Server, described: Arc<Described>) -> Function {
@@ -122,8 +128,9 @@ impl Function {
         ))
     }
 
-    /// Calls the function with one argument for each parameter, and fills OUT and INOUT arrays in
-    /// place. If it fails, their contents are undefined.
+    /// Calls the function with one argument for each parameter and each callback, and fills OUT and
+    /// INOUT arrays in place. If it fails, their contents are undefined. Callbacks run on this
+    /// thread.
     pub fn call(&self, arguments: &mut [Argument<'_>]) -> Result<Outcome, Error> {
         match self.call_once(arguments) {
             Err(error) if error.is_stale_interface() => {
@@ -145,14 +152,16 @@ impl Function {
     }
 
     /// Begins a call and returns at once; any number may be under way. Its arguments travel while
-    /// somebody waits for one of the calls to this server.
+    /// somebody waits for one of the calls to this server; its callbacks run on a thread that waits
+    /// for it.
     ///
     /// # Safety
     /// Until [`Pending::wait`] returns or the [`Pending`] is dropped, the arrays of `arguments`
     /// stay where they are; OUT and INOUT arrays are not touched, IN arrays not written.
     pub unsafe fn start(&self, arguments: &mut [Argument<'_>]) -> Result<Pending, Error> {
         let start = Instant::now();
-        let (mut call, mut layout) = self.prepare(arguments).map_err(|source| Error::Argument {
+        let prepared = self.prepare(arguments);
+        let (mut call, mut layout, callbacks) = prepared.map_err(|source| Error::Argument {
             function: self.described.qualified.clone(),
             source,
         })?;
@@ -170,14 +179,11 @@ impl Function {
         call.places = layout.places();
         call.data_bytes = layout.sent_bytes();
         // SAFETY: likewise.
-        let request = unsafe { connection.call(&call, arguments, layout) }?;
+        let request = unsafe { connection.call(&call, arguments, layout, callbacks) }?;
         Ok(Pending::new(request, staging, start))
     }
 
-    fn prepare(
-        &self,
-        arguments: &[Argument<'_>],
-    ) -> Result<(Call, farcall_idl::Layout), ArgumentError> {
+    fn prepare(&self, arguments: &[Argument<'_>]) -> Result<Prepared, ArgumentError> {
         let interface = &self.described.interface;
         let scalars = argument::scalars(interface, arguments)?;
         let elements = argument::elements(interface, &scalars, arguments)?;
@@ -186,6 +192,11 @@ impl Function {
             let param = &interface.params[array.param];
             argument::check_array(param, array, &arguments[array.param])?;
         }
+        let functions = argument::callbacks(interface, arguments)?;
+        let callbacks = (!functions.is_empty()).then(|| Callbacks {
+            described: self.described.clone(),
+            functions,
+        });
         let call = Call {
             function: 0,
             scalars,
@@ -193,7 +204,7 @@ impl Function {
             data_bytes: layout.sent_bytes(),
             places: Vec::new(),
         };
-        Ok((call, layout))
+        Ok((call, layout, callbacks))
     }
 }
 
@@ -224,8 +235,18 @@ impl Described {
             }),
             text,
             library,
+            callbacks: interface
+                .callbacks
+                .iter()
+                .map(|callback| callback.interface(&interface))
+                .collect(),
             interface,
         })
+    }
+
+    /// `module/name`.
+    pub(crate) fn qualified(&self) -> &str {
+        &self.qualified
     }
 
     /// The function's number for a call on this connection.

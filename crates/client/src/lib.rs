@@ -23,6 +23,7 @@
 
 mod address;
 mod argument;
+mod callback;
 mod connection;
 mod error;
 mod function;
@@ -35,8 +36,9 @@ mod staging;
 
 pub use address::{Address, AddressError, DEFAULT_PORT, address_from_environment, default_address};
 pub use argument::{Argument, ArgumentError};
+pub use callback::{Callback, CallbackArguments};
 pub use connection::Progress;
-pub use error::{Error, Fault};
+pub use error::{CallbackError, Error, Fault};
 pub use farcall_idl::{Interface, Scalar};
 pub use farcall_rpc_proto::{Failure, FailureKind, FunctionSummary};
 pub use function::{Function, Outcome, Times};

@@ -97,7 +97,7 @@ impl Staging {
         let start = match argument {
             Argument::In(bytes) => bytes.as_ptr().cast_mut(),
             Argument::Out(bytes) => bytes.as_mut_ptr(),
-            Argument::Scalar(_) | Argument::Skip => return,
+            Argument::Scalar(_) | Argument::Skip | Argument::Function(_) => return,
         };
         let place = array.place.map_or(0, |place| place.offset as usize);
         // SAFETY: the segment has room for the array at its place; nobody else uses it now.

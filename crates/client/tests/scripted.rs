@@ -4,11 +4,14 @@
 #[path = "scripted/server.rs"]
 mod server;
 
-use farcall_client::{Argument, Error, FailureKind, Fault, Options, Scalar, Server};
+use farcall_client::{
+    Argument, Callback, CallbackArguments, Error, FailureKind, Fault, Options, Scalar, Server,
+};
 use server::{
     Script, call_frames, cut, failure, frame, goodbye, hello, interface, interface_text, listing,
     whole_call,
 };
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Longest wait for an answer that never comes; every test ends long before [`BOUND`].
@@ -141,10 +144,65 @@ fn a_server_that_reads_too_slowly_is_given_up_in_time() {
 
 #[test]
 fn an_answer_before_the_arguments_are_sent_is_no_answer() {
-    let early = [frame(8, 2, &[0x81, 0]), frame(9, 2, &[0x84, 0, 0, 0, 0])].concat();
-    let answers = vec![hello(1, 1), interface(1, 7, server::TAKE), early];
+    let answers = vec![hello(1, 1), interface(1, 7, server::TAKE), server::done()];
     let error = large_call(&Script::slow(answers, 1), patient());
     assert!(matches!(error, Error::Protocol { .. }), "{error}");
+}
+
+/// Calls `ask` and returns what its callback was given.
+fn ask(said: Vec<Vec<u8>>, options: Options) -> Result<Vec<Vec<u8>>, Error> {
+    let answers = [vec![hello(1, 1), interface(1, 7, server::ASK)], said].concat();
+    let script = Script::stalling(answers);
+    let server = Server::connect(&script.address(), options).unwrap();
+    let function = server.function("ask").unwrap();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let given = seen.clone();
+    let each = Callback::new(move |arguments: &mut CallbackArguments<'_>| {
+        given.lock().unwrap().push(arguments.array(1).to_vec());
+        arguments.array(2).fill(1);
+        Ok(())
+    });
+    let start = Instant::now();
+    let one = Argument::Scalar(Scalar::Int(1));
+    let called = function.call(&mut [one, Argument::Function(each)]);
+    assert!(start.elapsed() < BOUND);
+    called.map(|_| seen.lock().unwrap().clone())
+}
+
+#[test]
+fn callbacks_in_either_byte_order_are_understood() {
+    let little = server::callback(0, &[2], &[1, 0, 0, 0, 2, 0, 0, 0], false);
+    let big = server::callback(0, &[1], &[0, 0, 0, 3], true);
+    let seen = ask(vec![little, big, server::done()], patient()).unwrap();
+    let ints = |all: &[i32]| {
+        all.iter()
+            .flat_map(|v| v.to_ne_bytes())
+            .collect::<Vec<u8>>()
+    };
+    assert_eq!(seen, [ints(&[1, 2]), ints(&[3])]);
+}
+
+#[test]
+fn callbacks_that_do_not_fit_their_interface_end_the_call() {
+    let of = |index, count: &[u8], data: &[u8]| server::callback(index, count, data, false);
+    let huge = [0x1b, 0, 1, 0, 0, 0, 0, 0, 0];
+    for (wrong, what) in [
+        (of(1, &[1], &[0; 4]), "callback 1, which there is not"),
+        (of(0, &[2], &[0; 4]), "come with 4 bytes, not 8"),
+        (of(0, &huge, &[0; 4]), "given 281474976710656"),
+        (of(0, &[0x1a, 0x10, 0, 0, 0], &[0; 4]), "bytes"),
+        (of(0, &[0x20], &[]), "is -1"),
+        (of(0, &[0xf6], &[]), "given nothing"),
+    ] {
+        let error = ask(vec![wrong], patient()).unwrap_err();
+        assert!(matches!(error, Error::Callback { .. }), "{error}");
+        assert!(error.to_string().contains(what), "{error}");
+    }
+    let twice = [of(0, &[1], &[0; 4]), of(0, &[1], &[0; 4])].concat();
+    let error = ask(vec![twice], patient()).unwrap_err();
+    assert!(matches!(error, Error::Protocol { .. }), "{error}");
+    let error = ask(vec![of(0, &[1], &[0; 4])], options()).unwrap_err();
+    assert!(matches!(error, Error::Timeout { .. }), "{error}");
 }
 
 #[test]

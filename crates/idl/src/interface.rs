@@ -395,6 +395,39 @@ pub enum Order {
     ColumnMajor,
 }
 
+impl Callback {
+    /// The callback as an interface of its own, which gives the layout of its arguments. Arrays lie
+    /// as in the interface that has it.
+    pub fn interface(&self, of: &Interface) -> Interface {
+        let convention = match of.body {
+            Body::Calls { convention, .. } => convention,
+            Body::Code(_) => Convention::C,
+        };
+        Interface {
+            module: None,
+            name: self.name.clone(),
+            description: None,
+            params: self.params.clone(),
+            callbacks: Vec::new(),
+            required: Vec::new(),
+            backend: None,
+            shrink: false,
+            language: None,
+            calc_order: None,
+            comm_order: None,
+            processor_elements: None,
+            repeatable: false,
+            element_refs: Vec::new(),
+            body: Body::Calls {
+                convention,
+                function: self.name.clone(),
+                args: (0..self.params.len()).collect(),
+                returns: None,
+            },
+        }
+    }
+}
+
 impl Interface {
     /// `module/name`, or the name alone where there is no module.
     pub fn qualified_name(&self) -> Cow<'_, str> {

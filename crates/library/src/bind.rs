@@ -7,6 +7,7 @@ use farcall_idl::{Body, Convention, Document, Interface, Library, Param, StringL
 use libffi::middle::{Cif, Type as FfiType};
 use thiserror::Error;
 
+use crate::callback;
 use crate::compile::symbol;
 use crate::loader::{LoadError, Loaded};
 
@@ -72,6 +73,8 @@ pub(crate) struct Function {
     pub(crate) returns: Option<(usize, usize)>,
     pub(crate) params: usize,
     pub(crate) arrays: usize,
+    /// What the library calls for each callback of the interface.
+    pub(crate) callbacks: Vec<*mut c_void>,
     /// Index into [`Binding::libraries`].
     pub(crate) library: usize,
 }
@@ -92,6 +95,8 @@ pub(crate) enum Argument {
     Text { param: usize },
     /// The address of an array in the job buffer, counted among arrays.
     Array { array: usize },
+    /// A function of the caller, counted among the callbacks.
+    Function { callback: usize },
     /// Hidden length of the text.
     TextLength { param: usize },
     /// Hidden length of one character.
@@ -232,6 +237,10 @@ impl Binding {
             }
             _ => (FfiType::void(), None),
         };
+        let callbacks = (0..interface.callbacks.len())
+            .map(|callback| callback::closure(interface, callback, document.string_lengths))
+            .collect::<Result<_, _>>()
+            .map_err(unsupported)?;
         let cif = Cif::new(args.iter().map(|argument| ffi_argument(*argument)), result);
         let (params, arrays) = (interface.params.len(), ordinal.count);
         Ok(Some(Function {
@@ -241,6 +250,7 @@ impl Binding {
             returns,
             params,
             arrays,
+            callbacks,
             library,
         }))
     }
@@ -294,7 +304,10 @@ impl Ordinals {
     }
 }
 
-fn arguments(interface: &Interface, lengths: StringLengths) -> Result<Vec<Argument>, &'static str> {
+pub(crate) fn arguments(
+    interface: &Interface,
+    lengths: StringLengths,
+) -> Result<Vec<Argument>, &'static str> {
     let ordinals = Ordinals::of(interface);
     let all: Vec<usize>;
     let (fortran, order) = match &interface.body {
@@ -302,7 +315,7 @@ fn arguments(interface: &Interface, lengths: StringLengths) -> Result<Vec<Argume
             convention, args, ..
         } => (*convention == Convention::Fortran, args),
         Body::Code(_) => {
-            all = (0..interface.params.len()).collect();
+            all = (0..interface.params.len() + interface.callbacks.len()).collect();
             (false, &all)
         }
     };
@@ -310,7 +323,9 @@ fn arguments(interface: &Interface, lengths: StringLengths) -> Result<Vec<Argume
     let mut hidden = Vec::new();
     for &param in order {
         let Some(Param { ty, .. }) = interface.params.get(param) else {
-            return Err("functions of the caller as arguments are not served");
+            let callback = param - interface.params.len();
+            arguments.push(Argument::Function { callback });
+            continue;
         };
         let ty = *ty;
         let (argument, length) = match (ordinals.array(param), ty) {
@@ -344,15 +359,16 @@ fn arguments(interface: &Interface, lengths: StringLengths) -> Result<Vec<Argume
     Ok(arguments)
 }
 
-fn ffi_argument(argument: Argument) -> FfiType {
+pub(crate) fn ffi_argument(argument: Argument) -> FfiType {
     match argument {
         Argument::Value { ty, .. } => ffi_type(ty),
         Argument::TextLength { .. } | Argument::OneCharacter | Argument::RowLength { .. } => {
             FfiType::usize()
         }
-        Argument::Reference { .. } | Argument::Text { .. } | Argument::Array { .. } => {
-            FfiType::pointer()
-        }
+        Argument::Reference { .. }
+        | Argument::Text { .. }
+        | Argument::Array { .. }
+        | Argument::Function { .. } => FfiType::pointer(),
     }
 }
 

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use farcall_idl::{Body, Document, Interface, Library, Param, Type};
+use farcall_idl::{Body, Callback, Document, Interface, Library, Param, Type};
 use tempfile::TempDir;
 use thiserror::Error;
 
@@ -198,13 +198,9 @@ fn text(document: &Document) -> Result<String, CompileError> {
         let params = interface
             .params
             .iter()
-            .map(|param| declaration(interface, param));
-        let params = params.collect::<Result<Vec<_>, _>>()?.join(", ");
-        let params = if params.is_empty() {
-            "void".to_string()
-        } else {
-            params
-        };
+            .map(|param| declaration(interface, param))
+            .chain(interface.callbacks.iter().map(|c| function(interface, c)));
+        let params = list(params)?;
         // Writing to a String does not fail.
         let _ = write!(
             text,
@@ -213,6 +209,23 @@ fn text(document: &Document) -> Result<String, CompileError> {
         );
     }
     Ok(text)
+}
+
+/// A function of the caller as a parameter of the body.
+fn function(interface: &Interface, callback: &Callback) -> Result<String, CompileError> {
+    let params = callback.params.iter();
+    let params = list(params.map(|param| declaration(interface, param)))?;
+    Ok(format!("void (*{})({params})", callback.name))
+}
+
+fn list(
+    params: impl Iterator<Item = Result<String, CompileError>>,
+) -> Result<String, CompileError> {
+    let params = params.collect::<Result<Vec<_>, _>>()?;
+    Ok(match params.is_empty() {
+        true => "void".to_string(),
+        false => params.join(", "),
+    })
 }
 
 fn declaration(interface: &Interface, param: &Param) -> Result<String, CompileError> {

@@ -10,6 +10,8 @@ use thiserror::Error;
 
 use crate::Binding;
 use crate::bind::{Argument, Function};
+use crate::callback::{Activation, Caller};
+use crate::xerbla::{self, WrongArgument};
 
 /// Why a call was not made.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -20,6 +22,9 @@ pub enum InvokeError {
     /// The scalars or the layout are those of another function.
     #[error("the arguments are not those of the function")]
     OtherFunction,
+    /// BLAS or LAPACK says that an argument has an illegal value.
+    #[error("argument {} of {} has an illegal value", .0.number, .0.routine)]
+    WrongArgument(WrongArgument),
     /// A scalar is missing or has another type than the interface says.
     #[error("argument {0} is missing or has another type")]
     Scalar(usize),
@@ -78,7 +83,7 @@ impl Binding {
     /// Calls the function with this index on arrays in place.
     ///
     /// Scalars are copied, so the library may write to them without effect. A value of the function
-    /// goes into its OUT array.
+    /// goes into its OUT array. Callbacks go to `caller`.
     ///
     /// # Safety
     /// `layout` is what the interface with this index gives for `scalars`; `starts` has an address
@@ -90,6 +95,7 @@ impl Binding {
         scalars: &[Option<Scalar>],
         layout: &Layout,
         starts: &[*mut u8],
+        caller: &mut Caller<'_>,
     ) -> Result<(), InvokeError> {
         let index = function;
         let function = self.functions.get(index).and_then(Option::as_ref);
@@ -120,16 +126,24 @@ impl Binding {
                 Argument::TextLength { param } => Slot::size(text(scalars, param)?.len()),
                 Argument::OneCharacter => Slot::size(1),
                 Argument::Array { array } => Slot::address(starts[array].cast_const().cast()),
+                Argument::Function { callback } => {
+                    Slot::address(function.callbacks[callback].cast_const())
+                }
                 Argument::RowLength { array } => {
                     let axis = layout.arrays[array].axes.last();
                     Slot::size(axis.map_or(0, |axis| axis.size as usize))
                 }
             };
         }
+        let calls_back = !function.callbacks.is_empty();
+        let _active = calls_back.then(|| Activation::new(caller));
         // SAFETY: every argument above has the type the call was prepared with; the caller answers
         // for the memory and for the library.
         unsafe { call(function, &mut values, starts) };
-        Ok(())
+        match xerbla::take() {
+            Some(wrong) => Err(InvokeError::WrongArgument(wrong)),
+            None => Ok(()),
+        }
     }
 }
 

@@ -12,6 +12,7 @@
 //! does both in a worker process of its own.
 
 mod bind;
+mod callback;
 mod catalog;
 mod compile;
 mod identity;
@@ -19,8 +20,10 @@ mod invoke;
 mod loader;
 mod python;
 mod source;
+mod xerbla;
 
 pub use bind::{BindError, Binding, MissingSymbol};
+pub use callback::{CallbackAnswer, CallbackRequest, Caller, MOST_CALLBACK_BYTES};
 pub use catalog::{Catalog, CatalogError, Entry, check_files};
 pub use compile::{CompileError, Compiled, compile, needs_compiler};
 pub use identity::Identity;
@@ -28,3 +31,4 @@ pub use invoke::InvokeError;
 pub use loader::LoadError;
 pub use python::python_worker;
 pub use source::{Source, SourceError};
+pub use xerbla::WrongArgument;

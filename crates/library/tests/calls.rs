@@ -6,8 +6,8 @@ use std::process::Command;
 
 use farcall_idl::{Scalar, parse_document};
 use farcall_library::{
-    BindError, Binding, Catalog, CatalogError, CompileError, InvokeError, Source, SourceError,
-    check_files, compile,
+    BindError, Binding, CallbackAnswer, CallbackRequest, Catalog, CatalogError, CompileError,
+    InvokeError, Source, SourceError, check_files, compile,
 };
 
 fn root() -> PathBuf {
@@ -51,6 +51,7 @@ fn invoke(
                 scalars,
                 &layout,
                 &starts(&layout, bytes.as_mut_ptr()),
+                &mut nobody,
             )
             .unwrap()
     };
@@ -58,6 +59,11 @@ fn invoke(
         bytes: bytes.to_vec(),
         layout,
     }
+}
+
+/// The caller of functions that do not call back.
+fn nobody(_: Result<CallbackRequest, String>) -> CallbackAnswer {
+    panic!("called back");
 }
 
 fn starts(layout: &farcall_idl::Layout, base: *mut u8) -> Vec<*mut u8> {
@@ -245,16 +251,115 @@ fn what_is_not_bound_or_does_not_fit_is_not_called() {
     let starts = starts(&layout, line.0.as_mut_ptr());
     // SAFETY: refused before anything is called.
     unsafe {
-        let far = binding.invoke(1, &scalars[..1], &layout, &starts);
+        let far = binding.invoke(1, &scalars[..1], &layout, &starts, &mut nobody);
         assert_eq!(far, Err(InvokeError::NotBound(1)));
-        let short = binding.invoke(0, &scalars[..1], &layout, &starts);
+        let short = binding.invoke(0, &scalars[..1], &layout, &starts, &mut nobody);
         assert_eq!(short, Err(InvokeError::OtherFunction));
         let float = [Some(Scalar::Float(1.0)), None];
         assert_eq!(
-            binding.invoke(0, &float, &layout, &starts),
+            binding.invoke(0, &float, &layout, &starts, &mut nobody),
             Err(InvokeError::Scalar(0))
         );
     }
+}
+
+const CALLS_BACK: &str = r#"
+Define ask(IN int n, INOUT double x[n], OUT int *answers,
+           each(IN int k, IN double f, IN char c, IN string s, IN int n, INOUT double x[n][2:1],
+                OUT int *go_on))
+{
+    double pairs[2 * n];
+    int go_on = 1;
+    for (int k = 0; k < 3 && go_on; k++) {
+        for (int i = 0; i < n; i++)
+            pairs[2 * i] = x[i], pairs[2 * i + 1] = -1;
+        each(k, 0.5 * k, 'c', "text", n, pairs, &go_on);
+        for (int i = 0; i < n; i++)
+            x[i] = pairs[2 * i] + (pairs[2 * i + 1] != -1);
+        *answers = k + 1;
+    }
+}
+Define fortran(IN int n, OUT int *seen) Calls "FORTRAN" wrong(n, seen);
+Define report(IN int n, xerbla(IN string name, IN int info)) Calls "FORTRAN" report(n, xerbla);
+Globals {
+    #include <stddef.h>
+    void wrong_(int *n, int *seen) { *seen = *n; }
+    void report_(int *n, void (*xerbla)(const char *, const int *, size_t)) {
+        xerbla("DGESV   trailing", n, 8);
+    }
+}
+Define huge(IN long n, each(IN long n, IN double x[n])) { double x; each(n, &x); }
+"#;
+
+/// One test, because a process runs one call at a time.
+#[test]
+fn functions_call_back() {
+    let document = parse_document(CALLS_BACK).document;
+    let compiled = compile(&document, Path::new("."), true).unwrap().unwrap();
+    let binding = Binding::load(&document, Path::new("."), Some(&compiled.path())).unwrap();
+    in_both_directions(&document, &binding);
+    from_fortran(&document, &binding);
+    more_than_is_allowed(&document, &binding);
+}
+
+fn in_both_directions(document: &farcall_idl::Document, binding: &Binding) {
+    let scalars = [Some(Scalar::Int(2)), None, None];
+    let layout = document.interfaces[0].layout(&scalars, &[]).unwrap();
+    let mut lines = vec![Line([0; 64]); (layout.bytes / 64) as usize];
+    let base = lines.as_mut_ptr().cast::<u8>();
+    let mut asked = Vec::new();
+    let mut caller = |request: Result<CallbackRequest, String>| {
+        let request = request.unwrap();
+        assert_eq!(request.index, 0);
+        assert_eq!(request.scalars[3], Some(Scalar::Text("text".into())));
+        assert_eq!(request.data.len(), 16, "one of two columns travels");
+        asked.push(request.scalars[1].clone());
+        let mut data: Vec<u8> = [1.5f64, 2.5].iter().flat_map(|v| v.to_ne_bytes()).collect();
+        data.extend(i32::from(asked.len() < 2).to_ne_bytes());
+        CallbackAnswer { data, swap: false }
+    };
+    let starts = starts(&layout, base);
+    // SAFETY: the layout is that of the call and the buffer has its size.
+    unsafe { binding.invoke(0, &scalars, &layout, &starts, &mut caller) }.unwrap();
+    assert_eq!(asked, [Some(Scalar::Float(0.0)), Some(Scalar::Float(0.5))]);
+    // SAFETY: within the buffer.
+    let (x, answers) = unsafe { (starts[0].cast::<[f64; 2]>().read(), starts[1].read()) };
+    assert_eq!((x, answers), ([1.5, 2.5], 2));
+}
+
+/// Text has a hidden length, and numbers go by reference.
+fn from_fortran(document: &farcall_idl::Document, binding: &Binding) {
+    let scalars = [Some(Scalar::Int(4))];
+    let layout = document.interfaces[2].layout(&scalars, &[]).unwrap();
+    let mut seen = Vec::new();
+    let mut caller = |request: Result<CallbackRequest, String>| {
+        seen = request.unwrap().scalars;
+        let (data, swap) = (Vec::new(), false);
+        CallbackAnswer { data, swap }
+    };
+    // SAFETY: there are no arrays.
+    unsafe { binding.invoke(2, &scalars, &layout, &[], &mut caller) }.unwrap();
+    let name = Some(Scalar::Text("DGESV".into()));
+    assert_eq!(seen, [name, Some(Scalar::Int(4))]);
+}
+
+/// It is told before memory is taken.
+fn more_than_is_allowed(document: &farcall_idl::Document, binding: &Binding) {
+    let scalars = [Some(Scalar::Int(1 << 50))];
+    let layout = document.interfaces[3].layout(&scalars, &[]).unwrap();
+    let mut told = None;
+    let mut caller = |request: Result<CallbackRequest, String>| {
+        told = request.err();
+        let (data, swap) = (Vec::new(), false);
+        CallbackAnswer { data, swap }
+    };
+    // SAFETY: there are no arrays.
+    unsafe { binding.invoke(3, &scalars, &layout, &[], &mut caller) }.unwrap();
+    let told = told.unwrap();
+    assert!(
+        told.contains("callback `each`: its arrays and texts have 9007199254740992 bytes"),
+        "{told}"
+    );
 }
 
 #[test]

@@ -139,7 +139,9 @@ fn compare(library: &str) -> usize {
             // keep to their interfaces.
             unsafe {
                 binding
-                    .invoke(entry.function, &scalars, &layout, &starts)
+                    .invoke(entry.function, &scalars, &layout, &starts, &mut |_| {
+                        panic!("called back")
+                    })
                     .unwrap();
                 direct::call(
                     document,

@@ -1,9 +1,10 @@
 //! The calling end of a connection.
 
-use crate::frame::{Header, Kind, append_control};
+use crate::frame::{BIG_ENDIAN, Header, Kind, append_control, append_flagged};
 use crate::message::{
-    self, Call, DescribeRequest, Estimate, Failure, GoodbyeMessage, Hello, InterfaceMessage,
-    ListRequest, Listing, MemoryMessage, ResultMessage, Times,
+    self, CALLBACKS, Call, Callback, CallbackAnswer, DescribeRequest, Estimate, Failure,
+    GoodbyeMessage, Hello, InterfaceMessage, ListRequest, Listing, MemoryMessage, ResultMessage,
+    Times,
 };
 use crate::receiver::{Chunk, Frame, Receiver, Stream};
 use crate::sender::{Sender, Transmit};
@@ -35,6 +36,8 @@ pub enum Event {
     /// Shared memory of this many bytes; the memory itself came beside the bytes. Until
     /// [`Connection::unshare`] calls name it by the number of the request.
     Shared(CallId, u64),
+    /// The running call calls a function of the client: answer with [`Connection::answer`].
+    Callback(CallId, Callback),
     /// The call is complete: its whole result stream has been taken.
     Done(CallId, Times),
     /// The request failed.
@@ -51,6 +54,8 @@ enum Request {
     /// A call whose result has not begun.
     Computing {
         result_bytes: u64,
+        /// A callback waits for its answer.
+        calls_back: bool,
     },
     Receiving(Stream),
     /// Cancelled here, not yet answered there.
@@ -66,6 +71,8 @@ pub struct Connection {
 
 struct Core {
     connected: bool,
+    /// Whether this side offered to answer callbacks.
+    answers: bool,
     last_id: CallId,
     sender: Sender,
     requests: BTreeMap<CallId, Request>,
@@ -78,6 +85,7 @@ impl Connection {
         message::append(&mut sender.control, Kind::Hello, 0, hello);
         let core = Core {
             connected: false,
+            answers: hello.features & CALLBACKS != 0,
             last_id: 0,
             sender,
             requests: BTreeMap::new(),
@@ -133,11 +141,27 @@ impl Connection {
 
     /// Opens a call whose result stream will have `result_bytes` bytes.
     pub fn call(&mut self, call: &Call, result_bytes: u64) -> Result<CallId, ProtocolError> {
-        let id = self.open(Request::Computing { result_bytes })?;
+        let id = self.open(Request::Computing {
+            result_bytes,
+            calls_back: false,
+        })?;
         let mut opening = Vec::new();
         append_control(&mut opening, Kind::Call, id, |out| call.encode(out));
         self.core.sender.start_call(id, opening, call.data_bytes);
         Ok(id)
+    }
+
+    /// Answers the callback of a call; nothing is sent where none waits for it any more.
+    pub fn answer(&mut self, call: CallId, answer: &CallbackAnswer) {
+        let Some(Request::Computing { calls_back, .. }) = self.core.requests.get_mut(&call) else {
+            return;
+        };
+        if !core::mem::take(calls_back) {
+            return;
+        }
+        let flags = if answer.big_endian { BIG_ENDIAN } else { 0 };
+        let control = &mut self.core.sender.control;
+        append_flagged(control, Kind::Answer, flags, call, |out| answer.encode(out));
     }
 
     /// Gives up a call; list and describe requests are left to be answered. Its end is reported as
@@ -271,6 +295,14 @@ impl Core {
                     _ => Err(ProtocolError::OutOfPlace(kind)),
                 }
             }
+            Kind::Callback if self.answers => {
+                let big_endian = header.flags & BIG_ENDIAN != 0;
+                let callback = Callback::decode(payload, big_endian);
+                let callback = message::parse_with(kind, callback)?;
+                Ok(self
+                    .calls_back(id)?
+                    .then_some(Event::Callback(id, callback)))
+            }
             Kind::Result => self
                 .result(id, message::parse(kind, payload)?)
                 .map(|()| None),
@@ -293,6 +325,19 @@ impl Core {
         }
     }
 
+    /// Whether the callback is to be answered; that of a call that was given up is not.
+    fn calls_back(&mut self, id: CallId) -> Result<bool, ProtocolError> {
+        let unsent = self.sender.has_stream(id);
+        match self.requests.get_mut(&id) {
+            Some(Request::Computing { calls_back, .. }) if !*calls_back && !unsent => {
+                *calls_back = true;
+                Ok(true)
+            }
+            Some(Request::Cancelled(None)) => Ok(false),
+            _ => Err(ProtocolError::OutOfPlace(Kind::Callback)),
+        }
+    }
+
     fn result(&mut self, id: CallId, message: ResultMessage) -> Result<(), ProtocolError> {
         // What has not got all its arguments cannot have been computed.
         if self.sender.has_stream(id) {
@@ -302,10 +347,14 @@ impl Core {
         match self.requests.get_mut(&id) {
             Some(request @ Request::Computing { .. }) => {
                 let announced = message.data_bytes;
-                if let Request::Computing { result_bytes } = *request
-                    && result_bytes != announced
-                {
-                    let expected = result_bytes;
+                let Request::Computing {
+                    result_bytes: expected,
+                    calls_back: false,
+                } = *request
+                else {
+                    return Err(ProtocolError::OutOfPlace(Kind::Result));
+                };
+                if expected != announced {
                     return Err(ProtocolError::ResultLength {
                         expected,
                         announced,

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 0..4 | payload length, little endian |
 //! | 4 | kind |
-//! | 5 | flags; bit 0 of a data frame: array elements are big endian |
+//! | 5 | flags; bit 0 of a frame with array elements: they are big endian |
 //! | 6..8 | zero |
 //! | 8..16 | call number, little endian; 0 for frames about the connection |
 
@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 /// Length of a frame header in bytes.
 pub const HEADER_BYTES: usize = 16;
 
-/// Flag of a data frame: the sender's byte order is big endian.
+/// Flag of a frame with array elements: the sender's byte order is big endian.
 pub(crate) const BIG_ENDIAN: u8 = 1;
 
 /// What a frame carries.
@@ -51,6 +51,10 @@ pub enum Kind {
     Shared = 14,
     /// The client no longer wants the memory.
     Unshare = 15,
+    /// The running function calls a function of the client.
+    Callback = 16,
+    /// Answers [`Kind::Callback`].
+    Answer = 17,
     /// Asks what a call would take.
     Estimate = 24,
     /// Answers [`Kind::Estimate`].
@@ -62,7 +66,7 @@ impl Kind {
         use Kind::*;
         [
             Hello, List, Listing, Describe, Interface, Call, Data, Result, Done, Failure, Cancel,
-            Goodbye, Share, Shared, Unshare, Estimate, Estimated,
+            Goodbye, Share, Shared, Unshare, Callback, Answer, Estimate, Estimated,
         ]
         .into_iter()
         .find(|kind| *kind as u8 == byte)
@@ -106,7 +110,10 @@ impl Header {
     pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Header, FrameError> {
         let kind = Kind::from_byte(bytes[4]).ok_or(FrameError::Kind(bytes[4]))?;
         let flags = bytes[5];
-        let allowed = if kind == Kind::Data { BIG_ENDIAN } else { 0 };
+        let allowed = match kind {
+            Kind::Data | Kind::Callback | Kind::Answer => BIG_ENDIAN,
+            _ => 0,
+        };
         if flags & !allowed != 0 || bytes[6] != 0 || bytes[7] != 0 {
             return Err(FrameError::Reserved);
         }
@@ -139,13 +146,24 @@ pub(crate) fn append_control(
     call: CallId,
     write: impl FnOnce(&mut Vec<u8>),
 ) {
+    append_flagged(out, kind, 0, call, write);
+}
+
+/// The same with flags.
+pub(crate) fn append_flagged(
+    out: &mut Vec<u8>,
+    kind: Kind,
+    flags: u8,
+    call: CallId,
+    write: impl FnOnce(&mut Vec<u8>),
+) {
     let start = out.len();
     out.extend_from_slice(&[0; HEADER_BYTES]);
     write(out);
     let length = (out.len() - start - HEADER_BYTES) as u32;
     let header = Header {
         kind,
-        flags: 0,
+        flags,
         call,
         length,
     };
@@ -158,7 +176,7 @@ mod tests {
 
     #[test]
     fn header_round_trip() {
-        for kind in 1..=15 {
+        for kind in 1..=17 {
             let header = Header {
                 kind: Kind::from_byte(kind).unwrap(),
                 flags: 0,

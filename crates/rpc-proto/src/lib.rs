@@ -34,8 +34,9 @@ mod stream;
 
 pub use frame::{FrameError, HEADER_BYTES, Header, Kind};
 pub use message::{
-    Call, ESTIMATES, Estimate, Failure, FailureKind, Fault, FunctionSummary, Hello, Listing,
-    MessageError, SHARED_MEMORY, Times, VERSION_MAX, VERSION_MIN,
+    CALLBACK_BYTES, CALLBACKS, Call, Callback, CallbackAnswer, ESTIMATES, Estimate, Failure,
+    FailureKind, Fault, FunctionSummary, Hello, Listing, MessageError, SHARED_MEMORY, Times,
+    VERSION_MAX, VERSION_MIN,
 };
 pub use receiver::Chunk;
 pub use sender::Transmit;

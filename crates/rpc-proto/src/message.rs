@@ -17,8 +17,14 @@ pub const VERSION_MAX: u32 = 1;
 /// can hand memory over.
 pub const SHARED_MEMORY: u64 = 1;
 
+/// Feature bit: functions may call functions of the client.
+pub const CALLBACKS: u64 = 1 << 1;
+
 /// Feature bit: the server says what a call would take.
 pub const ESTIMATES: u64 = 1 << 4;
+
+/// Most bytes of an encoded [`Callback`] or [`CallbackAnswer`].
+pub const CALLBACK_BYTES: usize = 1 << 20;
 
 /// First bytes of every greeting, so that a stranger on the port is recognised at once.
 const MAGIC: &str = "farcall";
@@ -212,17 +218,8 @@ impl Call {
 
 fn encode_call(call: &Call, e: &mut Encoder<&mut Vec<u8>>) -> Result<(), VecError> {
     e.array(if call.places.is_empty() { 4 } else { 5 })?
-        .u64(call.function)?
-        .array(call.scalars.len() as u64)?;
-    for scalar in &call.scalars {
-        match scalar {
-            None => e.null()?,
-            Some(Scalar::Int(value)) => e.i64(*value)?,
-            Some(Scalar::Float(value)) => e.f64(*value)?,
-            Some(Scalar::Complex { re, im }) => e.array(2)?.f64(*re)?.f64(*im)?,
-            Some(Scalar::Text(text)) => e.str(text)?,
-        };
-    }
+        .u64(call.function)?;
+    encode_scalars(&call.scalars, e)?;
     e.array(call.elements.len() as u64)?;
     for element in &call.elements {
         e.i64(*element)?;
@@ -241,6 +238,28 @@ fn encode_call(call: &Call, e: &mut Encoder<&mut Vec<u8>>) -> Result<(), VecErro
     Ok(())
 }
 
+fn encode_scalars(
+    scalars: &[Option<Scalar>],
+    e: &mut Encoder<&mut Vec<u8>>,
+) -> Result<(), VecError> {
+    e.array(scalars.len() as u64)?;
+    for scalar in scalars {
+        match scalar {
+            None => e.null()?,
+            Some(Scalar::Int(value)) => e.i64(*value)?,
+            Some(Scalar::Float(value)) => e.f64(*value)?,
+            Some(Scalar::Complex { re, im }) => e.array(2)?.f64(*re)?.f64(*im)?,
+            Some(Scalar::Text(text)) => e.str(text)?,
+        };
+    }
+    Ok(())
+}
+
+fn decode_scalars(d: &mut Decoder) -> Result<Vec<Option<Scalar>>, decode::Error> {
+    let count = bounded_count(d)?;
+    (0..count).map(|_| decode_scalar(d)).collect()
+}
+
 type VecError = encode::Error<core::convert::Infallible>;
 
 fn decode_call(d: &mut Decoder) -> Result<Call, decode::Error> {
@@ -248,10 +267,7 @@ fn decode_call(d: &mut Decoder) -> Result<Call, decode::Error> {
         return Err(decode::Error::message("a call has at least four fields"));
     };
     let function = d.u64()?;
-    let count = bounded_count(d)?;
-    let scalars = (0..count)
-        .map(|_| decode_scalar(d))
-        .collect::<Result<_, _>>()?;
+    let scalars = decode_scalars(d)?;
     let count = bounded_count(d)?;
     let elements = (0..count).map(|_| d.i64()).collect::<Result<_, _>>()?;
     let data_bytes = d.u64()?;
@@ -312,6 +328,83 @@ fn decode_scalar(d: &mut Decoder) -> Result<Option<Scalar>, decode::Error> {
     }))
 }
 
+/// A call of a function of the client.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Callback {
+    /// Which one, counted among the callbacks of the interface.
+    pub index: u32,
+    /// One value per parameter of the callback, `None` for everything that is not a scalar.
+    pub scalars: Vec<Option<Scalar>>,
+    /// The sections of its IN and INOUT arrays, one after the other.
+    pub data: Vec<u8>,
+    /// Whether array elements are big endian; travels in the header of the frame.
+    pub big_endian: bool,
+}
+
+impl Callback {
+    /// Appends the message's CBOR; also the form in which a worker hands it to its server.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut encoder = Encoder::new(out);
+        // Writing to a Vec cannot fail.
+        let _ = encode_callback(self, &mut encoder);
+    }
+
+    /// Reads the message, with every count bounded before memory is taken for it.
+    pub fn decode(bytes: &[u8], big_endian: bool) -> Result<Callback, MessageError> {
+        let mut decoder = Decoder::new(bytes);
+        decode_callback(&mut decoder, big_endian).map_err(|error| MessageError(error.to_string()))
+    }
+}
+
+fn encode_callback(callback: &Callback, e: &mut Encoder<&mut Vec<u8>>) -> Result<(), VecError> {
+    e.array(3)?.u32(callback.index)?;
+    encode_scalars(&callback.scalars, e)?;
+    e.bytes(&callback.data)?.ok()
+}
+
+fn decode_callback(d: &mut Decoder, big_endian: bool) -> Result<Callback, decode::Error> {
+    let Some(3..) = d.array()? else {
+        return Err(decode::Error::message(
+            "a callback has at least three fields",
+        ));
+    };
+    Ok(Callback {
+        index: d.u32()?,
+        scalars: decode_scalars(d)?,
+        data: d.bytes()?.to_vec(),
+        big_endian,
+    })
+}
+
+/// What a function of the client has done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallbackAnswer {
+    /// The sections of the INOUT and OUT arrays, one after the other.
+    pub data: Vec<u8>,
+    /// Whether array elements are big endian; travels in the header of the frame.
+    pub big_endian: bool,
+}
+
+impl CallbackAnswer {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        // Writing to a Vec cannot fail.
+        let _ = Encoder::new(out)
+            .array(1)
+            .and_then(|e| e.bytes(&self.data).map(drop));
+    }
+
+    /// Reads the message, with its length bounded by that of the input.
+    pub fn decode(bytes: &[u8], big_endian: bool) -> Result<CallbackAnswer, MessageError> {
+        let decode = |d: &mut Decoder| match d.array()? {
+            Some(1..) => Ok(d.bytes()?.to_vec()),
+            _ => Err(decode::Error::message("an answer has at least one field")),
+        };
+        decode(&mut Decoder::new(bytes))
+            .map(|data| CallbackAnswer { data, big_endian })
+            .map_err(|error| MessageError(error.to_string()))
+    }
+}
+
 /// How long the parts of a call took, in nanoseconds: the split of the second Ninf paper
 /// (section 4.2), seen from the serving side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
@@ -357,7 +450,7 @@ pub enum FailureKind {
     TooLarge = 4,
     /// The server has no room for the call now.
     Busy = 5,
-    /// The library crashed or ended its process.
+    /// The library crashed, ended its process, or did not keep to its interface.
     LibraryCrashed = 6,
     /// The library ran past its time limit.
     TimeLimit = 7,
@@ -371,6 +464,8 @@ pub enum FailureKind {
     Internal = 11,
     /// The function ran and said that it failed.
     FunctionFailed = 12,
+    /// The client did not answer a callback in time.
+    NoAnswer = 13,
 }
 
 impl<C> Encode<C> for FailureKind {
@@ -402,7 +497,7 @@ pub enum Fault {
 
 impl FailureKind {
     /// Every kind.
-    pub const ALL: [FailureKind; 12] = {
+    pub const ALL: [FailureKind; 13] = {
         use FailureKind::*;
         [
             UnknownFunction,
@@ -417,6 +512,7 @@ impl FailureKind {
             ServerStopping,
             Internal,
             FunctionFailed,
+            NoAnswer,
         ]
     };
 
@@ -431,7 +527,9 @@ impl FailureKind {
     pub fn fault(self) -> Fault {
         use FailureKind::*;
         match self {
-            UnknownFunction | StaleInterface | BadArgument | TooLarge | Cancelled => Fault::Caller,
+            UnknownFunction | StaleInterface | BadArgument | TooLarge | Cancelled | NoAnswer => {
+                Fault::Caller
+            }
             LibraryCrashed | TimeLimit | OutOfMemory | FunctionFailed => Fault::Library,
             Busy | ServerStopping | Internal => Fault::Machine,
         }
@@ -465,12 +563,17 @@ pub(crate) fn parse<'a, T: Decode<'a, ()>>(
     })
 }
 
+/// Decodes the payload of a control frame that carries array elements.
+pub(crate) fn parse_with<T>(
+    kind: Kind,
+    decoded: Result<T, MessageError>,
+) -> Result<T, ProtocolError> {
+    decoded.map_err(|source| ProtocolError::Message { kind, source })
+}
+
 /// Decodes the payload of a call frame.
 pub(crate) fn parse_call(payload: &[u8]) -> Result<Call, ProtocolError> {
-    Call::decode(payload).map_err(|source| ProtocolError::Message {
-        kind: Kind::Call,
-        source,
-    })
+    parse_with(Kind::Call, Call::decode(payload))
 }
 
 #[cfg(test)]
@@ -502,6 +605,29 @@ mod tests {
         let mut bytes = Vec::new();
         call.encode(&mut bytes);
         assert_eq!(Call::decode(&bytes), Ok(call));
+    }
+
+    #[test]
+    fn callback_round_trip() {
+        let callback = Callback {
+            index: 1,
+            scalars: vec![Some(Scalar::Int(7)), None],
+            data: vec![1, 2, 3],
+            big_endian: false,
+        };
+        let mut bytes = Vec::new();
+        callback.encode(&mut bytes);
+        assert_eq!(Callback::decode(&bytes, false), Ok(callback));
+        // [1, [], bytes of 2^32 - 1...
+        let bytes = [0x83, 0x01, 0x80, 0x5a, 0xff, 0xff, 0xff, 0xff, 0x00];
+        assert!(Callback::decode(&bytes, false).is_err());
+        let answer = CallbackAnswer {
+            data: vec![9; 5],
+            big_endian: true,
+        };
+        let mut bytes = Vec::new();
+        answer.encode(&mut bytes);
+        assert_eq!(CallbackAnswer::decode(&bytes, true), Ok(answer));
     }
 
     #[test]

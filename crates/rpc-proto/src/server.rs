@@ -1,9 +1,10 @@
 //! The serving end of a connection.
 
-use crate::frame::{Header, Kind};
+use crate::frame::{BIG_ENDIAN, Header, Kind, append_flagged};
 use crate::message::{
-    self, Call, DescribeRequest, ESTIMATES, Estimate, Failure, FailureKind, GoodbyeMessage, Hello,
-    InterfaceMessage, ListRequest, Listing, MemoryMessage, ResultMessage, SHARED_MEMORY, Times,
+    self, CALLBACKS, Call, Callback, CallbackAnswer, DescribeRequest, ESTIMATES, Estimate, Failure,
+    FailureKind, GoodbyeMessage, Hello, InterfaceMessage, ListRequest, Listing, MemoryMessage,
+    ResultMessage, SHARED_MEMORY, Times,
 };
 use crate::receiver::{Chunk, Frame, Receiver, Stream};
 use crate::sender::{Sender, Transmit};
@@ -32,6 +33,8 @@ pub enum Event {
     Call(CallId, Call),
     /// The data stream of an accepted call is complete.
     Ready(CallId),
+    /// Answers a callback of a running call.
+    Answer(CallId, CallbackAnswer),
     /// The client gave up a call that was accepted. It is answered and closed already.
     Cancelled(CallId),
 }
@@ -48,6 +51,8 @@ enum State {
     Running {
         received: Nanos,
         send: u64,
+        /// A callback waits for its answer.
+        calls_back: bool,
     },
     Sending {
         since: Nanos,
@@ -222,7 +227,7 @@ impl Connection {
         let Some(state) = self.core.calls.get_mut(&call) else {
             return;
         };
-        let State::Running { received, send } = *state else {
+        let State::Running { received, send, .. } = *state else {
             return;
         };
         let wait = now.saturating_sub(received).saturating_sub(exec);
@@ -245,6 +250,25 @@ impl Connection {
         if result_bytes == 0 {
             self.core.done(call, now);
         }
+    }
+
+    /// Whether the client answers callbacks.
+    pub fn answers_callbacks(&self) -> bool {
+        self.core.features & CALLBACKS != 0
+    }
+
+    /// A running call calls a function of the client, which overtakes all array data on their way.
+    /// One callback at a time; [`Event::Answer`] follows. A call that does not run is left alone.
+    pub fn call_back(&mut self, call: CallId, callback: &Callback) {
+        let Some(State::Running { calls_back, .. }) = self.core.calls.get_mut(&call) else {
+            return;
+        };
+        *calls_back = true;
+        let flags = if callback.big_endian { BIG_ENDIAN } else { 0 };
+        let control = &mut self.core.sender.control;
+        append_flagged(control, Kind::Callback, flags, call, |out| {
+            callback.encode(out);
+        });
     }
 
     /// Fails a request of any kind. Data of the call that still arrive are to be thrown away.
@@ -352,6 +376,12 @@ impl Core {
                 Some(Event::Share(id, bytes))
             }
             Kind::Unshare if self.features & SHARED_MEMORY != 0 => Some(Event::Unshare(id)),
+            Kind::Answer if self.features & CALLBACKS != 0 => {
+                let big_endian = header.flags & BIG_ENDIAN != 0;
+                let answer = CallbackAnswer::decode(payload, big_endian);
+                let answer = message::parse_with(kind, answer)?;
+                self.answer(id)?.then_some(Event::Answer(id, answer))
+            }
             Kind::Cancel => self.cancel(id),
             Kind::Goodbye => {
                 let GoodbyeMessage { reason } = message::parse(kind, payload)?;
@@ -373,6 +403,18 @@ impl Core {
         self.connected = true;
         self.features = theirs.features & ours.features;
         Ok(Event::Connected(theirs))
+    }
+
+    /// Whether the answer is one that a call waits for; those of calls that have ended are late.
+    fn answer(&mut self, call: CallId) -> Result<bool, ProtocolError> {
+        match self.calls.get_mut(&call) {
+            Some(State::Running { calls_back, .. }) if *calls_back => {
+                *calls_back = false;
+                Ok(true)
+            }
+            Some(_) => Err(ProtocolError::OutOfPlace(Kind::Answer)),
+            None => Ok(false),
+        }
     }
 
     fn cancel(&mut self, call: CallId) -> Option<Event> {
@@ -412,6 +454,7 @@ impl Core {
                 *state = State::Running {
                     received: now,
                     send,
+                    calls_back: false,
                 };
                 Some(Event::Ready(call))
             }

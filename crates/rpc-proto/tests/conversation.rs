@@ -2,8 +2,8 @@
 
 use farcall_idl::Scalar;
 use farcall_rpc_proto::{
-    Call, CallId, Chunk, Failure, FailureKind, HEADER_BYTES, Header, Hello, Kind, Limits, Listing,
-    ProtocolError, SHARED_MEMORY, Transmit, client, server,
+    CALLBACKS, Call, CallId, Callback, CallbackAnswer, Chunk, Failure, FailureKind, HEADER_BYTES,
+    Header, Hello, Kind, Limits, Listing, ProtocolError, SHARED_MEMORY, Transmit, client, server,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -126,6 +126,7 @@ impl Conversation {
     fn serve(&mut self, event: server::Event) {
         match event {
             server::Event::Connected(_) | server::Event::Share(..) | server::Event::Unshare(_) => {}
+            server::Event::Answer(..) => panic!("an answer to nobody"),
             server::Event::List(id, _) => {
                 self.server.listing(
                     id,
@@ -381,4 +382,139 @@ fn memory_is_not_shared_with_less_than_was_asked_for_nor_unasked() {
         let refused = client.handle_input(&down[taken..]);
         assert_eq!(refused, Err(ProtocolError::OutOfPlace(Kind::Shared)));
     }
+}
+
+/// Both ends of a connection with callbacks, and a call that runs.
+fn running() -> (client::Connection, server::Connection, CallId) {
+    let hello = |name| {
+        let mut hello = Hello::new(name);
+        hello.features = CALLBACKS;
+        hello
+    };
+    let mut client = client::Connection::new(Limits::default(), &hello("client"));
+    let mut server = server::Connection::new(Limits::default(), hello("server"));
+    let call = Call {
+        function: 1,
+        scalars: vec![],
+        elements: vec![],
+        data_bytes: 0,
+        places: vec![],
+    };
+    let id = client.call(&call, 0).unwrap();
+    assert_eq!(up(&mut client, &mut server).unwrap().len(), 2);
+    server.accept(id, 0);
+    assert_eq!(down(&mut server, &mut client).unwrap().len(), 1);
+    (client, server, id)
+}
+
+fn up(
+    client: &mut client::Connection,
+    server: &mut server::Connection,
+) -> Result<Vec<server::Event>, ProtocolError> {
+    let (mut bytes, mut events) = (Vec::new(), Vec::new());
+    while client.poll_transmit(&mut bytes) != Transmit::Idle {}
+    let mut rest = bytes.as_slice();
+    while !rest.is_empty() {
+        let (taken, event) = server.handle_input(rest, 0)?;
+        rest = &rest[taken..];
+        events.extend(event);
+    }
+    Ok(events)
+}
+
+fn down(
+    server: &mut server::Connection,
+    client: &mut client::Connection,
+) -> Result<Vec<client::Event>, ProtocolError> {
+    let (mut bytes, mut events) = (Vec::new(), Vec::new());
+    while server.poll_transmit(&mut bytes, 0) != Transmit::Idle {}
+    let mut rest = bytes.as_slice();
+    while !rest.is_empty() {
+        let (taken, event) = client.handle_input(rest)?;
+        rest = &rest[taken..];
+        events.extend(event);
+    }
+    Ok(events)
+}
+
+fn callback() -> Callback {
+    Callback {
+        index: 0,
+        scalars: vec![Some(Scalar::Int(3))],
+        data: vec![1, 2, 3, 4],
+        big_endian: true,
+    }
+}
+
+fn answer() -> CallbackAnswer {
+    CallbackAnswer {
+        data: vec![5; 9],
+        big_endian: true,
+    }
+}
+
+#[test]
+fn a_callback_is_answered_once() {
+    let (mut client, mut server, id) = running();
+    for _ in 0..3 {
+        server.call_back(id, &callback());
+        let events = down(&mut server, &mut client).unwrap();
+        assert_eq!(events, [client::Event::Callback(id, callback())]);
+        client.answer(id, &answer());
+        client.answer(id, &answer());
+        let events = up(&mut client, &mut server).unwrap();
+        assert_eq!(events, [server::Event::Answer(id, answer())]);
+    }
+    server.complete(id, 0, 0, 0);
+    assert_eq!(down(&mut server, &mut client).unwrap().len(), 1);
+    assert!(client.is_idle() && server.open_calls() == 0);
+}
+
+#[test]
+fn an_answer_that_is_late_is_ignored_and_a_callback_of_a_cancelled_call_too() {
+    let (mut client, mut server, id) = running();
+    server.call_back(id, &callback());
+    down(&mut server, &mut client).unwrap();
+    server.fail(id, &Failure::new(FailureKind::NoAnswer, "late"));
+    client.answer(id, &answer());
+    assert_eq!(up(&mut client, &mut server), Ok(vec![]));
+    assert_eq!(down(&mut server, &mut client).unwrap().len(), 1);
+
+    let (mut client, mut server, id) = running();
+    server.call_back(id, &callback());
+    client.cancel(id);
+    assert_eq!(down(&mut server, &mut client), Ok(vec![]));
+    client.answer(id, &answer());
+    let events = up(&mut client, &mut server).unwrap();
+    assert_eq!(events, [server::Event::Cancelled(id)]);
+    assert!(matches!(
+        down(&mut server, &mut client).unwrap()[..],
+        [client::Event::Failed(..)]
+    ));
+}
+
+#[test]
+fn callbacks_out_of_place_end_the_connection() {
+    let (mut client, mut server, id) = running();
+    server.call_back(id, &callback());
+    server.call_back(id, &callback());
+    let twice = down(&mut server, &mut client);
+    assert_eq!(twice, Err(ProtocolError::OutOfPlace(Kind::Callback)));
+
+    let (mut client, mut server, id) = running();
+    server.call_back(id, &callback());
+    down(&mut server, &mut client).unwrap();
+    server.complete(id, 0, 0, 0);
+    let result = down(&mut server, &mut client);
+    assert_eq!(result, Err(ProtocolError::OutOfPlace(Kind::Result)));
+
+    let (mut client, mut server, id) = running();
+    let (mut other, mut other_server, other_id) = running();
+    assert_eq!(id, other_id);
+    other_server.call_back(id, &callback());
+    down(&mut other_server, &mut other).unwrap();
+    other.answer(id, &answer());
+    let unasked = up(&mut other, &mut server);
+    assert_eq!(unasked, Err(ProtocolError::OutOfPlace(Kind::Answer)));
+    client.cancel(id);
 }

@@ -149,7 +149,8 @@ fn every_kind_of_frame_is_recorded_and_data_in_both_orders() {
             seen.push((kind as u8, flags));
         }
     }
-    for kind in Kind::Hello as u8..=Kind::Goodbye as u8 {
+    let callbacks = [Kind::Callback as u8, Kind::Answer as u8];
+    for kind in (Kind::Hello as u8..=Kind::Goodbye as u8).chain(callbacks) {
         assert!(seen.contains(&(kind, 0)), "no frame of kind {kind}");
     }
     assert!(seen.contains(&(Kind::Data as u8, 1)), "no big-endian data");
@@ -158,7 +159,7 @@ fn every_kind_of_frame_is_recorded_and_data_in_both_orders() {
 #[test]
 fn the_specification_lists_every_kind() {
     let text = fs::read_to_string(root().join("docs/spec/protocol.md")).unwrap();
-    for (number, name) in (1..).map_while(cases::kind) {
+    for (number, name) in (1..=u8::MAX).filter_map(cases::kind) {
         assert!(text.contains(&format!("\n| {number} | {name} |")), "{name}");
     }
     for kind in FailureKind::ALL {
@@ -188,6 +189,14 @@ fn the_fuzz_targets_start_from_the_golden_bytes() {
                 &corpus.join("rpc_call").join(case.name),
                 &frame.bytes[HEADER_BYTES..],
             );
+        }
+        for frame in frames
+            .iter()
+            .filter(|frame| frame.bytes[4] >= Kind::Callback as u8)
+        {
+            let name = format!("{}-{}", case.name, frame.bytes[4]);
+            let seed = &frame.bytes[HEADER_BYTES..];
+            check(&corpus.join("rpc_callback").join(name), seed);
         }
     }
 }

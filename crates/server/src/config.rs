@@ -34,6 +34,9 @@ pub struct Limits {
     pub memory: u64,
     /// Seconds within which a new connection must greet.
     pub greeting_s: f64,
+    /// Seconds within which a client must answer a callback of the function it called; 0 means
+    /// that there is no limit.
+    pub callback_s: f64,
 }
 
 /// The processes that call the libraries.
@@ -62,6 +65,7 @@ impl Default for Limits {
             calls_per_connection: 256,
             memory,
             greeting_s: 10.0,
+            callback_s: 60.0,
         }
     }
 }
@@ -82,6 +86,13 @@ impl Config {
     /// Reads the text of a configuration file.
     pub fn parse(text: &str) -> Result<Config, toml::de::Error> {
         toml::from_str(text)
+    }
+}
+
+impl Limits {
+    /// How long a callback may take at the client.
+    pub(crate) fn callback(&self) -> Option<Duration> {
+        (self.callback_s > 0.0).then(|| Duration::from_secs_f64(self.callback_s.min(1e9)))
     }
 }
 

@@ -21,7 +21,7 @@ mod reactor;
 mod worker;
 
 pub use config::{Config, Limits, Workers};
-pub use farcall_library::{Catalog, Source};
+pub use farcall_library::{Caller, Catalog, Source};
 pub use farcall_rpc_proto::{Failure, FailureKind};
 pub use worker::process::{Callee, run_worker, run_worker_for};
 

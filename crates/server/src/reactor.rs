@@ -3,6 +3,7 @@
 //! One thread is enough because it never computes and never blocks: array bytes go from the socket
 //! to the job buffer by the kernel's hand, and the library runs in the workers.
 
+mod callbacks;
 mod calls;
 mod estimate;
 mod events;
@@ -267,13 +268,9 @@ impl Reactor {
     }
 
     fn next_deadline(&self, now: Instant) -> Option<Duration> {
-        let running = self
-            .workers
-            .iter()
-            .filter_map(|(_, worker)| match worker.state {
-                State::Running { deadline, .. } => deadline,
-                _ => None,
-            });
+        let callbacks = self.config.limits.callback();
+        let workers = self.workers.iter();
+        let running = workers.filter_map(|(_, worker)| worker.deadline(callbacks));
         let greeting = self
             .connections
             .iter()

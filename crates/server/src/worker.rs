@@ -1,14 +1,17 @@
 //! A worker process as the server sees it.
 
+mod callback;
 mod control;
 pub(crate) mod process;
 
 use crate::buffer::{JobBuffer, Segment, sealed_memory};
 use crate::{WorkerCommand, config};
+pub(crate) use callback::Word;
+use callback::{AnswerWord, Mailbox, WORD_BYTES};
 pub(crate) use control::TEXT_BYTES;
 use control::{Control, Outcome, Request};
 use farcall_library::{Compiled, Source};
-use farcall_rpc_proto::{Failure, FailureKind};
+use farcall_rpc_proto::{Callback, CallbackAnswer, Failure, FailureKind};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
@@ -176,6 +179,9 @@ pub(crate) struct Worker {
     output: File,
     tail: Vec<u8>,
     control: Control,
+    mailbox: Mailbox,
+    /// Since when it waits for the answer of a callback.
+    waiting: Option<Instant>,
     mapped: HashSet<u64>,
     stale: Vec<u64>,
 }
@@ -197,6 +203,7 @@ impl Launcher {
         let (output, child_output) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         fcntl_setfl(&output, OFlags::NONBLOCK)?;
         let control = Control::create()?;
+        let mailbox = Mailbox::create()?;
         let start = Start {
             path: source.source.path.clone(),
             text: source.source.text.clone(),
@@ -208,7 +215,7 @@ impl Launcher {
         let start = sealed_memory("farcall-start", text.len())?;
         File::from(start.try_clone()?).write_all(&text)?;
         let process = self.command(source, &theirs, child_output).spawn()?;
-        let descriptors = [control.fd(), doorbell, start.as_fd()];
+        let descriptors = [control.fd(), doorbell, start.as_fd(), mailbox.fd()];
         send(&ours, &(text.len() as u64).to_ne_bytes(), &descriptors)?;
         Ok(Worker {
             library,
@@ -219,6 +226,8 @@ impl Launcher {
             output: output.into(),
             tail: Vec::new(),
             control,
+            mailbox,
+            waiting: None,
             mapped: HashSet::new(),
             stale: Vec::new(),
         })
@@ -417,6 +426,51 @@ impl Worker {
                 Some(identities) => Ok(serde_json::from_slice(identities).unwrap_or_default()),
                 None => Err(String::from_utf8_lossy(&text[..count]).into_owned()),
             }),
+        }
+    }
+
+    /// What a running worker says. `None` where it says nothing that can be understood, most
+    /// likely because it is dead.
+    pub(crate) fn read_word(&self) -> Option<Word> {
+        let mut word = [0; WORD_BYTES];
+        let flags = rustix::net::RecvFlags::DONTWAIT;
+        let (count, _) = rustix::net::recv(&self.socket, &mut word, flags).ok()?;
+        Word::decode(&word[..count])
+    }
+
+    /// The callback that the worker has put in the mailbox; it waits for the answer from now on.
+    pub(crate) fn take_callback(&mut self, bytes: usize) -> io::Result<Callback> {
+        let message = self.mailbox.take(bytes)?;
+        self.waiting = Some(Instant::now());
+        Callback::decode(&message, cfg!(target_endian = "big")).map_err(io::Error::other)
+    }
+
+    /// Hands it the answer of its callback. The time it has waited does not count.
+    pub(crate) fn answer(&mut self, answer: &CallbackAnswer) -> io::Result<()> {
+        self.mailbox.put(&answer.data)?;
+        let word = AnswerWord {
+            bytes: answer.data.len(),
+            big_endian: answer.big_endian,
+        };
+        if let (Some(since), State::Running { deadline, .. }) =
+            (self.waiting.take(), &mut self.state)
+        {
+            *deadline = deadline.map(|deadline| deadline + since.elapsed());
+        }
+        send(&self.socket, &word.encode(), &[])
+    }
+
+    /// Since when it waits for the answer of a callback.
+    pub(crate) fn waits_since(&self) -> Option<Instant> {
+        self.waiting
+    }
+
+    /// When the call it runs is to be ended, by the limit on the library or on callbacks.
+    pub(crate) fn deadline(&self, callbacks: Option<Duration>) -> Option<Instant> {
+        match (self.state, self.waiting) {
+            (State::Running { .. }, Some(since)) => callbacks.map(|limit| since + limit),
+            (State::Running { deadline, .. }, None) => deadline,
+            _ => None,
         }
     }
 

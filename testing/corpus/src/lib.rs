@@ -19,6 +19,8 @@ mod idl_expr;
 mod idl_parse;
 #[path = "../../../fuzz/src/rpc_call.rs"]
 mod rpc_call;
+#[path = "../../../fuzz/src/rpc_callback.rs"]
+mod rpc_callback;
 #[path = "../../../fuzz/src/rpc_client.rs"]
 mod rpc_client;
 #[path = "../../../fuzz/src/rpc_server.rs"]
@@ -32,7 +34,7 @@ mod trunk_frame;
 pub type Body = fn(&[u8]);
 
 /// Every fuzz target: its name, which is also that of its corpus, and its body.
-pub const TARGETS: [(&str, Body); 12] = [
+pub const TARGETS: [(&str, Body); 13] = [
     ("channel_packet", channel_packet::run),
     ("flow_goal", flow_goal::run),
     ("flow_pattern", flow_pattern::run),
@@ -41,6 +43,7 @@ pub const TARGETS: [(&str, Body); 12] = [
     ("idl_expr", idl_expr::run),
     ("idl_parse", idl_parse::run),
     ("rpc_call", rpc_call::run),
+    ("rpc_callback", rpc_callback::run),
     ("rpc_client", rpc_client::run),
     ("rpc_server", rpc_server::run),
     ("trunk_control", trunk_control::run),

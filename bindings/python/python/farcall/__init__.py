@@ -8,6 +8,7 @@ x = dgesv(n=n, nrhs=1, a=A, lda=n, b=B, ldb=n).b
 
 from ._errors import (
     ArgumentError,
+    CallbackError,
     ConnectionError,  # noqa: A004
     Error,
     LibraryError,
@@ -33,6 +34,7 @@ from ._serving import serve
 
 __all__ = [
     "ArgumentError",
+    "CallbackError",
     "ConnectionError",
     "Error",
     "Function",

@@ -13,7 +13,7 @@ class Error(Exception):
 
 
 class ArgumentError(Error, TypeError, ValueError):
-    """An argument does not fit the interface. Nothing was sent."""
+    """An argument does not fit the interface, or the library refuses it."""
 
     fault = "caller"
 
@@ -34,6 +34,12 @@ class Timeout(Error, TimeoutError):  # noqa: N818
     """The server did not answer in the time given. The call was given up."""
 
     fault = "peer"
+
+
+class CallbackError(Error, RuntimeError):
+    """A callback failed, so that the call was given up; `__cause__` is what it raised."""
+
+    fault = "caller"
 
 
 class LibraryError(Error, RuntimeError):

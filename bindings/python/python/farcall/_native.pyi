@@ -35,6 +35,7 @@ _Argument: TypeAlias = (
     | str
     | bytes
     | PathLike[str]
+    | Callable[..., object]
     | None
 )
 
@@ -142,6 +143,8 @@ class Interface:
     def description(self) -> str | None: ...
     @property
     def parameters(self) -> list[Parameter]: ...
+    @property
+    def callbacks(self) -> list[Interface]: ...
     @property
     def convention(self) -> Literal["C", "C++", "FORTRAN"]: ...
     @property

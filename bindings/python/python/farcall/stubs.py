@@ -25,6 +25,7 @@ _HEAD = '''\
 """Functions of the module `{module}`. Made by `python -m farcall.stubs`: do not edit."""
 
 # ruff: noqa
+from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, Protocol, SupportsComplex, SupportsFloat
 from typing import SupportsIndex, TypeVar, cast, overload
 
@@ -65,7 +66,8 @@ def _function(function: farcall.Function) -> Iterator[str]:
     passed = [each for each in interface.parameters if each.mode != "WORK"]
     returned = [each for each in passed if each.mode != "IN"]
     stem = _identifier(interface.name)
-    named = all(each.name.isidentifier() and not keyword.iskeyword(each.name) for each in passed)
+    names = [*(each.name for each in passed), *(each.name for each in interface.callbacks)]
+    named = all(name.isidentifier() and not keyword.iskeyword(name) for name in names)
     result = f"{stem}_result" if returned and named else "Any" if returned else "None"
     if result.endswith("_result"):
         yield f"class {result}(NamedTuple):"
@@ -78,7 +80,8 @@ def _function(function: farcall.Function) -> Iterator[str]:
     yield from textwrap.indent(_quoted(interface.description or function.name), "    ").splitlines()
     yield ""
     for method, answer in (("__call__", result), ("call_async", f"Future[{result}]")):
-        yield from _method(method, answer, passed if named else None)
+        callbacks = [each.name for each in interface.callbacks]
+        yield from _method(method, answer, passed if named else None, callbacks)
     yield "    @property"
     yield "    def interface(self) -> farcall.Interface: ..."
     yield "    @property"
@@ -90,22 +93,25 @@ def _function(function: farcall.Function) -> Iterator[str]:
     yield f"    return cast({stem}_function, server.function({function.name!r}))"
 
 
-def _method(name: str, result: str, passed: list[farcall.Parameter] | None) -> Iterator[str]:
+def _method(
+    name: str, result: str, passed: list[farcall.Parameter] | None, callbacks: list[str]
+) -> Iterator[str]:
     if passed is None:
         yield f"    def {name}(self, *args: Any, **kwargs: Any) -> {result}: ..."
         return
     given = [f"{each.name}: {_type(each)}" for each in passed]
+    functions = [f"{each}: Callable[..., object]" for each in callbacks]
     if all(each.mode != "OUT" for each in passed):
-        yield f"    def {name}({', '.join(['self', *given])}) -> {result}: ..."
+        yield f"    def {name}({', '.join(['self', *given, *functions])}) -> {result}: ..."
         return
     by_name = [
         f"{text} = ..." if each.mode == "OUT" else text
         for each, text in zip(passed, given, strict=True)
     ]
     yield "    @overload"
-    yield f"    def {name}({', '.join(['self', *given])}, /) -> {result}: ..."
+    yield f"    def {name}({', '.join(['self', *given, *functions])}, /) -> {result}: ..."
     yield "    @overload"
-    yield f"    def {name}({', '.join(['self', '*', *by_name])}) -> {result}: ..."
+    yield f"    def {name}({', '.join(['self', '*', *by_name, *functions])}) -> {result}: ..."
 
 
 def _type(parameter: farcall.Parameter) -> str:

@@ -31,7 +31,7 @@ pub(crate) fn wait_for_any(
     deadline: Option<Instant>,
 ) -> Result<bool, Error> {
     let mut groups = group(requests);
-    let waited = wait(&mut groups, deadline);
+    let waited = wait(requests, &mut groups, deadline);
     for group in &mut groups {
         let mut state = group.connection.lock();
         for id in &group.ids {
@@ -66,14 +66,22 @@ fn group(requests: &[&Request]) -> Vec<Group> {
     groups
 }
 
-fn wait(groups: &mut [Group], deadline: Option<Instant>) -> Result<bool, Error> {
+fn wait(
+    requests: &[&Request],
+    groups: &mut [Group],
+    deadline: Option<Instant>,
+) -> Result<bool, Error> {
     let Some(first) = groups.first() else {
         return Ok(false);
     };
     let first = first.connection.clone();
     let mut spinning = first.spin.begin();
     loop {
-        match look(groups) {
+        let seen = look(groups);
+        if !matches!(seen, Look::Ended) && answer(requests, groups) {
+            continue;
+        }
+        match seen {
             Look::Ended => return Ok(true),
             Look::More => {
                 groups
@@ -111,6 +119,26 @@ fn look(groups: &mut [Group]) -> Look {
     if more { Look::More } else { Look::Waiting }
 }
 
+/// Runs a callback of one of the calls; `false` if none waits for its answer. Other threads may
+/// have the sockets meanwhile.
+fn answer(requests: &[&Request], groups: &mut [Group]) -> bool {
+    for request in requests {
+        if request.callbacks.is_none() {
+            continue;
+        }
+        let callback = request.take_callback(&mut request.connection.lock());
+        let Some(callback) = callback else { continue };
+        for group in groups.iter_mut().filter(|group| group.driving) {
+            let mut state = group.connection.lock();
+            (group.driving, state.driven) = (false, false);
+            state.hand_over();
+        }
+        request.answer(callback);
+        return true;
+    }
+    false
+}
+
 /// Asks the threads at the other sockets to be woken. Returns `false` when there is something to
 /// look at by now.
 fn stand_by(groups: &[Group]) -> bool {
@@ -121,7 +149,8 @@ fn stand_by(groups: &[Group]) -> bool {
     };
     for group in groups.iter().filter(|group| !group.driving) {
         let mut state = group.connection.lock();
-        if !state.driven || group.ids.iter().any(|id| state.has_ended(*id)) {
+        let told = |id: &CallId| state.has_ended(*id) || state.has_callback(*id);
+        if !state.driven || group.ids.iter().any(told) {
             return false;
         }
         for id in &group.ids {

@@ -6,8 +6,8 @@ use super::waiter::Waiter;
 use crate::socket::Socket;
 use farcall_rpc_proto::client::{self, Event};
 use farcall_rpc_proto::{
-    Call, CallId, Chunk, Estimate, Failure, Hello, Landing, Limits, Listing, Piece, ProtocolError,
-    Times, Transmit,
+    Call, CallId, Callback, CallbackAnswer, Chunk, Estimate, Failure, Hello, Landing, Limits,
+    Listing, Piece, ProtocolError, Times, Transmit,
 };
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -66,6 +66,8 @@ impl From<io::Error> for Loss {
 #[derive(Default)]
 struct Open {
     transfer: Option<Transfer>,
+    /// What the called function wants of its caller.
+    callback: Option<Box<Callback>>,
     /// The threads to be woken when it ends.
     waiters: Vec<Waiter>,
     /// Nobody wants its end any more.
@@ -186,6 +188,22 @@ impl State {
             },
         );
         Ok(id)
+    }
+
+    /// The callback of a call that waits for its answer; told once.
+    pub(crate) fn take_callback(&mut self, id: CallId) -> Option<Callback> {
+        let callback = self.open.get_mut(&id)?.callback.take()?;
+        Some(*callback)
+    }
+
+    /// Whether a callback of the call waits for its answer.
+    pub(crate) fn has_callback(&self, id: CallId) -> bool {
+        let open = self.open.get(&id);
+        open.is_some_and(|open| open.callback.is_some())
+    }
+
+    pub(crate) fn answer(&mut self, id: CallId, answer: &CallbackAnswer) {
+        self.proto.answer(id, answer);
     }
 
     /// The end of a request, if it has come; told once.
@@ -522,6 +540,17 @@ impl State {
         Ok(true)
     }
 
+    /// Keeps a callback for a thread that waits for the call.
+    fn calls_back(&mut self, id: CallId, callback: Callback) {
+        let Some(open) = self.open.get_mut(&id).filter(|open| !open.abandoned) else {
+            return;
+        };
+        open.callback = Some(Box::new(callback));
+        for waiter in &open.waiters {
+            waiter.wake();
+        }
+    }
+
     fn on_event(&mut self, event: Event) {
         let (id, end) = match event {
             Event::Connected(hello) => {
@@ -553,6 +582,7 @@ impl State {
                 (request, Ok(Answer::Interface(answered)))
             }
             Event::Estimated(id, estimate) => (id, Ok(Answer::Estimated(estimate))),
+            Event::Callback(id, callback) => return self.calls_back(id, callback),
             Event::Done(id, times) => (id, Ok(Answer::Done(times))),
             Event::Failed(id, failure) => (id, Err(Loss::Failed(failure))),
         };

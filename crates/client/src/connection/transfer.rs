@@ -59,7 +59,7 @@ impl Transfer {
                 bytes: bytes.len(),
                 writable: true,
             },
-            Argument::Scalar(_) | Argument::Skip => Memory {
+            Argument::Scalar(_) | Argument::Skip | Argument::Function(_) => Memory {
                 start: std::ptr::null_mut(),
                 bytes: 0,
                 writable: false,

@@ -10,6 +10,24 @@ use std::time::Duration;
 /// A function that takes an array and returns nothing.
 pub(crate) const TAKE: &str = "Define take(IN int n, IN char x[n]) Calls \"C\" take(n, x);";
 
+/// A function that calls back.
+pub(crate) const ASK: &str = "Define ask(IN int n, each(IN int k, IN int x[k], OUT int y[k])) \
+                              Calls \"C\" ask(n, each);";
+
+/// A callback of `ask`: which one, its count, its data; in big endian where that is said.
+pub(crate) fn callback(index: u8, count: &[u8], data: &[u8], big_endian: bool) -> Vec<u8> {
+    let scalars = [&[0x83], count, &[0xf6, 0xf6]].concat();
+    let data = [&[0x58, data.len() as u8], data].concat();
+    let mut bytes = frame(16, 2, &[&[0x83, index][..], &scalars, &data].concat());
+    bytes[5] = u8::from(big_endian);
+    bytes
+}
+
+/// The end of a call without results.
+pub(crate) fn done() -> Vec<u8> {
+    [frame(8, 2, &[0x81, 0]), frame(9, 2, &[0x84, 0, 0, 0, 0])].concat()
+}
+
 /// The interface of `scale`.
 pub(crate) fn interface_text() -> String {
     "Module test;\nDefine scale(IN int n, IN double x[n], OUT double twice[n], \
@@ -235,13 +253,13 @@ impl Peer {
         }
     }
 
-    /// Reads frames up to the next request or greeting.
+    /// Reads frames up to the next request, greeting or answer to a callback.
     fn read_request(&mut self) -> io::Result<()> {
         loop {
             let header = self.read(16)?;
             let length = u32::from_le_bytes(header[..4].try_into().unwrap());
             self.read(length as usize)?;
-            if matches!(header[4], 1 | 2 | 4 | 6) {
+            if matches!(header[4], 1 | 2 | 4 | 6 | 17) {
                 return Ok(());
             }
         }

@@ -2,8 +2,8 @@
 
 use farcall_idl::Scalar;
 use farcall_rpc_proto::{
-    Call, ESTIMATES, Estimate, Failure, FailureKind, FunctionSummary, Header, Hello, Limits,
-    Listing,
+    CALLBACKS, Call, Callback, CallbackAnswer, ESTIMATES, Estimate, Failure, FailureKind,
+    FunctionSummary, Header, Hello, Limits, Listing,
 };
 
 /// One conversation.
@@ -41,6 +41,8 @@ pub(crate) enum Answer {
     Interface(u64, String, Option<String>),
     Estimate(Estimate),
     Result(Vec<Elements>),
+    /// Calls the client back, and answers with the result when it has the answer.
+    CallsBack(Callback, CallbackAnswer, Vec<Elements>),
     Failure(Failure),
     /// Fails the call, says goodbye and closes.
     Stop(Failure),
@@ -91,6 +93,7 @@ pub(crate) fn all() -> Vec<Case> {
         directory(),
         estimate(),
         scalars(),
+        callback(),
         cancel(),
         refused(),
         stopping(),
@@ -243,6 +246,48 @@ fn scalars() -> Case {
         cancels: false,
     };
     case("scalars", about, vec![(request, Answer::Result(vec![]))])
+}
+
+fn callback() -> Case {
+    let about = "A running function tells its client of an iteration, and is told to stop, by\n\
+                 monitor(IN int k, IN double residual, IN int n, IN double x[n], OUT int *stop).";
+    let call = Call {
+        function: FUNCTION + 2,
+        scalars: vec![Some(Scalar::Int(100)), None],
+        elements: vec![],
+        data_bytes: 0,
+        places: vec![],
+    };
+    let request = Request::Call {
+        call,
+        data: vec![],
+        result_bytes: 4,
+        pause_after: None,
+        cancels: false,
+    };
+    let monitor = Callback {
+        index: 0,
+        scalars: vec![
+            Some(Scalar::Int(1)),
+            Some(Scalar::Float(0.25)),
+            Some(Scalar::Int(2)),
+            None,
+            None,
+        ],
+        data: Elements::Doubles(vec![1.0, 2.0]).bytes(false),
+        big_endian: false,
+    };
+    let stop = CallbackAnswer {
+        data: Elements::Ints(vec![1]).bytes(false),
+        big_endian: false,
+    };
+    let answer = Answer::CallsBack(monitor, stop, vec![Elements::Ints(vec![1])]);
+    let mut hello = Hello::new("golden client");
+    hello.features = CALLBACKS;
+    Case {
+        hello,
+        ..case("callback", about, vec![(request, answer)])
+    }
 }
 
 fn small_chunks() -> Limits {

@@ -78,6 +78,14 @@ impl Client<'_> {
             self.connected = true;
             return;
         }
+        if let Event::Callback(id, callback) = &event {
+            let (_, Answer::CallsBack(expected, answer, _)) = &self.case.exchanges[self.next]
+            else {
+                panic!("called back by nobody");
+            };
+            assert_eq!(callback, expected);
+            return self.proto.answer(*id, answer);
+        }
         let (open, _) = self.open.take().expect("an answer to a request");
         let (request, answer) = &self.case.exchanges[self.next];
         self.next += 1;
@@ -100,7 +108,10 @@ impl Client<'_> {
             (Event::Estimated(id, estimate), Answer::Estimate(expected)) => {
                 assert_eq!((id, &estimate), (open, expected));
             }
-            (Event::Done(id, times), Answer::Result(expected)) => {
+            (
+                Event::Done(id, times),
+                Answer::Result(expected) | Answer::CallsBack(_, _, expected),
+            ) => {
                 assert_eq!(id, open);
                 assert_eq!(times.exec, EXEC);
                 let order = self.case.big_endian;
@@ -277,6 +288,14 @@ impl<'c> Server<'c> {
                 assert_eq!(received, stream(data, case.big_endian));
                 self.answer(id, answer);
             }
+            (Event::Answer(id, given), Request::Call { .. }) => {
+                let Answer::CallsBack(_, expected, result) = answer else {
+                    panic!("answers nobody");
+                };
+                assert_eq!(given, *expected);
+                self.complete(id, result);
+                self.next += 1;
+            }
             (Event::Cancelled(_), Request::Call { cancels: true, .. }) => {
                 self.received.clear();
                 self.next += 1;
@@ -293,16 +312,19 @@ impl<'c> Server<'c> {
                 self.proto.interface(id, *number, text, library);
             }
             Answer::Estimate(estimate) => self.proto.estimated(id, estimate),
-            Answer::Result(data) => {
-                self.sending = data;
-                let bytes = stream(data, false).len() as u64;
-                self.proto.complete(id, bytes, EXEC, COMPUTED);
-            }
+            Answer::Result(data) => self.complete(id, data),
+            Answer::CallsBack(callback, ..) => return self.proto.call_back(id, callback),
             Answer::Failure(failure) => self.proto.fail(id, failure),
             Answer::Stop(failure) => self.stop(id, failure),
             Answer::Nothing => return,
         }
         self.next += 1;
+    }
+
+    fn complete(&mut self, id: CallId, data: &'c [Elements]) {
+        self.sending = data;
+        let bytes = stream(data, false).len() as u64;
+        self.proto.complete(id, bytes, EXEC, COMPUTED);
     }
 
     fn stop(&mut self, id: CallId, failure: &Failure) {

@@ -100,7 +100,9 @@ fn data_of<'c>(case: &'c Case, frame: &Frame) -> &'c [Elements] {
     for (request, answer) in &case.exchanges {
         match (request, answer) {
             (Request::Call { data, .. }, _) if frame.from_client => return data,
-            (_, Answer::Result(data)) if !frame.from_client => return data,
+            (_, Answer::Result(data) | Answer::CallsBack(_, _, data)) if !frame.from_client => {
+                return data;
+            }
             _ => {}
         }
     }

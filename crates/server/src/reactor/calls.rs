@@ -55,6 +55,7 @@ impl Reactor {
             }
             Event::Call(id, call) => self.offer(key, id, call),
             Event::Ready(id) => self.enqueue(self.connections[key].jobs[&id]),
+            Event::Answer(id, answer) => self.answer_callback(key, id, &answer),
             Event::Cancelled(id) => {
                 if let Some(job) = self.connections[key].jobs.remove(&id) {
                     self.abandon(job);
@@ -112,6 +113,11 @@ impl Reactor {
             let name = function.interface.qualified_name();
             Failure::new(FailureKind::BadArgument, format!("{name}: {error}"))
         };
+        let answers = self.connections[key].proto.answers_callbacks();
+        if !answers && !function.interface.callbacks.is_empty() {
+            let text = "calls functions of its caller, which this client cannot do; update it";
+            return Err(bad(text.to_string()));
+        }
         let mut layout = function
             .interface
             .layout(&call.scalars, &call.elements)
@@ -265,12 +271,7 @@ impl Reactor {
         if self.queue.is_empty() {
             return;
         }
-        let running = self
-            .workers
-            .iter()
-            .filter(|(_, worker)| worker.job().is_some())
-            .count();
-        let mut free = self.slots.saturating_sub(running);
+        let mut free = self.slots.saturating_sub(self.computing());
         let mut starting: Vec<usize> = self
             .workers
             .iter()
@@ -395,7 +396,7 @@ impl Reactor {
     }
 
     /// An answer is to be written, with others of this turn.
-    fn answered(&mut self, connection: usize) {
+    pub(super) fn answered(&mut self, connection: usize) {
         if !self.unflushed.contains(&connection) {
             self.unflushed.push(connection);
         }

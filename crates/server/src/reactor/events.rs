@@ -70,7 +70,7 @@ impl Reactor {
             ..proto::Limits::default()
         };
         let mut hello = Hello::new(concat!("farcall-server ", env!("CARGO_PKG_VERSION")));
-        hello.features |= proto::ESTIMATES;
+        hello.features |= proto::ESTIMATES | proto::CALLBACKS;
         if accepted.is_unix {
             hello.features |= proto::SHARED_MEMORY;
         } else if accepted.is_local {
@@ -256,6 +256,8 @@ impl Reactor {
                 Some(Err(error)) => worker.end(FailureKind::Internal, error),
                 None => {}
             }
+        } else if let Some(word) = worker.read_word() {
+            return self.worker_says(key, word);
         }
         self.worker_died(key);
     }
@@ -275,13 +277,19 @@ impl Reactor {
     pub(super) fn handle_deadlines(&mut self) {
         let now = Instant::now();
         let limit = self.config.workers.time_limit_s;
+        let callbacks = self.config.limits.callback();
         for (_, worker) in &mut self.workers {
-            if let State::Running {
-                deadline: Some(deadline),
-                ..
-            } = worker.state
-                && deadline <= now
-            {
+            if worker.deadline(callbacks).is_none_or(|end| end > now) {
+                continue;
+            }
+            if worker.waits_since().is_some() {
+                let limit = self.config.limits.callback_s;
+                let text = format!(
+                    "was ended because the client did not answer its callback within {limit} s \
+                     (limits.callback_s in the server's configuration)"
+                );
+                worker.end(FailureKind::NoAnswer, text);
+            } else {
                 let text = format!("ran past its time limit of {limit} s");
                 worker.end(FailureKind::TimeLimit, text);
             }

@@ -3,12 +3,13 @@
 //! What is called is a [`Callee`]: a C or Fortran library here, Python functions in the package
 //! for Python.
 
+use super::callback::{AnswerWord, Mailbox, Word};
 use super::control::{Control, Outcome, Request};
 use super::{GREETING_BYTES, Identities, MemoryMessage, READY, SOCKET_FD, Start};
 use crate::buffer::Mapping;
 use farcall_idl::{ArrayLayout, Document, Interface, Layout, Scalar};
-use farcall_library::{Binding, Source};
-use farcall_rpc_proto::{Call, Failure, FailureKind, swap_bytes};
+use farcall_library::{Binding, CallbackAnswer, CallbackRequest, Caller, InvokeError, Source};
+use farcall_rpc_proto::{Call, Callback, Failure, FailureKind, swap_bytes};
 use farcall_spin::Spin;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
@@ -32,7 +33,7 @@ pub trait Callee {
     /// # Safety
     /// `layout` is what `interface`, the one with this index, gives for `scalars`; `starts` has an
     /// address for each of its arrays, aligned for the element and good for reads and writes of the
-    /// bytes of the array until the call returns.
+    /// bytes of the array until the call returns. Callbacks go to `caller`.
     unsafe fn invoke(
         &self,
         function: usize,
@@ -40,6 +41,7 @@ pub trait Callee {
         scalars: &[Option<Scalar>],
         layout: &Layout,
         starts: &[*mut u8],
+        caller: &mut Caller<'_>,
     ) -> Result<(), Failure>;
 
     /// The library behind a function, for people: name, version, kernel.
@@ -50,15 +52,22 @@ impl Callee for Binding {
     unsafe fn invoke(
         &self,
         function: usize,
-        _: &Interface,
+        interface: &Interface,
         scalars: &[Option<Scalar>],
         layout: &Layout,
         starts: &[*mut u8],
+        caller: &mut Caller<'_>,
     ) -> Result<(), Failure> {
         // SAFETY: the caller's promise. That the library keeps to its interface is its owner's; if
         // it breaks it, this process ends and the server goes on.
-        let called = unsafe { Binding::invoke(self, function, scalars, layout, starts) };
-        called.map_err(|error| Failure::new(FailureKind::BadArgument, error.to_string()))
+        let called = unsafe { Binding::invoke(self, function, scalars, layout, starts, caller) };
+        called.map_err(|error| {
+            let text = match &error {
+                InvokeError::WrongArgument(wrong) => wrong.text(interface),
+                other => other.to_string(),
+            };
+            Failure::new(FailureKind::BadArgument, format!("was refused: {text}"))
+        })
     }
 
     fn library(&self, function: usize) -> Option<String> {
@@ -85,7 +94,7 @@ pub fn run_worker_for<C: Callee>(
     let socket = unsafe { OwnedFd::from_raw_fd(SOCKET_FD) };
     rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
     let (size, mut descriptors) = receive(&socket)?;
-    let [control, doorbell, start] = std::mem::take(&mut descriptors)
+    let [control, doorbell, start, mailbox] = std::mem::take(&mut descriptors)
         .try_into()
         .map_err(|_| io::Error::other("run by the server only"))?;
     let start = read_start(start, u64::from_ne_bytes(first_word(size)))?;
@@ -115,6 +124,7 @@ pub fn run_worker_for<C: Callee>(
         socket,
         control,
         doorbell,
+        mailbox: Mailbox::open(mailbox),
         interfaces,
         callee,
         mappings: HashMap::new(),
@@ -156,6 +166,7 @@ struct Worker<C> {
     socket: OwnedFd,
     control: &'static Control,
     doorbell: OwnedFd,
+    mailbox: Mailbox,
     interfaces: Vec<Interface>,
     callee: C,
     mappings: HashMap<u64, Mapping>,
@@ -243,14 +254,29 @@ impl<C: Callee> Worker<C> {
             .map(|array| self.start(array, buffer))
             .collect::<Option<Vec<_>>>()
             .ok_or_else(|| refuse(&"has an array outside the shared memory"))?;
+        let (socket, mailbox) = (&self.socket, &self.mailbox);
+        let line = Line { socket, mailbox };
+        let mut waited = Duration::ZERO;
+        let mut caller = |request: Result<CallbackRequest, String>| {
+            let start = Instant::now();
+            let answer = request.and_then(|request| line.call_back(request));
+            waited += start.elapsed();
+            answer.unwrap_or_else(|problem| line.give_up(problem))
+        };
         let start = Instant::now();
         // SAFETY: the layout was made for this interface, and its arrays lie within the buffer or
         // within shared memory.
         let called = unsafe {
-            self.callee
-                .invoke(function, interface, &call.scalars, &layout, &starts)
+            self.callee.invoke(
+                function,
+                interface,
+                &call.scalars,
+                &layout,
+                &starts,
+                &mut caller,
+            )
         };
-        let exec_nanos = start.elapsed().as_nanos() as u64;
+        let exec_nanos = start.elapsed().saturating_sub(waited).as_nanos() as u64;
         called.map(|()| exec_nanos)
     }
 
@@ -262,6 +288,50 @@ impl<C: Callee> Worker<C> {
         let segment = self.mappings.get(&place.segment)?;
         let end = place.offset.checked_add(array.bytes)?;
         (end <= segment.bytes() as u64).then(|| segment.start().wrapping_add(place.offset as usize))
+    }
+}
+
+/// The way to the server while a call runs.
+struct Line<'w> {
+    socket: &'w OwnedFd,
+    mailbox: &'w Mailbox,
+}
+
+impl Line<'_> {
+    /// Has the server pass a callback on to the client, and waits for the answer.
+    fn call_back(&self, request: CallbackRequest) -> Result<CallbackAnswer, String> {
+        let callback = Callback {
+            index: request.index as u32,
+            scalars: request.scalars,
+            data: request.data,
+            big_endian: cfg!(target_endian = "big"),
+        };
+        let mut message = Vec::new();
+        callback.encode(&mut message);
+        let exchange = || {
+            self.mailbox.put(&message)?;
+            self.say(&Word::Callback(message.len()))?;
+            let (word, _) = receive(self.socket)?;
+            let word = AnswerWord::decode(&word).ok_or(io::ErrorKind::InvalidData)?;
+            Ok(CallbackAnswer {
+                data: self.mailbox.take(word.bytes)?,
+                swap: word.big_endian != cfg!(target_endian = "big"),
+            })
+        };
+        exchange().map_err(|error: io::Error| format!("cannot call back: {error}"))
+    }
+
+    /// The library cannot go on, nor be left in the middle: the server ends the process.
+    fn give_up(&self, problem: String) -> ! {
+        let _ = self.say(&Word::Problem(problem));
+        while receive(self.socket).is_ok() {}
+        std::process::exit(1);
+    }
+
+    fn say(&self, word: &Word) -> io::Result<()> {
+        let flags = rustix::net::SendFlags::NOSIGNAL;
+        rustix::net::send(self.socket, &word.encode(), flags)?;
+        Ok(())
     }
 }
 

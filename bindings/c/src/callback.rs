@@ -1,0 +1,132 @@
+//! Functions of a C program that a called function calls.
+
+use std::ffi::{CString, c_void};
+
+use farcall_client::{Callback, CallbackArguments, CallbackError, Scalar};
+use farcall_idl::{Interface, Param, Type};
+use libffi::middle::{Arg, Cif, CodePtr, Type as FfiType};
+
+/// The callback with this index as the C function at `address`: scalars by value in the type of the
+/// interface, text as `const char *`, arrays as pointers. What it returns is not looked at.
+///
+/// # Safety
+///
+/// There is such a function, for as long as the call lasts.
+pub(crate) unsafe fn of(
+    interface: &Interface,
+    index: usize,
+    address: *mut c_void,
+) -> Result<Callback, String> {
+    let known = &interface.callbacks[index];
+    if known.params.iter().any(|param| ffi_type(param).is_none()) {
+        let name = &known.name;
+        return Err(format!(
+            "callback `{name}` has a file, which C programs cannot be given"
+        ));
+    }
+    // An address, which may be called from any thread.
+    let address = address.expose_provenance();
+    let run = move |arguments: &mut CallbackArguments<'_>| {
+        let params = &arguments.interface().params;
+        let types: Vec<FfiType> = params.iter().filter_map(ffi_type).collect();
+        let cif = Cif::new(types, FfiType::void());
+        // SAFETY: the caller's promise.
+        unsafe {
+            call(
+                &cif,
+                std::ptr::with_exposed_provenance_mut(address),
+                arguments,
+            )
+        }
+    };
+    Ok(Callback::new(run))
+}
+
+/// Room for one argument.
+#[repr(C, align(16))]
+#[derive(Clone, Copy)]
+struct Slot([u8; 16]);
+
+impl Slot {
+    fn new(bytes: &[u8]) -> Slot {
+        let mut slot = Slot([0; 16]);
+        slot.0[..bytes.len()].copy_from_slice(bytes);
+        slot
+    }
+
+    fn address<T>(address: *const T) -> Slot {
+        Slot::new(&address.expose_provenance().to_ne_bytes())
+    }
+}
+
+/// # Safety
+///
+/// `function` has the parameters of the callback.
+unsafe fn call(
+    cif: &Cif,
+    function: *mut c_void,
+    arguments: &mut CallbackArguments<'_>,
+) -> Result<(), CallbackError> {
+    let params = &arguments.interface().params;
+    let mut texts = Vec::new();
+    let mut slots = Vec::with_capacity(params.len());
+    for (index, param) in params.iter().enumerate() {
+        slots.push(match &arguments.scalars()[index] {
+            Some(Scalar::Text(text)) if param.ty == Type::String => {
+                texts.push(CString::new(text.as_str())?);
+                Slot::address(texts[texts.len() - 1].as_ptr())
+            }
+            Some(scalar) => scalar_slot(param.ty, scalar),
+            None => Slot::address(arguments.array(index).as_ptr()),
+        });
+    }
+    let values: Vec<Arg<'_>> = slots.iter().map(Arg::new).collect();
+    // SAFETY: the slots have the types of the call, and the caller answers for the function. The
+    // arrays belong to nobody else meanwhile.
+    unsafe { cif.call::<()>(CodePtr(function), &values) };
+    Ok(())
+}
+
+fn scalar_slot(ty: Type, scalar: &Scalar) -> Slot {
+    match (ty, scalar) {
+        (Type::Float, Scalar::Float(value)) => Slot::new(&(*value as f32).to_ne_bytes()),
+        (_, Scalar::Float(value)) => Slot::new(&value.to_ne_bytes()),
+        (Type::SComplex, Scalar::Complex { re, im }) => {
+            let parts = [*re as f32, *im as f32].map(f32::to_ne_bytes);
+            Slot::new(parts.as_flattened())
+        }
+        (_, Scalar::Complex { re, im }) => {
+            Slot::new([*re, *im].map(f64::to_ne_bytes).as_flattened())
+        }
+        (_, Scalar::Text(text)) => Slot::new(&text.as_bytes()[..text.len().min(1)]),
+        (_, Scalar::Int(value)) => match ty.size() {
+            Some(1) => Slot::new(&(*value as u8).to_ne_bytes()),
+            Some(2) => Slot::new(&(*value as u16).to_ne_bytes()),
+            Some(4) => Slot::new(&(*value as u32).to_ne_bytes()),
+            _ => Slot::new(&value.to_ne_bytes()),
+        },
+    }
+}
+
+/// The type of a parameter in C; none of a file.
+fn ffi_type(param: &Param) -> Option<FfiType> {
+    if !param.is_scalar() {
+        return Some(FfiType::pointer());
+    }
+    Some(match param.ty {
+        Type::Char => FfiType::i8(),
+        Type::Short => FfiType::i16(),
+        Type::Int => FfiType::i32(),
+        Type::Long | Type::LongLong => FfiType::i64(),
+        Type::UnsignedChar => FfiType::u8(),
+        Type::UnsignedShort => FfiType::u16(),
+        Type::UnsignedInt => FfiType::u32(),
+        Type::UnsignedLong | Type::UnsignedLongLong => FfiType::u64(),
+        Type::Float => FfiType::f32(),
+        Type::Double => FfiType::f64(),
+        Type::SComplex => FfiType::structure([FfiType::f32(), FfiType::f32()]),
+        Type::DComplex => FfiType::structure([FfiType::f64(), FfiType::f64()]),
+        Type::String => FfiType::pointer(),
+        Type::Filename | Type::FilePointer => return None,
+    })
+}

@@ -1,0 +1,57 @@
+//! Callables that a remote function calls while it runs.
+
+use farcall_client::{CallbackArguments, CallbackError, Scalar};
+use farcall_idl::Type;
+use numpy::PyUntypedArray;
+use pyo3::prelude::*;
+use pyo3::types::{PyComplex, PyFloat, PyInt, PyString, PyTuple};
+
+use crate::array;
+
+/// Calls `callable` with all arguments in order: numbers and text by value, arrays as arrays of
+/// their own. What it writes to OUT and INOUT arrays goes back; what it returns means nothing.
+pub(crate) fn run(
+    callable: &Py<PyAny>,
+    arguments: &mut CallbackArguments<'_>,
+) -> Result<(), CallbackError> {
+    Python::attach(|py| call(callable.bind(py), arguments)).map_err(Into::into)
+}
+
+fn call(callable: &Bound<'_, PyAny>, arguments: &mut CallbackArguments<'_>) -> PyResult<()> {
+    let py = callable.py();
+    let interface = arguments.interface();
+    let mut values = Vec::with_capacity(interface.params.len());
+    let mut returned: Vec<(usize, Bound<'_, PyUntypedArray>)> = Vec::new();
+    for (index, param) in interface.params.iter().enumerate() {
+        if let Some(scalar) = &arguments.scalars()[index] {
+            values.push(value(py, param.ty, scalar)?);
+            continue;
+        }
+        let Some(layout) = arguments.layout().array(index).cloned() else {
+            continue;
+        };
+        let (order, bytes) = (interface.order(), arguments.array(index));
+        let array = array::argument(py, param, &layout, order, bytes)?;
+        if param.mode.is_returned() {
+            returned.push((index, array.clone()));
+        }
+        values.push(array.into_any());
+    }
+    callable.call1(PyTuple::new(py, values)?)?;
+    for (index, array) in returned {
+        array::copy_out(&array, arguments.array(index));
+    }
+    Ok(())
+}
+
+fn value<'py>(py: Python<'py>, ty: Type, scalar: &Scalar) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match scalar {
+        Scalar::Int(code) if ty == Type::Char => {
+            PyString::new(py, &char::from(*code as u8).to_string()).into_any()
+        }
+        Scalar::Int(value) => PyInt::new(py, *value).into_any(),
+        Scalar::Float(value) => PyFloat::new(py, *value).into_any(),
+        Scalar::Complex { re, im } => PyComplex::from_doubles(py, *re, *im).into_any(),
+        Scalar::Text(text) => PyString::new(py, text).into_any(),
+    })
+}

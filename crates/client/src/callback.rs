@@ -1,0 +1,186 @@
+//! Functions of the caller that a called function may call while it runs.
+
+use crate::function::Described;
+use crate::{CallbackError, Error};
+use farcall_idl::{Interface, Layout, Scalar};
+use farcall_rpc_proto::{self as proto, CallbackAnswer, Direction, Piece, Pieces, Side};
+use std::cell::Cell;
+use std::fmt;
+use std::sync::Arc;
+
+/// Most bytes of the arrays of one callback, in their declared sizes.
+const MOST_BYTES: u64 = 1_000_000;
+/// Calls made by callbacks of calls made by callbacks, and so on.
+const MOST_NESTED: usize = 8;
+
+type Done = Result<(), CallbackError>;
+type Run = dyn Fn(&mut CallbackArguments<'_>) -> Done + Send + Sync;
+
+/// A function of the caller. It runs on the thread that waits for the call, and the called function
+/// waits for it. An error gives the call up.
+#[derive(Clone)]
+pub struct Callback(Arc<Run>);
+
+impl Callback {
+    /// A callback that does what `run` does.
+    pub fn new(
+        run: impl Fn(&mut CallbackArguments<'_>) -> Done + Send + Sync + 'static,
+    ) -> Callback {
+        Callback(Arc::new(run))
+    }
+}
+
+impl fmt::Debug for Callback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Callback")
+    }
+}
+
+/// The arguments of a callback. Arrays are in their declared size, in the declared order of
+/// indices; what did not travel is zero.
+pub struct CallbackArguments<'a> {
+    interface: &'a Interface,
+    scalars: Vec<Option<Scalar>>,
+    layout: Layout,
+    /// As aligned as any element.
+    memory: Vec<u128>,
+}
+
+impl<'a> CallbackArguments<'a> {
+    /// The callback as an interface: its name and its parameters.
+    pub fn interface(&self) -> &'a Interface {
+        self.interface
+    }
+
+    /// One value per parameter, `None` for arrays.
+    pub fn scalars(&self) -> &[Option<Scalar>] {
+        &self.scalars
+    }
+
+    /// Where the arrays lie.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The bytes of the array that is the parameter with this index; none of a scalar.
+    pub fn array(&mut self, param: usize) -> &mut [u8] {
+        let range = self.layout.array(param).map_or(0..0, |array| {
+            array.offset as usize..(array.offset + array.bytes) as usize
+        });
+        &mut self.bytes()[range]
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        let bytes = size_of_val(&self.memory[..]);
+        // SAFETY: these are plain bytes.
+        unsafe { std::slice::from_raw_parts_mut(self.memory.as_mut_ptr().cast(), bytes) }
+    }
+
+    /// What a server sent, checked before memory is taken for it.
+    fn new(
+        interface: &'a Interface,
+        callback: proto::Callback,
+    ) -> Result<CallbackArguments<'a>, String> {
+        let layout = interface.layout(&callback.scalars, &[]);
+        let layout = layout.map_err(|error| error.to_string())?;
+        if layout.bytes > MOST_BYTES {
+            return Err(format!("its arrays have {} bytes", layout.bytes));
+        }
+        let (sent, given) = (layout.sent_bytes(), callback.data.len());
+        if sent != given as u64 {
+            return Err(format!("its arrays come with {given} bytes, not {sent}"));
+        }
+        let lines = (layout.bytes as usize).div_ceil(size_of::<u128>());
+        let mut arguments = CallbackArguments {
+            interface,
+            scalars: callback.scalars,
+            layout,
+            memory: vec![0; lines],
+        };
+        let mut rest = &callback.data[..];
+        for piece in arguments.pieces(Direction::Sent) {
+            let (run, after) = rest.split_at(piece.length as usize);
+            rest = after;
+            arguments.bytes()[range(&piece)].copy_from_slice(run);
+        }
+        if callback.big_endian != cfg!(target_endian = "big") {
+            arguments.swap();
+        }
+        Ok(arguments)
+    }
+
+    fn pieces(&self, direction: Direction) -> Vec<Piece> {
+        let mut pieces = Pieces::new(&self.layout, direction, Side::Buffer);
+        std::iter::from_fn(|| pieces.take(u64::MAX)).collect()
+    }
+
+    /// Turns the arrays that came into this machine's byte order.
+    fn swap(&mut self) {
+        let came = |param: usize| self.interface.params[param].mode.is_sent();
+        let arrays = self.layout.arrays.iter();
+        let arrays: Vec<_> = arrays.filter(|array| came(array.param)).cloned().collect();
+        for array in arrays {
+            let bytes = self.array(array.param);
+            proto::swap_bytes(bytes, array.element.swap_unit() as usize);
+        }
+    }
+
+    fn answer(mut self) -> CallbackAnswer {
+        let mut data = Vec::with_capacity(self.layout.returned_bytes() as usize);
+        for piece in self.pieces(Direction::Returned) {
+            data.extend_from_slice(&self.bytes()[range(&piece)]);
+        }
+        let big_endian = cfg!(target_endian = "big");
+        CallbackAnswer { data, big_endian }
+    }
+}
+
+fn range(piece: &Piece) -> std::ops::Range<usize> {
+    piece.offset as usize..(piece.offset + piece.length) as usize
+}
+
+/// The callbacks of one call.
+pub(crate) struct Callbacks {
+    pub(crate) described: Arc<Described>,
+    pub(crate) functions: Vec<Callback>,
+}
+
+thread_local! {
+    /// Callbacks that run on this thread, one in the other.
+    static NESTED: Cell<usize> = const { Cell::new(0) };
+}
+
+impl Callbacks {
+    /// Runs the function that the server wants to be called.
+    pub(crate) fn run(&self, callback: proto::Callback) -> Result<CallbackAnswer, Error> {
+        let index = callback.index as usize;
+        let (Some(interface), Some(function)) = (
+            self.described.callbacks.get(index),
+            self.functions.get(index),
+        ) else {
+            let text = format!("the server calls callback {index}, which there is not");
+            return Err(self.failed("?", text.into()));
+        };
+        let name = &interface.name;
+        let mut arguments = CallbackArguments::new(interface, callback)
+            .map_err(|problem| self.failed(name, problem.into()))?;
+        let depth = NESTED.get();
+        if depth >= MOST_NESTED {
+            let text = format!("callbacks call functions that call back, {depth} deep");
+            return Err(self.failed(name, text.into()));
+        }
+        NESTED.set(depth + 1);
+        let done = (function.0)(&mut arguments);
+        NESTED.set(depth);
+        done.map_err(|error| self.failed(name, error))?;
+        Ok(arguments.answer())
+    }
+
+    fn failed(&self, callback: &str, source: CallbackError) -> Error {
+        Error::Callback {
+            function: self.described.qualified().to_string(),
+            callback: callback.to_string(),
+            source,
+        }
+    }
+}

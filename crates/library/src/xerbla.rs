@@ -1,0 +1,91 @@
+//! The error handler of BLAS and LAPACK.
+//!
+//! These call `XERBLA` with the name of a routine and the number of an argument that has an illegal
+//! value. LAPACK's own prints a line and stops the program, OpenBLAS's only prints. The program
+//! that runs workers exports the one below; the dynamic linker binds libraries to it before their
+//! own, and the call fails with the text.
+
+use std::ffi::{c_char, c_int};
+use std::slice;
+use std::sync::{Mutex, PoisonError};
+
+use farcall_idl::{Body, Interface};
+
+/// What a routine said of an argument.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrongArgument {
+    /// The routine, as it calls itself.
+    pub routine: String,
+    /// Its argument, from 1.
+    pub number: c_int,
+}
+
+/// The first wrong argument of the call under way.
+static WRONG: Mutex<Option<WrongArgument>> = Mutex::new(None);
+
+/// Keeps the handler in programs that call functions.
+#[used]
+static HANDLER: unsafe extern "C" fn(*const c_char, *const c_int, usize) = xerbla_;
+
+/// `SUBROUTINE XERBLA(SRNAME, INFO)`.
+///
+/// # Safety
+/// As Fortran calls it: `name` has `length` characters, `number` points to an integer.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn xerbla_(name: *const c_char, number: *const c_int, length: usize) {
+    /// Names of routines have 6 characters, or a few more. A caller in C may pass no length.
+    const MOST: usize = 32;
+    // SAFETY: the caller's promise.
+    let (name, number) = unsafe {
+        let name = slice::from_raw_parts(name.cast::<u8>(), length.min(MOST));
+        (String::from_utf8_lossy(name).into_owned(), number.read())
+    };
+    let routine = name.trim_matches([' ', '\0']).to_string();
+    let mut wrong = WRONG.lock().unwrap_or_else(PoisonError::into_inner);
+    wrong.get_or_insert(WrongArgument { routine, number });
+}
+
+/// What was said since it was last asked.
+pub(crate) fn take() -> Option<WrongArgument> {
+    WRONG.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+impl WrongArgument {
+    /// What to tell the caller of the interface.
+    pub fn text(&self, interface: &Interface) -> String {
+        let WrongArgument { routine, number } = self;
+        let name = match &interface.body {
+            Body::Calls { function, args, .. } if function.eq_ignore_ascii_case(routine) => {
+                usize::try_from(*number - 1)
+                    .ok()
+                    .and_then(|index| args.get(index))
+                    .and_then(|param| interface.params.get(*param))
+                    .map(|param| format!(" (`{}`)", param.name))
+            }
+            _ => None,
+        };
+        let name = name.unwrap_or_default();
+        format!("argument {number}{name} of {routine} has an illegal value")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farcall_idl::parse_interface;
+
+    #[test]
+    fn the_first_wrong_argument_is_told_by_its_name() {
+        let interface = "Define solve(IN int n, IN int lda, IN double a[n]) \
+                         Calls \"FORTRAN\" dsolve(n, a, lda);";
+        let interface = parse_interface(interface).unwrap();
+        for (name, number) in [("DSOLVE ", 3), ("DOTHER", 1)] {
+            // SAFETY: as Fortran calls it.
+            unsafe { xerbla_(name.as_ptr().cast(), &number, name.len()) };
+        }
+        let wrong = take().unwrap();
+        let text = "argument 3 (`lda`) of DSOLVE has an illegal value";
+        assert_eq!(wrong.text(&interface), text);
+        assert_eq!(take(), None);
+    }
+}

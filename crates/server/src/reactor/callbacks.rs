@@ -1,0 +1,65 @@
+//! Calls of a running function back to its caller.
+
+use super::Reactor;
+use crate::job;
+use crate::worker::{State, Word};
+use farcall_rpc_proto::{CallId, CallbackAnswer, FailureKind};
+
+/// So many workers that wait for a client do not count as computing: what a client calls while it
+/// answers can run. It bounds the processes that nested calls may take.
+const MOST_WAITING: usize = 64;
+
+impl Reactor {
+    /// Workers that compute.
+    pub(super) fn computing(&self) -> usize {
+        let busy = self.workers.iter().filter(|(_, w)| w.job().is_some());
+        let waits = |worker: &crate::worker::Worker| usize::from(worker.waits_since().is_some());
+        let (busy, waiting) = busy.fold((0, 0), |(busy, waiting), (_, worker)| {
+            (busy + 1, waiting + waits(worker))
+        });
+        busy - waiting.min(MOST_WAITING)
+    }
+
+    /// A worker that runs a call says something.
+    pub(super) fn worker_says(&mut self, key: usize, word: Word) {
+        let worker = &mut self.workers[key];
+        let State::Running { job, .. } = worker.state else {
+            return worker.end(FailureKind::Internal, "called back outside of a call");
+        };
+        let callback = match word {
+            Word::Callback(bytes) => worker.take_callback(bytes),
+            Word::Problem(problem) => return worker.end(FailureKind::LibraryCrashed, problem),
+        };
+        let callback = match callback {
+            Ok(callback) => callback,
+            Err(error) => {
+                let text = format!("has spoilt a callback: {error}");
+                return worker.end(FailureKind::LibraryCrashed, text);
+            }
+        };
+        let job = &self.jobs[job];
+        // A job without a connection was given up, and its worker is about to end.
+        if let Some(connection) = job.connection {
+            let proto = &mut self.connections[connection].proto;
+            proto.call_back(job.call, &callback);
+            self.answered(connection);
+        }
+        // While it waits another call can compute.
+        self.dispatch();
+    }
+
+    /// A client has answered.
+    pub(super) fn answer_callback(&mut self, key: usize, call: CallId, answer: &CallbackAnswer) {
+        let Some(job) = self.connections[key].jobs.get(&call) else {
+            return;
+        };
+        let job::State::Running { worker } = self.jobs[*job].state else {
+            return;
+        };
+        let worker = &mut self.workers[worker];
+        if let Err(error) = worker.answer(answer) {
+            let text = format!("could not be given the answer of its callback: {error}");
+            worker.end(FailureKind::Internal, text);
+        }
+    }
+}
