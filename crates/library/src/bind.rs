@@ -73,6 +73,8 @@ pub(crate) struct Function {
     pub(crate) returns: Option<(usize, usize)>,
     pub(crate) params: usize,
     pub(crate) arrays: usize,
+    /// Whether the caller is told by an OUT argument `info` what went wrong.
+    pub(crate) has_info: bool,
     /// What the library calls for each callback of the interface.
     pub(crate) callbacks: Vec<*mut c_void>,
     /// Index into [`Binding::libraries`].
@@ -242,18 +244,27 @@ impl Binding {
             .collect::<Result<_, _>>()
             .map_err(unsupported)?;
         let cif = Cif::new(args.iter().map(|argument| ffi_argument(*argument)), result);
-        let (params, arrays) = (interface.params.len(), ordinal.count);
         Ok(Some(Function {
             address,
             cif,
             args,
             returns,
-            params,
-            arrays,
+            params: interface.params.len(),
+            arrays: ordinal.count,
+            has_info: has_info(interface),
             callbacks,
             library,
         }))
     }
+}
+
+/// Whether an OUT argument `info` says what went wrong.
+fn has_info(interface: &Interface) -> bool {
+    let mut returned = interface
+        .params
+        .iter()
+        .filter(|param| param.mode.is_returned());
+    returned.any(|param| param.name.eq_ignore_ascii_case("info"))
 }
 
 /// Whether the function is an ordinary call in one process.

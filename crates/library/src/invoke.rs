@@ -22,8 +22,8 @@ pub enum InvokeError {
     /// The scalars or the layout are those of another function.
     #[error("the arguments are not those of the function")]
     OtherFunction,
-    /// BLAS or LAPACK says that an argument has an illegal value.
-    #[error("argument {} of {} has an illegal value", .0.number, .0.routine)]
+    /// BLAS or LAPACK says that an argument has an illegal value, which no `info` tells.
+    #[error("{0}")]
     WrongArgument(WrongArgument),
     /// A scalar is missing or has another type than the interface says.
     #[error("argument {0} is missing or has another type")]
@@ -141,6 +141,11 @@ impl Binding {
         // for the memory and for the library.
         unsafe { call(function, &mut values, starts) };
         match xerbla::take() {
+            Some(wrong) if function.has_info => {
+                // The caller has its number in `info`.
+                eprintln!("{wrong}");
+                Ok(())
+            }
             Some(wrong) => Err(InvokeError::WrongArgument(wrong)),
             None => Ok(()),
         }

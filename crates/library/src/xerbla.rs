@@ -2,10 +2,11 @@
 //!
 //! These call `XERBLA` with the name of a routine and the number of an argument that has an illegal
 //! value. LAPACK's own prints a line and stops the program, OpenBLAS's only prints. The program
-//! that runs workers exports the one below; the dynamic linker binds libraries to it before their
-//! own, and the call fails with the text.
+//! that runs workers exports the one below, and the dynamic linker binds libraries to it before
+//! their own. A call fails with the text, unless the function has an `info` that says the same.
 
 use std::ffi::{c_char, c_int};
+use std::fmt;
 use std::slice;
 use std::sync::{Mutex, PoisonError};
 
@@ -48,6 +49,13 @@ unsafe extern "C" fn xerbla_(name: *const c_char, number: *const c_int, length: 
 /// What was said since it was last asked.
 pub(crate) fn take() -> Option<WrongArgument> {
     WRONG.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+impl fmt::Display for WrongArgument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let WrongArgument { routine, number } = self;
+        write!(f, "argument {number} of {routine} has an illegal value")
+    }
 }
 
 impl WrongArgument {

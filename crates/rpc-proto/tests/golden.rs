@@ -190,9 +190,10 @@ fn the_fuzz_targets_start_from_the_golden_bytes() {
                 &frame.bytes[HEADER_BYTES..],
             );
         }
+        let callbacks = [Kind::Callback as u8, Kind::Answer as u8];
         for frame in frames
             .iter()
-            .filter(|frame| frame.bytes[4] >= Kind::Callback as u8)
+            .filter(|frame| callbacks.contains(&frame.bytes[4]))
         {
             let name = format!("{}-{}", case.name, frame.bytes[4]);
             let seed = &frame.bytes[HEADER_BYTES..];
