@@ -6,7 +6,7 @@
 
 use farcall_idl::Scalar;
 use farcall_rpc_proto::client::{Connection, Event};
-use farcall_rpc_proto::{CALLBACKS, Call, CallId, CallbackAnswer, Hello, Limits, Transmit};
+use farcall_rpc_proto::{CALLBACKS, Call, CallId, CallbackAnswer, Hello, Limits, OUTPUT, Transmit};
 use std::collections::BTreeMap;
 
 /// Result bytes of the calls; 60 is that of the golden call of dgesv.
@@ -57,7 +57,7 @@ impl Driver {
             calls: 8,
         };
         let mut hello = Hello::new("fuzz");
-        hello.features = CALLBACKS;
+        hello.features = CALLBACKS | OUTPUT;
         let mut proto = Connection::new(limits, &hello);
         let mut open = BTreeMap::new();
         open.insert(proto.describe("dgesv").unwrap(), 0);
@@ -67,6 +67,7 @@ impl Driver {
             elements: vec![],
             data_bytes: result_bytes * 3,
             places: vec![],
+            output: false,
         };
         for result_bytes in RESULTS {
             let id = proto.call(&call(result_bytes), result_bytes).unwrap();
@@ -111,6 +112,10 @@ impl Driver {
     fn on_event(&mut self, event: Event) {
         let id = match event {
             Event::Connected(_) => return,
+            Event::Output(id, data) => {
+                assert!(self.open.contains_key(&id) && self.cancelled != Some(id));
+                return assert!(data.len() <= 4096);
+            }
             Event::Callback(id, callback) => {
                 assert!(self.open.contains_key(&id) && self.cancelled != Some(id));
                 assert!(callback.data.len() <= 4096 && callback.scalars.len() <= 4096);

@@ -7,7 +7,7 @@
 use farcall_rpc_proto::server::{Connection, Event};
 use farcall_rpc_proto::{
     CALLBACKS, Call, CallId, Callback, Chunk, Estimate, Failure, FailureKind, Hello, Limits,
-    Listing, SHARED_MEMORY, Transmit,
+    Listing, OUTPUT, SHARED_MEMORY, Transmit,
 };
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ pub fn run(data: &[u8]) {
         calls: CALLS,
     };
     let mut hello = Hello::new("fuzz");
-    hello.features = SHARED_MEMORY | CALLBACKS;
+    hello.features = SHARED_MEMORY | CALLBACKS | OUTPUT;
     let mut driver = Driver {
         proto: Connection::new(limits, hello),
         open: BTreeMap::new(),
@@ -135,6 +135,7 @@ impl Driver {
             Event::Call(id, call) => self.offered(id, &call),
             Event::Ready(id) => self.ready(id),
             Event::Answer(id, answer) => {
+                self.proto.print(id, answer.data.clone());
                 assert!(answer.data.len() <= CONTROL_BYTES);
                 let call = self.open.get_mut(&id).expect("an answer to an open call");
                 assert!(std::mem::take(&mut call.calls_back));

@@ -223,6 +223,12 @@ typedef struct {
   double total;
 } farcall_times;
 
+/**
+ * Takes a line that a called function has printed: `bytes` bytes, with the end of the line, not
+ * ended by NUL. It runs on the thread that waits for the call.
+ */
+typedef void (*farcall_output_writer)(void *user, const char *text, size_t bytes);
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -491,6 +497,26 @@ void *farcall_allocate(const farcall_server *server, size_t bytes);
  * pass. The server may have been disconnected from meanwhile.
  */
 void farcall_free(void *memory);
+
+/**
+ * From now on, what the library prints in calls of the function is given to `writer`, line by
+ * line, with `user`; to this program's standard output where `writer` is NULL. It is in
+ * `FARCALL_1.1`.
+ *
+ * `function` is from `farcall_function_of`; `writer` may be called from any thread that waits for
+ * a call of the function, until `farcall_keep_output` and the end of all calls begun before it.
+ */
+farcall_status farcall_forward_output(farcall_function *function,
+                                      farcall_output_writer writer,
+                                      void *user);
+
+/**
+ * From now on, what the library prints in calls of the function goes to the server's log, as it
+ * does at first. It is in `FARCALL_1.1`.
+ *
+ * `function` is from `farcall_function_of`.
+ */
+farcall_status farcall_keep_output(farcall_function *function);
 
 /**
  * Whether a call has ended: `FARCALL_RUNNING` while it has not, else what became of it.

@@ -109,7 +109,7 @@ pub unsafe extern "C" fn farcall_call_values_async(
 pub(crate) unsafe fn call(function: &Function, given: &[Value]) -> Result<Status, Problem> {
     // SAFETY: the caller's promise.
     let mut arguments = unsafe { argument::read(function, given) }?;
-    let outcome = function.client.call(&mut arguments)?;
+    let outcome = function.client().call(&mut arguments)?;
     function.keep(outcome.times.into());
     Ok(Status::FarcallOk)
 }
@@ -127,7 +127,7 @@ pub(crate) unsafe fn start(
     let mut arguments = unsafe { argument::read(&function, given) }?;
     sessions.check_room()?;
     // SAFETY: the caller's promise.
-    let pending = unsafe { function.client.start(&mut arguments) }?;
+    let pending = unsafe { function.client().start(&mut arguments) }?;
     let tag = function.server;
     Ok(sessions.add(function, pending, tag, handle))
 }

@@ -1,9 +1,11 @@
 //! Functions of a server, and what is known of their arguments.
 
+use std::borrow::Cow;
 use std::ffi::{CString, c_char};
 use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use farcall_client::Output;
 use farcall_idl::{Mode, Param, Type};
 
 use crate::connect::Server;
@@ -20,6 +22,8 @@ pub struct Function {
     interface: CString,
     names: Vec<CString>,
     times: Mutex<Times>,
+    /// Where what it prints goes, if not to the server's log.
+    pub(crate) output: Mutex<Option<Output>>,
 }
 
 /// How long a call took, in seconds.
@@ -60,7 +64,17 @@ impl Function {
             passed,
             server,
             times: Mutex::default(),
+            output: Mutex::default(),
             client,
+        }
+    }
+
+    /// What calls are made with.
+    pub(crate) fn client(&self) -> Cow<'_, farcall_client::Function> {
+        let output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*output {
+            Some(output) => Cow::Owned(self.client.with_output(Some(output.clone()))),
+            None => Cow::Borrowed(&self.client),
         }
     }
 

@@ -16,6 +16,7 @@ mod gridrpc;
 mod memory;
 /// cbindgen:ignore
 mod ninf;
+mod output;
 mod session;
 mod sessions;
 /// cbindgen:ignore

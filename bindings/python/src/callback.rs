@@ -17,6 +17,20 @@ pub(crate) fn run(
     Python::attach(|py| call(callable.bind(py), arguments)).map_err(Into::into)
 }
 
+/// Writes a line that a function has printed; to `sys.stdout` where nothing else is named.
+pub(crate) fn write(write: Option<&Py<PyAny>>, line: &str) -> PyResult<()> {
+    Python::attach(|py| {
+        match write {
+            Some(write) => write.bind(py).call1((line,))?,
+            None => {
+                let stdout = py.import("sys")?.getattr("stdout")?;
+                stdout.call_method1("write", (line,))?
+            }
+        };
+        Ok(())
+    })
+}
+
 fn call(callable: &Bound<'_, PyAny>, arguments: &mut CallbackArguments<'_>) -> PyResult<()> {
     let py = callable.py();
     let interface = arguments.interface();

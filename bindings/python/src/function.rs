@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use farcall_client::{Argument, Callback, CallbackArguments, Scalar};
+use farcall_client::{Argument, Callback, CallbackArguments, Output, Scalar};
 use farcall_idl::{Layout, Mode, Order, Param};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
@@ -167,6 +167,32 @@ impl Function {
     /// Another process connects anew and asks for the function there.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         self.settings.reduce(py, "function", Some(&self.name))
+    }
+
+    /// The same function, whose calls write what the library prints, line by line: to
+    /// `sys.stdout`, or to `target`, a file or a callable. It is written on the thread that waits
+    /// for the call; an exception gives the call up.
+    #[pyo3(signature = (target=None))]
+    fn with_output(&self, target: Option<Bound<'_, PyAny>>) -> PyResult<Function> {
+        let target = target.map(|target| match target.hasattr("write") {
+            Ok(true) => target.getattr("write"),
+            _ if target.is_callable() => Ok(target),
+            _ => {
+                let given = error::describe(&target);
+                let expected = "a file or a callable";
+                Err(error::argument(
+                    target.py(),
+                    &self.name,
+                    "target",
+                    expected,
+                    &given,
+                ))
+            }
+        });
+        let target = target.transpose()?.map(Bound::unbind);
+        let output = Output::new(move |line| Ok(callback::write(target.as_ref(), line)?));
+        let client = self.client.with_output(Some(output));
+        Ok(Function::new(client, self.process, self.settings.clone()))
     }
 
     #[getter]

@@ -6,7 +6,7 @@ use crate::target::Target;
 use clap::Args;
 use farcall_client::{
     Argument, Callback, CallbackArguments, CallbackError, Error, Function, Interface, Outcome,
-    Pending, Progress, Scalar,
+    Output, Pending, Progress, Scalar,
 };
 use farcall_idl::{ArrayLayout, Layout, Mode, Param, Type};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -35,6 +35,9 @@ pub(crate) struct Arguments {
     output: Vec<String>,
     #[command(flatten)]
     target: Target,
+    /// Show on standard error what the library prints
+    #[arg(long)]
+    show_output: bool,
     /// Show how long the parts of the call took
     #[arg(long)]
     time: bool,
@@ -62,6 +65,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     if arguments.dry_run {
         return print_plan(&function, &arguments);
     }
+    let function = function.with_output(arguments.show_output.then(|| Output::new(write)));
     let mut call = Call::prepare(function, &arguments)?;
     let outcome = call.run()?;
     call.write_outputs()?;
@@ -76,6 +80,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
             print_times(&outcome);
         }
     }
+    Ok(())
+}
+
+/// What the library prints: beside the results, which are on standard output.
+fn write(line: &str) -> Result<(), CallbackError> {
+    eprint!("{line}");
     Ok(())
 }
 

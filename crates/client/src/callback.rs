@@ -177,10 +177,15 @@ impl Callbacks {
     }
 
     fn failed(&self, callback: &str, source: CallbackError) -> Error {
-        Error::Callback {
-            function: self.described.qualified().to_string(),
-            callback: callback.to_string(),
-            source,
-        }
+        failed(&self.described, callback, source)
+    }
+}
+
+/// The failure of a function of the caller.
+pub(crate) fn failed(described: &Described, callback: &str, source: CallbackError) -> Error {
+    Error::Callback {
+        function: described.qualified().to_string(),
+        callback: callback.to_string(),
+        source,
     }
 }

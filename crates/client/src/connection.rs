@@ -10,13 +10,15 @@ mod state;
 mod transfer;
 mod waiter;
 
-use crate::callback::Callbacks;
+use crate::callback::{self, Callbacks};
+use crate::function::Described;
 use crate::memory::{Pool, Segment};
+use crate::output::Printed;
 use crate::socket::{self, Socket, Waker};
 use crate::{Address, Argument, Error, Options};
 use farcall_idl::Layout;
 use farcall_rpc_proto::{
-    CALLBACKS, Call, CallId, Callback, ESTIMATES, Estimate, Failure, FailureKind, Hello, Listing,
+    CALLBACKS, Call, CallId, ESTIMATES, Estimate, Failure, FailureKind, Hello, Listing, OUTPUT,
     SHARED_MEMORY, Times,
 };
 use farcall_spin::Spin;
@@ -61,13 +63,29 @@ pub(crate) struct Connection {
     contenders: AtomicUsize,
 }
 
+/// What a running call has its caller do.
+pub(crate) struct Reply {
+    /// Whom the called function calls back.
+    pub(crate) callbacks: Option<Callbacks>,
+    /// What it has printed, where the caller wants it.
+    pub(crate) printed: Option<Arc<Printed>>,
+    /// For messages.
+    pub(crate) function: Arc<Described>,
+}
+
+impl Reply {
+    fn is_needed(&self) -> bool {
+        self.callbacks.is_some() || self.printed.is_some()
+    }
+}
+
 /// A request under way. Dropped before its end, it is given up.
 pub(crate) struct Request {
     connection: Arc<Connection>,
     id: CallId,
     deadline: Option<Instant>,
-    /// Whom the called function calls back.
-    callbacks: Option<Callbacks>,
+    /// What a call has its caller do while it runs; nothing for other requests.
+    reply: Option<Reply>,
     /// Why a callback failed.
     failed: Mutex<Option<Error>>,
     /// Nobody needs to give it up any more.
@@ -101,7 +119,7 @@ impl Connection {
         };
         let socket = socket.map_err(failed)?;
         let mut hello = Hello::new(concat!("farcall-client ", env!("CARGO_PKG_VERSION")));
-        hello.features |= ESTIMATES | CALLBACKS;
+        hello.features |= ESTIMATES | CALLBACKS | OUTPUT;
         if socket.is_unix() {
             hello.features |= SHARED_MEMORY;
         }
@@ -207,6 +225,11 @@ impl Connection {
         self.lock().agent.clone()
     }
 
+    /// Whether the server sends what functions print.
+    pub(crate) fn forwards_output(&self) -> bool {
+        self.lock().features & OUTPUT != 0
+    }
+
     /// Whether arrays may lie in memory shared with the server.
     pub(crate) fn shares(&self) -> bool {
         self.shares
@@ -262,15 +285,16 @@ impl Connection {
         call: &Call,
         arguments: &mut [Argument<'_>],
         layout: Layout,
-        callbacks: Option<Callbacks>,
+        reply: Reply,
     ) -> Result<Request, Error> {
         let is_bulk = layout.sent_bytes() + layout.returned_bytes() >= BULK_BYTES;
         // SAFETY: the caller's promise.
         let transfer = unsafe { Transfer::new(arguments, layout) };
-        let mut request = self.start(|state| state.call(call, transfer))?;
+        let printed = reply.printed.clone();
+        let mut request = self.start(|state| state.call(call, transfer, printed))?;
+        request.reply = reply.is_needed().then_some(reply);
         request.is_bulk = is_bulk;
         self.bulk.fetch_add(is_bulk.into(), Ordering::Relaxed);
-        request.callbacks = callbacks;
         Ok(request)
     }
 
@@ -295,7 +319,7 @@ impl Connection {
             connection: self.clone(),
             id,
             deadline,
-            callbacks: None,
+            reply: None,
             failed: Mutex::new(None),
             over: false,
             is_bulk: false,
@@ -407,7 +431,7 @@ impl Request {
         }
         let end = state.take_end(self.id);
         drop(state);
-        if let Some(error) = self.take_failure() {
+        if let Err(error) = self.settle() {
             return Some(Err(error));
         }
         Some(match end {
@@ -433,20 +457,20 @@ impl Request {
         let mut state = connection.lock();
         loop {
             let more = !state.driven && state.progress(&connection.socket, Some(self.id));
+            if self.has_work(&state) {
+                if !state.driven {
+                    state.hand_over();
+                }
+                drop(state);
+                self.work();
+                state = connection.lock();
+                continue;
+            }
             if state.has_ended(self.id) {
                 if !state.driven {
                     state.hand_over();
                 }
                 return Ok(());
-            }
-            if let Some(callback) = self.take_callback(&mut state) {
-                if !state.driven {
-                    state.hand_over();
-                }
-                drop(state);
-                self.answer(callback);
-                state = connection.lock();
-                continue;
             }
             if more {
                 drop(state);
@@ -483,19 +507,25 @@ impl Request {
         }
     }
 
-    /// The callback that waits for its answer.
-    fn take_callback(&self, state: &mut State) -> Option<Callback> {
-        self.callbacks.as_ref()?;
-        state.take_callback(self.id)
+    /// Whether the caller has something to do for the running function.
+    fn has_work(&self, state: &State) -> bool {
+        self.reply.as_ref().is_some_and(|reply| {
+            state.has_callback(self.id) || reply.printed.as_ref().is_some_and(|p| p.has_lines())
+        })
     }
 
-    /// Runs a callback and answers it. If it fails the call is given up, and that is its end.
-    fn answer(&self, callback: Callback) {
-        let Some(callbacks) = &self.callbacks else {
-            return;
-        };
-        match callbacks.run(callback) {
-            Ok(answer) => {
+    /// Writes what the function has printed, runs its callback and answers it. If that fails the
+    /// call is given up, and that is its end.
+    fn work(&self) {
+        let Some(reply) = &self.reply else { return };
+        let callback = self.connection.lock().take_callback(self.id);
+        let answered = self.write(false).and_then(|()| {
+            let run = |callbacks: &Callbacks| callback.map(|callback| callbacks.run(callback));
+            reply.callbacks.as_ref().and_then(run).transpose()
+        });
+        match answered {
+            Ok(None) => {}
+            Ok(Some(answer)) => {
                 let mut state = self.connection.lock();
                 state.answer(self.id, &answer);
                 self.connection.send_soon(&mut state);
@@ -509,10 +539,27 @@ impl Request {
         }
     }
 
-    fn take_failure(&self) -> Option<Error> {
-        self.callbacks.as_ref()?;
+    /// Writes what the function has printed.
+    fn write(&self, is_over: bool) -> Result<(), Error> {
+        let Some(reply) = &self.reply else {
+            return Ok(());
+        };
+        let written = reply.printed.as_ref().map(|printed| printed.write(is_over));
+        written
+            .unwrap_or(Ok(()))
+            .map_err(|error| callback::failed(&reply.function, "output", error))
+    }
+
+    /// The last of what the function has printed, and why a callback failed.
+    fn settle(&self) -> Result<(), Error> {
+        if self.reply.is_none() {
+            return Ok(());
+        }
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        failed.take()
+        match failed.take() {
+            Some(error) => Err(error),
+            None => self.write(true),
+        }
     }
 
     /// Sleeps until another thread has something to tell, or a while.
@@ -532,9 +579,7 @@ impl Request {
         let timeout = self.connection.options.timeout.unwrap_or_default();
         self.wait(self.deadline, timeout)?;
         self.over = true;
-        if let Some(error) = self.take_failure() {
-            return Err(error);
-        }
+        self.settle()?;
         let end = self.connection.lock().take_end(self.id);
         match end {
             Some(end) => end.map_err(|loss| self.connection.error(loss)),

@@ -2,7 +2,8 @@
 
 use crate::argument::{self, Argument, ArgumentError};
 use crate::callback::Callbacks;
-use crate::connection::{Answered, Connection};
+use crate::connection::{Answered, Connection, Reply};
+use crate::output::{Output, Printed};
 use crate::{Error, Pending, Plan, Server, staging};
 use farcall_idl::{Interface, Scalar};
 use farcall_rpc_proto::{self as proto, Call, Estimate, Failure, FailureKind};
@@ -15,6 +16,7 @@ use std::time::Instant;
 pub struct Function {
     server: Server,
     described: Arc<Described>,
+    output: Option<Output>,
 }
 
 /// What the server said of a function. The server's cache holds this and not the [`Function`],
@@ -66,7 +68,11 @@ type Prepared = (Call, farcall_idl::Layout, Option<Callbacks>);
 
 impl Function {
     pub(crate) fn new(server: Server, described: Arc<Described>) -> Function {
-        Function { server, described }
+        Function {
+            server,
+            described,
+            output: None,
+        }
     }
 
     /// The interface.
@@ -110,6 +116,7 @@ impl Function {
             elements: elements.to_vec(),
             data_bytes: layout.sent_bytes(),
             places: Vec::new(),
+            output: false,
         };
         /// The first question may wake the server up.
         const QUESTIONS: usize = 3;
@@ -128,6 +135,15 @@ impl Function {
         ))
     }
 
+    /// The same function, whose calls have what the library prints written to `output`; without one
+    /// it goes to the server's log.
+    pub fn with_output(&self, output: Option<Output>) -> Function {
+        Function {
+            output,
+            ..self.clone()
+        }
+    }
+
     /// Calls the function with one argument for each parameter and each callback, and fills OUT and
     /// INOUT arrays in place. If it fails, their contents are undefined. Callbacks run on this
     /// thread.
@@ -137,7 +153,9 @@ impl Function {
                 let renewed = self.server.fetch(&self.described.requested)?;
                 // The arguments were made for the interface that the caller has seen.
                 if renewed.described.text == self.described.text {
-                    renewed.call_once(arguments)
+                    renewed
+                        .with_output(self.output.clone())
+                        .call_once(arguments)
                 } else {
                     Err(error)
                 }
@@ -178,9 +196,27 @@ impl Function {
         let staging = unsafe { staging::place(&connection, interface, arguments, &mut layout) };
         call.places = layout.places();
         call.data_bytes = layout.sent_bytes();
+        let printed = match &self.output {
+            Some(output) if connection.forwards_output() => {
+                call.output = true;
+                Some(Arc::new(Printed::new(output.clone())))
+            }
+            Some(_) => return Err(self.too_old("forward what functions print")),
+            None => None,
+        };
+        let reply = Reply {
+            callbacks,
+            printed,
+            function: self.described.clone(),
+        };
         // SAFETY: likewise.
-        let request = unsafe { connection.call(&call, arguments, layout, callbacks) }?;
+        let request = unsafe { connection.call(&call, arguments, layout, reply) }?;
         Ok(Pending::new(request, staging, start))
+    }
+
+    fn too_old(&self, what: &str) -> Error {
+        let text = format!("the server is too old to {what}; update it");
+        Error::Failed(Failure::new(FailureKind::Internal, text))
     }
 
     fn prepare(&self, arguments: &[Argument<'_>]) -> Result<Prepared, ArgumentError> {
@@ -203,6 +239,7 @@ impl Function {
             elements,
             data_bytes: layout.sent_bytes(),
             places: Vec::new(),
+            output: false,
         };
         Ok((call, layout, callbacks))
     }

@@ -3,8 +3,8 @@
 use crate::frame::{BIG_ENDIAN, Header, Kind, append_control, append_flagged};
 use crate::message::{
     self, CALLBACKS, Call, Callback, CallbackAnswer, DescribeRequest, Estimate, Failure,
-    GoodbyeMessage, Hello, InterfaceMessage, ListRequest, Listing, MemoryMessage, ResultMessage,
-    Times,
+    GoodbyeMessage, Hello, InterfaceMessage, ListRequest, Listing, MemoryMessage, OUTPUT,
+    OutputMessage, ResultMessage, Times,
 };
 use crate::receiver::{Chunk, Frame, Receiver, Stream};
 use crate::sender::{Sender, Transmit};
@@ -36,6 +36,8 @@ pub enum Event {
     /// Shared memory of this many bytes; the memory itself came beside the bytes. Until
     /// [`Connection::unshare`] calls name it by the number of the request.
     Shared(CallId, u64),
+    /// The function of a running call has printed this.
+    Output(CallId, Vec<u8>),
     /// The running call calls a function of the client: answer with [`Connection::answer`].
     Callback(CallId, Callback),
     /// The call is complete: its whole result stream has been taken.
@@ -71,8 +73,8 @@ pub struct Connection {
 
 struct Core {
     connected: bool,
-    /// Whether this side offered to answer callbacks.
-    answers: bool,
+    /// The features that this side offered.
+    features: u64,
     last_id: CallId,
     sender: Sender,
     requests: BTreeMap<CallId, Request>,
@@ -85,7 +87,7 @@ impl Connection {
         message::append(&mut sender.control, Kind::Hello, 0, hello);
         let core = Core {
             connected: false,
-            answers: hello.features & CALLBACKS != 0,
+            features: hello.features,
             last_id: 0,
             sender,
             requests: BTreeMap::new(),
@@ -295,14 +297,8 @@ impl Core {
                     _ => Err(ProtocolError::OutOfPlace(kind)),
                 }
             }
-            Kind::Callback if self.answers => {
-                let big_endian = header.flags & BIG_ENDIAN != 0;
-                let callback = Callback::decode(payload, big_endian);
-                let callback = message::parse_with(kind, callback)?;
-                Ok(self
-                    .calls_back(id)?
-                    .then_some(Event::Callback(id, callback)))
-            }
+            Kind::Output if self.features & OUTPUT != 0 => self.output(id, payload),
+            Kind::Callback if self.features & CALLBACKS != 0 => self.callback(&header, payload),
             Kind::Result => self
                 .result(id, message::parse(kind, payload)?)
                 .map(|()| None),
@@ -323,6 +319,28 @@ impl Core {
             Some(Request::Query) => Ok(()),
             _ => Err(ProtocolError::OutOfPlace(kind)),
         }
+    }
+
+    /// What a function prints; that of a call that was given up is thrown away.
+    fn output(&mut self, id: CallId, payload: &[u8]) -> Result<Option<Event>, ProtocolError> {
+        let OutputMessage { data } = message::parse(Kind::Output, payload)?;
+        match self.requests.get(&id) {
+            Some(Request::Computing { .. }) => Ok(Some(Event::Output(id, data))),
+            Some(Request::Cancelled(None)) => Ok(None),
+            _ => Err(ProtocolError::OutOfPlace(Kind::Output)),
+        }
+    }
+
+    fn callback(
+        &mut self,
+        header: &Header,
+        payload: &[u8],
+    ) -> Result<Option<Event>, ProtocolError> {
+        let big_endian = header.flags & BIG_ENDIAN != 0;
+        let callback = Callback::decode(payload, big_endian);
+        let callback = message::parse_with(Kind::Callback, callback)?;
+        let is_answered = self.calls_back(header.call)?;
+        Ok(is_answered.then_some(Event::Callback(header.call, callback)))
     }
 
     /// Whether the callback is to be answered; that of a call that was given up is not.

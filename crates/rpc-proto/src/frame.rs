@@ -55,6 +55,8 @@ pub enum Kind {
     Callback = 16,
     /// Answers [`Kind::Callback`].
     Answer = 17,
+    /// What the running function has printed.
+    Output = 18,
     /// Asks what a call would take.
     Estimate = 24,
     /// Answers [`Kind::Estimate`].
@@ -66,7 +68,7 @@ impl Kind {
         use Kind::*;
         [
             Hello, List, Listing, Describe, Interface, Call, Data, Result, Done, Failure, Cancel,
-            Goodbye, Share, Shared, Unshare, Callback, Answer, Estimate, Estimated,
+            Goodbye, Share, Shared, Unshare, Callback, Answer, Output, Estimate, Estimated,
         ]
         .into_iter()
         .find(|kind| *kind as u8 == byte)

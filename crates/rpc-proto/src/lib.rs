@@ -35,8 +35,8 @@ mod stream;
 pub use frame::{FrameError, HEADER_BYTES, Header, Kind};
 pub use message::{
     CALLBACK_BYTES, CALLBACKS, Call, Callback, CallbackAnswer, ESTIMATES, Estimate, Failure,
-    FailureKind, Fault, FunctionSummary, Hello, Listing, MessageError, SHARED_MEMORY, Times,
-    VERSION_MAX, VERSION_MIN,
+    FailureKind, Fault, FunctionSummary, Hello, Listing, MessageError, OUTPUT, SHARED_MEMORY,
+    Times, VERSION_MAX, VERSION_MIN,
 };
 pub use receiver::Chunk;
 pub use sender::Transmit;

@@ -20,6 +20,9 @@ pub const SHARED_MEMORY: u64 = 1;
 /// Feature bit: functions may call functions of the client.
 pub const CALLBACKS: u64 = 1 << 1;
 
+/// Feature bit: calls may ask for what the function prints.
+pub const OUTPUT: u64 = 1 << 2;
+
 /// Feature bit: the server says what a call would take.
 pub const ESTIMATES: u64 = 1 << 4;
 
@@ -200,7 +203,12 @@ pub struct Call {
     /// For each array of the interface, where it lies in shared memory instead of travelling;
     /// empty if all travel.
     pub places: Vec<Option<Place>>,
+    /// Whether the client wants what the function prints.
+    pub output: bool,
 }
+
+/// What a call wants besides its results: what the function prints.
+const WANTS_OUTPUT: u64 = 1;
 
 impl Call {
     /// Appends the message's CBOR; also the form in which a server hands scalars to a worker.
@@ -217,23 +225,31 @@ impl Call {
 }
 
 fn encode_call(call: &Call, e: &mut Encoder<&mut Vec<u8>>) -> Result<(), VecError> {
-    e.array(if call.places.is_empty() { 4 } else { 5 })?
-        .u64(call.function)?;
+    let fields = match (call.output, call.places.is_empty()) {
+        (true, _) => 6,
+        (false, false) => 5,
+        (false, true) => 4,
+    };
+    e.array(fields)?.u64(call.function)?;
     encode_scalars(&call.scalars, e)?;
     e.array(call.elements.len() as u64)?;
     for element in &call.elements {
         e.i64(*element)?;
     }
     e.u64(call.data_bytes)?;
-    if call.places.is_empty() {
-        return Ok(());
+    if fields > 4 && call.places.is_empty() {
+        e.null()?;
+    } else if fields > 4 {
+        e.array(call.places.len() as u64)?;
+        for place in &call.places {
+            match place {
+                None => e.null()?,
+                Some(Place { segment, offset }) => e.array(2)?.u64(*segment)?.u64(*offset)?,
+            };
+        }
     }
-    e.array(call.places.len() as u64)?;
-    for place in &call.places {
-        match place {
-            None => e.null()?,
-            Some(Place { segment, offset }) => e.array(2)?.u64(*segment)?.u64(*offset)?,
-        };
+    if fields > 5 {
+        e.u64(WANTS_OUTPUT)?;
     }
     Ok(())
 }
@@ -271,16 +287,26 @@ fn decode_call(d: &mut Decoder) -> Result<Call, decode::Error> {
     let count = bounded_count(d)?;
     let elements = (0..count).map(|_| d.i64()).collect::<Result<_, _>>()?;
     let data_bytes = d.u64()?;
-    let count = if fields > 4 { bounded_count(d)? } else { 0 };
+    let count = match fields {
+        ..=4 => 0,
+        _ if d.datatype()? == Type::Null => d.null().map(|()| 0)?,
+        _ => bounded_count(d)?,
+    };
     let places = (0..count)
         .map(|_| decode_place(d))
         .collect::<Result<_, _>>()?;
+    let wants = match fields {
+        ..=5 => 0,
+        _ if d.datatype()? == Type::Null => 0,
+        _ => d.u64()?,
+    };
     Ok(Call {
         function,
         scalars,
         elements,
         data_bytes,
         places,
+        output: wants & WANTS_OUTPUT != 0,
     })
 }
 
@@ -546,6 +572,13 @@ impl Failure {
     }
 }
 
+/// What a function has printed.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct OutputMessage {
+    #[cbor(n(0), with = "minicbor::bytes")]
+    pub(crate) data: Vec<u8>,
+}
+
 /// Appends a control frame around a derived message.
 pub(crate) fn append(out: &mut Vec<u8>, kind: Kind, call: CallId, message: &impl Encode<()>) {
     // Writing to a Vec cannot fail.
@@ -601,10 +634,23 @@ mod tests {
                     offset: 64,
                 }),
             ],
+            output: false,
         };
-        let mut bytes = Vec::new();
-        call.encode(&mut bytes);
-        assert_eq!(Call::decode(&bytes), Ok(call));
+        let without_places = Call {
+            places: vec![],
+            ..call.clone()
+        };
+        for call in [call, without_places] {
+            for output in [false, true] {
+                let call = Call {
+                    output,
+                    ..call.clone()
+                };
+                let mut bytes = Vec::new();
+                call.encode(&mut bytes);
+                assert_eq!(Call::decode(&bytes), Ok(call));
+            }
+        }
     }
 
     #[test]

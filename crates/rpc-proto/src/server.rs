@@ -4,7 +4,7 @@ use crate::frame::{BIG_ENDIAN, Header, Kind, append_flagged};
 use crate::message::{
     self, CALLBACKS, Call, Callback, CallbackAnswer, DescribeRequest, ESTIMATES, Estimate, Failure,
     FailureKind, GoodbyeMessage, Hello, InterfaceMessage, ListRequest, Listing, MemoryMessage,
-    ResultMessage, SHARED_MEMORY, Times,
+    OUTPUT, OutputMessage, ResultMessage, SHARED_MEMORY, Times,
 };
 use crate::receiver::{Chunk, Frame, Receiver, Stream};
 use crate::sender::{Sender, Transmit};
@@ -255,6 +255,20 @@ impl Connection {
     /// Whether the client answers callbacks.
     pub fn answers_callbacks(&self) -> bool {
         self.core.features & CALLBACKS != 0
+    }
+
+    /// Whether the client takes what functions print.
+    pub fn takes_output(&self) -> bool {
+        self.core.features & OUTPUT != 0
+    }
+
+    /// Sends what the function of a running call has printed. A call that does not run is left
+    /// alone.
+    pub fn print(&mut self, call: CallId, data: Vec<u8>) {
+        if let Some(State::Running { .. }) = self.core.calls.get(&call) {
+            let message = OutputMessage { data };
+            message::append(&mut self.core.sender.control, Kind::Output, call, &message);
+        }
     }
 
     /// A running call calls a function of the client, which overtakes all array data on their way.

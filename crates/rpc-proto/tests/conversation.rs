@@ -61,6 +61,7 @@ impl Conversation {
             elements: vec![],
             data_bytes: bytes,
             places: vec![],
+            output: false,
         };
         let id = self.client.call(&call, bytes).unwrap();
         self.sources.insert(id, data);
@@ -292,6 +293,7 @@ fn order(lengths: &[u64]) -> Vec<(u8, CallId)> {
             elements: vec![],
             data_bytes,
             places: vec![],
+            output: false,
         };
         client.call(&call, 0).unwrap();
     }
@@ -399,6 +401,7 @@ fn running() -> (client::Connection, server::Connection, CallId) {
         elements: vec![],
         data_bytes: 0,
         places: vec![],
+        output: false,
     };
     let id = client.call(&call, 0).unwrap();
     assert_eq!(up(&mut client, &mut server).unwrap().len(), 2);

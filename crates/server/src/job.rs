@@ -4,6 +4,7 @@ use crate::buffer::{JobBuffer, Segment};
 use farcall_idl::Layout;
 use farcall_rpc_proto::{CallId, Direction, Piece, Pieces, Side};
 use std::rc::Rc;
+use std::time::Instant;
 
 /// Where a job is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +36,53 @@ pub(crate) struct Job {
     pub(crate) state: State,
     /// The arguments came in the other byte order.
     pub(crate) swap: bool,
+    /// Where the client wants what the function prints.
+    pub(crate) printing: Option<Printing>,
     incoming: Pieces,
     outgoing: Pieces,
+}
+
+/// How much of what a function prints may still go to its client.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Printing {
+    budget: u64,
+    since: Instant,
+    /// Bytes that were left out.
+    left_out: u64,
+}
+
+impl Printing {
+    /// Bytes a second; as many may come at once.
+    const RATE: u64 = 1_000_000;
+
+    pub(crate) fn new(now: Instant) -> Printing {
+        Printing {
+            budget: Printing::RATE,
+            since: now,
+            left_out: 0,
+        }
+    }
+
+    /// How many of so many bytes may go; none while the client does not read.
+    pub(crate) fn allow(&mut self, bytes: usize, reads: bool, now: Instant) -> usize {
+        let elapsed = now.saturating_duration_since(self.since).as_secs_f64();
+        self.since = now;
+        let earned = (elapsed.min(1.0) * Printing::RATE as f64) as u64;
+        self.budget = (self.budget + earned).min(Printing::RATE);
+        let allowed = match reads {
+            true => (bytes as u64).min(self.budget),
+            false => 0,
+        };
+        self.budget -= allowed;
+        self.left_out += bytes as u64 - allowed;
+        allowed as usize
+    }
+
+    /// What to say at the end.
+    pub(crate) fn remark(&self) -> Option<String> {
+        let bytes = self.left_out;
+        (bytes > 0).then(|| format!("[farcall: {bytes} bytes of output were left out]\n"))
+    }
 }
 
 impl Job {
@@ -61,6 +107,7 @@ impl Job {
             segments,
             state: State::Receiving,
             swap: false,
+            printing: None,
             incoming,
             outgoing,
         };
@@ -108,5 +155,26 @@ impl Job {
         );
         // SAFETY: checked above.
         std::ptr::slice_from_raw_parts_mut(unsafe { buffer.start().add(offset) }, length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn what_is_printed_has_a_rate() {
+        let mut now = Instant::now();
+        let mut printing = Printing::new(now);
+        assert_eq!(printing.allow(700_000, true, now), 700_000);
+        assert_eq!(printing.allow(700_000, true, now), 300_000);
+        now += Duration::from_millis(100);
+        let allowed = printing.allow(700_000, true, now);
+        assert!((99_000..=101_000).contains(&allowed));
+        now += Duration::from_secs(3600);
+        assert_eq!(printing.allow(10, false, now), 0, "nobody reads");
+        assert_eq!(printing.allow(2_000_000, true, now), 1_000_000);
+        assert!(printing.remark().unwrap().contains("bytes of output"));
     }
 }

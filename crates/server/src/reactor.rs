@@ -7,6 +7,7 @@ mod callbacks;
 mod calls;
 mod estimate;
 mod events;
+mod output;
 
 use crate::WorkerCommand;
 use crate::buffer::BufferPool;

@@ -36,6 +36,8 @@ const SOCKET_FD: i32 = 3;
 const GREETING_BYTES: usize = 60 << 10;
 /// How that begins where all went well; [`Identities`] follow as JSON.
 const READY: &[u8] = b"ready";
+/// Bytes of a line of output in the log.
+const LINE_BYTES: usize = 4096;
 /// Bytes of a worker's output kept for error messages.
 const TAIL_BYTES: usize = 2048;
 
@@ -174,9 +176,13 @@ pub(crate) struct Worker {
     pub(crate) state: State,
     /// Why the server ended it, if it did.
     ended_for: Option<Failure>,
+    /// Number of the function it ran last.
+    pub(crate) function: Option<u64>,
     process: Child,
     socket: OwnedFd,
     output: File,
+    /// The begun line of its output.
+    line: Vec<u8>,
     tail: Vec<u8>,
     control: Control,
     mailbox: Mailbox,
@@ -221,9 +227,11 @@ impl Launcher {
             library,
             state: State::Starting,
             ended_for: None,
+            function: None,
             process,
             socket: ours,
             output: output.into(),
+            line: Vec::new(),
             tail: Vec::new(),
             control,
             mailbox,
@@ -244,6 +252,8 @@ impl Launcher {
         for name in ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"] {
             command.env(name, &threads);
         }
+        // Fortran's own buffer would hold lines back until the process ends.
+        command.env("GFORTRAN_UNBUFFERED_PRECONNECTED", "y");
         let stdout = output
             .try_clone()
             .map_or_else(|_| Stdio::null(), Stdio::from);
@@ -474,15 +484,34 @@ impl Worker {
         }
     }
 
-    /// Reads what the library has printed: whole lines for the log, the end for error messages.
-    pub(crate) fn read_output(&mut self) -> Vec<u8> {
+    /// Reads what the library has printed, if there is anything; the end is kept for error
+    /// messages. `None` once nothing can come any more.
+    pub(crate) fn read_output(&mut self) -> Option<Vec<u8>> {
         let mut bytes = vec![0; 16 << 10];
-        let count = self.output.read(&mut bytes).unwrap_or(0);
+        let count = match self.output.read(&mut bytes) {
+            Ok(0) => return None,
+            Ok(count) => count,
+            Err(_) => 0,
+        };
         bytes.truncate(count);
         self.tail.extend_from_slice(&bytes);
         let excess = self.tail.len().saturating_sub(TAIL_BYTES);
         self.tail.drain(..excess);
-        bytes
+        Some(bytes)
+    }
+
+    /// The lines that `printed` completes, for the log. One that is very long is cut.
+    pub(crate) fn lines(&mut self, printed: &[u8]) -> Vec<String> {
+        self.line.extend_from_slice(printed);
+        let mut lines = Vec::new();
+        while let Some(length) = self.line.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.line.drain(..=length).collect();
+            lines.push(String::from_utf8_lossy(&line).trim_end().to_string());
+        }
+        if self.line.len() > LINE_BYTES || (printed.is_empty() && !self.line.is_empty()) {
+            lines.push(String::from_utf8_lossy(&std::mem::take(&mut self.line)).into_owned());
+        }
+        lines
     }
 
     /// Ends the process. `reason` is what the running call's failure will say.
@@ -496,7 +525,7 @@ impl Worker {
     pub(crate) fn bury(mut self) -> Death {
         let _ = self.process.kill();
         let status = self.process.wait();
-        while !self.read_output().is_empty() {}
+        while self.read_output().is_some_and(|bytes| !bytes.is_empty()) {}
         let (signal, out_of_memory) = self.control.last_words();
         let printed = String::from_utf8_lossy(&self.tail).trim().to_string();
         Death {

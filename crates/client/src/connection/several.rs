@@ -78,7 +78,7 @@ fn wait(
     let mut spinning = first.spin.begin();
     loop {
         let seen = look(groups);
-        if !matches!(seen, Look::Ended) && answer(requests, groups) {
+        if !matches!(seen, Look::Ended) && work(requests, groups) {
             continue;
         }
         match seen {
@@ -119,21 +119,19 @@ fn look(groups: &mut [Group]) -> Look {
     if more { Look::More } else { Look::Waiting }
 }
 
-/// Runs a callback of one of the calls; `false` if none waits for its answer. Other threads may
-/// have the sockets meanwhile.
-fn answer(requests: &[&Request], groups: &mut [Group]) -> bool {
+/// Runs a callback of one of the calls, or writes what it has printed; `false` if there is nothing
+/// to do. Other threads may have the sockets meanwhile.
+fn work(requests: &[&Request], groups: &mut [Group]) -> bool {
     for request in requests {
-        if request.callbacks.is_none() {
+        if request.reply.is_none() || !request.has_work(&request.connection.lock()) {
             continue;
         }
-        let callback = request.take_callback(&mut request.connection.lock());
-        let Some(callback) = callback else { continue };
         for group in groups.iter_mut().filter(|group| group.driving) {
             let mut state = group.connection.lock();
             (group.driving, state.driven) = (false, false);
             state.hand_over();
         }
-        request.answer(callback);
+        request.work();
         return true;
     }
     false
@@ -149,7 +147,7 @@ fn stand_by(groups: &[Group]) -> bool {
     };
     for group in groups.iter().filter(|group| !group.driving) {
         let mut state = group.connection.lock();
-        let told = |id: &CallId| state.has_ended(*id) || state.has_callback(*id);
+        let told = |id: &CallId| state.has_ended(*id) || state.has_work(*id);
         if !state.driven || group.ids.iter().any(told) {
             return false;
         }

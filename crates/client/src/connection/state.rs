@@ -3,6 +3,7 @@
 
 use super::transfer::{Progress, Transfer};
 use super::waiter::Waiter;
+use crate::output::Printed;
 use crate::socket::Socket;
 use farcall_rpc_proto::client::{self, Event};
 use farcall_rpc_proto::{
@@ -12,6 +13,7 @@ use farcall_rpc_proto::{
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 /// Bytes read at once besides array data.
 const INPUT_BYTES: usize = 64 << 10;
@@ -68,6 +70,8 @@ struct Open {
     transfer: Option<Transfer>,
     /// What the called function wants of its caller.
     callback: Option<Box<Callback>>,
+    /// What it prints, where its caller wants that.
+    printed: Option<Arc<Printed>>,
     /// The threads to be woken when it ends.
     waiters: Vec<Waiter>,
     /// Nobody wants its end any more.
@@ -175,7 +179,12 @@ impl State {
         Some(self.open.get(&id)?.transfer.as_ref()?.progress())
     }
 
-    pub(crate) fn call(&mut self, call: &Call, transfer: Transfer) -> Result<CallId, Loss> {
+    pub(crate) fn call(
+        &mut self,
+        call: &Call,
+        transfer: Transfer,
+        printed: Option<Arc<Printed>>,
+    ) -> Result<CallId, Loss> {
         let id = self
             .proto
             .call(call, transfer.result_bytes())
@@ -184,6 +193,7 @@ impl State {
             id,
             Open {
                 transfer: Some(transfer),
+                printed,
                 ..Open::default()
             },
         );
@@ -200,6 +210,12 @@ impl State {
     pub(crate) fn has_callback(&self, id: CallId) -> bool {
         let open = self.open.get(&id);
         open.is_some_and(|open| open.callback.is_some())
+    }
+
+    /// Whether the caller has something to do for the call.
+    pub(crate) fn has_work(&self, id: CallId) -> bool {
+        let has_lines = |open: &Open| open.printed.as_ref().is_some_and(|p| p.has_lines());
+        self.has_callback(id) || self.open.get(&id).is_some_and(has_lines)
     }
 
     pub(crate) fn answer(&mut self, id: CallId, answer: &CallbackAnswer) {
@@ -551,6 +567,18 @@ impl State {
         }
     }
 
+    fn prints(&mut self, id: CallId, bytes: &[u8]) {
+        let Some(open) = self.open.get_mut(&id).filter(|open| !open.abandoned) else {
+            return;
+        };
+        if let Some(printed) = &open.printed {
+            printed.push(bytes);
+        }
+        for waiter in &open.waiters {
+            waiter.wake();
+        }
+    }
+
     fn on_event(&mut self, event: Event) {
         let (id, end) = match event {
             Event::Connected(hello) => {
@@ -583,6 +611,7 @@ impl State {
             }
             Event::Estimated(id, estimate) => (id, Ok(Answer::Estimated(estimate))),
             Event::Callback(id, callback) => return self.calls_back(id, callback),
+            Event::Output(id, bytes) => return self.prints(id, &bytes),
             Event::Done(id, times) => (id, Ok(Answer::Done(times))),
             Event::Failed(id, failure) => (id, Err(Loss::Failed(failure))),
         };

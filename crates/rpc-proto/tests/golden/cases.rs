@@ -3,7 +3,7 @@
 use farcall_idl::Scalar;
 use farcall_rpc_proto::{
     CALLBACKS, Call, Callback, CallbackAnswer, ESTIMATES, Estimate, Failure, FailureKind,
-    FunctionSummary, Header, Hello, Limits, Listing,
+    FunctionSummary, Header, Hello, Limits, Listing, OUTPUT,
 };
 
 /// One conversation.
@@ -146,6 +146,7 @@ fn dgesv_call(pause_after: Option<usize>, cancels: bool) -> Request {
             elements: vec![],
             data_bytes: 48,
             places: vec![],
+            output: false,
         },
         data: vec![
             Elements::Doubles(vec![2.0, 1.0, 1.0, 3.0]),
@@ -237,6 +238,7 @@ fn scalars() -> Case {
         elements: vec![17, -1],
         data_bytes: 0,
         places: vec![],
+        output: false,
     };
     let request = Request::Call {
         call,
@@ -249,14 +251,20 @@ fn scalars() -> Case {
 }
 
 fn callback() -> Case {
-    let about = "A running function tells its client of an iteration, and is told to stop, by\n\
-                 monitor(IN int k, IN double residual, IN int n, IN double x[n], OUT int *stop).";
+    let about = "A running function prints a line, tells its client of an iteration, and is told\n\
+                 to stop, by monitor(IN int k, IN double residual, IN int n, IN double x[n],\n\
+                 OUT int *stop).";
     let call = Call {
         function: FUNCTION + 2,
         scalars: vec![Some(Scalar::Int(100)), None],
         elements: vec![],
         data_bytes: 0,
         places: vec![],
+        output: false,
+    };
+    let call = Call {
+        output: true,
+        ..call
     };
     let request = Request::Call {
         call,
@@ -283,7 +291,7 @@ fn callback() -> Case {
     };
     let answer = Answer::CallsBack(monitor, stop, vec![Elements::Ints(vec![1])]);
     let mut hello = Hello::new("golden client");
-    hello.features = CALLBACKS;
+    hello.features = CALLBACKS | OUTPUT;
     Case {
         hello,
         ..case("callback", about, vec![(request, answer)])

@@ -12,6 +12,9 @@ const EXEC: u64 = 5_000;
 const COMPUTED: u64 = 9_000;
 const SENT: u64 = 9_600;
 
+/// What a function prints before it calls back.
+const PRINTED: &[u8] = b"iterating\n";
+
 /// The calling end.
 pub(crate) struct Client<'c> {
     case: &'c Case,
@@ -77,6 +80,9 @@ impl Client<'_> {
             assert_eq!((hello.version_min, hello.version_max), (1, 1));
             self.connected = true;
             return;
+        }
+        if let Event::Output(_, printed) = &event {
+            return assert_eq!(printed, PRINTED);
         }
         if let Event::Callback(id, callback) = &event {
             let (_, Answer::CallsBack(expected, answer, _)) = &self.case.exchanges[self.next]
@@ -313,7 +319,10 @@ impl<'c> Server<'c> {
             }
             Answer::Estimate(estimate) => self.proto.estimated(id, estimate),
             Answer::Result(data) => self.complete(id, data),
-            Answer::CallsBack(callback, ..) => return self.proto.call_back(id, callback),
+            Answer::CallsBack(callback, ..) => {
+                self.proto.print(id, PRINTED.to_vec());
+                return self.proto.call_back(id, callback);
+            }
             Answer::Failure(failure) => self.proto.fail(id, failure),
             Answer::Stop(failure) => self.stop(id, failure),
             Answer::Nothing => return,

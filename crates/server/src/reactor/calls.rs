@@ -3,7 +3,7 @@
 use super::{Reactor, Source};
 use crate::buffer::{JobBuffer, NoBuffer, Segment};
 use crate::connection::MAX_SEGMENTS;
-use crate::job::{self, Job};
+use crate::job::{self, Job, Printing};
 use crate::worker::{CallRequest, Death, State, TEXT_BYTES, Worker};
 use farcall_idl::{Interface, Layout, Mode, Place};
 use farcall_rpc_proto::server::Event;
@@ -71,7 +71,10 @@ impl Reactor {
             Ok((layout, message, segments)) => match self.buffer_for(key, &layout) {
                 Ok(buffer) => {
                     let function = call.function;
-                    let job = Job::new(key, id, function, message, layout, buffer, segments);
+                    let mut job = Job::new(key, id, function, message, layout, buffer, segments);
+                    if call.output && self.connections[key].proto.takes_output() {
+                        job.printing = Some(Printing::new(Instant::now()));
+                    }
                     let job = self.jobs.insert(job);
                     let now = self.nanos();
                     let connection = &mut self.connections[key];
@@ -338,6 +341,7 @@ impl Reactor {
             message: &job.message,
         };
         let time_limit = self.config.workers.time_limit();
+        self.workers[worker].function = Some(job.function);
         match self.workers[worker].run(key, &call, time_limit) {
             Ok(()) => job.state = job::State::Running { worker },
             // Its death is on its way and will be handled as such.
@@ -363,7 +367,8 @@ impl Reactor {
             let (Some(outcome), Some(job)) = (worker.poll(), worker.job()) else {
                 continue;
             };
-            worker.rest();
+            self.finish_printing(key, job);
+            self.workers[key].rest();
             any = true;
             match outcome.failure {
                 None => {
@@ -481,6 +486,10 @@ impl Reactor {
     pub(super) fn worker_died(&mut self, key: usize) {
         // The last call may have finished just before.
         self.collect_outcomes();
+        if let Some(job) = self.workers[key].job() {
+            self.finish_printing(key, job);
+        }
+        self.drain_output(key);
         let Worker { library, state, .. } = &self.workers[key];
         let (library, state) = (*library, *state);
         let death = self.forget_worker(key);

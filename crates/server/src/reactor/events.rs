@@ -70,7 +70,7 @@ impl Reactor {
             ..proto::Limits::default()
         };
         let mut hello = Hello::new(concat!("farcall-server ", env!("CARGO_PKG_VERSION")));
-        hello.features |= proto::ESTIMATES | proto::CALLBACKS;
+        hello.features |= proto::ESTIMATES | proto::CALLBACKS | proto::OUTPUT;
         if accepted.is_unix {
             hello.features |= proto::SHARED_MEMORY;
         } else if accepted.is_local {
@@ -260,18 +260,6 @@ impl Reactor {
             return self.worker_says(key, word);
         }
         self.worker_died(key);
-    }
-
-    fn worker_output(&mut self, key: usize) {
-        let worker = &mut self.workers[key];
-        let bytes = worker.read_output();
-        if bytes.is_empty() {
-            // The end; the worker's socket tells of its death.
-            let _ = epoll::delete(&self.epoll, worker.output());
-        }
-        for line in String::from_utf8_lossy(&bytes).lines() {
-            tracing::info!("worker {}: {line}", worker.pid());
-        }
     }
 
     pub(super) fn handle_deadlines(&mut self) {

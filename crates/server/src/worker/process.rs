@@ -100,6 +100,7 @@ pub fn run_worker_for<C: Callee>(
     let start = read_start(start, u64::from_ne_bytes(first_word(size)))?;
     let control: &'static Control = Box::leak(Box::new(Control::open(control)?));
     limit(start.memory)?;
+    print_lines();
     install_handlers(control)?;
     let source = Source {
         path: start.path,
@@ -277,6 +278,10 @@ impl<C: Callee> Worker<C> {
             )
         };
         let exec_nanos = start.elapsed().saturating_sub(waited).as_nanos() as u64;
+        if call.output {
+            // SAFETY: flushes the open streams of the C library.
+            unsafe { libc::fflush(std::ptr::null_mut()) };
+        }
         called.map(|()| exec_nanos)
     }
 
@@ -367,6 +372,16 @@ fn receive(socket: &OwnedFd) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
         }
     }
     Ok((bytes, descriptors))
+}
+
+/// Has the C library write each line when it is complete: its standard output is a pipe, which it
+/// would otherwise fill before it writes.
+fn print_lines() {
+    unsafe extern "C" {
+        static stdout: *mut libc::FILE;
+    }
+    // SAFETY: nothing was written to the stream yet, and it has a buffer of its own.
+    unsafe { libc::setvbuf(stdout, std::ptr::null_mut(), libc::_IOLBF, 0) };
 }
 
 /// Limits private memory. Job buffers are shared memory and do not count.
