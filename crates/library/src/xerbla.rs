@@ -64,7 +64,7 @@ impl WrongArgument {
         let WrongArgument { routine, number } = self;
         let name = match &interface.body {
             Body::Calls { function, args, .. } if function.eq_ignore_ascii_case(routine) => {
-                usize::try_from(*number - 1)
+                usize::try_from(i64::from(*number) - 1)
                     .ok()
                     .and_then(|index| args.get(index))
                     .and_then(|param| interface.params.get(*param))

@@ -26,8 +26,9 @@ pub const OUTPUT: u64 = 1 << 2;
 /// Feature bit: the server says what a call would take.
 pub const ESTIMATES: u64 = 1 << 4;
 
-/// Most bytes of an encoded [`Callback`] or [`CallbackAnswer`].
-pub const CALLBACK_BYTES: usize = 1 << 20;
+/// Most bytes of an encoded [`Callback`] or [`CallbackAnswer`]: a frame, less what the scalars of
+/// one that is not in the shortest form grow by when it is encoded again.
+pub const CALLBACK_BYTES: usize = (1 << 20) - (32 << 10);
 
 /// First bytes of every greeting, so that a stranger on the port is recognised at once.
 const MAGIC: &str = "farcall";

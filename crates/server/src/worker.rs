@@ -36,6 +36,10 @@ const SOCKET_FD: i32 = 3;
 const GREETING_BYTES: usize = 60 << 10;
 /// How that begins where all went well; [`Identities`] follow as JSON.
 const READY: &[u8] = b"ready";
+/// Bytes of one read of a worker's output.
+const READ_BYTES: usize = 16 << 10;
+/// So many reads take all that a pipe holds. Others may go on to write to it.
+pub(crate) const MOST_READS: usize = (64 << 10) / READ_BYTES + 1;
 /// Bytes of a line of output in the log.
 const LINE_BYTES: usize = 4096;
 /// Bytes of a worker's output kept for error messages.
@@ -487,7 +491,7 @@ impl Worker {
     /// Reads what the library has printed, if there is anything; the end is kept for error
     /// messages. `None` once nothing can come any more.
     pub(crate) fn read_output(&mut self) -> Option<Vec<u8>> {
-        let mut bytes = vec![0; 16 << 10];
+        let mut bytes = vec![0; READ_BYTES];
         let count = match self.output.read(&mut bytes) {
             Ok(0) => return None,
             Ok(count) => count,
@@ -500,18 +504,22 @@ impl Worker {
         Some(bytes)
     }
 
-    /// The lines that `printed` completes, for the log. One that is very long is cut.
+    /// The lines that `printed` completes, for the log; with nothing, what was begun. One that is
+    /// very long is cut.
     pub(crate) fn lines(&mut self, printed: &[u8]) -> Vec<String> {
         self.line.extend_from_slice(printed);
-        let mut lines = Vec::new();
-        while let Some(length) = self.line.iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = self.line.drain(..=length).collect();
-            lines.push(String::from_utf8_lossy(&line).trim_end().to_string());
-        }
-        if self.line.len() > LINE_BYTES || (printed.is_empty() && !self.line.is_empty()) {
-            lines.push(String::from_utf8_lossy(&std::mem::take(&mut self.line)).into_owned());
-        }
-        lines
+        let complete = match self.line.iter().rposition(|byte| *byte == b'\n') {
+            _ if printed.is_empty() => self.line.len(),
+            Some(last) => last + 1,
+            None if self.line.len() > LINE_BYTES => self.line.len(),
+            None => 0,
+        };
+        let rest = self.line.split_off(complete);
+        let text = std::mem::replace(&mut self.line, rest);
+        let text = String::from_utf8_lossy(&text);
+        text.lines()
+            .map(|line| line.trim_end().to_string())
+            .collect()
     }
 
     /// Ends the process. `reason` is what the running call's failure will say.
@@ -525,7 +533,11 @@ impl Worker {
     pub(crate) fn bury(mut self) -> Death {
         let _ = self.process.kill();
         let status = self.process.wait();
-        while self.read_output().is_some_and(|bytes| !bytes.is_empty()) {}
+        for _ in 0..MOST_READS {
+            if self.read_output().is_none_or(|bytes| bytes.is_empty()) {
+                break;
+            }
+        }
         let (signal, out_of_memory) = self.control.last_words();
         let printed = String::from_utf8_lossy(&self.tail).trim().to_string();
         Death {

@@ -26,6 +26,10 @@ impl Reactor {
         let State::Running { job, .. } = worker.state else {
             return worker.end(FailureKind::Internal, "called back outside of a call");
         };
+        if worker.waits_since().is_some() {
+            let text = "called back while an answer was to come";
+            return worker.end(FailureKind::LibraryCrashed, text);
+        }
         let callback = match word {
             Word::Callback(bytes) => worker.take_callback(bytes),
             Word::Problem(problem) => return worker.end(FailureKind::LibraryCrashed, problem),

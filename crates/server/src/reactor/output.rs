@@ -2,6 +2,7 @@
 
 use super::Reactor;
 use crate::job::Printing;
+use crate::worker::MOST_READS;
 use rustix::event::epoll;
 use std::time::Instant;
 
@@ -15,9 +16,12 @@ impl Reactor {
         }
     }
 
-    /// Takes all that a worker has printed.
+    /// Takes all that a worker has printed until now, which its pipe holds.
     pub(super) fn drain_output(&mut self, key: usize) {
-        while let Some(printed) = self.workers[key].read_output() {
+        for _ in 0..MOST_READS {
+            let Some(printed) = self.workers[key].read_output() else {
+                return;
+            };
             let is_last = printed.is_empty();
             self.take_output(key, printed);
             if is_last {
