@@ -2,6 +2,8 @@
 
 import asyncio
 import pathlib
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -268,3 +270,31 @@ def test_other_languages_pass_their_functions(process, tmp_path, suffix):
     assert ran.returncode == 0, ran.stdout + ran.stderr
     if suffix == "cpp":
         assert "argument `f`: expected a function" in ran.stdout
+
+
+def test_a_client_that_is_too_old_is_told(process):
+    host, port = process.address.removeprefix("farcall://").split(":")
+
+    def frame(kind, request, payload):
+        return struct.pack("<IBBHQ", len(payload), kind, 0, 0, request) + payload
+
+    with socket.create_connection((host, int(port)), timeout=20) as stream:
+        answers = stream.makefile("rb")
+
+        def answer():
+            length, kind, *_ = struct.unpack("<IBBHQ", answers.read(16))
+            return kind, answers.read(length)
+
+        # A greeting without features, and the questions of a client of that time.
+        stream.sendall(frame(1, 0, b"\x85\x67farcall\x01\x01\x00\x63old"))
+        stream.sendall(frame(4, 1, b"\x81\x68progress"))
+        assert answer()[0] == 1
+        kind, interface = answer()
+        assert kind == 5
+        number = interface[1:10]
+        stream.sendall(frame(6, 2, b"\x84" + number + b"\x82\x02\xf6\x80\x00"))
+        kind, failure = answer()
+        assert (kind, failure[:2]) == (10, b"\x82\x03")
+        assert b"which this client cannot do; update it" in failure
+        stream.sendall(frame(4, 3, b"\x81\x65plain"))
+        assert answer()[0] == 5, "the connection goes on"

@@ -5,7 +5,8 @@
 mod server;
 
 use farcall_client::{
-    Argument, Callback, CallbackArguments, Error, FailureKind, Fault, Options, Scalar, Server,
+    Argument, Callback, CallbackArguments, Error, FailureKind, Fault, Options, Output, Scalar,
+    Server,
 };
 use server::{
     Script, call_frames, cut, failure, frame, goodbye, hello, interface, interface_text, listing,
@@ -203,6 +204,22 @@ fn callbacks_that_do_not_fit_their_interface_end_the_call() {
     assert!(matches!(error, Error::Protocol { .. }), "{error}");
     let error = ask(vec![of(0, &[1], &[0; 4])], options()).unwrap_err();
     assert!(matches!(error, Error::Timeout { .. }), "{error}");
+}
+
+#[test]
+fn a_server_that_is_too_old_to_forward_output_is_an_error_and_other_calls_go_on() {
+    let answers = vec![
+        hello(1, 1),
+        interface(1, 7, "Define f(IN int n) Calls \"C\" f(n);"),
+    ];
+    let script = Script::stalling([answers, vec![server::done()]].concat());
+    let server = Server::connect(&script.address(), patient()).unwrap();
+    let function = server.function("f").unwrap();
+    let printing = function.with_output(Some(Output::new(|_| Ok(()))));
+    let mut one = [Argument::Scalar(Scalar::Int(1))];
+    let error = printing.call(&mut one).unwrap_err();
+    assert!(error.to_string().contains("too old to forward"), "{error}");
+    function.call(&mut one).unwrap();
 }
 
 #[test]
