@@ -163,7 +163,11 @@ def inv(
     return _np.inv(_structured(a, assume_a, lower))
 
 
-def det(a: npt.ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> Any:  # noqa: ARG001
+def det(
+    a: npt.ArrayLike,
+    overwrite_a: bool = False,  # noqa: ARG001
+    check_finite: bool = True,
+) -> Any:
     """The determinant of a square matrix, in double precision."""
     a = _checked(a, check_finite)
     _square(a)
@@ -337,7 +341,11 @@ def svd(
     return tuple(result) if compute_uv else result
 
 
-def svdvals(a: npt.ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> _Array:  # noqa: ARG001
+def svdvals(
+    a: npt.ArrayLike,
+    overwrite_a: bool = False,  # noqa: ARG001
+    check_finite: bool = True,
+) -> _Array:
     """The singular values in descending order."""
     return np.asarray(svd(a, compute_uv=False, check_finite=check_finite))
 
