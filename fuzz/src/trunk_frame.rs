@@ -40,7 +40,7 @@ fn deliver(now: Nanos, frames: Vec<Transmit>, from: u8, to: &mut Trunk) {
     for frame in frames {
         let source = Mac([2, 0, 0, 0, frame.link as u8, from]);
         let payload: Bytes = [&frame.header[..], &frame.body].concat().into();
-        to.handle_frame(now, frame.link, source, &payload);
+        to.handle_frame(now, frame.link, source, &payload, now);
     }
 }
 
@@ -79,7 +79,7 @@ pub fn run(mut data: &[u8]) {
             } else {
                 let source = Mac([2, 0, 0, 0, choice & 1, choice >> 1 & 3]);
                 let payload = Bytes::copy_from_slice(frame);
-                own.handle_frame(now, usize::from(choice & 1), source, &payload);
+                own.handle_frame(now, usize::from(choice & 1), source, &payload, now);
             }
         }
         for trunk in [&mut own, &mut peer] {

@@ -26,6 +26,8 @@ pub struct Received {
     pub source: Mac,
     /// What follows the Ethernet header.
     pub payload: Bytes,
+    /// When it reached this machine; it may have waited since then.
+    pub at: Nanos,
 }
 
 /// A link of a trunk: sends and receives frames of its EtherType in batches.
@@ -54,6 +56,11 @@ pub trait LinkDevice {
 
 /// Nanoseconds of the monotonic clock.
 pub fn now() -> Nanos {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    clock(rustix::time::ClockId::Monotonic)
+}
+
+/// Nanoseconds of one of the machine's clocks.
+fn clock(id: rustix::time::ClockId) -> Nanos {
+    let time = rustix::time::clock_gettime(id);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

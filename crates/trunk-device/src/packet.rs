@@ -1,11 +1,13 @@
 //! Packet sockets (`packet(7)`) that send and receive frames in batches.
 
 mod form;
+mod stamp;
 
 use crate::interface::socket;
 use crate::{Interface, LinkDevice, Received};
 use farcall_trunk_proto::{Mac, Nanos, Transmit};
 use form::{DATAGRAM_BYTES, FILTER, Prefix, parse};
+use stamp::{Clock, STAMP_BYTES};
 use std::ffi::{c_int, c_void};
 use std::io;
 use std::mem;
@@ -49,6 +51,8 @@ pub struct PacketSocket {
     source: Mac,
     form: Form,
     buffers: Vec<u8>,
+    /// What the kernel says beside each packet.
+    stamps: Vec<[u64; STAMP_BYTES / 8]>,
 }
 
 impl PacketSocket {
@@ -81,6 +85,7 @@ impl PacketSocket {
         )
         .or_else(|_| set_option(&socket, libc::SOL_SOCKET, libc::SO_SNDBUF, send_buffer / 2))?;
         set_option(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
+        set_option(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
         attach_filter(&socket)?;
         set_option(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
         // SAFETY: all bytes of a packet address may be zero.
@@ -101,6 +106,7 @@ impl PacketSocket {
             source: interface.address().map_err(io::Error::other)?,
             form,
             buffers: vec![0; LARGEST * BATCH],
+            stamps: vec![[0; STAMP_BYTES / 8]; BATCH],
         })
     }
 
@@ -231,7 +237,11 @@ impl LinkDevice for PacketSocket {
     fn receive(&mut self, _: Nanos, take: &mut dyn FnMut(Received)) -> io::Result<usize> {
         let mut parts: Vec<_> = self.buffers.chunks(LARGEST).map(part).collect();
         let mut messages: Vec<_> = parts.chunks_mut(1).map(message).collect();
-        // SAFETY: messages, parts and the buffers they point to outlive the call.
+        for (message, stamp) in messages.iter_mut().zip(&mut self.stamps) {
+            message.msg_hdr.msg_control = stamp.as_mut_ptr().cast();
+            message.msg_hdr.msg_controllen = STAMP_BYTES as _;
+        }
+        // SAFETY: messages, parts, stamps and the buffers they point to outlive the call.
         let got = unsafe {
             let (at, count) = (messages.as_mut_ptr(), messages.len() as u32);
             let no_time = std::ptr::null_mut();
@@ -251,11 +261,17 @@ impl LinkDevice for PacketSocket {
             };
         }
         let got = got as usize;
+        let clock = Clock::read();
         for (buffer, message) in self.buffers.chunks(LARGEST).zip(&messages[..got]) {
             let cut = message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
             if let Some(packet) = buffer.get(..message.msg_len as usize).filter(|_| !cut) {
+                let at = clock.arrival(&message.msg_hdr);
                 parse(packet, self.source, |source, payload| {
-                    take(Received { source, payload })
+                    take(Received {
+                        source,
+                        payload,
+                        at,
+                    });
                 });
             }
         }

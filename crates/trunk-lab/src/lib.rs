@@ -59,6 +59,8 @@ pub struct Shape {
     pub switch_queue: u64,
     /// Queue of a host's interface in bytes.
     pub host_queue: u64,
+    /// Trunks are told the rate; or they have to learn it, for the interfaces claim 10 Gbit/s.
+    pub told: bool,
 }
 
 impl Shape {
@@ -67,6 +69,12 @@ impl Shape {
         rate: 100_000_000,
         switch_queue: 128 << 10,
         host_queue: 400 << 10,
+        told: true,
+    };
+    /// The same, of which trunks are not told.
+    pub const FAST_ETHERNET_UNTOLD: Shape = Shape {
+        told: false,
+        ..Shape::FAST_ETHERNET
     };
 
     /// Payload of TCP that one link carries, in bytes a second: full frames with time stamps.

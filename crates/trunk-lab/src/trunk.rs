@@ -32,6 +32,7 @@ impl TrunkProcess {
         for (name, _) in lab.link_names(host).iter().zip(0..) {
             let rate = lab
                 .shape()
+                .filter(|shape| shape.told)
                 .map(|shape| format!("={}", shape.rate))
                 .unwrap_or_default();
             command.arg("--link").arg(format!("{name}{rate}"));

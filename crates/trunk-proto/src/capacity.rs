@@ -1,19 +1,60 @@
 //! Rates that a receiver cannot read off its interfaces: of slower switches in between, of other
-//! traffic, of interfaces that do not know their speed. Found by losses, as TCP does, and held as
-//! an extra bound of the grants.
+//! traffic, of interfaces that do not know their speed. Held as an extra bound of the grants.
+//!
+//! A queue shows itself by the time that frames wait in it. While they do, what arrives is what
+//! the link carries, so that the rate follows what arrives, and is set so that a short queue
+//! stands. Losses without a queue say nothing yet: a rate is cut for trial, and only losses that
+//! fall with it were an overflow. Losses by chance do not.
 
-/// Frames lost in a tick, and their share, from which on a queue is taken to have overflowed.
-const LOST: u64 = 4;
-const LOST_SHARE: u64 = 50;
-/// What is handed out after that, as part of what arrived: queues drain.
-const CUT: f64 = 0.95;
-/// Growth in each tick while it is made use of.
-const GROWTH: f64 = 1.005;
+use crate::{MILLISECOND, Nanos};
+
+/// The queue that is left standing, as time: enough that the link is never idle.
+const TARGET: Nanos = 2 * MILLISECOND;
+/// A shorter one may be chance.
+const QUEUED: Nanos = MILLISECOND;
+/// A queue longer than the target is drained in about this time.
+const DRAIN: f64 = 100.0 * MILLISECOND as f64;
+/// The least part of the rate handed out meanwhile, and the most.
+const DRAINING: (f64, f64) = (0.7, 1.02);
+/// Ticks with a queue before a rate is believed to be less than the line's.
+const SURE: u32 = 2;
+/// Weight of a tick's rate in the one followed, and how far that may be off.
+const FOLLOW: f64 = 0.25;
+const FAR: f64 = 1.5;
+/// Growth in each tick without a queue while the rate is made use of; after long growth.
+const GROWTH: f64 = 0.005;
+const GROWTH_LATER: f64 = 0.03;
+const LATER: u32 = 40;
 const USED: f64 = 0.8;
 
-/// Whether the frames of a tick speak of an overflow.
-pub(crate) fn overflowed(lost: u64, received: u64) -> bool {
-    lost >= LOST && lost * LOST_SHARE > lost + received
+/// Ticks over which losses are counted, and frames at least.
+const SPAN: u32 = 10;
+const SPAN_FRAMES: u64 = 50;
+/// A share of losses that is worth a trial.
+pub(crate) const LOSSY: f64 = 0.02;
+/// One that need not be counted for long.
+const FLOOD: f64 = 0.25;
+const FLOOD_FRAMES: u64 = 20;
+/// The rate of a trial, as part of what arrived.
+const TRIAL: f64 = 0.95;
+/// Losses by chance are forgotten by so much with each span.
+const FORGET: f64 = 0.98;
+
+/// What one tick showed.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Tick {
+    /// Wire bytes a second that arrived.
+    pub(crate) arrived: f64,
+    /// How long frames waited; none where nothing tells.
+    pub(crate) queue: Option<Nanos>,
+    pub(crate) lost: u64,
+    pub(crate) frames: u64,
+}
+
+impl Tick {
+    pub(crate) fn is_queued(&self) -> bool {
+        self.queue.is_some_and(|queue| queue > QUEUED)
+    }
 }
 
 /// A rate found by trial, never above the line's.
@@ -21,26 +62,167 @@ pub(crate) fn overflowed(lost: u64, received: u64) -> bool {
 pub(crate) struct Capacity {
     rate: f64,
     line: f64,
+    queue: Nanos,
+    queued_ticks: u32,
+    free_ticks: u32,
+    losses: Losses,
 }
 
 impl Capacity {
     pub(crate) fn new(line: f64) -> Capacity {
-        Capacity { rate: line, line }
+        Capacity {
+            rate: line,
+            line,
+            queue: 0,
+            queued_ticks: 0,
+            free_ticks: 0,
+            losses: Losses::default(),
+        }
     }
 
+    /// What it carries.
     pub(crate) fn rate(&self) -> f64 {
         self.rate
     }
 
-    /// A queue overflowed while so much arrived.
-    pub(crate) fn cut(&mut self, arrived: f64) {
-        self.rate = (arrived * CUT).clamp(self.line * 1e-3, self.rate);
+    /// What is to be handed out, so that the queue comes to its target.
+    pub(crate) fn usable(&self) -> f64 {
+        if !self.is_learned() {
+            return self.line;
+        }
+        let excess = self.queue as f64 - TARGET as f64;
+        self.rate * (1.0 - excess / DRAIN).clamp(DRAINING.0, DRAINING.1)
     }
 
-    /// A tick without overflow in which so much arrived.
-    pub(crate) fn grow(&mut self, arrived: f64) {
-        if arrived > USED * self.rate {
-            self.rate = (self.rate * GROWTH).min(self.line);
+    /// It carries less than the line.
+    pub(crate) fn is_learned(&self) -> bool {
+        self.rate < self.line
+    }
+
+    /// Takes what a tick showed.
+    pub(crate) fn update(&mut self, tick: &Tick) {
+        if let Some(queue) = tick.queue {
+            self.queue = queue;
+            let least = if self.is_learned() { QUEUED } else { TARGET };
+            if queue > least {
+                self.losses.forget();
+                self.queued_ticks += 1;
+                self.free_ticks = 0;
+                if self.is_learned() || self.queued_ticks >= SURE {
+                    self.follow(tick.arrived);
+                }
+                return;
+            }
+            self.queued_ticks = 0;
+        }
+        self.rate = self.losses.judge(tick, self.rate).max(self.least());
+        if self.losses.trial.is_none() {
+            self.grow(tick.arrived);
+        }
+    }
+
+    fn least(&self) -> f64 {
+        self.line * 1e-3
+    }
+
+    fn follow(&mut self, arrived: f64) {
+        let far = self.rate > FAR * arrived || FAR * self.rate < arrived;
+        let weight = if far { 1.0 } else { FOLLOW };
+        let rate = self.rate + (arrived - self.rate) * weight;
+        self.rate = rate.clamp(self.least(), self.line);
+    }
+
+    fn grow(&mut self, arrived: f64) {
+        if !self.is_learned() || arrived < USED * self.rate {
+            return;
+        }
+        self.free_ticks += 1;
+        let growth = match self.free_ticks {
+            0..LATER => GROWTH,
+            _ => GROWTH_LATER,
+        };
+        self.rate = (self.rate * (1.0 + growth)).min(self.line);
+    }
+}
+
+/// Losses without a queue.
+#[derive(Clone, Copy, Debug, Default)]
+struct Losses {
+    lost: u64,
+    frames: u64,
+    ticks: u32,
+    /// Sum of the rates.
+    arrived: f64,
+    /// A share known not to fall with the rate.
+    chance: f64,
+    trial: Option<Trial>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    /// The rate before.
+    rate: f64,
+    /// The share of losses before.
+    share: f64,
+    /// The first span still has frames from before.
+    settled: bool,
+}
+
+impl Losses {
+    fn forget(&mut self) {
+        let chance = self.chance;
+        *self = Losses {
+            chance,
+            ..Losses::default()
+        };
+    }
+
+    /// The rate after this tick.
+    fn judge(&mut self, tick: &Tick, rate: f64) -> f64 {
+        self.lost += tick.lost;
+        self.frames += tick.lost + tick.frames;
+        self.arrived += tick.arrived;
+        self.ticks += 1;
+        let share = self.lost as f64 / self.frames.max(1) as f64;
+        let flood = self.lost >= FLOOD_FRAMES && share > FLOOD && self.trial.is_none();
+        if !flood && self.ticks < SPAN {
+            return rate;
+        }
+        if self.frames < SPAN_FRAMES {
+            // Too few to tell.
+            let trial = self.trial;
+            self.forget();
+            self.trial = trial;
+            return rate;
+        }
+        let arrived = self.arrived / f64::from(self.ticks);
+        let trial = self.trial;
+        self.forget();
+        match trial {
+            None if share > LOSSY && share > 2.0 * self.chance => {
+                self.trial = Some(Trial {
+                    rate,
+                    share,
+                    settled: false,
+                });
+                rate.min(arrived * TRIAL)
+            }
+            None => {
+                self.chance *= FORGET;
+                rate
+            }
+            Some(trial) if !trial.settled => {
+                self.trial = Some(Trial {
+                    settled: true,
+                    ..trial
+                });
+                rate
+            }
+            Some(trial) if share <= trial.share / 2.0 => rate,
+            Some(trial) => {
+                self.chance = share;
+                trial.rate
+            }
         }
     }
 }
@@ -49,23 +231,75 @@ impl Capacity {
 mod tests {
     use super::*;
 
-    #[test]
-    fn chance_losses_are_no_overflow() {
-        assert!(!overflowed(3, 5));
-        assert!(!overflowed(4, 800));
-        assert!(overflowed(4, 80));
+    /// Ticks of a link that carries `real` of a line of 1000, whose queue holds `holds` of time;
+    /// senders use what they are handed out, and `chance` of the frames are lost. The share of
+    /// what was carried over the last half, and the longest queue there.
+    fn run(
+        capacity: &mut Capacity,
+        ticks: usize,
+        real: f64,
+        holds: Nanos,
+        chance: f64,
+    ) -> (f64, Nanos) {
+        const TICK: Nanos = 10 * MILLISECOND;
+        let (mut queue, mut carried, mut longest) = (0.0, 0.0, 0.0_f64);
+        for tick in 0..ticks {
+            let offered = capacity.usable() * 0.995 * TICK as f64;
+            let holds = holds as f64 * real;
+            let left = (queue + offered).min(real * TICK as f64);
+            let over = (queue + offered - left - holds).max(0.0);
+            queue = queue + offered - left - over;
+            // A frame is a thousandth of what the link carries in a tick.
+            let frame = real * TICK as f64 / 1000.0;
+            let lost = over / frame + chance * left / frame;
+            let frames = left / frame * (1.0 - chance);
+            capacity.update(&Tick {
+                arrived: left * (1.0 - chance) / TICK as f64,
+                queue: Some((queue / real) as Nanos),
+                lost: lost as u64,
+                frames: frames as u64,
+            });
+            if tick >= ticks / 2 {
+                carried += left / TICK as f64 / real / (ticks - ticks / 2) as f64;
+                longest = longest.max(queue / real);
+            }
+        }
+        (carried, longest as Nanos)
     }
 
     #[test]
-    fn a_hidden_rate_is_found_and_forgotten_when_it_grows() {
-        let mut capacity = Capacity::new(100.0);
-        capacity.cut(50.0);
-        assert_eq!(capacity.rate(), 47.5);
-        capacity.grow(1.0);
-        assert_eq!(capacity.rate(), 47.5);
-        for _ in 0..1000 {
-            capacity.grow(capacity.rate());
+    fn a_hidden_rate_is_found_by_its_queue() {
+        for real in [500.0, 95.0, 10.0] {
+            let mut capacity = Capacity::new(1000.0);
+            let (carried, longest) = run(&mut capacity, 400, real, 10 * MILLISECOND, 0.0);
+            assert!(carried > 0.99, "{real}: {carried}");
+            assert!(longest < 4 * MILLISECOND, "{real}: {longest}");
+            assert!((capacity.rate() / real - 1.0).abs() < 0.03, "{capacity:?}");
         }
-        assert_eq!(capacity.rate(), 100.0);
+    }
+
+    #[test]
+    fn a_hidden_rate_without_a_queue_is_found_by_losses() {
+        let mut capacity = Capacity::new(1000.0);
+        let (carried, _) = run(&mut capacity, 1000, 500.0, 0, 0.0);
+        assert!(carried > 0.93, "{carried}");
+        assert!(capacity.rate() < 700.0, "{capacity:?}");
+    }
+
+    #[test]
+    fn losses_by_chance_cost_nothing() {
+        for chance in [0.005, 0.05] {
+            let mut capacity = Capacity::new(1000.0);
+            let (carried, _) = run(&mut capacity, 1000, 1000.0, 10 * MILLISECOND, chance);
+            assert!(carried > 0.98, "{chance}: {carried}");
+        }
+    }
+
+    #[test]
+    fn a_rate_that_grows_is_made_use_of() {
+        let mut capacity = Capacity::new(1000.0);
+        run(&mut capacity, 200, 100.0, 10 * MILLISECOND, 0.0);
+        let (carried, _) = run(&mut capacity, 400, 1000.0, 10 * MILLISECOND, 0.0);
+        assert!(carried > 0.98, "{carried}, {capacity:?}");
     }
 }

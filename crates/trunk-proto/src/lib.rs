@@ -22,6 +22,7 @@ extern crate alloc;
 mod address;
 mod capacity;
 mod control;
+mod delay;
 mod distributor;
 mod event;
 mod granter;

@@ -1,6 +1,7 @@
 //! Frames that arrive from a peer on one link: what is missing, and how much came.
 
-use crate::capacity::overflowed;
+use crate::capacity::Tick;
+use crate::delay::Delay;
 use crate::{MILLISECOND, Nanos, extend};
 
 /// Numbers on a link further ahead than this are no frames of ours.
@@ -23,13 +24,14 @@ pub(crate) struct Receiver {
     pub(crate) span_last: u32,
     /// Wire bytes a second, smoothed over some ticks.
     pub(crate) rate: f64,
-    /// Wire bytes a second in the last tick.
-    pub(crate) rate_now: f64,
+    /// What the last tick showed.
+    pub(crate) tick: Tick,
+    pub(crate) delay: Delay,
+    /// Share of frames lost, smoothed over some ticks with frames.
+    pub(crate) loss: f64,
     counted: u64,
     lost_counted: u64,
     frames_counted: u64,
-    /// In the last tick so many frames were lost that a queue must have overflowed.
-    pub(crate) overflowed: bool,
     /// Number up to which the peer knows what arrived.
     pub(crate) acknowledged: u64,
     /// A gap found not long ago, which must not be acknowledged until then: what says so may
@@ -96,10 +98,17 @@ impl Receiver {
         self.counted = self.bytes;
         let lost = self.lost - self.lost_counted;
         let frames = self.frames - self.frames_counted;
-        self.overflowed = overflowed(lost, frames);
         (self.lost_counted, self.frames_counted) = (self.lost, self.frames);
-        self.rate_now = bytes as f64 * 1e9 / elapsed.max(1) as f64;
-        self.rate += (self.rate_now - self.rate) / 4.0;
+        self.tick = Tick {
+            arrived: bytes as f64 * 1e9 / elapsed.max(1) as f64,
+            queue: self.delay.take(),
+            lost,
+            frames,
+        };
+        if lost + frames > 0 {
+            self.loss += (lost as f64 / (lost + frames) as f64 - self.loss) / 8.0;
+        }
+        self.rate += (self.tick.arrived - self.rate) / 4.0;
         if self.rate < 1.0 {
             self.rate = 0.0;
         }

@@ -3,6 +3,7 @@
 mod clock;
 mod heartbeat;
 mod inbound;
+mod learning;
 mod outbound;
 mod session;
 
@@ -153,6 +154,8 @@ struct Link {
     carrier: bool,
     /// What it was found to carry towards this node.
     capacity: Capacity,
+    /// Until when the empty ways over it are looked for.
+    renewing: Option<Nanos>,
     span_total: u32,
 }
 
@@ -218,6 +221,7 @@ impl Trunk {
             capacity: Capacity::new(config.rate),
             config: config.clone(),
             carrier: true,
+            renewing: None,
             span_total: 0,
         };
         Ok(Trunk {

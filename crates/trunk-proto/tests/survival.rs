@@ -22,7 +22,10 @@ const TOPOLOGIES: &[Topology] = &[
 
 /// A network whose nodes have found each other.
 fn settled(seed: u64, policy: Policy, topology: &[&[usize]]) -> Network {
-    let mut network = Network::new(seed, policy, topology);
+    settle(Network::new(seed, policy, topology))
+}
+
+fn settle(mut network: Network) -> Network {
     network.run(400 * MILLISECOND);
     for host in &network.hosts {
         let found = host.trunk.status().peers;
@@ -156,6 +159,46 @@ fn rates_that_no_interface_tells_are_learned() {
         full > 0.95 && jain(&shares, &[0.75; 2]) > 0.97,
         "{shares:.3?}"
     );
+}
+
+#[test]
+fn topologies_are_full_and_fair_where_every_interface_claims_a_hundredfold() {
+    for (name, topology, ideal) in TOPOLOGIES {
+        let claimed = 100.0 * network::FAST_ETHERNET;
+        let mut network = settle(Network::claiming(12, Policy::MaxMin, topology, claimed));
+        saturate(&mut network, ideal.len());
+        for (seconds, enough) in [(1, 0.90), (4, 0.97)] {
+            network.reset_counts();
+            network.run(seconds * SECOND);
+            let shares = network.shares(seconds * SECOND);
+            let full = shares.iter().sum::<f64>() / ideal.iter().sum::<f64>();
+            let fair = jain(&shares, ideal);
+            assert!(
+                full > enough && fair > 0.97,
+                "({name}), {seconds} s: {full:.3} {fair:.4} {shares:.3?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn losses_by_chance_are_not_taken_for_a_rate() {
+    for (loss, links) in [(5_000, 1), (30_000, 2)] {
+        let mut network = settled(13, Policy::MaxMin, TOPOLOGIES[1].1);
+        for port in &mut network.hosts[1].ports[..links] {
+            port.faults.loss = loss;
+        }
+        saturate(&mut network, 1);
+        network.reset_counts();
+        network.run(3 * SECOND);
+        let share = network.shares(3 * SECOND)[0] / 2.0;
+        // What is lost is sent again, and takes its time on the wire.
+        let most = 1.0 - loss as f64 / 1e6;
+        assert!(
+            share > 0.97 * most,
+            "{loss} in a million on {links} links: {share:.3}"
+        );
+    }
 }
 
 #[test]

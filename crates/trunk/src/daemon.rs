@@ -222,7 +222,7 @@ impl Daemon {
                 let Some(device) = link.device() else { break };
                 let trunk = &mut self.trunk;
                 let result = device.receive(at, &mut |frame| {
-                    trunk.handle_frame(at, index, frame.source, &frame.payload);
+                    trunk.handle_frame(at, index, frame.source, &frame.payload, frame.at);
                 });
                 match result {
                     Ok(BATCH..) => more |= round + 1 == READS,

@@ -34,8 +34,8 @@ pub(crate) struct Arguments {
     /// Failures of each kind
     #[arg(long, default_value_t = 5)]
     trials: usize,
-    /// Only measurements whose name contains this: (a) to (h), busy, change,
-    /// failure, loss, ping, speed
+    /// Only measurements whose name contains this: (a) to (h), learned a to
+    /// learned h, busy, change, failure, loss, ping, speed
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
     /// Print one JSON object

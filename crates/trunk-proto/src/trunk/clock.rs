@@ -1,6 +1,6 @@
 //! What happens by time alone.
 
-use super::{Policy, Trunk};
+use super::{Link, Policy, Trunk};
 use crate::granter::{Demand, differ, grant};
 use crate::grants::PerLink;
 use crate::monitor::{FAST, SLOW};
@@ -67,7 +67,7 @@ impl Trunk {
             self.watch(now, index);
             self.beat(now, index, elapsed);
         }
-        self.find_capacities();
+        self.learn(now);
         self.regrant = true;
         let active = self.peers.iter().flatten().any(|peer| peer.is_active(now));
         self.next_tick = now + if active { FAST } else { SLOW };
@@ -86,37 +86,6 @@ impl Trunk {
             peer.next_slow = now + SLOW - FAST;
             peer.ask(Urgency::EveryLink);
             self.urgent = true;
-        }
-    }
-
-    /// Learns from the losses of the last tick what links and the ways over them carry. Where most
-    /// of several peers on a link lose frames, the link itself is what overflows.
-    fn find_capacities(&mut self) {
-        for (index, link) in self.links.iter_mut().enumerate() {
-            let (mut peers, mut overflowed, mut total) = (0, 0, 0.0);
-            let paths = self
-                .peers
-                .iter()
-                .flatten()
-                .filter_map(|peer| peer.paths[index].as_ref());
-            for path in paths.filter(|path| path.receiver.rate_now > 0.0) {
-                peers += 1;
-                overflowed += usize::from(path.receiver.overflowed);
-                total += path.receiver.rate_now;
-            }
-            let shared = peers > 1 && 2 * overflowed > peers;
-            if shared {
-                link.capacity.cut(total);
-            } else {
-                link.capacity.grow(total);
-            }
-            let peers = self.peers.iter_mut().flatten();
-            for path in peers.filter_map(|peer| peer.paths[index].as_mut()) {
-                match path.receiver.overflowed && !shared {
-                    true => path.capacity.cut(path.receiver.rate_now),
-                    false => path.capacity.grow(path.receiver.rate_now),
-                }
-            }
         }
     }
 
@@ -159,7 +128,7 @@ impl Trunk {
             .iter()
             .map(|link| {
                 if link.carrier {
-                    link.capacity.rate()
+                    link.usable(&link.capacity)
                 } else {
                     0.0
                 }
@@ -169,7 +138,9 @@ impl Trunk {
             .filter(|index| self.peers[*index].is_some())
             .collect();
         let peers = self.peers.iter().flatten();
-        let demands: Vec<Demand> = peers.map(|peer| demand(peer, &capacity)).collect();
+        let demands: Vec<Demand> = peers
+            .map(|peer| demand(peer, &self.links, &capacity))
+            .collect();
         let grants = grant(&capacity, &demands);
         for (index, granted) in index.into_iter().zip(grants) {
             let Some(peer) = &mut self.peers[index] else {
@@ -185,7 +156,7 @@ impl Trunk {
     }
 }
 
-fn demand(peer: &Peer, capacity: &[f64]) -> Demand {
+fn demand(peer: &Peer, links: &[Link], capacity: &[f64]) -> Demand {
     let mut caps: PerLink = [0.0; MAX_LINKS];
     let mut rate = 0.0;
     for (link, path) in peer.paths().filter(|(_, path)| path.monitor.is_up()) {
@@ -193,8 +164,9 @@ fn demand(peer: &Peer, capacity: &[f64]) -> Demand {
             0 => f64::INFINITY,
             rate => rate as f64,
         };
-        caps[link] = theirs.min(capacity[link]).min(path.capacity.rate());
-        rate += path.receiver.rate.max(path.receiver.rate_now);
+        let way = links[link].usable(&path.capacity);
+        caps[link] = theirs.min(capacity[link]).min(way);
+        rate += path.receiver.rate.max(path.receiver.tick.arrived);
     }
     Demand {
         limited: peer.peer_limited,

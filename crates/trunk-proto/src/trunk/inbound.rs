@@ -12,9 +12,26 @@ use bytes::Bytes;
 /// Frames after which the peer is told what arrived, so that it need not remember more.
 const ACKNOWLEDGE: u64 = 256;
 
+/// When and where a control message came.
+#[derive(Clone, Copy)]
+struct Came {
+    now: Nanos,
+    /// At the machine.
+    arrived: Nanos,
+    link: usize,
+}
+
 impl Trunk {
-    /// A frame of [`crate::ETHERTYPE`] from `source` on a link, without its Ethernet header.
-    pub fn handle_frame(&mut self, now: Nanos, link: usize, source: Mac, payload: &Bytes) {
+    /// A frame of [`crate::ETHERTYPE`] from `source` on a link, without its Ethernet header, which
+    /// reached this machine at `arrived`.
+    pub fn handle_frame(
+        &mut self,
+        now: Nanos,
+        link: usize,
+        source: Mac,
+        payload: &Bytes,
+        arrived: Nanos,
+    ) {
         let Some(own) = self.links.get(link).filter(|own| own.carrier) else {
             return;
         };
@@ -30,7 +47,10 @@ impl Trunk {
         };
         match shim.kind {
             Kind::Data => self.handle_data(now, link, source, &shim, payload),
-            Kind::Control => self.handle_control(now, link, source, &shim, payload),
+            Kind::Control => {
+                let came = Came { now, arrived, link };
+                self.handle_control(came, source, &shim, payload);
+            }
             Kind::Probe => {}
         }
     }
@@ -137,14 +157,8 @@ impl Trunk {
         debug_assert!(peer.resequencer.held_bytes() <= before);
     }
 
-    fn handle_control(
-        &mut self,
-        now: Nanos,
-        link: usize,
-        source: Mac,
-        shim: &Shim,
-        payload: &Bytes,
-    ) {
+    fn handle_control(&mut self, came: Came, source: Mac, shim: &Shim, payload: &Bytes) {
+        let Came { now, link, .. } = came;
         let length = usize::from(shim.protocol);
         let Some((header, body)) = payload.split_at_checked(SHIM_BYTES) else {
             return;
@@ -189,7 +203,7 @@ impl Trunk {
         match message {
             Message::Hello(..) => {}
             Message::Heartbeat(_, heartbeat) => {
-                self.handle_heartbeat(now, index, link, shim, &heartbeat);
+                self.handle_heartbeat(came, index, shim, &heartbeat);
             }
             Message::Nack(_, nack) => self.handle_nack(index, &nack),
             Message::Goodbye(_) => self.remove_peer(index, true),
@@ -211,14 +225,8 @@ impl Trunk {
         fresh
     }
 
-    fn handle_heartbeat(
-        &mut self,
-        now: Nanos,
-        index: usize,
-        link: usize,
-        shim: &Shim,
-        heartbeat: &Heartbeat,
-    ) {
+    fn handle_heartbeat(&mut self, came: Came, index: usize, shim: &Shim, heartbeat: &Heartbeat) {
+        let Came { now, arrived, link } = came;
         let Some(peer) = &mut self.peers[index] else {
             return;
         };
@@ -238,6 +246,7 @@ impl Trunk {
             return;
         };
         path.traits = heartbeat.traits;
+        path.receiver.delay.sample(arrived, heartbeat.stamp);
         let came_up = path.monitor.heartbeat(now, heartbeat.stamp, interval);
         let mut gap = None;
         if came_up || !path.monitor.is_up() {

@@ -143,6 +143,11 @@ fn mac(host: usize, port: usize) -> Mac {
 impl Network {
     /// Hosts that have links to these switches each, all of the same rate.
     pub fn new(seed: u64, policy: Policy, topology: &[&[usize]]) -> Network {
+        Network::claiming(seed, policy, topology, FAST_ETHERNET)
+    }
+
+    /// The same, but the interfaces claim this rate.
+    pub fn claiming(seed: u64, policy: Policy, topology: &[&[usize]], rate: f64) -> Network {
         let mut network = Network {
             now: SECOND,
             hosts: Vec::new(),
@@ -153,17 +158,23 @@ impl Network {
             streams: Vec::new(),
         };
         for (host, switches) in topology.iter().enumerate() {
-            network.add_host(host, switches, policy, topology.len());
+            network.add_host(host, switches, (policy, rate), topology.len());
         }
         network
     }
 
-    fn add_host(&mut self, host: usize, switches: &[usize], policy: Policy, hosts: usize) {
+    fn add_host(
+        &mut self,
+        host: usize,
+        switches: &[usize],
+        (policy, rate): (Policy, f64),
+        hosts: usize,
+    ) {
         let node = mac(host, 0xff);
         let links = switches.iter().map(|switch| LinkConfig {
             name: format!("h{host}s{switch}"),
             address: mac(host, *switch),
-            rate: FAST_ETHERNET,
+            rate,
             mtu: 1500,
         });
         let config = Config {
@@ -270,7 +281,7 @@ impl Network {
                 }
                 End::Host(host, port) => {
                     let trunk = &mut self.hosts[host].trunk;
-                    trunk.handle_frame(now, port, frame.source, &frame.payload);
+                    trunk.handle_frame(now, port, frame.source, &frame.payload, now);
                     touched.push_back(host);
                 }
             }

@@ -19,6 +19,8 @@ const CONNECT: Duration = Duration::from_millis(600);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum System {
     Trunk(&'static str),
+    /// Max-min with the speeds learned.
+    Learned,
     Mptcp,
     Tcp,
 }
@@ -27,6 +29,7 @@ impl System {
     fn name(self) -> &'static str {
         match self {
             System::Trunk(policy) => policy,
+            System::Learned => "max-min, speeds learned",
             System::Mptcp => "MPTCP",
             System::Tcp => "TCP, one link",
         }
@@ -34,6 +37,8 @@ impl System {
 }
 
 const OURS: System = System::Trunk("max-min");
+/// Part of the ideal sum where trunks are told no rates.
+const FULL_LEARNED: f64 = 0.95;
 const OTHERS: [System; 5] = [
     System::Trunk("traffic"),
     System::Trunk("link-count"),
@@ -53,6 +58,16 @@ pub(super) fn measure(arguments: &Arguments, farcall: &Program) -> Result<Vec<Ro
             rows.extend(measure_system(arguments, farcall, topology, *system)?);
         }
     }
+    for topology in &TOPOLOGIES {
+        if arguments.wants(&format!("learned {}", topology.name)) {
+            rows.extend(measure_system(
+                arguments,
+                farcall,
+                topology,
+                System::Learned,
+            )?);
+        }
+    }
     if arguments.wants("change") {
         rows.extend(measure_changes(farcall)?);
     }
@@ -65,7 +80,10 @@ fn measure_system(
     topology: &Topology,
     system: System,
 ) -> Result<Vec<Row>, Failure> {
-    let shape = Shape::FAST_ETHERNET;
+    let shape = match system {
+        System::Learned => Shape::FAST_ETHERNET_UNTOLD,
+        _ => Shape::FAST_ETHERNET,
+    };
     let lab = Lab::build(topology.links, Some(shape))?;
     let _trunks = start(&lab, farcall, system)?;
     let flows = start_flows(&lab, topology.ideal.len(), system)?;
@@ -73,8 +91,12 @@ fn measure_system(
     std::thread::sleep(to.saturating_sub(flows[0].now()));
     let rates = rates(&flows, from, to);
     let name = format!("({}) {}", topology.name, system.name());
-    let ours = system == OURS;
-    let mut rows = rows(&name, &rates, topology.ideal, shape.ideal(), ours);
+    let full = match system {
+        OURS => Some(FULL),
+        System::Learned => Some(FULL_LEARNED),
+        _ => None,
+    };
+    let mut rows = rows(&name, &rates, topology.ideal, shape.ideal(), full);
     if matches!(system, System::Trunk("traffic" | "link-count")) {
         rows.extend(weights(&lab, farcall, &name)?);
     }
@@ -124,6 +146,7 @@ fn weights(lab: &Lab, farcall: &Program, name: &str) -> Result<Vec<Row>, Failure
 fn start(lab: &Lab, farcall: &Program, system: System) -> Result<Vec<TrunkProcess>, LabError> {
     match system {
         System::Trunk(policy) => lab.start_trunks(farcall, &["--policy", policy]),
+        System::Learned => lab.start_trunks(farcall, &[]),
         System::Tcp => Ok(Vec::new()),
         System::Mptcp => start_mptcp(lab),
     }
@@ -162,7 +185,7 @@ fn start_flows(lab: &Lab, clients: usize, system: System) -> Result<Vec<Flow>, L
         .map(|client| {
             let first = lab.link_address(0, lab.switches_of(client)[0]);
             let kind = match system {
-                System::Trunk(_) => FlowKind::Tcp(lab.trunk_address(0)),
+                System::Trunk(_) | System::Learned => FlowKind::Tcp(lab.trunk_address(0)),
                 System::Mptcp => FlowKind::Mptcp(first),
                 System::Tcp => FlowKind::Tcp(first),
             };
@@ -180,9 +203,9 @@ fn rates(flows: &[Flow], from: Duration, to: Duration) -> Vec<f64> {
         .collect()
 }
 
-fn rows(name: &str, rates: &[f64], ideal: &[f64], link: f64, ours: bool) -> Vec<Row> {
+/// `full`: the part of the ideal sum that is asked for.
+fn rows(name: &str, rates: &[f64], ideal: &[f64], link: f64, full: Option<f64>) -> Vec<Row> {
     let mbit = |bytes: f64| bytes * 8.0 / 1e6;
-    let better = |bar: f64| (Better::Higher, ours.then_some(bar));
     let sum: f64 = rates.iter().sum();
     let all: f64 = ideal.iter().sum::<f64>() * link;
     let ideal_sum = ("ideal", mbit(all));
@@ -191,7 +214,7 @@ fn rows(name: &str, rates: &[f64], ideal: &[f64], link: f64, ours: bool) -> Vec<
         "Mb/s",
         vec![mbit(sum)],
         ideal_sum,
-        better(FULL),
+        (Better::Higher, full),
     )];
     let fairness = vec![jain(rates, ideal)];
     rows.push(row(
@@ -199,7 +222,7 @@ fn rows(name: &str, rates: &[f64], ideal: &[f64], link: f64, ours: bool) -> Vec<
         "",
         fairness,
         ("equal", 1.0),
-        better(FAIR),
+        (Better::Higher, full.map(|_| FAIR)),
     ));
     for ((rate, ideal), letter) in rates.iter().zip(ideal).zip('B'..) {
         let share = ("max-min share", mbit(ideal * link));

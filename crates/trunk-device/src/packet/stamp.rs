@@ -1,0 +1,47 @@
+//! When a packet reached this machine, as the kernel says (`SO_TIMESTAMPNS`, `socket(7)`).
+
+use crate::{clock, now};
+use farcall_trunk_proto::Nanos;
+use rustix::time::ClockId;
+
+/// Room for what the kernel says beside a packet: one time.
+pub(super) const STAMP_BYTES: usize = 64;
+
+/// The kernel's time stamps are those of the wall clock; this tells them by the monotonic one.
+pub(super) struct Clock {
+    now: Nanos,
+    wall: Nanos,
+}
+
+impl Clock {
+    pub(super) fn read() -> Clock {
+        Clock {
+            now: now(),
+            wall: clock(ClockId::Realtime),
+        }
+    }
+
+    /// When the packet came; now where the kernel does not say.
+    pub(super) fn arrival(&self, header: &libc::msghdr) -> Nanos {
+        match stamp(header) {
+            Some(at) => self.now.saturating_sub(self.wall.saturating_sub(at)),
+            None => self.now,
+        }
+    }
+}
+
+fn stamp(header: &libc::msghdr) -> Option<Nanos> {
+    // SAFETY: the header is one that the kernel has filled, and what it points to is still there;
+    // the macros stay within it. The data of this kind are one `struct timespec`, perhaps
+    // unaligned.
+    unsafe {
+        let control = libc::CMSG_FIRSTHDR(header).as_ref()?;
+        let whole = libc::CMSG_LEN(size_of::<libc::timespec>() as u32) as usize;
+        let is_stamp = control.cmsg_level == libc::SOL_SOCKET
+            && control.cmsg_type == libc::SCM_TIMESTAMPNS
+            && control.cmsg_len as usize >= whole;
+        let time = is_stamp.then(|| libc::CMSG_DATA(control).cast::<libc::timespec>());
+        let time = time?.read_unaligned();
+        Some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+    }
+}
