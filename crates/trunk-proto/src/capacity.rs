@@ -1,9 +1,8 @@
 //! Rates that a receiver cannot read off its interfaces: of slower switches in between, of other
 //! traffic, of interfaces that do not know their speed. Held as an extra bound of the grants.
 //!
-//! A queue shows itself by the time that frames wait in it. While they do, what arrives is what
-//! the link carries, so that the rate follows what arrives, and is set so that a short queue
-//! stands. Losses without a queue say nothing yet: a rate is cut for trial, and only losses that
+//! A queue shows itself by the time that frames wait in it. While they do, the most that arrives is
+//! what the link carries, so that the rate follows it, and is set so that a short queue stands. Losses without a queue say nothing yet: a rate is cut for trial, and only losses that
 //! fall with it were an overflow. Losses by chance do not.
 
 use crate::{MILLISECOND, Nanos};
@@ -18,9 +17,14 @@ const DRAIN: f64 = 100.0 * MILLISECOND as f64;
 const DRAINING: (f64, f64) = (0.7, 1.02);
 /// Ticks with a queue before a rate is believed to be less than the line's.
 const SURE: u32 = 2;
-/// Weight of a tick's rate in the one followed, and how far that may be off.
+/// Weight of what arrives now in the rate that follows it, and how far that may be off.
 const FOLLOW: f64 = 0.25;
 const FAR: f64 = 1.5;
+/// A sender may be held up for some ticks: the most that arrived in so many counts.
+const RECENT: usize = 10;
+/// But fewer where the queue is about to overflow.
+const LONG: Nanos = 8 * MILLISECOND;
+const RECENT_LONG: usize = 4;
 /// Growth in each tick without a queue while the rate is made use of; after long growth.
 const GROWTH: f64 = 0.005;
 const GROWTH_LATER: f64 = 0.03;
@@ -65,6 +69,8 @@ pub(crate) struct Capacity {
     queue: Nanos,
     queued_ticks: u32,
     free_ticks: u32,
+    /// What arrived in the last ticks, the newest first.
+    recent: [f64; RECENT],
     losses: Losses,
 }
 
@@ -76,6 +82,7 @@ impl Capacity {
             queue: 0,
             queued_ticks: 0,
             free_ticks: 0,
+            recent: [0.0; RECENT],
             losses: Losses::default(),
         }
     }
@@ -101,6 +108,8 @@ impl Capacity {
 
     /// Takes what a tick showed.
     pub(crate) fn update(&mut self, tick: &Tick) {
+        self.recent.rotate_right(1);
+        self.recent[0] = tick.arrived;
         if let Some(queue) = tick.queue {
             self.queue = queue;
             let least = if self.is_learned() { QUEUED } else { TARGET };
@@ -109,7 +118,7 @@ impl Capacity {
                 self.queued_ticks += 1;
                 self.free_ticks = 0;
                 if self.is_learned() || self.queued_ticks >= SURE {
-                    self.follow(tick.arrived);
+                    self.follow(queue);
                 }
                 return;
             }
@@ -125,7 +134,13 @@ impl Capacity {
         self.line * 1e-3
     }
 
-    fn follow(&mut self, arrived: f64) {
+    fn follow(&mut self, queue: Nanos) {
+        let ticks = if queue > LONG { RECENT_LONG } else { RECENT };
+        // What one tick misses, the next has too much.
+        let pairs = self.recent[..ticks].windows(2);
+        let arrived = pairs
+            .map(|pair| (pair[0] + pair[1]) / 2.0)
+            .fold(0.0, f64::max);
         let far = self.rate > FAR * arrived || FAR * self.rate < arrived;
         let weight = if far { 1.0 } else { FOLLOW };
         let rate = self.rate + (arrived - self.rate) * weight;
