@@ -185,35 +185,63 @@ impl Lab {
             (&middle, &port, shape.switch_queue),
             (&space, &link, shape.host_queue),
         ] {
-            // A dropped frame is one frame: nothing larger passes the queue.
-            self.ip(space, &["link", "set", "dev", device, "gso_max_segs", "1"])?;
-            let (rate, limit) = (format!("{}bit", shape.rate), queue.to_string());
-            let shaper = [
-                "-n",
-                space,
-                "qdisc",
-                "add",
-                "dev",
-                device,
-                "root",
-                "handle",
-                "1:",
-                "stab",
-                "overhead",
-                "24",
-                "mpu",
-                "84",
-                "linklayer",
-                "ethernet",
-                "tbf",
-                "rate",
-                &rate,
-                "burst",
-                "4000",
-                "limit",
-                &limit,
-            ];
-            run("tc", &shaper)?;
+            self.shape_device(space, device, shape.rate, queue)?;
+        }
+        Ok(())
+    }
+
+    fn shape_device(
+        &self,
+        space: &str,
+        device: &str,
+        rate: u64,
+        queue: u64,
+    ) -> Result<(), LabError> {
+        // A dropped frame is one frame: nothing larger passes the queue.
+        self.ip(space, &["link", "set", "dev", device, "gso_max_segs", "1"])?;
+        let place = [
+            "-n", space, "qdisc", "add", "dev", device, "root", "handle", "1:",
+        ];
+        let wire = "stab overhead 24 mpu 84 linklayer ethernet";
+        let bucket = format!("tbf rate {rate}bit burst 4000 limit {queue}");
+        let words = wire.split(' ').chain(bucket.split(' '));
+        run("tc", &place.into_iter().chain(words).collect::<Vec<_>>())
+    }
+
+    /// Puts a second switch between a switch and some of its hosts, with a line of so many bits a
+    /// second between the two.
+    ///
+    /// # Errors
+    /// Where the machine refuses.
+    pub fn add_stage(&self, switch: usize, hosts: &[usize], rate: u64) -> Result<(), LabError> {
+        let middle = self.switches();
+        let (near, far) = (format!("up{switch}"), format!("down{switch}"));
+        let (bridge, stage) = (format!("br{switch}"), format!("stage{switch}"));
+        let make = [
+            "link",
+            "add",
+            "name",
+            &stage,
+            "type",
+            "bridge",
+            "mcast_snooping",
+            "0",
+        ];
+        self.ip(&middle, &make)?;
+        self.ip(&middle, &["link", "set", &stage, "up"])?;
+        let line = [
+            "link", "add", "name", &near, "type", "veth", "peer", "name", &far,
+        ];
+        self.ip(&middle, &line)?;
+        self.ip(&middle, &["link", "set", &near, "master", &bridge, "up"])?;
+        self.ip(&middle, &["link", "set", &far, "master", &stage, "up"])?;
+        let queue = self.shape.map_or(128 << 10, |shape| shape.switch_queue);
+        for device in [&near, &far] {
+            self.shape_device(&middle, device, rate, queue)?;
+        }
+        for host in hosts {
+            let port = port(*host, switch);
+            self.ip(&middle, &["link", "set", &port, "master", &stage])?;
         }
         Ok(())
     }

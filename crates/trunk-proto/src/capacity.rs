@@ -29,6 +29,8 @@ const RECENT_LONG: usize = 4;
 const GROWTH: f64 = 0.005;
 const GROWTH_LATER: f64 = 0.03;
 const LATER: u32 = 40;
+/// In a tick of which nothing is known.
+const CREEP: f64 = 0.0005;
 const USED: f64 = 0.8;
 
 /// Ticks over which losses are counted, and frames at least.
@@ -128,6 +130,11 @@ impl Capacity {
         if self.losses.trial.is_none() {
             self.grow(tick.arrived);
         }
+    }
+
+    /// A tick that says nothing about it: it may be more than was learned once.
+    pub(crate) fn creep(&mut self) {
+        self.rate = (self.rate * (1.0 + CREEP)).min(self.line);
     }
 
     fn least(&self) -> f64 {

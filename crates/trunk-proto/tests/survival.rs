@@ -162,6 +162,19 @@ fn rates_that_no_interface_tells_are_learned() {
 }
 
 #[test]
+fn a_narrow_way_of_one_peer_is_not_taken_for_the_link() {
+    // (c): between the second client and link 1 only half of it passes.
+    let mut network = settled(14, Policy::MaxMin, TOPOLOGIES[2].1);
+    network.hosts[2].ports[1].rate /= 2.0;
+    saturate(&mut network, 2);
+    network.run(SECOND);
+    network.reset_counts();
+    network.run(2 * SECOND);
+    let shares = network.shares(2 * SECOND);
+    assert!(shares.iter().all(|share| *share > 0.95), "{shares:.3?}");
+}
+
+#[test]
 fn topologies_are_full_and_fair_where_every_interface_claims_a_hundredfold() {
     for (name, topology, ideal) in TOPOLOGIES {
         let claimed = 100.0 * network::FAST_ETHERNET;

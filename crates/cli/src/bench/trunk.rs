@@ -2,6 +2,7 @@
 //! carry, plain TCP and the kernel's multipath TCP.
 
 mod failures;
+mod questions;
 mod shares;
 mod single;
 
@@ -35,7 +36,9 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 5)]
     trials: usize,
     /// Only measurements whose name contains this: (a) to (h), learned a to
-    /// learned h, busy, change, failure, loss, ping, speed
+    /// learned h, change, ping, loss, speed, busy, failure in, failure out,
+    /// failure both ways, each with ", MPTCP", small packets, sparse, stages,
+    /// weights
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
     /// Print one JSON object
@@ -58,6 +61,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut rows = shares::measure(arguments, &farcall)?;
     rows.extend(single::measure(arguments, &farcall)?);
     rows.extend(failures::measure(arguments, &farcall)?);
+    rows.extend(questions::measure(arguments, &farcall)?);
     report(&rows, arguments.json, arguments.check)
 }
 

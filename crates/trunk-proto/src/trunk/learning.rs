@@ -41,8 +41,9 @@ impl Seen {
 }
 
 impl Trunk {
-    /// Where most of the peers on a link wait or lose frames, the link itself is what is full;
-    /// where few do, it is their way.
+    /// Where most of several peers on a link wait or lose frames, the link itself is what is full.
+    /// Where few do, or only one peer sends, it is their way: were it the link, it would show as
+    /// soon as others send too.
     pub(super) fn learn(&mut self, now: Nanos) {
         for index in 0..self.links.len() {
             let mut seen = Seen::default();
@@ -51,10 +52,13 @@ impl Trunk {
                 .filter_map(|peer| peer.paths[index].as_ref())
                 .filter(|path| path.receiver.tick.arrived > 0.0)
                 .for_each(|path| seen.add(now, path));
-            let queued = 2 * seen.queued > seen.told;
-            let lossy = 2 * seen.lossy > seen.active;
+            let queued = seen.told > 1 && 2 * seen.queued > seen.told;
+            let lossy = seen.active > 1 && 2 * seen.lossy > seen.active;
             let link = &mut self.links[index];
-            link.capacity.update(&of_link(&seen, queued, lossy));
+            match (seen.told, seen.queued) {
+                (1, 1) => link.capacity.creep(),
+                _ => link.capacity.update(&of_link(&seen, queued, lossy)),
+            }
             let renewal = link.renew(now, seen.stale);
             for path in paths_on(&mut self.peers, index) {
                 path.capacity

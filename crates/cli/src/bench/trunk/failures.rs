@@ -30,15 +30,15 @@ pub(super) fn measure(arguments: &Arguments, farcall: &Program) -> Result<Vec<Ro
     if arguments.wants("busy") {
         rows.push(while_busy(farcall)?);
     }
-    if !arguments.wants("failure") {
-        return Ok(rows);
-    }
     for (name, direction) in DIRECTIONS {
-        let times = measure_direction(arguments, farcall, direction, true)?;
-        rows.extend(rows_of(&format!("failure {name}"), &times, true));
-        if arguments.peers {
-            let times = measure_direction(arguments, farcall, direction, false)?;
-            rows.extend(rows_of(&format!("failure {name}, MPTCP"), &times, false));
+        for (name, ours) in [
+            (format!("failure {name}"), true),
+            (format!("failure {name}, MPTCP"), false),
+        ] {
+            if arguments.wants(&name) && (ours || arguments.peers) {
+                let times = measure_direction(arguments, farcall, direction, ours)?;
+                rows.extend(rows_of(&name, &times, ours));
+            }
         }
     }
     Ok(rows)

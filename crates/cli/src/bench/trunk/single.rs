@@ -27,7 +27,7 @@ pub(super) fn measure(arguments: &Arguments, farcall: &Program) -> Result<Vec<Ro
 }
 
 /// Bytes a second of one flow, from its first moment on.
-fn bulk(lab: &Lab, client: usize, duration: Duration) -> Result<f64, LabError> {
+pub(super) fn bulk(lab: &Lab, client: usize, duration: Duration) -> Result<f64, LabError> {
     let origin = Instant::now();
     let kind = FlowKind::Tcp(lab.trunk_address(0));
     let flow = Flow::start(lab, (client, 0), kind, origin, origin)?;
