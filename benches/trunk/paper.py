@@ -5,6 +5,7 @@ python benches/trunk/paper.py RESULT.json... > docs/trunk-paper.md
 
 import json
 import pathlib
+import re
 import sys
 
 TABLE2 = {
@@ -153,24 +154,100 @@ class Page:
             lines.append([s, paper, self.cell(f"ping beside a burst, {s}, of ideal")])
         table(["", "the paper", "here"], lines)
 
+    def weights_over_time(self):
+        """Fig. 9."""
+        pattern = re.compile(r"weights at (\d+) s, (\S+), (\w)")
+        found = [match for name in self.rows if (match := pattern.fullmatch(name))]
+        if not found:
+            return
+        print("\n## Fig. 9: weights while (e) becomes (f) and then (h)")
+        print(FIGURE9)
+        systems = [s for s in SYSTEMS if any(match[2] == s for match in found)]
+        columns = [(s, client) for s in systems for client in "BCD"]
+        lines = []
+        for second in sorted({int(match[1]) for match in found}):
+            phase = "(e)" if second < 12 else "(f)" if second < 24 else "(h)"
+            names = [f"weights at {second} s, {s}, {client}" for s, client in columns]
+            cells = [self.cell(name, "{:.2f}") for name in names]
+            lines.append([f"{second} s {phase}", *cells])
+        table(["", *(f"{s}, {client}" for s, client in columns)], lines)
+
+    def learned(self):
+        """The same topologies without any rate told."""
+        names = [f"({t}) max-min, speeds learned" for t in "abcdefgh"]
+        names = [name for name in names if f"{name}, sum" in self.rows]
+        if not names:
+            return
+        print("\n## Not in the paper: speeds learned")
+        print(LEARNED)
+        lines = []
+        for name in names:
+            total = self.cell(f"{name}, sum", field="ratio", scale=100)
+            clients = [self.cell(f"{name}, client {c}") for c in "BCD"]
+            lines.append([name[:3], total, *clients, self.cell(f"{name}, Jain", "{:.3f}")])
+        table(["", "% of the sum", "B", "C", "D", "Jain"], lines)
+
+    def failures(self):
+        """Stalls and repairs, beside multipath TCP."""
+        lines = []
+        for kind in ("in", "out", "both ways"):
+            for system, name in (("max-min", ""), ("MPTCP", ", MPTCP")):
+                row = f"failure {kind}{name}"
+                used = self.rows.get(f"{row}: repaired link used after")
+                if used is None:
+                    continue
+                stalls = [f"{row}: stall, {what}" for what in ("median", "95 %")]
+                spread = f"{used['value']:.0f} ({used['min']:.0f} to {used['max']:.0f})"
+                cells = [self.cell(stall, "{:.0f}") for stall in stalls]
+                lines.append([f"{kind}, {system}", *cells, spread])
+        if lines:
+            print("\n## Not in the paper: silent failures")
+            print(FAILURES)
+            table(["ms", "stall, median", "stall, 95 %", "repaired link used after"], lines)
+
     def rest(self):
-        """What the paper did not measure."""
-        wanted = ("failure", "change", "loss", "busy", "speed")
+        """What else the paper did not measure."""
+        wanted = ("change", "loss", "busy", "speed")
         rows = [row for name, row in self.rows.items() if name.startswith(wanted)]
         if rows:
-            print("\n## Not in the paper: failures, changes, loss, speed")
+            print("\n## Not in the paper: changes, loss, speed")
             lines = [
                 [r["name"], f"{r['value']:.1f} {r['unit']}", f"{r['min']:.1f}..{r['max']:.1f}"]
                 for r in rows
             ]
             table(["", "median", "range"], lines)
 
+    def questions(self):
+        """What the paper leaves open."""
+        print("\n## Its open questions")
+        print(BYTES)
+        small = "small packets beside a burst, {}, of what is left"
+        self.by_policy({"C, % of what is left": (small, "{:.1f}")})
+        print(SPARSE)
+        self.by_policy({"ms for a burst": ("sparse bursts of 4 MiB, {}", "{:.0f}")})
+        print(STAGES)
+        columns = {}
+        for which in ("both clients", "one client"):
+            for what, form in (("sum", "{:.1f}"), ("Jain", "{:.3f}")):
+                name = f"stages, {which} behind, {{}}: {what}"
+                columns[f"{which}: {what}"] = (name, form)
+        self.by_policy(columns)
+
+    def by_policy(self, columns):
+        """A line for each policy."""
+        lines = []
+        for s in SYSTEMS[:4]:
+            cells = [self.cell(name.format(s), form) for name, form in columns.values()]
+            if any(cells):
+                lines.append([s, *cells])
+        table(["", *columns], lines)
+
 
 INTRODUCTION = """# The RI2N paper's experiments, run again
 
 Yonemoto, Hanawa, Miura, Boku and Sato, *Asymmetric Multi-link Ethernet Trunking System with
-Adaptive Traffic Control* (2010): Tables 2, 5, 6, 7 and 8, Figs. 8 and 10. This page is the
-output of `benches/trunk/paper.py` over `farcall bench trunk --peers --json`; benches/METHOD.md
+Adaptive Traffic Control* (2010): Tables 2, 5, 6, 7 and 8, Figs. 8, 9 and 10. This page is
+the output of `benches/trunk/paper.py` over `farcall bench trunk --peers --json`; benches/METHOD.md
 says how that measures. Links have 100 Mbit/s here and 1 Gbit/s there; TCP is that of Linux 6.18
 (cubic) instead of 2.6.27. `round-robin` is RI2N, `link-count` RI2N+, `traffic` RI2N++, each as
 published, with HBSPAN 2 s and without repair; `max-min` is this project's."""
@@ -187,28 +264,39 @@ DIFFERENCES = """
   links. Runs here last seconds and count from the first byte; the paper averaged a minute.
 - A published policy finds ratios; nothing in it bounds a sender that has a link of its own from
   filling a shared one too. Max-min grants do: (d) comes out as 0 : 1, the optimum that the paper
-  names.
+  names."""
 
-## Its open questions
+FIGURE9 = """
+Share of link 1 in what each client sends: the weights with the sum of both links as 1, and for
+max-min the rates. The paper shows weights of one half in (e); in (f), after B lost link 1, more
+than half at C and, less so, at D; in (h) still more at C."""
 
-**Bytes or packets.** Counts of packets go wrong as soon as sizes differ: a stream of small
-packets weighs like one of full frames. Grants here are bytes on the wire, preamble and gap
-included, so a minimal frame counts 84 and a full one 1538; the published policies keep to
-packets.
+LEARNED = """
+Percent of the ideal sum, and Mbit/s. The interfaces claim 10 Gbit/s, and the links carry 100;
+the run counts from the first byte. Frames travel in datagrams then, which take 28 bytes each, so
+that about 97 % would be all."""
 
+FAILURES = """
+One of two links swallows all frames, without a sign."""
+
+BYTES = """
+**Bytes or packets.** Grants here are bytes on the wire, preamble and gap included, so a minimal
+frame counts 84 and a full one 1538; the published policies count packets. In (d), B sends 5000
+datagrams of 64 bytes a second, 6 % of its link, and C all it can over both."""
+
+SPARSE = """
 **Traffic sparser than HBSPAN.** A span without traffic says nothing, and RI2N++ falls back to
 equal weights. Here nobody waits for a span: an idle peer has a small floor to begin with, says
-with its first delayed frame that it waits, and has its share a round trip later (shares are full
-and fair over a run that counts from its first byte).
+with its first delayed frame that it waits, and has its share a round trip later. In (h), B and D
+send all the time, and C sends 4 MiB after a pause of three spans (HBSPAN 0.5 s); over a link of
+its own that takes 356 ms."""
 
-**Several stages of switches.** A receiver cannot see where else its peers' ways cross. What
-overflows shows as gaps in the numbers of a link: where most peers of a link lose frames, the
-link's capacity is cut, where one does, that of its way, and both grow again while they are used.
-In virtual time a link with half its rate hidden is filled to 95 % and shared fairly
-(`crates/trunk-proto/tests/survival.rs`); it is slower and less exact than a known rate.
-
-**Not done again.** Fig. 9, weights over time while (e) becomes (f) and (h): the `change` rows
-give the rates 300 ms after each change instead."""
+STAGES = """
+**Several stages of switches.** A receiver cannot see where else its peers' ways cross, but it sees
+how long their frames wait: where most of several peers on a link wait, the link is full, where
+one does, its way. The rate follows what arrives meanwhile, and a short queue is left standing. In
+(c), with a second switch behind switch 1 and half a link between the two, and either both clients
+or only C behind it (percent of what can be carried):"""
 
 
 def main():
@@ -219,8 +307,12 @@ def main():
     page.shares()
     page.weights()
     page.ping()
+    page.weights_over_time()
+    page.learned()
+    page.failures()
     page.rest()
     print(DIFFERENCES)
+    page.questions()
 
 
 if __name__ == "__main__":

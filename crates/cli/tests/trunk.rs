@@ -293,22 +293,100 @@ fn what_is_missing_is_told() {
     assert!(text.contains("trunk up"), "{text}");
     assert_eq!(run(&["up"]).0, Some(2));
     assert_eq!(run(&["up", "--link", "eth0=fast"]).0, Some(2));
-    // Without rights: as another user in the lab, where there is a link to name.
     let Some(lab) = lab(1, None) else { return };
-    let user = [
-        "--reuid",
-        "65534",
-        "--clear-groups",
-        FARCALL,
-        "trunk",
-        "up",
-        "--link",
-        "link0",
-    ];
-    let refused = lab.output(0, "setpriv", &user).unwrap_err().to_string();
+    // Without rights: root keeps the file's, and gives up those that a trunk needs.
+    let rights = "-net_admin,-net_raw";
+    let mut plain = vec!["--inh-caps", rights, "--bounding-set", rights];
+    plain.extend([FARCALL, "trunk", "up", "--link", "link0"]);
+    let refused = lab.output(0, "setpriv", &plain).unwrap_err().to_string();
+    assert!(refused.contains("run as root, or grant it"), "{refused}");
     assert!(
-        refused.contains("setcap") || refused.contains("ermission denied"),
+        refused.contains("setcap cap_net_admin,cap_net_raw+ep"),
         "{refused}"
+    );
+    // Without the device, which a mount of this one command hides.
+    let hidden = "mount -t tmpfs none /dev/net && exec \"$0\" trunk up --link link0";
+    let refused = lab.output(0, "sh", &["-c", hidden, FARCALL]);
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("/dev/net/tun is missing"), "{refused}");
+    assert!(refused.contains("modprobe tun"), "{refused}");
+}
+
+/// What a server on a host answers to a request for a page.
+fn get(lab: &Lab, host: usize, address: SocketAddr, page: &'static str) -> String {
+    let answer = lab.spawn(host, move || {
+        let mut stream = TcpStream::connect(address)?;
+        write!(stream, "GET {page} HTTP/1.1\r\nHost: x\r\n\r\n")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        Ok(text)
+    });
+    answer.unwrap().join().unwrap().unwrap()
+}
+
+#[test]
+fn operators_see_metrics_a_live_view_and_a_log() {
+    let Some(lab) = lab(1, None) else { return };
+    let bound = lab.spawn(0, || TcpListener::bind("127.0.0.1:0")?.local_addr());
+    let address = bound.unwrap().join().unwrap().unwrap();
+    let log = std::env::temp_dir().join(format!("farcall-trunk-log-{}", std::process::id()));
+    let mut command = lab.command(0, FARCALL);
+    command.args(["trunk", "up", "--link", "link0", "--link", "link1"]);
+    command.args(["--metrics", &address.to_string()]);
+    let mut server = command
+        .stdout(std::process::Stdio::null())
+        .stderr(std::fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let _client = TrunkProcess::start(&lab, 1, Path::new(FARCALL), &[]).unwrap();
+    let ask = || {
+        lab.output(0, FARCALL, &["trunk", "status", "--prometheus"])
+            .unwrap_or_default()
+    };
+    let up = |link: &str| {
+        ask().lines().any(|line| {
+            let series = line.starts_with("farcall_trunk_link_up{trunk=\"fc0\"");
+            series && line.contains(&format!("link=\"{link}\"")) && line.ends_with("} 1")
+        })
+    };
+    wait("the links", || up("link0") && up("link1"));
+    let page = get(&lab, 0, address, "/metrics");
+    assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
+    assert!(
+        page.contains("# TYPE farcall_trunk_link_failures_total counter"),
+        "{page}"
+    );
+    assert!(get(&lab, 0, address, "/").starts_with("HTTP/1.1 404"));
+
+    let mut view = lab.command(0, FARCALL);
+    view.args(["trunk", "status", "--watch"])
+        .stdout(std::process::Stdio::piped());
+    let mut view = view.spawn().unwrap();
+    lab.fail(1, 1, Direction::Both).unwrap();
+    let mut shown = String::new();
+    let mut screen = view.stdout.take().unwrap();
+    // It is drawn anew until the failure is on it.
+    let end = Instant::now() + Duration::from_secs(10);
+    while !(shown.contains("down") && shown.contains("link1 to")) {
+        let mut bytes = [0; 4096];
+        let got = screen.read(&mut bytes).unwrap();
+        assert!(got > 0 && Instant::now() < end, "{shown}");
+        shown += &String::from_utf8_lossy(&bytes[..got]);
+    }
+    view.kill().unwrap();
+    view.wait().unwrap();
+    lab.repair(1, 1, Direction::Both).unwrap();
+    wait("the repair", || up("link1"));
+    lab.output(0, FARCALL, &["trunk", "down"]).unwrap();
+    assert!(server.wait().unwrap().success());
+    let text = std::fs::read_to_string(&log).unwrap();
+    std::fs::remove_file(log).unwrap();
+    let down = text
+        .find("link link1 to")
+        .and_then(|at| text[at..].find("down: "));
+    assert!(
+        down.is_some() && text.matches("link link1 to").count() >= 3,
+        "{text}"
     );
 }
 

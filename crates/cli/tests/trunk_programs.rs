@@ -236,7 +236,8 @@ fn shells_copies_and_a_file_service_work() {
     let script = "set -e; mounted=$1; original=$2; what=$3; shift 3
         timeout 60 sshfs \"$what\" \"$mounted\" \"$@\"
         cmp \"$original\" \"$mounted/old\"
-        cp \"$original\" \"$mounted/new\"; mkdir \"$mounted/folder\"; mv \"$mounted/new\" \"$mounted/folder\"
+        cp \"$original\" \"$mounted/new\"
+        mkdir \"$mounted/folder\"; mv \"$mounted/new\" \"$mounted/folder\"
         ls -R \"$mounted\"; umount \"$mounted\"";
     let served = format!("{server}:{}", folder.path("served"));
     let mounted = folder.path("mounted");

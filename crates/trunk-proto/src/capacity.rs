@@ -2,8 +2,9 @@
 //! traffic, of interfaces that do not know their speed. Held as an extra bound of the grants.
 //!
 //! A queue shows itself by the time that frames wait in it. While they do, the most that arrives is
-//! what the link carries, so that the rate follows it, and is set so that a short queue stands. Losses without a queue say nothing yet: a rate is cut for trial, and only losses that
-//! fall with it were an overflow. Losses by chance do not.
+//! what the link carries, so that the rate follows it, and is set so that a short queue stands.
+//! Losses without a queue say nothing yet: a rate is cut for trial, and only losses that fall with it
+//! were an overflow. Losses by chance do not.
 
 use crate::{MILLISECOND, Nanos};
 

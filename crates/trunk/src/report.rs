@@ -1,6 +1,6 @@
 //! The status as JSON and as Prometheus metrics.
 
-use farcall_trunk_proto::{Counters, PathStatus, Status};
+use farcall_trunk_proto::{Counters, PathStatus, PeerStatus, Status};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -159,13 +159,80 @@ const METRICS: [Metric; 9] = [
     ),
 ];
 
+/// One metric of every peer.
+type PeerMetric = (
+    &'static str,
+    &'static str,
+    &'static str,
+    fn(&PeerStatus) -> f64,
+);
+
+const PEER_METRICS: [PeerMetric; 5] = [
+    (
+        "round_trip_seconds",
+        "gauge",
+        "Round trip over the links.",
+        |p| p.round_trip as f64 / 1e9,
+    ),
+    (
+        "queued_bytes",
+        "gauge",
+        "Bytes that wait to be sent.",
+        |p| p.queued_bytes as f64,
+    ),
+    (
+        "queue_dropped_frames_total",
+        "counter",
+        "Frames dropped before they were numbered, since too many waited.",
+        |p| p.queue_drops as f64,
+    ),
+    (
+        "held_frames",
+        "gauge",
+        "Frames held until those before them come.",
+        |p| p.held_frames as f64,
+    ),
+    (
+        "given_up_frames_total",
+        "counter",
+        "Frames from the peer that were given up.",
+        |p| p.given_up as f64,
+    ),
+];
+
+fn head(text: &mut String, metric: &str, kind: &str, help: &str) {
+    // Writing to a string does not fail.
+    let _ = writeln!(text, "# HELP farcall_trunk_{metric} {help}");
+    let _ = writeln!(text, "# TYPE farcall_trunk_{metric} {kind}");
+}
+
 /// The text format of Prometheus, version 0.0.4.
 pub(crate) fn metrics(name: &str, status: &Status) -> String {
     let mut text = String::new();
-    // Writing to a string does not fail.
+    head(
+        &mut text,
+        "carries_bits_per_second",
+        "gauge",
+        "What a link was found to carry.",
+    );
+    for link in &status.links {
+        let (link, carries) = (&link.name, bits(link.capacity));
+        let labels = format!("{{trunk=\"{name}\",link=\"{link}\"}}");
+        let _ = writeln!(
+            text,
+            "farcall_trunk_carries_bits_per_second{labels} {carries}"
+        );
+    }
+    for (metric, kind, help, value) in PEER_METRICS {
+        head(&mut text, &format!("peer_{metric}"), kind, help);
+        for peer in &status.peers {
+            let (node, value) = (peer.node, value(peer));
+            let labels = format!("{{trunk=\"{name}\",peer=\"{node}\"}}");
+            let _ = writeln!(text, "farcall_trunk_peer_{metric}{labels} {value}");
+        }
+    }
     for (metric, kind, help, value) in METRICS {
-        let _ = writeln!(text, "# HELP farcall_trunk_link_{metric} {help}");
-        let _ = writeln!(text, "# TYPE farcall_trunk_link_{metric} {kind}");
+        head(&mut text, &format!("link_{metric}"), kind, help);
         for peer in &status.peers {
             for path in &peer.links {
                 let value = value(path);
@@ -181,11 +248,12 @@ pub(crate) fn metrics(name: &str, status: &Status) -> String {
             }
         }
     }
-    let _ = writeln!(
-        text,
-        "# HELP farcall_trunk_dropped_frames_total Frames dropped."
+    head(
+        &mut text,
+        "dropped_frames_total",
+        "counter",
+        "Frames dropped.",
     );
-    let _ = writeln!(text, "# TYPE farcall_trunk_dropped_frames_total counter");
     for (reason, count) in counters(&status.counters) {
         let _ = writeln!(
             text,
@@ -243,5 +311,7 @@ mod tests {
         let line = "farcall_trunk_link_grant_bits_per_second{trunk=\"fc0\",\
                     peer=\"00:00:00:00:00:00\",link=\"eth1\"} 100000000";
         assert!(text.lines().any(|other| other == line), "{text}");
+        let peer = "farcall_trunk_peer_queued_bytes{trunk=\"fc0\",peer=\"00:00:00:00:00:00\"} 0";
+        assert!(text.lines().any(|other| other == peer), "{text}");
     }
 }
