@@ -100,6 +100,49 @@ fn ordinary_programs_work_and_the_end_is_clean() {
     });
 }
 
+#[test]
+fn peers_come_and_go_and_the_mtu_follows_the_smallest_link() {
+    let Some(lab) = lab(1, Some(Shape::FAST_ETHERNET)) else {
+        return;
+    };
+    lab.output(1, "ip", &["link", "set", "link1", "mtu", "1400"])
+        .unwrap();
+    let mut trunks = trunks(&lab, &[]);
+    let mtu = |host| lab.output(host, "ip", &["link", "show", "fc0"]).unwrap();
+    wait("the MTU of both", || {
+        (0..2).all(|host| mtu(host).contains(" mtu 1388 "))
+    });
+    let peers = || status(&lab, 1)["peers"].as_array().map_or(0, Vec::len);
+    let usable = || {
+        status(&lab, 1)["peers"][0]["links"]
+            .to_string()
+            .matches("\"up\"")
+            .count()
+    };
+    for gently in [true, false] {
+        let server = trunks.remove(0);
+        if gently {
+            drop(server);
+            wait("the goodbye", || peers() == 0);
+        } else {
+            let pid = rustix::process::Pid::from_raw(server.id().cast_signed()).unwrap();
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+            drop(server);
+        }
+        trunks.insert(
+            0,
+            TrunkProcess::start(&lab, 0, Path::new(FARCALL), &[]).unwrap(),
+        );
+        wait("the links", || peers() == 1 && usable() == 2);
+        flow(&lab, 1).stop().unwrap();
+    }
+    let events = status(&lab, 1)["events"].to_string();
+    assert!(
+        events.contains("has ended") && events.contains("lost"),
+        "{events}"
+    );
+}
+
 /// Sends numbered datagrams from one host, and returns those that come to another.
 fn datagrams(lab: &Lab, from: usize, to: usize, address: Ipv4Addr, count: u32) -> Vec<u32> {
     let own = lab.trunk_address(to);

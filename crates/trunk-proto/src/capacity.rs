@@ -3,8 +3,8 @@
 //!
 //! A queue shows itself by the time that frames wait in it. While they do, the most that arrives is
 //! what the link carries, so that the rate follows it, and is set so that a short queue stands.
-//! Losses without a queue say nothing yet: a rate is cut for trial, and only losses that fall with it
-//! were an overflow. Losses by chance do not.
+//! Losses without a queue say nothing yet: a rate is cut for trial, and only losses that fall with
+//! it were an overflow. Losses by chance do not.
 
 use crate::{MILLISECOND, Nanos};
 
@@ -16,6 +16,8 @@ const QUEUED: Nanos = MILLISECOND;
 const DRAIN: f64 = 100.0 * MILLISECOND as f64;
 /// The least part of the rate handed out meanwhile, and the most.
 const DRAINING: (f64, f64) = (0.7, 1.02);
+/// Less than this part of the line's rate is not what fills a queue.
+const FAINT: f64 = 0.005;
 /// Ticks with a queue before a rate is believed to be less than the line's.
 const SURE: u32 = 2;
 /// Weight of what arrives now in the rate that follows it, and how far that may be off.
@@ -115,8 +117,7 @@ impl Capacity {
         self.recent[0] = tick.arrived;
         if let Some(queue) = tick.queue {
             self.queue = queue;
-            let least = if self.is_learned() { QUEUED } else { TARGET };
-            if queue > least {
+            if self.is_full(queue, tick.arrived) {
                 self.losses.forget();
                 self.queued_ticks += 1;
                 self.free_ticks = 0;
@@ -130,6 +131,14 @@ impl Capacity {
         self.rate = self.losses.judge(tick, self.rate).max(self.least());
         if self.losses.trial.is_none() {
             self.grow(tick.arrived);
+        }
+    }
+
+    /// Whether what arrived filled the queue. Before anything is learned there must be more of both.
+    fn is_full(&self, queue: Nanos, arrived: f64) -> bool {
+        match self.is_learned() {
+            true => queue > QUEUED,
+            false => queue > TARGET && arrived > FAINT * self.line,
         }
     }
 

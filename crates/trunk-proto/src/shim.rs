@@ -20,8 +20,6 @@ pub enum Kind {
     Data,
     /// A control message.
     Control,
-    /// Filler of a train that measures a link; its content means nothing.
-    Probe,
 }
 
 /// A decoded header.
@@ -66,7 +64,6 @@ impl Shim {
         let kind = match self.kind {
             Kind::Data => 0,
             Kind::Control => 1,
-            Kind::Probe => 2,
         };
         bytes[0] = VERSION << 6
             | kind << 4
@@ -93,7 +90,6 @@ impl Shim {
         let kind = match first >> 4 & 3 {
             0 => Kind::Data,
             1 => Kind::Control,
-            2 => Kind::Probe,
             _ => return Err(ShimError::Kind),
         };
         let word = |at: usize| {

@@ -51,7 +51,6 @@ impl Trunk {
                 let came = Came { now, arrived, link };
                 self.handle_control(came, source, &shim, payload);
             }
-            Kind::Probe => {}
         }
     }
 
