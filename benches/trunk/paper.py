@@ -82,7 +82,7 @@ class Page:
     def cell(self, name, form="{:.1f}", field="value", scale=1.0):
         """A figure, or nothing where it was not measured."""
         row = self.rows.get(name)
-        return form.format(row[field] * scale) if row else ""
+        return form.format(row[field] * scale) if row and row[field] is not None else ""
 
     def sums(self):
         """Tables 2 and 5, Fig. 8."""

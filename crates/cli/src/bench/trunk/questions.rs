@@ -29,7 +29,7 @@ pub(super) fn measure(arguments: &Arguments, farcall: &Program) -> Result<Vec<Ro
         if arguments.wants("stages") {
             rows.extend(in_stages(arguments, farcall, policy)?);
         }
-        if arguments.wants("weights") && arguments.peers && policy != "round-robin" {
+        if arguments.wants(&format!("weights {policy}")) && policy != "round-robin" {
             rows.extend(weights_over_time(farcall, policy)?);
         }
     }
@@ -232,7 +232,10 @@ fn weight(lab: &Lab, farcall: &Program, client: usize) -> Result<f64, Failure> {
     let farcall = farcall.to_string_lossy();
     let text = lab.output(client, &farcall, &["trunk", "status", "--json"])?;
     let status: Value = serde_json::from_str(&text).map_err(Failure::failed)?;
-    let sent = |peer: &&Value| peer["links"][0]["sent"].as_u64();
+    let sent = |peer: &&Value| {
+        let links = peer["links"].as_array().into_iter().flatten();
+        links.filter_map(|link| link["sent"].as_u64()).sum::<u64>()
+    };
     let server = status["peers"]
         .as_array()
         .and_then(|peers| peers.iter().max_by_key(sent));
