@@ -143,6 +143,26 @@ fn peers_come_and_go_and_the_mtu_follows_the_smallest_link() {
     );
 }
 
+#[test]
+fn speeds_that_no_interface_tells_are_learned() {
+    let Some(lab) = lab(1, Some(Shape::FAST_ETHERNET_UNTOLD)) else {
+        return;
+    };
+    let _trunks = trunks(&lab, &[]);
+    let told = status(&lab, 0)["links"][0]["line_rate"].as_f64().unwrap();
+    assert!(told > 1e9, "{told}");
+    let flow = flow(&lab, 1);
+    wait("the rates of both links", || {
+        let status = status(&lab, 0);
+        let links = status["peers"][0]["links"].as_array().unwrap();
+        let near = |rate: f64| (85e6..110e6).contains(&rate);
+        links
+            .iter()
+            .all(|link| near(link["capacity"].as_f64().unwrap()))
+    });
+    flow.stop().unwrap();
+}
+
 /// Sends numbered datagrams from one host, and returns those that come to another.
 fn datagrams(lab: &Lab, from: usize, to: usize, address: Ipv4Addr, count: u32) -> Vec<u32> {
     let own = lab.trunk_address(to);

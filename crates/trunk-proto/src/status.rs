@@ -30,7 +30,7 @@ pub struct LinkStatus {
     pub carrier: bool,
     /// Line rate in bytes a second, as configured or told by the interface.
     pub line_rate: f64,
-    /// Rate that it was found to carry towards this node, in bytes a second.
+    /// Rate that it was found to carry towards this node, from all peers, in bytes a second.
     pub capacity: f64,
 }
 
@@ -64,6 +64,8 @@ pub struct PathStatus {
     pub address: Mac,
     /// `up`, `joining` or `down`.
     pub state: &'static str,
+    /// Rate that it was found to carry from the peer to this node, in bytes a second.
+    pub capacity: f64,
     /// Wire bytes a second received from the peer.
     pub rate: f64,
     /// Wire bytes a second sent to the peer.

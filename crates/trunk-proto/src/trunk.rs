@@ -355,6 +355,7 @@ impl Trunk {
                     ("up", false) => "joining",
                     (name, _) => name,
                 },
+                capacity: path.capacity.rate().min(self.links[link].capacity.rate()),
                 rate: path.receiver.rate,
                 sent_rate: path.sender.rate,
                 grant: max_min.then_some(path.sender.grant),

@@ -44,6 +44,7 @@ pub(crate) fn json(name: &str, status: &Status, log: &Log) -> Value {
             "name": status.links[path.link].name,
             "address": path.address.to_string(),
             "state": path.state,
+            "capacity": bits(path.capacity),
             "rate": bits(path.rate),
             "sent_rate": bits(path.sent_rate),
             "sent": path.sent,
@@ -111,10 +112,16 @@ type Metric = (
     fn(&PathStatus) -> f64,
 );
 
-const METRICS: [Metric; 9] = [
+const METRICS: [Metric; 10] = [
     ("up", "gauge", "Whether the link carries traffic.", |p| {
         f64::from(p.state == "up")
     }),
+    (
+        "carries_bits_per_second",
+        "gauge",
+        "What the link was found to carry from the peer.",
+        |p| bits(p.capacity),
+    ),
     (
         "receive_bits_per_second",
         "gauge",

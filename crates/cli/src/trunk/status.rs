@@ -110,8 +110,8 @@ fn peer_table(peer: &Value, max_min: bool) -> String {
     );
     let share = if max_min { "granted" } else { "weight" };
     out += &format!(
-        "  {:15} {:8} {:>11} {:>11} {share:>11} {:>8} {:>8} {:>8}\n",
-        "link", "state", "receives", "sends", "lost", "resent", "failures",
+        "  {:15} {:8} {:>11} {:>11} {:>11} {share:>11} {:>7} {:>7} {:>8}\n",
+        "link", "state", "carries", "receives", "sends", "lost", "resent", "failures",
     );
     for link in list(&peer["links"]) {
         let colour = if link["state"] == "up" { "32" } else { "31" };
@@ -120,9 +120,10 @@ fn peer_table(peer: &Value, max_min: bool) -> String {
             true => link["weight"].to_string(),
         };
         out += &format!(
-            "  {:15} \x1b[{colour}m{:8}\x1b[0m {:>11} {:>11} {share:>11} {:>8} {:>8} {:>8}\n",
+            "  {:15} \x1b[{colour}m{:8}\x1b[0m {:>11} {:>11} {:>11} {share:>11} {:>7} {:>7} {:>8}\n",
             text(&link["name"]),
             text(&link["state"]),
+            rate(&link["capacity"]),
             rate(&link["rate"]),
             rate(&link["sent_rate"]),
             link["lost"].to_string(),
