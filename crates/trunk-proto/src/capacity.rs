@@ -18,8 +18,10 @@ const DRAIN: f64 = 100.0 * MILLISECOND as f64;
 const DRAINING: (f64, f64) = (0.7, 1.02);
 /// Less than this part of the line's rate is not what fills a queue.
 const FAINT: f64 = 0.005;
-/// Ticks with a queue before a rate is believed to be less than the line's.
-const SURE: u32 = 2;
+/// Ticks with a queue before a rate is believed to be less than the line's: where all peers on a link
+/// agree, and where only one has it.
+pub(crate) const SURE: u32 = 2;
+pub(crate) const SURE_ALONE: u32 = 5;
 /// Weight of what arrives now in the rate that follows it, and how far that may be off.
 const FOLLOW: f64 = 0.25;
 const FAR: f64 = 1.5;
@@ -32,6 +34,9 @@ const RECENT_LONG: usize = 4;
 const GROWTH: f64 = 0.005;
 const GROWTH_LATER: f64 = 0.03;
 const LATER: u32 = 40;
+/// What is not made use of is forgotten after so many ticks without a queue, by so much in each.
+const UNUSED: u32 = 100;
+const GROWTH_UNUSED: f64 = 0.01;
 /// In a tick of which nothing is known.
 const CREEP: f64 = 0.0005;
 const USED: f64 = 0.8;
@@ -71,6 +76,7 @@ impl Tick {
 pub(crate) struct Capacity {
     rate: f64,
     line: f64,
+    sure: u32,
     queue: Nanos,
     queued_ticks: u32,
     free_ticks: u32,
@@ -80,10 +86,12 @@ pub(crate) struct Capacity {
 }
 
 impl Capacity {
-    pub(crate) fn new(line: f64) -> Capacity {
+    /// `sure`: ticks with a queue that are needed before less than the line is believed.
+    pub(crate) fn new(line: f64, sure: u32) -> Capacity {
         Capacity {
             rate: line,
             line,
+            sure,
             queue: 0,
             queued_ticks: 0,
             free_ticks: 0,
@@ -121,7 +129,7 @@ impl Capacity {
                 self.losses.forget();
                 self.queued_ticks += 1;
                 self.free_ticks = 0;
-                if self.is_learned() || self.queued_ticks >= SURE {
+                if self.is_learned() || self.queued_ticks >= self.sure {
                     self.follow(queue);
                 }
                 return;
@@ -165,13 +173,15 @@ impl Capacity {
     }
 
     fn grow(&mut self, arrived: f64) {
-        if !self.is_learned() || arrived < USED * self.rate {
+        if !self.is_learned() || arrived <= 0.0 {
             return;
         }
         self.free_ticks += 1;
-        let growth = match self.free_ticks {
-            0..LATER => GROWTH,
-            _ => GROWTH_LATER,
+        let growth = match (arrived > USED * self.rate, self.free_ticks) {
+            (true, 0..LATER) => GROWTH,
+            (true, _) => GROWTH_LATER,
+            (false, 0..UNUSED) => 0.0,
+            (false, _) => GROWTH_UNUSED,
         };
         self.rate = (self.rate * (1.0 + growth)).min(self.line);
     }
@@ -302,7 +312,7 @@ mod tests {
     #[test]
     fn a_hidden_rate_is_found_by_its_queue() {
         for real in [500.0, 95.0, 10.0] {
-            let mut capacity = Capacity::new(1000.0);
+            let mut capacity = Capacity::new(1000.0, SURE);
             let (carried, longest) = run(&mut capacity, 400, real, 10 * MILLISECOND, 0.0);
             assert!(carried > 0.99, "{real}: {carried}");
             assert!(longest < 4 * MILLISECOND, "{real}: {longest}");
@@ -312,7 +322,7 @@ mod tests {
 
     #[test]
     fn a_hidden_rate_without_a_queue_is_found_by_losses() {
-        let mut capacity = Capacity::new(1000.0);
+        let mut capacity = Capacity::new(1000.0, SURE);
         let (carried, _) = run(&mut capacity, 1000, 500.0, 0, 0.0);
         assert!(carried > 0.93, "{carried}");
         assert!(capacity.rate() < 700.0, "{capacity:?}");
@@ -321,7 +331,7 @@ mod tests {
     #[test]
     fn losses_by_chance_cost_nothing() {
         for chance in [0.005, 0.05] {
-            let mut capacity = Capacity::new(1000.0);
+            let mut capacity = Capacity::new(1000.0, SURE);
             let (carried, _) = run(&mut capacity, 1000, 1000.0, 10 * MILLISECOND, chance);
             assert!(carried > 0.98, "{chance}: {carried}");
         }
@@ -329,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_rate_that_grows_is_made_use_of() {
-        let mut capacity = Capacity::new(1000.0);
+        let mut capacity = Capacity::new(1000.0, SURE);
         run(&mut capacity, 200, 100.0, 10 * MILLISECOND, 0.0);
         let (carried, _) = run(&mut capacity, 400, 1000.0, 10 * MILLISECOND, 0.0);
         assert!(carried > 0.98, "{carried}, {capacity:?}");

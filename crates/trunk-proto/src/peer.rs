@@ -1,7 +1,7 @@
 //! One node at the other end, and the links shared with it.
 
 use crate::address::Packed;
-use crate::capacity::Capacity;
+use crate::capacity::{Capacity, SURE_ALONE};
 use crate::control::{Heartbeat, SpanReport, Traits};
 use crate::distributor::{Limited, Sender};
 use crate::grants::PerLink;
@@ -58,7 +58,7 @@ impl Path {
             receiver: Receiver::default(),
             usable: false,
             counter: 0,
-            capacity: Capacity::new(line),
+            capacity: Capacity::new(line, SURE_ALONE),
             span: SpanReport::default(),
         }
     }

@@ -8,7 +8,7 @@ mod outbound;
 mod session;
 
 use crate::address::HEADER_BYTES;
-use crate::capacity::Capacity;
+use crate::capacity::{Capacity, SURE};
 use crate::distributor::Pace;
 use crate::monitor::SLOW;
 use crate::peer::{Peer, Urgency};
@@ -218,7 +218,7 @@ impl Trunk {
         config.session = config.session.max(1);
         config.span = config.span.max(crate::monitor::FAST);
         let link = |config: &LinkConfig| Link {
-            capacity: Capacity::new(config.rate),
+            capacity: Capacity::new(config.rate, SURE),
             config: config.clone(),
             carrier: true,
             renewing: None,
