@@ -224,7 +224,8 @@ class Page:
         small = "small packets beside a burst, {}, of what is left"
         self.by_policy({"C, % of what is left": (small, "{:.1f}")})
         print(SPARSE)
-        self.by_policy({"ms for a burst": ("sparse bursts of 4 MiB, {}", "{:.0f}")})
+        sparse = "sparse bursts of 4 MiB, {}"
+        self.by_policy({"ms, median": (sparse, "{:.0f}")}, "ms, least and most")
         print(STAGES)
         columns = {}
         for which in ("both clients", "one client"):
@@ -233,14 +234,18 @@ class Page:
                 columns[f"{which}: {what}"] = (name, form)
         self.by_policy(columns)
 
-    def by_policy(self, columns):
-        """A line for each policy."""
+    def by_policy(self, columns, spread=None):
+        """A line for each policy; with the spread of the first column under this name."""
         lines = []
         for s in SYSTEMS[:4]:
             cells = [self.cell(name.format(s), form) for name, form in columns.values()]
-            if any(cells):
-                lines.append([s, *cells])
-        table(["", *columns], lines)
+            if not any(cells):
+                continue
+            if spread:
+                row = self.rows[next(iter(columns.values()))[0].format(s)]
+                cells.append(f"{row['min']:.0f} to {row['max']:.0f}")
+            lines.append([s, *cells])
+        table(["", *columns, *([spread] if spread else [])], lines)
 
 
 INTRODUCTION = """# The RI2N paper's experiments, run again
@@ -264,7 +269,9 @@ DIFFERENCES = """
   links. Runs here last seconds and count from the first byte; the paper averaged a minute.
 - A published policy finds ratios; nothing in it bounds a sender that has a link of its own from
   filling a shared one too. Max-min grants do: (d) comes out as 0 : 1, the optimum that the paper
-  names."""
+  names.
+- In Fig. 9, C and D move alike here in (f), where the paper saw D stay behind. Max-min grants are
+  sparse: in (e) B and C have a link each, and only D uses both; a change moves what it must."""
 
 FIGURE9 = """
 Share of link 1 in what each client sends: the weights with the sum of both links as 1, and for
@@ -282,21 +289,23 @@ One of two links swallows all frames, without a sign."""
 BYTES = """
 **Bytes or packets.** Grants here are bytes on the wire, preamble and gap included, so a minimal
 frame counts 84 and a full one 1538; the published policies count packets. In (d), B sends 5000
-datagrams of 64 bytes a second, 6 % of its link, and C all it can over both."""
+datagrams of 64 bytes a second, 6 % of its link, and C all it can over both. With this load RI2N++
+does not suffer from counting packets. RI2N+ suffers, but because it counts neighbours, not traffic."""
 
 SPARSE = """
 **Traffic sparser than HBSPAN.** A span without traffic says nothing, and RI2N++ falls back to
 equal weights. Here nobody waits for a span: an idle peer has a small floor to begin with, says
 with its first delayed frame that it waits, and has its share a round trip later. In (h), B and D
 send all the time, and C sends 4 MiB after a pause of three spans (HBSPAN 0.5 s); over a link of
-its own that takes 356 ms."""
+its own that takes 356 ms. As the paper expects, RI2N++ begins each burst with equal weights."""
 
 STAGES = """
 **Several stages of switches.** A receiver cannot see where else its peers' ways cross, but it sees
 how long their frames wait: where most of several peers on a link wait, the link is full, where
-one does, its way. The rate follows what arrives meanwhile, and a short queue is left standing. In
-(c), with a second switch behind switch 1 and half a link between the two, and either both clients
-or only C behind it (percent of what can be carried):"""
+one does, its way. The rate follows what arrives meanwhile, and a short queue is left standing. The
+published policies lose a third where all share the narrow line: nothing tells them of it. In (c),
+with a second switch behind switch 1 and half a link between the two, and either both clients or
+only C behind it (percent of what can be carried):"""
 
 
 def main():
