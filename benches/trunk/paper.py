@@ -290,7 +290,7 @@ BYTES = """
 **Bytes or packets.** Grants here are bytes on the wire, preamble and gap included, so a minimal
 frame counts 84 and a full one 1538; the published policies count packets. In (d), B sends 5000
 datagrams of 64 bytes a second, 6 % of its link, and C all it can over both. With this load RI2N++
-does not suffer from counting packets. RI2N+ suffers, but because it counts neighbours, not traffic."""
+does not suffer from counting packets. RI2N+ suffers, but as it counts neighbours, not traffic."""
 
 SPARSE = """
 **Traffic sparser than HBSPAN.** A span without traffic says nothing, and RI2N++ falls back to
