@@ -18,8 +18,8 @@ const DRAIN: f64 = 100.0 * MILLISECOND as f64;
 const DRAINING: (f64, f64) = (0.7, 1.02);
 /// Less than this part of the line's rate is not what fills a queue.
 const FAINT: f64 = 0.005;
-/// Ticks with a queue before a rate is believed to be less than the line's: where all peers on a link
-/// agree, and where only one has it.
+/// Ticks with a queue before a rate is believed to be less than the line's: where the peers on a
+/// link agree, and where only one has it.
 pub(crate) const SURE: u32 = 2;
 pub(crate) const SURE_ALONE: u32 = 5;
 /// Weight of what arrives now in the rate that follows it, and how far that may be off.
@@ -142,7 +142,7 @@ impl Capacity {
         }
     }
 
-    /// Whether what arrived filled the queue. Before anything is learned there must be more of both.
+    /// Whether what arrived filled the queue. Before anything is learned, more of both is needed.
     fn is_full(&self, queue: Nanos, arrived: f64) -> bool {
         match self.is_learned() {
             true => queue > QUEUED,

@@ -120,12 +120,13 @@ fn peer_table(peer: &Value, max_min: bool) -> String {
             true => link["weight"].to_string(),
         };
         out += &format!(
-            "  {:15} \x1b[{colour}m{:8}\x1b[0m {:>11} {:>11} {:>11} {share:>11} {:>7} {:>7} {:>8}\n",
+            "  {:15} \x1b[{colour}m{:8}\x1b[0m {:>11} {:>11} {:>11} {:>11} {:>7} {:>7} {:>8}\n",
             text(&link["name"]),
             text(&link["state"]),
             rate(&link["capacity"]),
             rate(&link["rate"]),
             rate(&link["sent_rate"]),
+            share,
             link["lost"].to_string(),
             link["resent"].to_string(),
             link["failures"].to_string(),
