@@ -312,19 +312,51 @@ fn frames_survive_bad_links_at_most_once_and_in_order() {
     }
 }
 
+/// A server on every switch, and clients on some: 63 clients and 8 switches at most for seed 0.
+fn random_topology(seed: u64) -> Vec<Vec<usize>> {
+    let mut random = Random(100 + seed);
+    let switches = 1 + random.below(if seed == 0 { 8 } else { 4 }) as usize;
+    let clients = 1 + random.below(if seed == 0 { 63 } else { 8 }) as usize;
+    let mut topology = vec![(0..switches).collect()];
+    for _ in 0..clients {
+        let first = random.below(switches as u64) as usize;
+        let links = (0..switches).filter(|s| *s == first || random.below(3) == 0);
+        topology.push(links.collect());
+    }
+    topology
+}
+
+#[test]
+fn published_policies_carry_traffic_in_order_on_random_networks() {
+    for policy in [Policy::RoundRobin, Policy::LinkCount, Policy::Traffic] {
+        // 64 nodes with up to 8 links, and smaller ones.
+        let full = (1..64).map(|client: usize| vec![client % 8, (client / 8) % 8]);
+        let mut largest = vec![(0..8).collect::<Vec<usize>>()];
+        largest.extend(full.map(|mut links| {
+            links.sort_unstable();
+            links.dedup();
+            links
+        }));
+        for topology in [largest, random_topology(1), random_topology(2)] {
+            let borrowed: Vec<&[usize]> = topology.iter().map(Vec::as_slice).collect();
+            let mut network = settled(20, policy, &borrowed);
+            let clients = topology.len() - 1;
+            (1..=clients).for_each(|client| network.stream(client, 0, 2e6));
+            network.run(300 * MILLISECOND);
+            let received = &network.hosts[0].received[1..];
+            assert!(
+                received.iter().all(|frames| *frames > 20),
+                "{policy:?}: {received:?}"
+            );
+        }
+    }
+}
+
 #[test]
 fn random_networks_find_each_other_and_are_fair() {
     for seed in 0..6 {
-        let mut random = Random(100 + seed);
-        let switches = 1 + random.below(if seed == 0 { 8 } else { 4 }) as usize;
-        let clients = 1 + random.below(if seed == 0 { 63 } else { 8 }) as usize;
-        let server: Vec<usize> = (0..switches).collect();
-        let mut topology = vec![server];
-        for _ in 0..clients {
-            let first = random.below(switches as u64) as usize;
-            let links = (0..switches).filter(|s| *s == first || random.below(3) == 0);
-            topology.push(links.collect());
-        }
+        let topology = random_topology(seed);
+        let (switches, clients) = (topology[0].len(), topology.len() - 1);
         let borrowed: Vec<&[usize]> = topology.iter().map(Vec::as_slice).collect();
         let mut network = settled(seed, Policy::MaxMin, &borrowed);
         saturate(&mut network, clients);
