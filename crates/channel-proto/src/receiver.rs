@@ -67,9 +67,9 @@ impl Receiver {
         self.is_closed = false;
     }
 
-    /// Judges a packet. `fits` says whether so many messages, after so many skipped, have room in
-    /// the receive FIFO; when the verdict is to deliver, they must be put there.
-    pub fn handle_data(&mut self, header: &Header, fits: impl FnOnce(u16, u16) -> bool) -> Verdict {
+    /// Judges a packet. `fits` says how many of its messages, after so many skipped, have room in
+    /// the receive FIFO; as many as the verdict is to deliver must be put there.
+    pub fn handle_data(&mut self, header: &Header, fits: impl FnOnce(u16) -> u16) -> Verdict {
         if header.kind != Kind::Data {
             return DROP;
         }
@@ -86,15 +86,16 @@ impl Receiver {
             (Kind::Ack, 0, 0)
         } else {
             let skip = (self.expected - header.sequence) as u16;
-            match fits(skip, header.count - skip) {
-                true => (Kind::Ack, header.count - skip, skip),
-                false => (Kind::Full, 0, 0),
+            let new = header.count - skip;
+            match fits(skip).min(new) {
+                0 => (Kind::Full, 0, 0),
+                deliver if deliver < new => (Kind::Full, deliver, skip),
+                deliver => (Kind::Ack, deliver, skip),
             }
         };
         self.expected += u64::from(deliver);
-        // What was not taken is not acknowledged, whatever was taken before.
         let sequence = match kind {
-            Kind::Full | Kind::Early => header.sequence.min(self.expected),
+            Kind::Early => header.sequence.min(self.expected),
             _ => self.expected,
         };
         let answer = Header {

@@ -128,10 +128,12 @@ impl Sender {
     }
 
     /// Takes an answer, and returns how many bytes of the send FIFO are free now. Answers of
-    /// another epoch, or of a transmission that never was, are ignored.
+    /// another epoch, of one that is over, or of a transmission that never was, are ignored.
     pub fn handle_answer(&mut self, header: &Header, now: Nanos) -> u64 {
         let of_mine = header.epoch == self.epoch && header.transmission <= self.transmission;
-        if !of_mine || header.kind == Kind::Data {
+        // The context may have been saved: what comes now is as stale as what is under way.
+        let is_stale = self.motion == Motion::Frozen(Freeze::Epoch);
+        if !of_mine || is_stale || header.kind == Kind::Data {
             return 0;
         }
         if header.transmission > self.answered {
@@ -319,5 +321,73 @@ impl Sender {
         self.base_offset += bytes;
         self.rewind();
         bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Address;
+
+    fn answer(kind: Kind, sequence: u64, transmission: u64) -> Header {
+        Header {
+            kind,
+            address: Address {
+                job: 1,
+                channel: 0,
+                source: 0,
+                destination: 1,
+            },
+            epoch: 0,
+            count: 0,
+            sequence,
+            transmission,
+            bytes: 0,
+        }
+    }
+
+    /// An Ack that comes after the context was saved would free what restoring brings back.
+    #[test]
+    fn an_answer_after_the_end_of_an_epoch_changes_nothing() {
+        let mut sender = Sender::new(Config::default(), 0);
+        sender.handle_queued(2, 16);
+        assert!(sender.poll_transmit(0).is_some());
+        sender.freeze(Freeze::Epoch);
+        let saved = sender.save();
+        assert_eq!(sender.handle_answer(&answer(Kind::Ack, 2, 1), 5), 0);
+        assert_eq!(sender.save(), saved);
+        sender.thaw(1);
+        let again = sender.poll_transmit(10).expect("it is sent again");
+        assert_eq!((again.sequence, again.count, again.epoch), (0, 2, 1));
+    }
+
+    #[test]
+    fn epochs_go_round() {
+        let mut sender = Sender::new(Config::default(), u32::MAX);
+        sender.handle_queued(1, 8);
+        sender.poll_transmit(0).expect("sent");
+        sender.freeze(Freeze::Epoch);
+        sender.thaw(0);
+        let late = Header {
+            epoch: u32::MAX,
+            ..answer(Kind::Ack, 1, 1)
+        };
+        assert_eq!(sender.handle_answer(&late, 1), 0);
+        assert_eq!(sender.poll_transmit(2).expect("sent again").epoch, 0);
+        assert_eq!(sender.handle_answer(&answer(Kind::Ack, 1, 1), 3), 8);
+    }
+
+    /// What fitted of a packet stays there; the rest is sent again with it.
+    #[test]
+    fn a_packet_of_which_a_part_fitted_is_sent_again_whole() {
+        let mut sender = Sender::new(Config::default(), 0);
+        sender.handle_queued(3, 24);
+        sender.poll_transmit(0).expect("sent");
+        assert_eq!(sender.handle_answer(&answer(Kind::Full, 2, 1), 1), 0);
+        assert!(sender.poll_transmit(1).is_none());
+        let time = sender.poll_timeout().expect("after a pause");
+        let again = sender.poll_transmit(time).expect("sent again");
+        assert_eq!((again.sequence, again.count), (0, 3));
+        assert_eq!(sender.handle_answer(&answer(Kind::Ack, 3, 2), time), 24);
     }
 }

@@ -114,6 +114,33 @@ fn a_killed_job_reaches_nobody() {
     }
 }
 
+/// A node is lost at any step, also in the midst of a switch: what the others send each other
+/// arrives, and their switches come to an end.
+#[test]
+fn a_crashed_node_holds_nobody_up() {
+    for seed in 0..24u16 {
+        for drain in [true, false] {
+            let plan = Plan {
+                crash: Some((100 + 67 * usize::from(seed), seed)),
+                preempt_every: Some(100_000),
+                messages: 40,
+                drain,
+                loss: 0.05,
+                duplication: 0.05,
+                reordering: 0.2,
+                ..small(seed.into())
+            };
+            let outcome = run(&plan);
+            assert_eq!(outcome.delivered, outcome.expected, "seed {seed} {drain}");
+            assert!(
+                outcome.strays > 0,
+                "seed {seed}: nobody sent to the lost node"
+            );
+            assert!(outcome.switches > 1, "seed {seed}");
+        }
+    }
+}
+
 #[test]
 fn a_thousand_nodes() {
     for (nodes, drain) in [(256, true), (1024, false)] {

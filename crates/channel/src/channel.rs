@@ -6,9 +6,9 @@ use std::sync::{Arc, OnceLock};
 
 use crate::context::{Wait, Waiting};
 use crate::error::{ChannelError, Corrupt};
-use crate::layout::{Fifo, REMOTE};
+use crate::layout::REMOTE;
 use crate::ring::{Consumer, Producer, Record};
-use crate::segment::{Element, Segment};
+use crate::segment::Segment;
 
 /// The environment variable by which an element finds its job: `SEGMENT,BELL,RANK`, two open
 /// descriptors and its rank.
@@ -36,10 +36,6 @@ pub struct Channel {
     place: usize,
     inbound: Vec<Consumer>,
     outbound: Vec<Producer>,
-    /// Records and bytes consumed, but not given back to the credit.
-    owed: (u64, u64),
-    /// Sources whose rings hold such room.
-    owing: Vec<u16>,
     /// Where the next search for a message begins.
     turn: usize,
     /// The channel of the collective operations.
@@ -141,8 +137,6 @@ impl Channel {
             number,
             rank,
             place,
-            owed: (0, 0),
-            owing: Vec::new(),
             turn: 0,
             twin: None,
         })
@@ -331,29 +325,21 @@ impl Channel {
         })
     }
 
-    fn element(&self) -> &Element {
-        self.segment.element(self.number, self.place)
-    }
-
     /// Takes credit for records to a rank.
     fn reserve(&mut self, target: usize, records: u64, span: u64) -> Result<bool, Corrupt> {
         let shape = self.segment.shape();
         let place = self.segment.layout.place[target];
         let (credit, fifo) = if place == REMOTE {
             let element = self.segment.element(self.number, self.place);
-            (&element.outbound.0, shape.send)
+            (&element.outbound, shape.send)
         } else {
             let element = self.segment.element(self.number, place.into());
-            (&element.inbound.0, shape.receive)
+            (&element.inbound, shape.receive)
         };
         if credit.reserve(fifo, records, span) {
             return Ok(true);
         }
-        let is_empty = self.outbound[target].is_empty()?;
-        if is_empty {
-            credit.force(records, span);
-        }
-        Ok(is_empty)
+        Ok(self.outbound[target].is_empty()? && credit.force(records, span))
     }
 
     /// Puts as much of a message into its ring as there is room for; true when all is in.
@@ -418,38 +404,30 @@ impl Channel {
             self.inbound[source].read(record, target);
             arrival.filled += bytes;
             arrival.is_done = rest == 0;
-            self.owe(source, Record::span(record.bytes));
+            self.give_back(source, Record::span(record.bytes), arrival.is_done);
         }
         Ok(true)
     }
 
-    /// Notes consumed room. It is given back in portions: for each message, the shared words would
-    /// travel between the cores once more.
-    fn owe(&mut self, source: usize, span: u64) {
-        self.owed.0 += 1;
-        self.owed.1 += span;
-        if self.inbound[source].unreleased() == span {
-            self.owing.push(source as u16);
-        }
-        let Fifo { bytes, messages } = self.segment.shape().receive;
-        let portion = self.owed.1 >= u64::from(bytes / 4) || self.owed.0 >= u64::from(messages / 4);
-        let waiters = &self.element().bell.0.room_waiters;
-        if portion || waiters.load(Ordering::Relaxed) != 0 {
-            self.give_back();
+    /// Gives the room of what was read back at once: whatever this element does next, others see
+    /// what there is.
+    fn give_back(&mut self, source: usize, span: u64, is_last: bool) {
+        self.inbound[source].release();
+        let element = self.segment.element(self.number, self.place);
+        element.inbound.give_back(1, span);
+        if is_last {
+            self.wake_for_room();
+        } else if element.bell.0.room_waiters.load(Ordering::Relaxed) != 0 {
+            // Between the parts of a message the look without a fence may come too early. There is
+            // another at its end, or before this element sleeps.
+            self.wake_for_room();
         }
     }
 
-    fn give_back(&mut self) {
-        if self.owed.0 == 0 {
-            return;
-        }
-        for source in self.owing.drain(..) {
-            self.inbound[usize::from(source)].release();
-        }
-        let element = self.segment.element(self.number, self.place);
-        element.inbound.0.give_back(self.owed.0, self.owed.1);
-        self.owed = (0, 0);
+    /// Wakes those who wait until this element takes something out of its FIFO.
+    fn wake_for_room(&self) {
         std::sync::atomic::fence(Ordering::SeqCst);
+        let element = self.segment.element(self.number, self.place);
         if element.bell.0.room_waiters.load(Ordering::Relaxed) == 0 {
             return;
         }
@@ -478,10 +456,8 @@ impl Channel {
                 }
             }
         }
-        self.give_back();
         let segment = self.segment.clone();
         let element = segment.element(self.number, self.place);
-        element.wait.store(Waiting::encode(wait), Ordering::Relaxed);
         let room = self.wants_room(wait);
         let done = loop {
             let seen = element.bell.0.prepare();
@@ -490,11 +466,12 @@ impl Channel {
                 Ok(Some(done)) => break Ok(done),
                 Err(error) => break Err(error),
             }
-            self.give_back();
+            self.wake_for_room();
+            element.say_waiting(Waiting::encode(wait), seen);
             element.bell.0.sleep(seen);
         };
         element.bell.0.finish();
-        element.wait.store(0, Ordering::Relaxed);
+        element.say_running();
         if let Some(target) = room {
             self.set_wants_room(target, false);
         }
@@ -527,7 +504,6 @@ impl Channel {
 
 impl Drop for Channel {
     fn drop(&mut self) {
-        self.give_back();
         if let (Some(_), Some(Ok(membership))) = (&self.twin, MEMBERSHIP.get())
             && self.bell.is_some()
         {

@@ -74,7 +74,7 @@ pub struct ElementView {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ElementContext {
     rings: Vec<RingContext>,
-    credits: Vec<(u64, u64)>,
+    credits: Vec<[(u64, u64); 2]>,
     /// The bytes of all rings, one after the other.
     bytes: Vec<u8>,
 }
@@ -98,7 +98,7 @@ impl Segment {
 
     fn view_element(&self, channel: usize, place: usize) -> Result<ElementView, Corrupt> {
         let element = self.element(channel, place);
-        let word = element.wait.load(std::sync::atomic::Ordering::Relaxed);
+        let word = element.waits_for();
         let counted = |rings: &mut dyn Iterator<Item = (u16, (usize, usize))>| {
             let counts = rings.map(|(rank, ring)| Ok((rank, self.count(ring)?)));
             let counts: Result<Vec<(u16, u32)>, Corrupt> = counts.collect();
@@ -119,8 +119,8 @@ impl Segment {
             waiting: Waiting::decode(word),
             inbound: counted(&mut sources)?,
             outbound: counted(&mut targets)?,
-            received_bytes: element.inbound.0.taken().1,
-            sent_bytes: element.outbound.0.taken().1,
+            received_bytes: element.inbound.bytes(),
+            sent_bytes: element.outbound.bytes(),
         })
     }
 
@@ -174,7 +174,7 @@ impl Segment {
         context: &mut ElementContext,
     ) -> Result<(), Corrupt> {
         let element = self.element(channel, place);
-        let credits = (element.inbound.0.raw(), element.outbound.0.raw());
+        let credits = [element.inbound.raw(), element.outbound.raw()];
         context.credits.push(credits);
         let size = usize::from(self.shape().size);
         let inbound = (0..size).map(|source| self.layout.inbound(channel, place, source));
@@ -196,10 +196,10 @@ impl Segment {
     /// Copies a saved context back. Call it while the job rests.
     pub fn restore(&self, saved: &SavedContext) {
         for (place, context) in saved.elements.iter().enumerate() {
-            for (channel, (inbound, outbound)) in context.credits.iter().enumerate() {
+            for (channel, [inbound, outbound]) in context.credits.iter().enumerate() {
                 let element = self.element(channel, place);
-                element.inbound.0.set_raw(*inbound);
-                element.outbound.0.set_raw(*outbound);
+                element.inbound.set_raw(*inbound);
+                element.outbound.set_raw(*outbound);
             }
             let mut bytes = &context.bytes[..];
             for RingContext { ring, head, tail } in context.rings.iter().copied() {

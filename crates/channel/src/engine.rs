@@ -3,6 +3,7 @@
 //! One thread owns the socket. It reads the rings that elements fill for ranks on other nodes, and
 //! fills those of this node's elements. The daemon tells it about jobs and freezes them.
 
+mod faults;
 mod job;
 mod socket;
 
@@ -14,12 +15,13 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use farcall_channel_proto::{Freeze, Header, PairContext};
+use farcall_channel_proto::{Freeze, Header, Kind, PairContext};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
 use crate::segment::Segment;
+pub use faults::Faults;
 use job::JobPairs;
-use socket::Socket;
+use socket::{Inbox, Packet, Socket};
 
 /// Where the ranks of a job on other nodes are reached: `None` for those on this one.
 pub type Peer = Option<SocketAddr>;
@@ -70,6 +72,16 @@ struct Shared {
 struct State {
     jobs: HashMap<u64, JobPairs>,
     traffic: Traffic,
+    /// What a test's network does to the datagrams that come.
+    faults: Option<Faults>,
+}
+
+/// Memory for one turn of the engine.
+struct Turn {
+    inbox: Inbox,
+    /// Answers to what came, and where they go.
+    answers: Vec<(SocketAddr, Header)>,
+    packets: Vec<Packet>,
 }
 
 impl Engine {
@@ -102,6 +114,12 @@ impl Engine {
             address: local,
             thread: Some(thread),
         })
+    }
+
+    /// Lets some of the datagrams that come be lost or come twice, for tests and measurements.
+    #[doc(hidden)]
+    pub fn set_faults(&self, faults: Faults) {
+        self.with(|state| state.faults = Some(faults));
     }
 
     /// Where other engines reach this one.
@@ -235,7 +253,11 @@ impl Shared {
         let id = rustix::thread::gettid().as_raw_nonzero().get();
         self.thread.store(id as u64, Ordering::Release);
         let clock = Instant::now();
-        let mut batch = socket::Batch::new();
+        let mut turn = Turn {
+            inbox: Inbox::new(),
+            answers: Vec::new(),
+            packets: Vec::new(),
+        };
         while self.is_ending.load(Ordering::Acquire) == 0 {
             let mut state = self.lock();
             while self.wanted.load(Ordering::SeqCst) > 0 {
@@ -244,7 +266,7 @@ impl Shared {
                     .wait(state)
                     .unwrap_or_else(PoisonError::into_inner);
             }
-            let moved = self.step(&mut state, &mut batch, &clock);
+            let moved = self.step(&mut state, &mut turn, &clock);
             if moved {
                 continue;
             }
@@ -255,38 +277,33 @@ impl Shared {
     }
 
     /// Moves what there is to move; false if there was nothing.
-    fn step(&self, state: &mut State, batch: &mut socket::Batch, clock: &Instant) -> bool {
-        let mut moved = false;
-        for (from, packet) in self.socket.receive(batch) {
-            moved = true;
-            state.traffic.received += 1;
-            let now = clock.elapsed().as_nanos() as u64;
-            let known = Header::decode(packet).ok().and_then(|(header, body)| {
-                let pairs = state.jobs.get_mut(&header.address.job)?;
-                pairs.handle(&header, body, from, now)
-            });
-            match known {
-                None => state.traffic.strays += 1,
-                Some(None) => {}
-                Some(Some(answer)) => {
-                    let refused = answer.kind == farcall_channel_proto::Kind::Full;
-                    state.traffic.refused += u64::from(refused);
-                    state.traffic.sent += 1;
-                    self.socket.send(from, &answer.encode(), &[]);
-                }
+    fn step(&self, state: &mut State, turn: &mut Turn, clock: &Instant) -> bool {
+        self.socket.receive(&mut turn.inbox);
+        let now = clock.elapsed().as_nanos() as u64;
+        for index in 0..turn.inbox.len() {
+            let (from, packet) = turn.inbox.get(index);
+            let copies = state.faults.as_mut().map_or(1, Faults::copies);
+            for _ in 0..copies {
+                state.handle(from, packet, now, &mut turn.answers);
             }
         }
-        let now = clock.elapsed().as_nanos() as u64;
+        let answers = turn.answers.drain(..).map(|(to, answer)| Packet {
+            to,
+            head: answer.encode(),
+            body: [(std::ptr::null(), 0); 2],
+        });
+        turn.packets.extend(answers);
         for pairs in state.jobs.values_mut() {
-            let sent = pairs.transmit(now, |to, header, body| {
-                self.socket.send(to, &header.encode(), body);
-            });
-            state.traffic.sent += sent;
-            moved |= sent > 0;
+            pairs.transmit(now, &mut turn.packets);
             if pairs.take_news() {
                 let _ = rustix::io::write(&self.news, &1u64.to_ne_bytes());
             }
         }
+        // The packets point into segments, which their jobs keep while the state is locked.
+        self.socket.send(&turn.packets);
+        state.traffic.sent += turn.packets.len() as u64;
+        let moved = turn.inbox.len() > 0 || !turn.packets.is_empty();
+        turn.packets.clear();
         moved
     }
 
@@ -326,4 +343,39 @@ impl Shared {
             let _ = rustix::io::read(&self.bell, &mut [0; 8]);
         }
     }
+}
+
+impl State {
+    fn handle(
+        &mut self,
+        from: SocketAddr,
+        packet: &[u8],
+        now: u64,
+        answers: &mut Vec<(SocketAddr, Header)>,
+    ) {
+        self.traffic.received += 1;
+        let known = Header::decode(packet).ok().and_then(|(header, body)| {
+            let pairs = self.jobs.get_mut(&header.address.job)?;
+            pairs.handle(&header, body, from, now)
+        });
+        let Some(answer) = known else {
+            self.traffic.strays += 1;
+            return;
+        };
+        let Some(answer) = answer else {
+            return;
+        };
+        self.traffic.refused += u64::from(answer.kind == Kind::Full);
+        match answers.last_mut() {
+            // An Ack says all that those before it said.
+            Some((to, last)) if *to == from && is_said_by(last, &answer) => *last = answer,
+            _ => answers.push((from, answer)),
+        }
+    }
+}
+
+fn is_said_by(last: &Header, answer: &Header) -> bool {
+    let acks = last.kind == Kind::Ack && answer.kind == Kind::Ack;
+    let of_one = (last.address, last.epoch) == (answer.address, answer.epoch);
+    acks && of_one && last.transmission < answer.transmission
 }

@@ -76,7 +76,7 @@ const MAX_FIFO: u64 = 1 << 30;
 const MIN_FIFO: u64 = 1 << 10;
 
 pub(crate) const HEADER_BYTES: usize = 256;
-pub(crate) const ELEMENT_BYTES: usize = 256;
+pub(crate) const ELEMENT_BYTES: usize = 384;
 /// A rank that lives on another node.
 pub(crate) const REMOTE: u16 = u16::MAX;
 const PAGE: u64 = 4096;

@@ -25,7 +25,7 @@ mod segment;
 pub use channel::{Channel, Message, VARIABLE};
 pub use collective::{Number, Reduction};
 pub use context::{ElementView, SavedContext, Waiting};
-pub use engine::{Engine, EngineError, Peer, Traffic};
+pub use engine::{Engine, EngineError, Faults, Peer, Traffic};
 pub use error::{ChannelError, Corrupt};
 pub use layout::{Fifo, Layout, Shape, ShapeError};
 pub use segment::Segment;

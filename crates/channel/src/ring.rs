@@ -324,10 +324,16 @@ impl Consumer {
         self.head += Record::span(record.bytes);
     }
 
-    /// Copies bytes that were read and not released, `offset` bytes after the first of them.
-    pub(crate) fn copy_unreleased(&self, offset: u64, target: &mut [u8]) {
-        debug_assert!(offset + target.len() as u64 <= self.unreleased());
-        self.ring.copy_out(self.released + offset, target);
+    /// Where bytes that were read and not released lie, `offset` bytes after the first of them: in
+    /// one run, or in two around the ring's end. They stay until they are released; the writer's
+    /// process may change them all the same.
+    #[cfg(not(loom))]
+    pub(crate) fn unreleased_parts(&self, offset: u64, bytes: usize) -> [(*const u8, usize); 2] {
+        debug_assert!(offset + bytes as u64 <= self.unreleased());
+        let start = ((self.released + offset) & (self.ring.capacity - 1)) as usize;
+        let first = bytes.min(self.ring.capacity as usize - start);
+        let data = self.ring.data.as_ptr().cast_const();
+        [(data.wrapping_add(start), first), (data, bytes - first)]
     }
 }
 

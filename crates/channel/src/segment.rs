@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use crate::error::Corrupt;
 use crate::futex;
-use crate::layout::{Fifo, HEADER_BYTES, Layout, Shape, ShapeError};
+use crate::layout::{ELEMENT_BYTES, Fifo, HEADER_BYTES, Layout, Shape, ShapeError};
 use crate::memory::{Mapping, sealed_memory};
 use crate::ring::{Consumer, Control, Producer};
 
@@ -33,58 +33,132 @@ const _: () = assert!(size_of::<Header>() <= HEADER_BYTES);
 /// What one element shares on one channel.
 #[repr(C, align(64))]
 pub(crate) struct Element {
-    /// Messages and bytes in all rings into the element: see [`Credit`].
-    pub(crate) inbound: Line<Credit>,
-    /// The same for its rings to other nodes.
-    pub(crate) outbound: Line<Credit>,
+    /// What stands in all rings into the element.
+    pub(crate) inbound: Credit,
+    /// What stands in its rings to other nodes.
+    pub(crate) outbound: Credit,
     pub(crate) bell: Line<Bell>,
-    /// What it waits for, for an observer.
-    pub(crate) wait: AtomicU64,
+    /// What it waits for, for an observer: see [`Element::waits_for`].
+    wait: AtomicU64,
+}
+
+const _: () = assert!(size_of::<Element>() <= ELEMENT_BYTES);
+
+impl Element {
+    /// Says what the element waits for, once it has found nothing and before it sleeps; `seen` is
+    /// what [`Bell::prepare`] gave.
+    pub(crate) fn say_waiting(&self, wait: u64, seen: u32) {
+        let word = wait | u64::from(seen as u16) << 48;
+        self.wait.store(word, Ordering::Release);
+    }
+
+    pub(crate) fn say_running(&self) {
+        self.wait.store(0, Ordering::Release);
+    }
+
+    /// What the element waits for, and 0 where it has been rung since it looked for that.
+    pub(crate) fn waits_for(&self) -> u64 {
+        let word = self.wait.load(Ordering::Acquire);
+        let is_rung = (word >> 48) as u16 != self.bell.0.count.load(Ordering::Acquire) as u16;
+        if is_rung { 0 } else { word & 0xffff_ffff_ffff }
+    }
 }
 
 #[repr(C, align(64))]
 pub(crate) struct Line<T>(pub(crate) T);
 
-/// What stands in a set of rings: messages in the upper half, bytes in the lower.
-#[repr(transparent)]
-pub(crate) struct Credit(AtomicU64);
+/// What stands in a set of rings: what was put in less what was taken out, each a count of records
+/// in the upper half and of bytes in the lower that goes round at 32 bits. Those who put in share
+/// one word; whoever takes out has the other's line to itself, so that it can say at once, at the
+/// price of a store, what it has taken.
+#[repr(C)]
+pub(crate) struct Credit {
+    put: Line<AtomicU64>,
+    taken: Line<AtomicU64>,
+}
+
+/// Tries to change a word that others change too. Only one that is changed on purpose, by an
+/// element that means harm, is given up.
+const TRIES: u32 = 1 << 16;
 
 impl Credit {
     /// Takes room for so many records of so many bytes together, if the FIFO has it.
     pub(crate) fn reserve(&self, fifo: Fifo, records: u64, bytes: u64) -> bool {
-        let amount = records << 32 | bytes;
-        let before = self.0.fetch_add(amount, Ordering::Relaxed);
-        let messages = (before >> 32) + records <= u64::from(fifo.messages);
-        let fits = messages && (before & 0xffff_ffff) + bytes <= u64::from(fifo.bytes);
-        if !fits {
-            self.0.fetch_sub(amount, Ordering::Relaxed);
+        let mut put = self.put.0.load(Ordering::Acquire);
+        for _ in 0..TRIES {
+            let taken = self.taken.0.load(Ordering::Acquire);
+            let (standing_records, standing_bytes) = difference(put, taken);
+            let fits = i64::from(standing_records) + records as i64 <= i64::from(fifo.messages)
+                && i64::from(standing_bytes) + bytes as i64 <= i64::from(fifo.bytes);
+            if !fits {
+                return false;
+            }
+            match self.add(put, records, bytes) {
+                Ok(()) => return true,
+                Err(now) => put = now,
+            }
         }
-        fits
+        false
     }
 
     /// Takes room that the FIFO need not have: for the first records of an empty ring, so that
     /// messages which nobody wants yet cannot keep out the one that is waited for.
-    pub(crate) fn force(&self, records: u64, bytes: u64) {
-        self.0.fetch_add(records << 32 | bytes, Ordering::Relaxed);
+    pub(crate) fn force(&self, records: u64, bytes: u64) -> bool {
+        let mut put = self.put.0.load(Ordering::Relaxed);
+        for _ in 0..TRIES {
+            match self.add(put, records, bytes) {
+                Ok(()) => return true,
+                Err(now) => put = now,
+            }
+        }
+        false
     }
 
+    fn add(&self, put: u64, records: u64, bytes: u64) -> Result<(), u64> {
+        let (old, new) = (put, sum(put, records, bytes));
+        let done = self
+            .put
+            .0
+            .compare_exchange_weak(old, new, Ordering::AcqRel, Ordering::Acquire);
+        done.map(drop)
+    }
+
+    /// Says that so much was taken out; only one may.
     pub(crate) fn give_back(&self, records: u64, bytes: u64) {
-        self.0.fetch_sub(records << 32 | bytes, Ordering::Relaxed);
+        let taken = self.taken.0.load(Ordering::Relaxed);
+        self.taken
+            .0
+            .store(sum(taken, records, bytes), Ordering::Release);
     }
 
-    /// Messages and bytes taken.
-    pub(crate) fn taken(&self) -> (u32, u32) {
-        let taken = self.0.load(Ordering::Relaxed);
-        ((taken >> 32) as u32, taken as u32)
+    /// Bytes that stand in the rings.
+    pub(crate) fn bytes(&self) -> u32 {
+        let (put, taken) = self.raw();
+        difference(put, taken).1.max(0) as u32
     }
 
-    pub(crate) fn raw(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+    pub(crate) fn raw(&self) -> (u64, u64) {
+        let put = self.put.0.load(Ordering::Relaxed);
+        (put, self.taken.0.load(Ordering::Relaxed))
     }
 
-    pub(crate) fn set_raw(&self, value: u64) {
-        self.0.store(value, Ordering::Relaxed);
+    pub(crate) fn set_raw(&self, (put, taken): (u64, u64)) {
+        self.put.0.store(put, Ordering::Relaxed);
+        self.taken.0.store(taken, Ordering::Relaxed);
     }
+}
+
+fn sum(word: u64, records: u64, bytes: u64) -> u64 {
+    let all = ((word >> 32) as u32).wrapping_add(records as u32);
+    u64::from(all) << 32 | u64::from((word as u32).wrapping_add(bytes as u32))
+}
+
+/// Records and bytes; less than none where more was taken out than the word of the other side,
+/// read before, knew.
+fn difference(put: u64, taken: u64) -> (i32, i32) {
+    let records = ((put >> 32) as u32).wrapping_sub((taken >> 32) as u32);
+    let bytes = (put as u32).wrapping_sub(taken as u32);
+    (records as i32, bytes as i32)
 }
 
 /// How an element sleeps and is woken.
@@ -341,4 +415,57 @@ fn read_header(mapping: &Mapping) -> io::Result<Shape> {
         },
         spin: header.spin != 0,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn credit() -> Credit {
+        let word = || Line(AtomicU64::new(u64::from(u32::MAX - 20) << 32 | 0xffff_fff0));
+        Credit {
+            put: word(),
+            taken: word(),
+        }
+    }
+
+    /// The counts go round in the midst of it.
+    #[test]
+    fn what_was_given_back_can_be_taken_again() {
+        let credit = credit();
+        let fifo = Fifo {
+            bytes: 100,
+            messages: 3,
+        };
+        for _ in 0..40 {
+            assert!(credit.reserve(fifo, 2, 90));
+            assert!(!credit.reserve(fifo, 1, 11));
+            assert!(!credit.reserve(fifo, 2, 1));
+            assert!(credit.force(1, 50));
+            assert_eq!(credit.bytes(), 140);
+            credit.give_back(3, 140);
+            assert_eq!(credit.bytes(), 0);
+        }
+    }
+
+    /// One that asks for too much takes nothing meanwhile from one that asks for what there is.
+    #[test]
+    fn a_refused_sender_keeps_nobody_out() {
+        let credit = credit();
+        let fifo = Fifo {
+            bytes: 1000,
+            messages: 100,
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..200_000 {
+                    assert!(!credit.reserve(fifo, 1, 2000));
+                }
+            });
+            for _ in 0..200_000 {
+                assert!(credit.reserve(fifo, 1, 900));
+                credit.give_back(1, 900);
+            }
+        });
+    }
 }

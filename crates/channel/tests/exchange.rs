@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use farcall_channel::{
-    Channel, ChannelError, Engine, Fifo, Reduction, SavedContext, Segment, Shape, Waiting,
+    Channel, ChannelError, Engine, Faults, Fifo, Reduction, SavedContext, Segment, Shape, Waiting,
 };
 use farcall_channel_proto::Freeze;
 
@@ -176,6 +176,64 @@ fn a_full_receiver_does_not_block_another() {
 }
 
 #[test]
+fn room_is_there_as_soon_as_something_was_received() {
+    let segment = segment(shape(2, 0..2));
+    let mut sender = Channel::attach(segment.clone(), None, 0).expect("a rank");
+    let mut receiver = Channel::attach(segment, None, 1).expect("a rank");
+    while sender.try_send(1, &[1; 1000]).expect("sound") {}
+    receiver.receive_vec(None).expect("received");
+    // The receiver does something else now, or has ended.
+    assert!(sender.try_send(1, &[1; 1000]).expect("sound"));
+    assert!(!sender.try_send(1, &[1; 1000]).expect("sound"));
+}
+
+/// An element that sleeps in a barrier keeps no room on the channel beside it.
+#[test]
+fn a_sender_goes_on_while_its_receiver_waits_in_a_barrier() {
+    let (told, tells) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        run(&[segment(shape(2, 0..2))], &[], |mut channel| {
+            let count = (64 << 10) / 1008;
+            if channel.rank() == 0 {
+                for _ in 0..count + 8 {
+                    channel.send(1, &[1; 1000]).expect("sent");
+                }
+                channel.barrier().expect("a barrier");
+            } else {
+                for _ in 0..8 {
+                    channel.receive_vec(Some(0)).expect("received");
+                }
+                channel.barrier().expect("a barrier");
+                for _ in 0..count {
+                    channel.receive_vec(Some(0)).expect("received");
+                }
+            }
+        });
+        told.send(()).expect("the test waits");
+    });
+    tells.recv_timeout(BOUND).expect("both are done in time");
+}
+
+/// Only what waits counts as waiting: an element that has been rung is about to look again.
+#[test]
+fn an_element_that_was_rung_does_not_wait() {
+    let segment = segment(shape(2, 0..2));
+    let waits = |rank: usize| segment.view().expect("sound")[rank].waiting;
+    let mut sender = Channel::attach(segment.clone(), None, 0).expect("a rank");
+    std::thread::scope(|scope| {
+        let mut receiver = Channel::attach(segment.clone(), None, 1).expect("a rank");
+        scope.spawn(move || receiver.receive_vec(Some(0)).expect("received"));
+        let end = Instant::now() + BOUND;
+        while waits(1) != Waiting::Receive(0) {
+            assert!(Instant::now() < end, "it does not wait");
+            std::thread::yield_now();
+        }
+        sender.send(1, &[1]).expect("sent");
+        assert_eq!(waits(1), Waiting::No);
+    });
+}
+
+#[test]
 fn the_number_of_messages_is_bounded_too() {
     let mut shape = shape(2, 0..2);
     shape.receive = Fifo {
@@ -262,11 +320,7 @@ fn a_scribbled_segment_is_an_error_and_no_crash() {
 #[test]
 fn preempted_over_and_over_nothing_is_lost() {
     for how in [Freeze::Drain, Freeze::Epoch] {
-        let engines = [loopback(), loopback()];
-        let segments = [segment(shape(2, 0..1)), segment(shape(2, 1..2))];
-        let addresses = [Some(engines[0].address()), Some(engines[1].address())];
-        engines[0].attach(segments[0].clone(), &[None, addresses[1]], 0);
-        engines[1].attach(segments[1].clone(), &[addresses[0], None], 0);
+        let (engines, segments) = two_nodes();
         let ends = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -291,6 +345,133 @@ fn preempted_over_and_over_nothing_is_lost() {
             ends.store(true, std::sync::atomic::Ordering::Relaxed);
         });
     }
+}
+
+/// Two nodes with an element each.
+fn two_nodes() -> ([Engine; 2], [Arc<Segment>; 2]) {
+    let engines = [loopback(), loopback()];
+    let segments = [segment(shape(2, 0..1)), segment(shape(2, 1..2))];
+    let addresses = [Some(engines[0].address()), Some(engines[1].address())];
+    engines[0].attach(segments[0].clone(), &[None, addresses[1]], 0);
+    engines[1].attach(segments[1].clone(), &[addresses[0], None], 0);
+    (engines, segments)
+}
+
+/// A network that loses one datagram in a hundred and repeats another.
+#[test]
+fn over_a_bad_network_each_message_comes_once_and_in_order() {
+    let (engines, segments) = two_nodes();
+    for (engine, seed) in engines.iter().zip(1..) {
+        engine.set_faults(Faults {
+            lost: 10_000,
+            repeated: 10_000,
+            seed,
+        });
+    }
+    run(&segments, &engines, |mut channel| {
+        for number in 0..3000usize {
+            let bytes = number * 37 % 9000;
+            if channel.rank() == 0 {
+                channel.send(1, &pattern(0, number, bytes)).expect("sent");
+            } else {
+                let (_, received) = channel.receive_vec(Some(0)).expect("received");
+                assert!(received == pattern(0, number, bytes), "message {number}");
+            }
+        }
+        channel.barrier().expect("a barrier");
+    });
+    assert!(engines[0].traffic().sent > engines[1].traffic().received);
+}
+
+/// The seven steps: contexts are copied out and back while answers of the epoch that is over come.
+#[test]
+fn contexts_copied_under_traffic_lose_no_room() {
+    let (engines, segments) = two_nodes();
+    let ends = std::sync::atomic::AtomicBool::new(false);
+    // Whoever switches stops the elements first.
+    let running = std::sync::RwLock::new(());
+    let count = 4000usize;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut saved = [SavedContext::default(), SavedContext::default()];
+            let mut epoch = 0;
+            while !ends.load(std::sync::atomic::Ordering::Relaxed) {
+                {
+                    let _stopped = running.write().expect("not poisoned");
+                    engines.iter().for_each(|engine| {
+                        assert!(engine.freeze(7, Freeze::Epoch));
+                    });
+                    for (segment, saved) in segments.iter().zip(&mut saved) {
+                        segment.save(saved).expect("sound");
+                    }
+                    // Time for what is under way to come.
+                    std::thread::sleep(Duration::from_micros(300));
+                    for (segment, saved) in segments.iter().zip(&saved) {
+                        segment.restore(saved);
+                    }
+                    epoch += 1;
+                    engines.iter().for_each(|engine| engine.thaw(7, epoch));
+                }
+                std::thread::sleep(Duration::from_micros(700));
+            }
+            assert!(epoch > 10, "{epoch} switches");
+        });
+        run(&segments, &engines, |mut channel| {
+            let end = Instant::now() + BOUND;
+            let mut number = 0;
+            while number < count {
+                assert!(Instant::now() < end, "message {number} does not get on");
+                let _running = running.read().expect("not poisoned");
+                let bytes = pattern(0, number, 900);
+                if channel.rank() == 0 {
+                    number += usize::from(channel.try_send(1, &bytes).expect("sound"));
+                    continue;
+                }
+                let mut buffer = [0; 900];
+                if channel
+                    .try_receive(Some(0), &mut buffer)
+                    .expect("sound")
+                    .is_some()
+                {
+                    assert!(buffer[..] == bytes, "message {number}");
+                    number += 1;
+                }
+            }
+        });
+        ends.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    let end = Instant::now() + BOUND;
+    while segments[0].view().expect("sound")[0].sent_bytes > 0 {
+        assert!(Instant::now() < end, "room of the send FIFO is lost");
+        std::thread::yield_now();
+    }
+}
+
+/// An element that forges the table of partitions in its segment sends nothing, and does not keep
+/// the engine busy.
+#[test]
+fn what_is_forced_towards_another_partition_stays() {
+    let engines = [loopback(), loopback()];
+    let shape = Shape {
+        partitions: vec![0, 1],
+        ..shape(2, 0..1)
+    };
+    let own = segment(shape);
+    engines[0].attach(own.clone(), &[None, Some(engines[1].address())], 0);
+    let fd = own.fd().expect("the maker has it");
+    let mapping = farcall_channel::raw::Mapping::new(fd, own.bytes()).expect("mapped");
+    // SAFETY: behind the header of 256 bytes stand two tables of two numbers of 16 bits.
+    unsafe { mapping.start().as_ptr().add(256 + 4).write_bytes(0, 4) };
+    let forged = Arc::new(Segment::open(fd).expect("still a segment"));
+    let bell = engines[0].bell().try_clone_to_owned().expect("a bell");
+    let mut channel = Channel::attach(forged, Some(bell), 0).expect("a rank");
+    assert!(
+        channel
+            .try_send(1, &[1; 100])
+            .expect("it believes its table")
+    );
+    wait_until_asleep(&engines[0]);
+    assert_eq!(engines[0].traffic().sent, 0);
 }
 
 /// Out and in again, with the engines told one after the other.

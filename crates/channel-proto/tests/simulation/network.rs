@@ -26,6 +26,8 @@ pub struct Plan {
     pub consume_after_switch: bool,
     /// Kill the job at this step, and start another on the same nodes.
     pub kill_at: Option<usize>,
+    /// A node that is gone from this step on, with everything on it.
+    pub crash: Option<(usize, u16)>,
 }
 
 impl Default for Plan {
@@ -44,6 +46,7 @@ impl Default for Plan {
             copied: false,
             consume_after_switch: false,
             kill_at: None,
+            crash: None,
         }
     }
 }
@@ -76,6 +79,8 @@ struct Pair {
     consumed: u64,
     /// The one timer event that counts.
     timer: Option<u64>,
+    /// Whether one of its nodes is gone.
+    is_gone: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -183,6 +188,7 @@ impl World {
             receive_fifo: VecDeque::new(),
             consumed: 0,
             timer: None,
+            is_gone: false,
         });
     }
 
@@ -193,13 +199,18 @@ impl World {
         if self.plan.kill_at == Some(self.outcome.steps) {
             self.kill();
         }
+        if let Some((step, node)) = self.plan.crash
+            && step == self.outcome.steps
+        {
+            self.crash(node);
+        }
         match event {
             Event::Arrival(packet) => self.arrive(&packet),
             Event::Timer(index) => {
                 let now = self.now;
                 match self.pairs[index].timer == Some(now) {
-                    true => self.pairs[index].timer = None,
-                    false => return,
+                    true if !self.pairs[index].is_gone => self.pairs[index].timer = None,
+                    _ => return,
                 }
                 if let Some(transmit) = self.pairs[index].sender.handle_timeout(now) {
                     self.put(index, &transmit);
@@ -221,7 +232,7 @@ impl World {
             return;
         }
         let consumes = !self.plan.consume_after_switch || self.outcome.switches > 0;
-        for index in 0..self.pairs.len() {
+        for index in self.alive() {
             let pair = &mut self.pairs[index];
             if pair.address.destination == node && consumes {
                 while let Some(message) = pair.receive_fifo.pop_front() {
@@ -326,6 +337,10 @@ impl World {
         }
         let place = (header.address.source, header.address.destination);
         let index = self.place[&place];
+        if self.pairs[index].is_gone {
+            self.outcome.strays += 1;
+            return;
+        }
         if header.kind != Kind::Data {
             self.outcome.nacks += u64::from(header.kind != Kind::Ack);
             let pair = &mut self.pairs[index];
@@ -343,7 +358,7 @@ impl World {
         let pair = &mut self.pairs[index];
         let verdict = pair
             .receiver
-            .handle_data(&header, |_, count| usize::from(count) <= room);
+            .handle_data(&header, |_| room.min(usize::from(u16::MAX)) as u16);
         let messages = body.chunks_exact(8).skip(verdict.skip.into());
         for message in messages.take(verdict.deliver.into()) {
             let message = u64::from_le_bytes(message.try_into().expect("eight bytes"));
@@ -389,14 +404,16 @@ impl World {
     fn finish_freeze(&mut self) {
         let at_rest = self.is_switching
             && self.thawed == 0
-            && self.frozen.iter().all(|frozen| *frozen)
-            && self.pairs.iter().all(|pair| pair.sender.is_at_rest());
+            && self.all_alive(|frozen| frozen)
+            && self
+                .alive()
+                .all(|index| self.pairs[index].sender.is_at_rest());
         if !at_rest {
             return;
         }
         self.epoch += 1;
         self.thawed = 1;
-        for index in 0..self.pairs.len() {
+        for index in self.alive() {
             self.pairs[index].receiver.close();
             self.inspect(index);
             if self.plan.copied {
@@ -438,7 +455,7 @@ impl World {
 
     fn thaw(&mut self, node: u16) {
         self.frozen[usize::from(node)] = false;
-        for index in 0..self.pairs.len() {
+        for index in self.alive() {
             let pair = &mut self.pairs[index];
             if pair.address.destination == node {
                 pair.receiver.thaw(self.epoch);
@@ -448,7 +465,11 @@ impl World {
                 self.drain(index);
             }
         }
-        if self.frozen.iter().all(|frozen| !frozen) {
+        self.finish_thaw();
+    }
+
+    fn finish_thaw(&mut self) {
+        if self.thawed > 0 && self.all_alive(|frozen| !frozen) {
             self.thawed = 0;
             self.is_switching = false;
             self.outcome.switches += 1;
@@ -467,6 +488,35 @@ impl World {
         self.events
             .retain(|Reverse((_, _, event))| matches!(event, Event::Arrival(_)));
         self.start();
+    }
+
+    /// A node is gone, and with it what it sent and was to receive; the others go on.
+    fn crash(&mut self, node: u16) {
+        for pair in &mut self.pairs {
+            pair.is_gone |= pair.address.source == node || pair.address.destination == node;
+        }
+        let alive = self.alive().count() as u64;
+        self.outcome.expected = alive * self.plan.messages;
+        self.outcome.delivered = self.alive().map(|index| self.pairs[index].consumed).sum();
+        self.finish_thaw();
+    }
+
+    /// The pairs between nodes that are there.
+    fn alive(&self) -> impl Iterator<Item = usize> + use<> {
+        let alive = self.pairs.iter().enumerate();
+        let alive = alive.filter(|(_, pair)| !pair.is_gone);
+        let places: Vec<usize> = alive.map(|(index, _)| index).collect();
+        places.into_iter()
+    }
+
+    /// Whether something holds for what all nodes but a crashed one say of being frozen.
+    fn all_alive(&self, holds: impl Fn(bool) -> bool) -> bool {
+        let crash = self.plan.crash;
+        let crashed = crash.filter(|(step, _)| *step <= self.outcome.steps);
+        (0..).zip(&self.frozen).all(|(node, frozen)| {
+            let is_gone = crashed.is_some_and(|(_, crashed)| crashed == node);
+            is_gone || holds(*frozen)
+        })
     }
 
     fn after(&mut self, time: u64, event: Event) {

@@ -8,10 +8,11 @@ use farcall_channel_proto::{
 };
 
 use super::Peer;
+use super::socket::Packet;
 use crate::error::Corrupt;
-use crate::layout::REMOTE;
+use crate::layout::{Fifo, REMOTE};
 use crate::ring::{Consumer, Producer, RECORD_HEADER, Record};
-use crate::segment::Segment;
+use crate::segment::{Credit, Segment};
 
 /// Most bytes of messages in one packet.
 const PACKET_BYTES: u64 = 32 << 10;
@@ -37,6 +38,9 @@ struct Outgoing {
     place: usize,
     ring: Consumer,
     sender: Sender,
+    /// Whether the source may send there at all: the library refuses it, and what stands in the
+    /// ring all the same was put there by force.
+    is_allowed: bool,
     /// Records in each packet that is queued, to give back their credit.
     packets: std::collections::VecDeque<(u16, u32)>,
 }
@@ -65,7 +69,9 @@ impl JobPairs {
                     let ring = layout.outbound(channel, place, index);
                     // SAFETY: the job keeps the segment, and it has the engine's only ends.
                     let ring = unsafe { segment.consumer(ring) };
+                    let partition = |rank: u16| shape.partitions[usize::from(rank)];
                     outgoing.push(Outgoing {
+                        is_allowed: partition(*local) == partition(remote),
                         address: Address {
                             job: shape.job,
                             channel: channel as u8,
@@ -146,36 +152,30 @@ impl JobPairs {
     fn receive(&mut self, index: usize, header: &Header, body: &[u8]) -> Option<Header> {
         let shape = self.segment.shape();
         let channel = usize::from(header.address.channel);
-        let pair = &mut self.incoming[index];
-        let element = self.segment.element(channel, pair.place);
+        let Incoming {
+            place,
+            ring,
+            receiver,
+            ..
+        } = &mut self.incoming[index];
+        let element = self.segment.element(channel, *place);
         let mut range = None;
         let mut corrupt = false;
-        let verdict = pair.receiver.handle_data(header, |skip, count| {
-            let Some(found) = records(body, header.count, skip) else {
-                return false;
+        let verdict = receiver.handle_data(header, |skip| {
+            let Some(records) = records(body, header.count, skip) else {
+                return 0;
             };
-            let span = found.len() as u64;
-            match pair.ring.has_space(span) {
-                Err(Corrupt) => {
-                    corrupt = true;
-                    false
-                }
-                Ok(false) => false,
-                Ok(true) => {
-                    let credit = &element.inbound.0;
-                    let mut fits = credit.reserve(shape.receive, count.into(), span);
-                    if !fits && pair.ring.is_empty() == Ok(true) {
-                        credit.force(count.into(), span);
-                        fits = true;
-                    }
-                    range = fits.then_some(found);
-                    fits
-                }
-            }
+            let fitting = take_room(ring, &element.inbound, shape.receive, records);
+            let (count, span) = fitting.unwrap_or_else(|Corrupt| {
+                corrupt = true;
+                (0, 0)
+            });
+            range = Some(&records[..span]).filter(|records| !records.is_empty());
+            count
         });
         if let Some(records) = range {
-            pair.ring.write_records(records);
-            pair.ring.publish();
+            ring.write_records(records);
+            ring.publish();
             element.bell.0.ring();
         }
         if corrupt {
@@ -202,48 +202,31 @@ impl JobPairs {
         pair.ring.release_bytes(bytes);
         let channel = usize::from(pair.address.channel);
         let element = self.segment.element(channel, pair.place);
-        element.outbound.0.give_back(records, bytes);
+        element.outbound.give_back(records, bytes);
         element.bell.0.ring();
     }
 
-    /// Queues what elements have written, and sends what is due. Returns the packets sent.
-    pub(super) fn transmit(
-        &mut self,
-        now: u64,
-        mut send: impl FnMut(SocketAddr, &Header, &[u8]),
-    ) -> u64 {
-        if self.is_corrupt {
-            return 0;
+    /// Queues what elements have written, and says what is due to be sent. The packets point into
+    /// the segment.
+    pub(super) fn transmit(&mut self, now: u64, out: &mut Vec<Packet>) {
+        if self.is_corrupt || self.is_frozen && self.is_at_rest() {
+            return;
         }
-        let (mut sent, mut corrupt) = (0, false);
-        let partitions = &self.segment.shape().partitions;
-        let mut body = Vec::new();
-        for pair in &mut self.outgoing {
-            let Address {
-                source,
-                destination,
-                ..
-            } = pair.address;
-            // The library refuses to send there: what is in this ring was put there by force.
-            if partitions[usize::from(source)] != partitions[usize::from(destination)] {
-                continue;
-            }
+        let mut corrupt = false;
+        for pair in self.outgoing.iter_mut().filter(|pair| pair.is_allowed) {
             if !self.is_frozen {
                 corrupt |= pair.queue().is_err();
             }
             if let Some(transmit) = pair.sender.handle_timeout(now) {
-                pair.put(&transmit, &mut body, &mut send);
-                sent += 1;
+                out.push(pair.packet(&transmit));
             }
             while let Some(transmit) = pair.sender.poll_transmit(now) {
-                pair.put(&transmit, &mut body, &mut send);
-                sent += 1;
+                out.push(pair.packet(&transmit));
             }
         }
         if corrupt {
             self.fail();
         }
-        sent
     }
 
     /// Whether elements have written what is not queued, and could be.
@@ -251,7 +234,9 @@ impl JobPairs {
         let is_open = !self.is_frozen && !self.is_corrupt;
         is_open
             && self.outgoing.iter_mut().any(|pair| {
-                pair.sender.has_room() && pair.ring.peek().is_ok_and(|record| record.is_some())
+                pair.is_allowed
+                    && pair.sender.has_room()
+                    && pair.ring.peek().is_ok_and(|record| record.is_some())
             })
     }
 
@@ -377,15 +362,8 @@ impl Outgoing {
         Ok(())
     }
 
-    fn put(
-        &mut self,
-        transmit: &Transmit,
-        body: &mut Vec<u8>,
-        send: &mut impl FnMut(SocketAddr, &Header, &[u8]),
-    ) {
+    fn packet(&self, transmit: &Transmit) -> Packet {
         let offset = transmit.offset - self.sender.save().offset;
-        body.resize(transmit.bytes as usize, 0);
-        self.ring.copy_unreleased(offset, body);
         let header = Header {
             kind: Kind::Data,
             address: self.address,
@@ -395,8 +373,37 @@ impl Outgoing {
             transmission: transmit.transmission,
             bytes: transmit.bytes,
         };
-        send(self.to, &header, body);
+        Packet {
+            to: self.to,
+            head: header.encode(),
+            body: self.ring.unreleased_parts(offset, transmit.bytes as usize),
+        }
     }
+}
+
+/// Takes room for as many records, from the first on, as fit now: how many, and their bytes.
+fn take_room(
+    ring: &mut Producer,
+    credit: &Credit,
+    fifo: Fifo,
+    records: &[u8],
+) -> Result<(u16, usize), Corrupt> {
+    let (mut count, mut bytes) = (0, 0);
+    while let Some(header) = records[bytes..].first_chunk() {
+        let span = Record::span(Record::decode(*header).bytes);
+        if !ring.has_space(bytes as u64 + span)? {
+            break;
+        }
+        if !credit.reserve(fifo, 1, span) {
+            let is_first = count == 0 && ring.is_empty()?;
+            if !is_first || !credit.force(1, span) {
+                break;
+            }
+        }
+        count += 1;
+        bytes += span as usize;
+    }
+    Ok((count, bytes))
 }
 
 /// The records of a packet after the first `skip`, if its body holds exactly `count`.
