@@ -96,6 +96,20 @@ impl Segment {
             .collect()
     }
 
+    /// A number that changes with every message put into a FIFO of this node, or taken out.
+    pub fn progress(&self) -> u64 {
+        let locals = self.shape().locals.len();
+        let all = (0..self.layout.all_channels())
+            .flat_map(|channel| (0..locals).map(move |place| (channel, place)));
+        let words = all.flat_map(|(channel, place)| {
+            let element = self.element(channel, place);
+            [element.inbound.raw(), element.outbound.raw()]
+        });
+        words.fold(0, |sum: u64, (put, taken)| {
+            sum.wrapping_add(put).wrapping_add(taken)
+        })
+    }
+
     fn view_element(&self, channel: usize, place: usize) -> Result<ElementView, Corrupt> {
         let element = self.element(channel, place);
         let word = element.waits_for();

@@ -45,12 +45,40 @@ struct Control {
     /// Control socket of the daemon at the root: a path, or an abstract name after `@`
     #[arg(long, value_name = "PATH", default_value = DEFAULT_CONTROL, env = "FARCALL_GANG")]
     control: String,
+    /// Daemon at the root by TCP instead, with the same FARCALL_TOKEN; its --tcp-user is the user
+    #[arg(long, value_name = "ADDR")]
+    daemon: Option<String>,
 }
 
 impl Control {
     fn connect(&self) -> Result<Client, Failure> {
-        Ok(Client::connect(&self.control)?)
+        let Some(address) = &self.daemon else {
+            return Ok(Client::connect(&self.control)?);
+        };
+        let address = daemon::resolve("--daemon", address)?;
+        let token = std::env::var("FARCALL_TOKEN").unwrap_or_default();
+        Ok(Client::connect_tcp(address, &token)?)
     }
+}
+
+/// Reads a user's name, or `UID:GID`.
+fn user(text: &str) -> Result<(u32, u32), String> {
+    let numbers = text.split_once(':').and_then(|(user, group)| {
+        let (user, group) = (user.parse().ok()?, group.parse().ok()?);
+        Some((user, group))
+    });
+    let listed = || {
+        let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+        users.lines().find_map(|line| {
+            let mut fields = line.split(':');
+            let is_meant = fields.next() == Some(text);
+            let numbers = (fields.nth(1)?.parse().ok()?, fields.next()?.parse().ok()?);
+            is_meant.then_some(numbers)
+        })
+    };
+    numbers
+        .or_else(listed)
+        .ok_or_else(|| format!("no user `{text}` in /etc/passwd: write a name there, or UID:GID"))
 }
 
 impl From<ClientError> for Failure {

@@ -151,6 +151,9 @@ pub struct Report {
     /// Rank, channel, bytes in its receive FIFO.
     #[n(3)]
     pub fill: Vec<(u16, u8, u32)>,
+    /// A number that changes with every message put in or taken out on the node.
+    #[n(4)]
+    pub progress: u64,
 }
 
 /// Everything that travels between daemons and front ends.
@@ -232,6 +235,15 @@ pub enum Message {
     /// Up: a node is gone, with everything on it.
     #[n(21)]
     Lost(#[n(0)] u16),
+    /// Between daemons, now and then: this one works.
+    #[n(22)]
+    Alive,
+    /// Down: read no output of a job, or read it again: its front end takes nothing.
+    #[n(23)]
+    Hold(#[n(0)] JobId, #[n(1)] bool),
+    /// Front end over TCP: the secret.
+    #[n(24)]
+    Hello(#[n(0)] String),
 }
 
 impl Message {

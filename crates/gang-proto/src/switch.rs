@@ -44,6 +44,10 @@ pub struct Round {
     /// The jobs that are switched in.
     #[n(2)]
     pub into: Vec<JobId>,
+    /// Whether their networks are drained, on all nodes alike; else what is under way becomes
+    /// stale.
+    #[n(3)]
+    pub drains: bool,
 }
 
 /// What a daemon is to do.
@@ -64,6 +68,7 @@ pub enum Action {
 #[derive(Debug)]
 pub struct Switch {
     form: Form,
+    drains: bool,
     is_root: bool,
     round: Round,
     /// The step under way, if one is awaited.
@@ -74,10 +79,12 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// A daemon that has switched nothing yet.
-    pub fn new(form: Form, is_root: bool) -> Switch {
+    /// A daemon that has switched nothing yet. The root's form, and whether it drains networks,
+    /// are those of all.
+    pub fn new(form: Form, drains: bool, is_root: bool) -> Switch {
         Switch {
             form,
+            drains,
             is_root,
             round: Round::default(),
             step: None,
@@ -103,6 +110,7 @@ impl Switch {
             number: self.round.number + 1,
             out,
             into,
+            drains: self.drains,
         };
         self.begin(Step::Freeze, children)
     }

@@ -30,7 +30,7 @@ struct World {
 impl World {
     fn new(size: usize, fan: usize, form: Form, seed: u64) -> World {
         let daemons = (0..size).map(|index| Daemon {
-            switch: Switch::new(form, index == 0),
+            switch: Switch::new(form, false, index == 0),
             parent: (index > 0).then(|| (index - 1) / fan),
             children: (index * fan + 1..=index * fan + fan)
                 .filter(|child| *child < size)

@@ -3,7 +3,9 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -15,6 +17,37 @@ const BOUND: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Groups {
     folder: PathBuf,
+    /// While it is open, the guard waits.
+    guarded: Option<ChildStdin>,
+}
+
+/// What is left of a daemon that was killed: ends everything in its groups and removes them. It is
+/// a process without a parent, so that the daemon need not wait for it.
+const GUARD: &str = r#"
+exec 3<&0
+(
+    read -r _ <&3
+    cd "$0" || exit
+    echo 1 > cgroup.kill || kill -9 $(cat */cgroup.procs)
+    for _ in 1 2 3 4 5 6 7 8 9 10; do
+        for group in */; do rmdir "$group"; done
+        cd .. && rmdir "$0" && exit
+        sleep 0.1
+        cd "$0" || exit
+    done
+) > /dev/null 2>&1 &
+"#;
+
+/// Starts the guard of a folder.
+fn guard(folder: &Path) -> Option<ChildStdin> {
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", GUARD]).arg(folder);
+    shell.stdin(Stdio::piped()).stdout(Stdio::null());
+    shell.stderr(Stdio::null()).process_group(0);
+    let mut started = shell.spawn().ok()?;
+    let input = started.stdin.take();
+    started.wait().ok()?;
+    input
 }
 
 /// A job's group; its processes are killed and it is removed on drop.
@@ -39,9 +72,13 @@ impl Groups {
             .join(own)
             .join(format!("farcall-gang-{}", std::process::id()));
         fs::create_dir(&folder).ok()?;
-        let groups = Groups { folder };
+        let mut groups = Groups {
+            folder,
+            guarded: None,
+        };
         // Some systems let one make a group and then put nothing into it.
         groups.make("probe").ok()?;
+        groups.guarded = guard(&groups.folder);
         Some(groups)
     }
 

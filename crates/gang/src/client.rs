@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 use farcall_gang_proto::{Ended, JobId, JobRow, JobSpec, Message};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -20,6 +22,14 @@ pub enum ClientError {
     NoDaemon {
         /// The control socket.
         control: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// No daemon is at that address.
+    #[error("no gang daemon at {address}: {source}; is it running, and is this its --listen?")]
+    NoDaemonAt {
+        /// The address.
+        address: SocketAddr,
         /// What the system said.
         source: io::Error,
     },
@@ -49,6 +59,16 @@ impl Client {
         Ok(Client {
             link: Link::unix(stream)?,
         })
+    }
+
+    /// Connects to a daemon by TCP and shows it the secret of the daemons. Jobs run as the user
+    /// that the daemon has for such.
+    pub fn connect_tcp(address: SocketAddr, token: &str) -> Result<Client, ClientError> {
+        let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5));
+        let stream = stream.map_err(|source| ClientError::NoDaemonAt { address, source })?;
+        let mut link = Link::tcp(stream)?;
+        link.send(&Message::Hello(token.to_string()));
+        Ok(Client { link })
     }
 
     /// The jobs there are.

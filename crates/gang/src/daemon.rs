@@ -13,13 +13,17 @@ use farcall_channel::Engine;
 use farcall_gang_proto::{Action, Message, Step, Switch};
 
 use crate::link::{self, Link};
+use crate::metrics::{Page, Text};
 use crate::node::Node;
 use crate::root::{Order, Root};
 use crate::trace::{Times, Trace};
-use crate::{Config, process};
+use crate::{Config, Freeze, process};
 
 /// How often jobs that want it are asked whether they have terminated.
 const WATCH: Duration = Duration::from_millis(500);
+
+/// How long a network may take to come to rest, before what is under way is given up.
+const DRAIN_BOUND: Duration = Duration::from_secs(1);
 
 /// Why a daemon cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -83,6 +87,10 @@ enum Party {
 struct Peer {
     link: Link,
     party: Party,
+    /// When something last came from it.
+    heard: Instant,
+    /// A front end that takes nothing: its jobs' output waits.
+    is_held: bool,
 }
 
 /// A daemon that listens.
@@ -102,10 +110,17 @@ pub struct Daemon {
     root: Option<Root>,
     switch: Switch,
     trace: Option<Trace>,
+    page: Option<Page>,
     times: Times,
+    /// Seconds of all switches so far by their steps, and their number.
+    spent: ([f64; 5], u64),
     /// When the slice ends, and when jobs are watched next; the root's.
     deadline: Option<Instant>,
     watch: Instant,
+    /// When the network of the jobs that go must rest at last.
+    drained: Option<Instant>,
+    /// When the other daemons are to hear from this one again.
+    beat: Instant,
     wants_switch: bool,
     is_ending: bool,
     processors: Vec<u16>,
@@ -130,7 +145,13 @@ impl Daemon {
             source,
         })?;
         let engine = Engine::start(config.listen.ip())?;
+        // The threads are started before this one takes signals and the real-time class.
+        let page = config.metrics.map(|address| {
+            Page::serve(address).map_err(|source| StartError::Listen { address, source })
+        });
+        let page = page.transpose()?;
         process::take_ticks()?;
+        process::take_descriptors();
         take_realtime(&engine);
         let mut processors = process::processors();
         if let Some(slots) = config.slots {
@@ -138,7 +159,7 @@ impl Daemon {
             let slots = usize::from(slots.max(1));
             processors = all.into_iter().cycle().take(slots).collect();
         }
-        let node = Node::new(config.node.clone(), engine, config.freeze);
+        let node = Node::new(config.node.clone(), engine);
         if !node.has_groups() {
             tracing::warn!(
                 "no control groups (version 2): `gang run --tree` stops each element's process \
@@ -158,11 +179,19 @@ impl Daemon {
             below: BTreeMap::new(),
             node,
             root: None,
-            switch: Switch::new(config.form, config.parent.is_none()),
+            switch: Switch::new(
+                config.form,
+                config.freeze == Freeze::Drain,
+                config.parent.is_none(),
+            ),
             trace,
+            page,
             times: Times::default(),
+            spent: ([0.0; 5], 0),
             deadline: None,
             watch: Instant::now() + WATCH,
+            drained: None,
+            beat: Instant::now(),
             wants_switch: false,
             is_ending: false,
             processors,
@@ -209,7 +238,13 @@ impl Daemon {
 
     fn add(&mut self, link: Link, party: Party) -> u64 {
         self.last_link += 1;
-        self.links.insert(self.last_link, Peer { link, party });
+        let peer = Peer {
+            link,
+            party,
+            heard: Instant::now(),
+            is_held: false,
+        };
+        self.links.insert(self.last_link, peer);
         self.last_link
     }
 
@@ -239,6 +274,7 @@ impl Daemon {
             Message::Deliver(job, signal) => self.node.deliver(job, signal),
             Message::Forget(job) => self.node.forget(job),
             Message::Inspect(job) => self.node.inspect(job),
+            Message::Hold(job, is_held) => self.node.hold(job, is_held),
             _ => {}
         }
     }
@@ -345,6 +381,7 @@ impl Daemon {
         let is_done = self.node.step(step, &round);
         if step == Step::Freeze {
             self.times.stopped = self.now();
+            self.drained = (!is_done).then(|| Instant::now() + DRAIN_BOUND);
         }
         if is_done && step != Step::Run {
             let children = self.children();
@@ -377,11 +414,66 @@ impl Daemon {
         if let Some(trace) = &mut self.trace {
             trace.write(round.number, &self.times, &round.out, &round.into);
         }
+        for (sum, step) in self.spent.0.iter_mut().zip(self.times.steps()) {
+            *sum += step as f64 / 1e9;
+        }
+        self.spent.1 += 1;
         if let Some(root) = &mut self.root {
             let nanos = self.times.run - self.times.start;
             root.switched(&round.out, &round.into, nanos);
         }
         self.deadline = Some(Instant::now() + self.config.slice);
+    }
+}
+
+const STEPS: [&str; 5] = [
+    "step=\"stop\"",
+    "step=\"rest\"",
+    "step=\"save\"",
+    "step=\"restore\"",
+    "step=\"run\"",
+];
+
+impl Daemon {
+    /// Renews what Prometheus reads.
+    fn show_metrics(&self) {
+        let Some(page) = &self.page else {
+            return;
+        };
+        let mut text = Text::default();
+        if let Some(root) = &self.root {
+            root.describe(&mut text);
+            let values: Vec<(&str, f64)> = STEPS.into_iter().zip(self.spent.0).collect();
+            let name = "switch_seconds_total";
+            text.metric(
+                (name, "counter", "Time of all switches by their steps."),
+                &values,
+            );
+            let count = ("switches_total", "counter", "Switches.");
+            text.metric(count, &[("", self.spent.1)]);
+        }
+        let elements = (
+            "elements",
+            "gauge",
+            "Elements of this node that have not ended.",
+        );
+        text.metric(elements, &[("", self.node.elements())]);
+        let traffic = self.node.engine.traffic();
+        let packets = (
+            "packets_total",
+            "counter",
+            "Packets between this node and others.",
+        );
+        text.metric(
+            packets,
+            &[
+                ("way=\"sent\"", traffic.sent),
+                ("way=\"received\"", traffic.received),
+                ("way=\"stray\"", traffic.strays),
+                ("way=\"refused\"", traffic.refused),
+            ],
+        );
+        page.show(text.finish());
     }
 }
 

@@ -8,6 +8,7 @@ mod cgroup;
 pub mod client;
 mod daemon;
 mod link;
+mod metrics;
 mod node;
 mod process;
 mod root;
@@ -49,6 +50,11 @@ pub struct Config {
     pub switch_alone: bool,
     /// Bytes for all jobs together; `None` for nine tenths of the machine's.
     pub memory: Option<u64>,
+    /// User and group of the jobs that come by TCP; `None` for the daemon's own, unless that is
+    /// root.
+    pub tcp_user: Option<(u32, u32)>,
+    /// Where Prometheus reads metrics by HTTP.
+    pub metrics: Option<SocketAddr>,
     /// A file that gets a line for each switch.
     pub trace: Option<PathBuf>,
 }

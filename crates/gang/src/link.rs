@@ -74,6 +74,11 @@ impl Link {
         self.output.len() > FULL
     }
 
+    /// Whether so little waits that more may come.
+    pub(crate) fn has_room(&self) -> bool {
+        self.output.len() < FULL / 2
+    }
+
     /// Reads what is there. An error, or the end of the stream, is an error.
     pub(crate) fn receive(&mut self) -> io::Result<Vec<Message>> {
         let mut buffer = [0; 64 << 10];

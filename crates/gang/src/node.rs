@@ -24,7 +24,6 @@ pub(crate) struct Node {
     /// Given by the root.
     pub(crate) number: u16,
     pub(crate) engine: Engine,
-    how: Freeze,
     /// Where jobs get their groups; dropped after the jobs.
     jobs: BTreeMap<JobId, LocalJob>,
     groups: Option<Groups>,
@@ -44,18 +43,21 @@ struct LocalJob {
     processes: Vec<Process>,
     is_started: bool,
     group: Option<Group>,
+    /// Whether no output is read, because its front end takes none.
+    is_held: bool,
+    /// Why Farcall ends it.
+    cause: Option<String>,
     epoch: u32,
     saved: SavedContext,
     ended: BTreeSet<u16>,
 }
 
 impl Node {
-    pub(crate) fn new(name: String, engine: Engine, how: Freeze) -> Node {
+    pub(crate) fn new(name: String, engine: Engine) -> Node {
         Node {
             name,
             number: 0,
             engine,
-            how,
             jobs: BTreeMap::new(),
             groups: Groups::new(),
             messages: Vec::new(),
@@ -97,6 +99,8 @@ impl Node {
             processes: Vec::new(),
             is_started: false,
             group,
+            is_held: false,
+            cause: None,
             epoch: 0,
             saved: SavedContext::default(),
             ended: BTreeSet::new(),
@@ -138,7 +142,7 @@ impl Node {
     /// Begins a step of a switch; true if it is done already, else [`Node::is_at_rest`] tells.
     pub(crate) fn step(&mut self, step: Step, round: &Round) -> bool {
         match step {
-            Step::Freeze => self.freeze(&round.out),
+            Step::Freeze => self.freeze(&round.out, round.drains),
             Step::Save => {
                 self.save(&round.out);
                 true
@@ -161,7 +165,11 @@ impl Node {
         }
     }
 
-    fn freeze(&mut self, out: &[JobId]) -> bool {
+    fn freeze(&mut self, out: &[JobId], drains: bool) -> bool {
+        let how = match drains {
+            true => Freeze::Drain,
+            false => Freeze::Epoch,
+        };
         self.may_have_ended |= !out.is_empty();
         let jobs = &mut self.jobs;
         for id in out {
@@ -178,10 +186,24 @@ impl Node {
                 tracing::warn!("job {id}: not all elements stopped within a second");
             }
             if job.is_spread {
-                at_rest &= self.engine.freeze(job.placement.network, self.how);
+                at_rest &= self.engine.freeze(job.placement.network, how);
             }
         }
         at_rest
+    }
+
+    /// Lets what is still under way become stale: a peer does not answer. Nothing is lost by that,
+    /// as each sender keeps what is not acknowledged.
+    pub(crate) fn give_up_draining(&self, out: &[JobId]) {
+        for job in out.iter().filter_map(|id| self.jobs.get(id)) {
+            if job.is_spread && !self.engine.is_at_rest(job.placement.network) {
+                tracing::warn!(
+                    "job {}: its messages to other nodes are not answered; they will be sent again",
+                    job.placement.job
+                );
+                self.engine.freeze(job.placement.network, Freeze::Epoch);
+            }
+        }
     }
 
     /// True when the network of all these jobs is stationary, as far as this node sends.
@@ -222,7 +244,7 @@ impl Node {
             let Some(job) = self.jobs.get_mut(id) else {
                 continue;
             };
-            job.epoch += 1;
+            job.epoch = job.epoch.wrapping_add(1);
             if job.is_spread {
                 self.engine.thaw(job.placement.network, job.epoch);
             }
@@ -280,6 +302,7 @@ impl Node {
         };
         job.kill();
         job.is_started = true;
+        job.cause.get_or_insert_with(|| cause.to_string());
         let running: BTreeSet<u16> = job.processes.iter().map(|process| process.rank).collect();
         for rank in &job.ranks {
             if running.contains(rank) || !job.ended.insert(*rank) {
@@ -291,9 +314,6 @@ impl Node {
                 usage: Usage::default(),
             };
             self.messages.push(Message::ElementEnded(id, *rank, ended));
-        }
-        if !running.is_empty() {
-            tracing::warn!("job {id}: {cause}");
         }
     }
 
@@ -324,6 +344,13 @@ impl Node {
         }
         for process in &job.processes {
             process.signal(signal);
+        }
+    }
+
+    /// Reads no output of a job, or reads it again.
+    pub(crate) fn hold(&mut self, id: JobId, is_held: bool) {
+        if let Some(job) = self.jobs.get_mut(&id) {
+            job.is_held = is_held;
         }
     }
 
@@ -360,6 +387,10 @@ impl Node {
                 let rank = process.rank;
                 let place = format!("rank {rank} on node {}", self.name);
                 ended.cause = ended.cause.map(|cause| format!("{place} {cause}"));
+                if let Some(cause) = &job.cause {
+                    ended.cause = Some(format!("{place}: {cause}"));
+                    ended.status = FARCALL_FAILED;
+                }
                 if job.ended.insert(rank) {
                     self.messages.push(Message::ElementEnded(*id, rank, ended));
                 }
@@ -381,7 +412,7 @@ impl Node {
     /// The streams on which output may come.
     pub(crate) fn streams(&self) -> Vec<(JobId, u16, usize, BorrowedFd<'_>)> {
         let mut streams = Vec::new();
-        for (id, job) in &self.jobs {
+        for (id, job) in self.jobs.iter().filter(|(_, job)| !job.is_held) {
             for process in &job.processes {
                 for (index, stream) in process.streams.iter().enumerate() {
                     if let Some(stream) = stream {
@@ -412,6 +443,7 @@ impl Node {
         };
         report.ended = job.ended.iter().copied().collect();
         let views = job.segment.as_ref().map(|segment| segment.view());
+        report.progress = job.segment.as_ref().map_or(0, |segment| segment.progress());
         for view in views.and_then(Result::ok).unwrap_or_default() {
             let (kind, one, other) = match view.waiting {
                 Waiting::No => (0, 0, 0),
@@ -448,9 +480,14 @@ impl Node {
         }
     }
 
+    /// Elements that have not been reaped.
+    pub(crate) fn elements(&self) -> usize {
+        self.jobs.values().map(|job| job.processes.len()).sum()
+    }
+
     /// True while elements have not been reaped.
     pub(crate) fn has_processes(&self) -> bool {
-        self.jobs.values().any(|job| !job.processes.is_empty())
+        self.elements() > 0
     }
 }
 

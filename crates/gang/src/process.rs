@@ -1,12 +1,15 @@
 //! Elements as processes, and what only system calls can do.
 
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use farcall_gang_proto::{Ended, JobSpec, Usage};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// How long an element may take to stop: one that waits for a disk cannot be stopped before.
 const STOP_BOUND: Duration = Duration::from_secs(1);
@@ -49,7 +52,6 @@ impl Process {
             )
             .env("FARCALL_RANK", start.rank.to_string())
             .env("FARCALL_SIZE", spec.elements.to_string())
-            .current_dir(&spec.folder)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
@@ -57,9 +59,9 @@ impl Process {
             let place = format!("{segment},{bell},{}", start.rank);
             command.env(farcall_channel::VARIABLE, place);
         }
-        if rustix::process::getuid().is_root() {
-            command.gid(spec.owner.1).uid(spec.owner.0);
-        }
+        let folder = CString::new(spec.folder.as_bytes())?;
+        let is_root = rustix::process::getuid().is_root();
+        let user = is_root.then(|| User::find(spec.owner));
         let mut processors: libc::cpu_set_t = empty_set();
         for processor in start.processors {
             // SAFETY: the set is a value of this frame; numbers beyond its size are ignored.
@@ -73,7 +75,12 @@ impl Process {
         let entrance = start.entrance.map(AsRawFd::as_raw_fd);
         let daemon = std::process::id() as libc::pid_t;
         // SAFETY: the closure makes only async-signal-safe system calls on values that it owns.
-        unsafe { command.pre_exec(move || prepare(&keep, entrance, &processors, daemon)) };
+        unsafe {
+            command.pre_exec(move || {
+                prepare(&keep, entrance, &processors)?;
+                become_user(user.as_ref(), &folder, daemon)
+            });
+        };
         let mut child = command.spawn()?;
         let streams = [
             child.stdout.take().map(OwnedFd::from),
@@ -171,9 +178,59 @@ impl Process {
     }
 }
 
+/// Whom an element runs as.
+struct User {
+    user: libc::uid_t,
+    group: libc::gid_t,
+    /// All groups that the user is in.
+    groups: Vec<libc::gid_t>,
+}
+
+impl User {
+    /// The user of that number, with the groups of the system's list; a user who has no name there
+    /// is in no other group.
+    fn find((user, group): (u32, u32)) -> User {
+        let groups = groups_of(user, group).unwrap_or_else(|| vec![group]);
+        User {
+            user,
+            group,
+            groups,
+        }
+    }
+}
+
+fn groups_of(user: u32, group: u32) -> Option<Vec<libc::gid_t>> {
+    let mut text = vec![0; 16 << 10];
+    let mut groups = vec![0; 1024];
+    // SAFETY: the values are of this frame and as long as is said; the name that the first call
+    // finds lies in `text`, which outlives the second.
+    unsafe {
+        let mut entry: libc::passwd = std::mem::zeroed();
+        let mut found = std::ptr::null_mut();
+        let size = text.len();
+        let done = libc::getpwuid_r(user, &mut entry, text.as_mut_ptr(), size, &mut found);
+        if done != 0 || found.is_null() {
+            return None;
+        }
+        let mut count = groups.len() as libc::c_int;
+        if libc::getgrouplist(entry.pw_name, group, groups.as_mut_ptr(), &mut count) < 0 {
+            return None;
+        }
+        groups.truncate(count as usize);
+    }
+    Some(groups)
+}
+
 fn empty_set() -> libc::cpu_set_t {
     // SAFETY: a set of bits; all zero is the empty set.
     unsafe { std::mem::zeroed() }
+}
+
+fn check(done: libc::c_int) -> io::Result<()> {
+    match done {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
 }
 
 /// In the child, between fork and exec.
@@ -181,12 +238,7 @@ fn prepare(
     keep: &[RawFd],
     entrance: Option<RawFd>,
     processors: &libc::cpu_set_t,
-    daemon: libc::pid_t,
 ) -> io::Result<()> {
-    let check = |done: libc::c_int| match done {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
-    };
     // SAFETY: plain system calls on values that live long enough.
     unsafe {
         // The daemon blocks the signals that it reads; an element has all of them.
@@ -198,10 +250,6 @@ fn prepare(
             std::ptr::null_mut(),
         ))?;
         check(libc::setsid())?;
-        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
-        if libc::getppid() != daemon {
-            return Err(io::ErrorKind::BrokenPipe.into());
-        }
         if libc::CPU_COUNT(processors) > 0 {
             // A set that this machine does not have is no reason not to run.
             libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), processors);
@@ -214,6 +262,41 @@ fn prepare(
         }
     }
     Ok(())
+}
+
+/// In the child, last: takes the owner's place, and goes where the job was submitted.
+fn become_user(user: Option<&User>, folder: &CStr, daemon: libc::pid_t) -> io::Result<()> {
+    if let Some(limit) = DESCRIPTORS.get() {
+        setrlimit(Resource::Nofile, *limit)?;
+    }
+    // SAFETY: plain system calls on values that live long enough.
+    unsafe {
+        if let Some(user) = user {
+            check(libc::setgroups(user.groups.len(), user.groups.as_ptr()))?;
+            check(libc::setgid(user.group))?;
+            check(libc::setuid(user.user))?;
+        }
+        check(libc::chdir(folder.as_ptr()))?;
+        // Who changes its user loses this.
+        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
+        if libc::getppid() != daemon {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+    }
+    Ok(())
+}
+
+/// How many files the daemon might open when it began: what its elements may.
+static DESCRIPTORS: OnceLock<Rlimit> = OnceLock::new();
+
+/// Lets this process open as many files as it may: every element needs two.
+pub(crate) fn take_descriptors() {
+    let limit = *DESCRIPTORS.get_or_init(|| getrlimit(Resource::Nofile));
+    let most = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    let _ = setrlimit(Resource::Nofile, most);
 }
 
 /// Blocks what a daemon waits for in this thread and all that it starts, and gives a descriptor

@@ -5,9 +5,11 @@ mod judgement;
 use std::collections::{BTreeMap, BTreeSet};
 
 use farcall_gang_proto::{
-    Admission, Ended, JobId, JobRow, JobSpec, Message, Partition, Placement, QueueTree, Report,
-    Usage,
+    Admission, Ended, Global, JobId, JobRow, JobSpec, Message, Partition, Placement, QueueTree,
+    Report, Usage,
 };
+
+use crate::metrics::Text;
 
 /// Most elements of a job.
 const MAX_ELEMENTS: u16 = 4096;
@@ -37,6 +39,15 @@ struct Job {
     lost: (u64, u64),
     bytes: u64,
     inspection: Option<Inspection>,
+    /// What the last judgement for [`Root::watch`] said, and the job's progress by then.
+    last_judgement: Option<(Global, u64)>,
+}
+
+impl Job {
+    /// A job that is looked at rests until that is done.
+    fn may_run(&self) -> bool {
+        !self.is_stopped && self.inspection.is_none()
+    }
 }
 
 /// A judgement that has been asked for.
@@ -70,6 +81,8 @@ pub(crate) struct Root {
     last: JobId,
     /// Distinguishes the jobs of this daemon from those of any other time.
     epoch: u64,
+    /// Jobs that ended with 0, and others.
+    past: (u64, u64),
     pub(crate) orders: Vec<Order>,
 }
 
@@ -84,6 +97,7 @@ impl Root {
             running: Vec::new(),
             last: 0,
             epoch,
+            past: (0, 0),
             orders: Vec::new(),
         }
     }
@@ -109,7 +123,7 @@ impl Root {
         self.tree = QueueTree::new(self.slots.len());
         for (id, job) in &self.jobs {
             self.tree.enter(*id, self.slots.len());
-            self.tree.set_runnable(*id, !job.is_stopped);
+            self.tree.set_runnable(*id, job.may_run());
         }
     }
 
@@ -173,6 +187,7 @@ impl Root {
             lost: (0, 0),
             bytes,
             inspection: None,
+            last_judgement: None,
         };
         self.jobs.insert(id, job);
         self.orders.push(Order::Nodes(prepare));
@@ -217,8 +232,8 @@ impl Root {
         match signal {
             libc::SIGSTOP | libc::SIGTSTP | libc::SIGCONT => {
                 job.is_stopped = signal != libc::SIGCONT;
-                let runs = !job.is_stopped;
-                self.tree.set_runnable(id, runs);
+                let may_run = job.may_run();
+                self.tree.set_runnable(id, may_run);
                 self.orders.push(Order::SwitchNow);
             }
             1..=64 => self.orders.push(Order::Nodes(Message::Deliver(id, signal))),
@@ -243,6 +258,13 @@ impl Root {
             let kill = Message::Deliver(id, libc::SIGKILL);
             self.orders.push(Order::Nodes(kill));
         }
+    }
+
+    /// A front end takes nothing, or takes something again: its jobs' output waits at its source.
+    pub(crate) fn hold(&mut self, front: u64, is_held: bool) {
+        let mine = self.jobs.iter().filter(|(_, job)| job.front == front);
+        let holds = mine.map(|(id, _)| Order::Nodes(Message::Hold(*id, is_held)));
+        self.orders.extend(holds);
     }
 
     pub(crate) fn output(&mut self, id: JobId, message: Message) {
@@ -286,6 +308,10 @@ impl Root {
         self.tree.leave(id);
         self.admission.leave(job.bytes);
         self.orders.push(Order::Nodes(Message::Forget(id)));
+        match job.outcome.status {
+            0 => self.past.0 += 1,
+            _ => self.past.1 += 1,
+        }
         let ended = Message::JobEnded(id, job.outcome);
         self.orders.push(Order::Front(job.front, ended));
         for front in job.inspection.into_iter().flat_map(|it| it.fronts) {
@@ -332,7 +358,8 @@ impl Root {
         self.jobs.is_empty()
     }
 
-    pub(crate) fn rows(&self) -> Vec<JobRow> {
+    /// The jobs of a user; all for root.
+    pub(crate) fn rows(&self, user: u32) -> Vec<JobRow> {
         let row = |(id, job): (&JobId, &Job)| {
             let state = match (job.is_stopped, self.running.contains(id)) {
                 (true, _) => "stopped",
@@ -355,7 +382,50 @@ impl Root {
                 command: job.spec.command.join(" "),
             }
         };
-        self.jobs.iter().map(row).collect()
+        let jobs = self.jobs.iter();
+        let mine = jobs.filter(|(_, job)| user == 0 || user == job.spec.owner.0);
+        mine.map(row).collect()
+    }
+
+    /// What there is, for Prometheus.
+    pub(crate) fn describe(&self, text: &mut Text) {
+        let stopped = self.jobs.values().filter(|job| job.is_stopped).count();
+        let running = self.running.len();
+        let waiting = self.jobs.len().saturating_sub(stopped + running);
+        text.metric(
+            ("jobs", "gauge", "Jobs by what they do."),
+            &[
+                ("state=\"running\"", running),
+                ("state=\"waiting\"", waiting),
+                ("state=\"stopped\"", stopped),
+            ],
+        );
+        text.metric(
+            ("jobs_ended_total", "counter", "Jobs that have ended."),
+            &[
+                ("outcome=\"success\"", self.past.0),
+                ("outcome=\"failure\"", self.past.1),
+            ],
+        );
+        let slices = self.jobs.values().map(|job| job.slices).sum::<u64>();
+        text.metric(
+            (
+                "slices",
+                "gauge",
+                "Slices that the jobs there are have had.",
+            ),
+            &[("", slices)],
+        );
+        let nodes = self.nodes().count();
+        text.metric(
+            ("nodes", "gauge", "Nodes that have joined."),
+            &[("", nodes)],
+        );
+        let slots = self.slots.len();
+        text.metric(
+            ("slots", "gauge", "Elements that run at a time."),
+            &[("", slots)],
+        );
     }
 
     /// Names and slots of the nodes, for the metrics and `ps`.

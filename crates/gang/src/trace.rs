@@ -15,6 +15,25 @@ pub(crate) struct Times {
     pub(crate) run: u64,
 }
 
+impl Times {
+    /// Nanoseconds of stopping, coming to rest, saving, restoring and running.
+    pub(crate) fn steps(&self) -> [u64; 5] {
+        let ends = [
+            self.stopped,
+            self.frozen,
+            self.saved,
+            self.restored,
+            self.run,
+        ];
+        let mut before = self.start;
+        ends.map(|end| {
+            let step = end.saturating_sub(before);
+            before = end;
+            step
+        })
+    }
+}
+
 /// The file of `--trace`.
 pub(crate) struct Trace(BufWriter<File>);
 

@@ -51,6 +51,13 @@ pub(crate) struct Arguments {
     /// Memory for all jobs together [default: nine tenths of the machine's]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     memory: Option<u64>,
+    /// User whose jobs come by TCP (`gang run --daemon`), by name or as UID:GID [default: the
+    /// daemon's own, unless that is root]
+    #[arg(long, value_name = "USER", value_parser = super::user)]
+    tcp_user: Option<(u32, u32)>,
+    /// Serve metrics for Prometheus at http://ADDR/metrics
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<String>,
     /// Write a line for each switch, with the times of its steps, to this file
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
@@ -87,6 +94,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         return Err(Failure::usage("--slice is at least 20ms"));
     }
     let parent = arguments.parent.as_deref();
+    let metrics = arguments.metrics.as_deref();
     let config = Config {
         node: arguments.node.unwrap_or_else(host_name),
         parent: parent.map(|text| resolve("--parent", text)).transpose()?,
@@ -105,6 +113,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         slots: arguments.slots,
         switch_alone: arguments.switch_alone,
         memory: arguments.memory,
+        tcp_user: arguments.tcp_user,
+        metrics: metrics.map(|text| resolve("--metrics", text)).transpose()?,
         trace: arguments.trace,
     };
     let daemon = Daemon::bind(config).map_err(Failure::failed)?;
@@ -124,7 +134,7 @@ fn host_name() -> String {
     }
 }
 
-fn resolve(option: &str, text: &str) -> Result<SocketAddr, Failure> {
+pub(super) fn resolve(option: &str, text: &str) -> Result<SocketAddr, Failure> {
     let address = text.strip_prefix("farcall://").unwrap_or(text);
     let found = address.to_socket_addrs().map_err(|error| {
         Failure::usage(format!(

@@ -10,9 +10,18 @@ use rustix::event::{PollFd, PollFlags, poll};
 use super::{Daemon, Party, WATCH};
 use crate::link::{self, Link};
 use crate::process;
+use crate::root::Root;
 
 /// How long a daemon that ends waits for its elements.
 const END_BOUND: Duration = Duration::from_secs(4);
+
+/// How often daemons let each other know that they work.
+const BEAT: Duration = Duration::from_secs(1);
+/// A daemon that is not heard of for so long is gone; a stranger has so long to say who it is.
+const SILENCE: Duration = Duration::from_secs(10);
+/// Most front ends, and most strangers, at a time.
+const FRONTS: usize = 1024;
+const STRANGERS: usize = 64;
 
 /// What a descriptor that became ready belongs to.
 #[derive(Clone, Copy)]
@@ -48,7 +57,9 @@ impl Daemon {
                     root.watch();
                 }
             }
+            self.check_peers();
             self.settle();
+            self.check_rest();
             self.switch_if_due();
             if self.switch.step().is_none() {
                 self.node.reap_after_freeze();
@@ -63,9 +74,17 @@ impl Daemon {
         let mut sources = vec![
             (Source::Signals, self.signals.as_fd(), PollFlags::IN),
             (Source::News, self.node.engine.news(), PollFlags::IN),
-            (Source::Tcp, self.tcp.as_fd(), PollFlags::IN),
-            (Source::Control, self.control.as_fd(), PollFlags::IN),
         ];
+        let count = |wanted: fn(&Party) -> bool| {
+            let parties = self.links.values().map(|peer| &peer.party);
+            parties.filter(|party| wanted(party)).count()
+        };
+        if count(|party| matches!(party, Party::Stranger)) < STRANGERS {
+            sources.push((Source::Tcp, self.tcp.as_fd(), PollFlags::IN));
+        }
+        if count(|party| matches!(party, Party::Front(..))) < FRONTS {
+            sources.push((Source::Control, self.control.as_fd(), PollFlags::IN));
+        }
         for (id, peer) in &self.links {
             let mut flags = PollFlags::IN;
             if peer.link.wants_to_send() {
@@ -73,8 +92,10 @@ impl Daemon {
             }
             sources.push((Source::Link(*id), peer.link.fd(), flags));
         }
-        // A slow reader holds its elements back, as a full pipe would.
-        if !self.links.values().any(|peer| peer.link.is_full()) {
+        // A slow reader holds its elements back, as a full pipe would: a front end those of its
+        // own job, the daemon above all.
+        let parent = self.parent.and_then(|parent| self.links.get(&parent));
+        if !parent.is_some_and(|parent| parent.link.is_full()) {
             for (job, rank, stream, fd) in self.node.streams() {
                 sources.push((Source::Output(job, rank, stream), fd, PollFlags::IN));
             }
@@ -83,11 +104,12 @@ impl Daemon {
             .iter()
             .map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags))
             .collect();
-        let timeout = self.timeout().map(|timeout| rustix::time::Timespec {
+        let timeout = self.timeout();
+        let timeout = rustix::time::Timespec {
             tv_sec: timeout.as_secs() as i64,
             tv_nsec: timeout.subsec_nanos().into(),
-        });
-        match poll(&mut fds, timeout.as_ref()) {
+        };
+        match poll(&mut fds, Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -96,14 +118,80 @@ impl Daemon {
         Ok(ready.map(|(_, (source, ..))| *source).collect())
     }
 
-    /// Until the slice ends, where there is one.
-    fn timeout(&self) -> Option<Duration> {
-        let root = self.root.as_ref()?;
-        if root.is_idle() || self.switch.step().is_some() {
-            return None;
+    /// Until something is due: the end of the slice, of a freeze that takes too long, a sign of
+    /// life.
+    fn timeout(&self) -> Duration {
+        let is_switching = self.switch.step().is_some();
+        let is_idle = self.root.as_ref().is_none_or(Root::is_idle);
+        let slice = self.deadline.map(|deadline| deadline.min(self.watch));
+        let slice = slice.filter(|_| !is_switching && !is_idle);
+        let drained = self.drained.filter(|_| is_switching);
+        let times = [Some(self.beat), slice, drained].into_iter().flatten();
+        let next = times.min().unwrap_or(self.beat);
+        next.saturating_duration_since(Instant::now())
+    }
+
+    /// Says that this daemon works, gives up those that are silent, and lets the output of a job
+    /// wait while its front end takes none.
+    fn check_peers(&mut self) {
+        let now = Instant::now();
+        let is_due = now >= self.beat;
+        let mut silent = Vec::new();
+        for (id, peer) in &mut self.links {
+            match peer.party {
+                Party::Front(..) => {
+                    let holds = match peer.is_held {
+                        true => !peer.link.has_room(),
+                        false => peer.link.is_full(),
+                    };
+                    if holds != peer.is_held {
+                        peer.is_held = holds;
+                        if let Some(root) = &mut self.root {
+                            root.hold(*id, holds);
+                        }
+                    }
+                    continue;
+                }
+                Party::Stranger => {}
+                Party::Child | Party::Parent if is_due => peer.link.send(&Message::Alive),
+                Party::Child | Party::Parent => {}
+            }
+            if now.saturating_duration_since(peer.heard) > SILENCE {
+                silent.push(*id);
+            }
         }
-        let deadline = self.deadline?.min(self.watch);
-        Some(deadline.saturating_duration_since(Instant::now()))
+        if is_due {
+            self.beat = now + BEAT;
+            self.show_metrics();
+        }
+        for id in silent {
+            tracing::warn!(
+                "nothing was heard from a daemon for {} s",
+                SILENCE.as_secs()
+            );
+            self.handle_lost(id);
+        }
+    }
+
+    /// Looks whether the jobs that go have come to rest: their network has, they have ended, or
+    /// they have had their time.
+    fn check_rest(&mut self) {
+        if self.switch.step() != Some(Step::Freeze) {
+            return;
+        }
+        let out = self.switch.round().out.clone();
+        if self
+            .drained
+            .is_some_and(|drained| Instant::now() >= drained)
+        {
+            self.drained = None;
+            self.node.give_up_draining(&out);
+        }
+        if self.node.is_at_rest(&out) {
+            let children = self.children();
+            let actions = self.switch.handle_done(Step::Freeze, &children);
+            self.act(actions);
+        }
     }
 
     fn handle(&mut self, source: Source) {
@@ -140,14 +228,7 @@ impl Daemon {
     fn handle_news(&mut self) {
         self.node.engine.take_news();
         self.node.take_faults();
-        if self.switch.step() == Some(Step::Freeze) {
-            let out = self.switch.round().out.clone();
-            if self.node.is_at_rest(&out) {
-                let children = self.children();
-                let actions = self.switch.handle_done(Step::Freeze, &children);
-                self.act(actions);
-            }
-        }
+        self.check_rest();
     }
 
     fn handle_link(&mut self, id: u64) {
@@ -157,6 +238,9 @@ impl Daemon {
         let received = peer.link.flush().and_then(|()| peer.link.receive());
         match received {
             Ok(messages) => {
+                if peer.party != Party::Stranger {
+                    peer.heard = Instant::now();
+                }
                 for message in messages {
                     self.handle_message(id, message);
                 }
@@ -181,6 +265,7 @@ impl Daemon {
                 self.is_ending = true;
             }
             Party::Child => {
+                self.joining.retain(|_, link| *link != id);
                 let lost = self.below.iter().filter(|(_, link)| **link == id);
                 for node in lost.map(|(node, _)| *node).collect::<Vec<_>>() {
                     self.below.remove(&node);
@@ -222,7 +307,7 @@ impl Daemon {
                 spec.owner = owner;
                 root.submit(front, spec).map(|()| None)
             }
-            Message::List => Ok(Some(Message::Jobs(root.rows()))),
+            Message::List => Ok(Some(Message::Jobs(root.rows(owner.0)))),
             Message::Signal(job, signal) => root
                 .signal(job, signal, owner.0)
                 .map(|()| Some(Message::Done)),
@@ -236,7 +321,41 @@ impl Daemon {
         }
     }
 
+    /// A front end over TCP that knows the secret: whom its jobs run as.
+    fn admit(&self, token: &str) -> Result<(u32, u32), &'static str> {
+        if self.config.token.is_empty() {
+            return Err(
+                "this daemon has no FARCALL_TOKEN: it takes jobs on its control socket alone",
+            );
+        }
+        if !is_same(token.as_bytes(), self.config.token.as_bytes()) {
+            return Err("FARCALL_TOKEN is not that of the daemon");
+        }
+        let user = rustix::process::getuid();
+        match self.config.tcp_user {
+            Some(user) => Ok(user),
+            None if user.is_root() => Err(
+                "this daemon runs as root and cannot know the user over TCP: give it --tcp-user",
+            ),
+            None => Ok((user.as_raw(), rustix::process::getgid().as_raw())),
+        }
+    }
+
     fn handle_stranger(&mut self, id: u64, message: Message) {
+        if let Message::Hello(token) = &message {
+            match self.admit(token) {
+                Ok((user, group)) => {
+                    if let Some(peer) = self.links.get_mut(&id) {
+                        peer.party = Party::Front(user, group);
+                    }
+                }
+                Err(text) => {
+                    self.send(id, &Message::Refused(text.to_string()));
+                    self.links.remove(&id);
+                }
+            }
+            return;
+        }
         let is_known = matches!(&message, Message::Join(.., token)
             if is_same(token.as_bytes(), self.config.token.as_bytes()));
         if !is_known {
@@ -258,6 +377,7 @@ impl Daemon {
                 let actions = self.switch.handle_down(round, step, &children);
                 self.act(actions);
             }
+            Message::Alive => {}
             Message::Welcome(name, number) => self.welcome(name, number),
             Message::Refused(text) => {
                 tracing::error!("the daemon above refused: {text}");
@@ -279,13 +399,14 @@ impl Daemon {
 
     fn handle_up(&mut self, id: u64, message: Message) {
         match message {
+            Message::Alive => {}
             Message::Up(number, step) => {
                 let children = self.children();
                 let actions = self.switch.handle_up(id, number, step, &children);
                 self.act(actions);
             }
             Message::Join(name, processors, engine, token) => {
-                let taken = |root: &crate::root::Root| {
+                let taken = |root: &Root| {
                     let mut nodes = root.nodes();
                     nodes.any(|(other, _)| other == name)
                 };

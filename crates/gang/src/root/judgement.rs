@@ -82,16 +82,22 @@ impl Root {
             self.orders.push(Order::Front(front, told));
         }
         let is_over = !matches!(state, Global::Running | Global::Idle);
-        if job.spec.detect_termination && is_over && !job.is_ending {
+        // What holds twice, with a slice in between in which nothing moved, holds for ever.
+        let progress = inspection.reports.iter().map(|report| report.progress);
+        let now = (state, progress.fold(0, u64::wrapping_add));
+        let holds = job.last_judgement.as_ref() == Some(&now);
+        let state = &job.last_judgement.insert(now).0;
+        if job.spec.detect_termination && is_over && holds && !job.is_ending {
             job.is_ending = true;
-            if state != Global::Terminated {
+            if *state != Global::Terminated {
                 job.outcome.status = FARCALL_FAILED;
                 job.outcome.cause = Some(text);
             }
             let kill = Message::Deliver(id, libc::SIGKILL);
             self.orders.push(Order::Nodes(kill));
         }
-        self.tree.set_runnable(id, !job.is_stopped);
+        let may_run = job.may_run();
+        self.tree.set_runnable(id, may_run);
         self.orders.push(Order::SwitchNow);
     }
 }
