@@ -1,5 +1,6 @@
 //! Errors of a call as Python's exceptions, which `farcall._errors` defines.
 
+use farcall_channel::ChannelError;
 use farcall_client::{Error, FailureKind, Fault};
 use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PyRuntimeError};
 use pyo3::prelude::*;
@@ -70,6 +71,39 @@ pub(crate) fn from_client(py: Python<'_>, error: &Error) -> PyErr {
         Fault::Machine => "machine",
     };
     raise(py, class, error.to_string(), Some(fault))
+}
+
+/// The exception for a failed operation on a channel.
+pub(crate) fn from_channel(py: Python<'_>, error: &ChannelError) -> PyErr {
+    let (class, fault) = match error {
+        ChannelError::Interrupted => {
+            return take_interrupt()
+                .unwrap_or_else(|| PyKeyboardInterrupt::new_err(error.to_string()));
+        }
+        ChannelError::NoJob(_) | ChannelError::Open(_) | ChannelError::Cut => {
+            ("ChannelError", "caller")
+        }
+        ChannelError::Corrupt(_) => ("ChannelError", "peer"),
+        ChannelError::System(_) => ("ChannelError", "machine"),
+        _ => ("ArgumentError", "caller"),
+    };
+    raise(py, class, error.to_string(), Some(fault))
+}
+
+/// A channel that another thread uses at this moment.
+pub(crate) fn channel_in_use(py: Python<'_>) -> PyErr {
+    let text = "another thread uses the channel: one at a time may".to_owned();
+    raise(py, "ChannelError", text, Some("caller"))
+}
+
+/// A channel that was closed.
+pub(crate) fn channel_closed(py: Python<'_>) -> PyErr {
+    raise(
+        py,
+        "ChannelError",
+        "the channel is closed".to_owned(),
+        Some("caller"),
+    )
 }
 
 fn raise(py: Python<'_>, class: &str, text: String, fault: Option<&str>) -> PyErr {

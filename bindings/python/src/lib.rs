@@ -5,6 +5,7 @@
 
 mod array;
 mod callback;
+mod channel;
 mod error;
 mod flow;
 mod function;
@@ -22,6 +23,8 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _native {
+    #[pymodule_export]
+    use crate::channel::Channel;
     #[pymodule_export]
     use crate::flow::{FlowPattern, FlowPlatform, simulate_flow};
     #[pymodule_export]

@@ -83,7 +83,7 @@ thread_local! {
 }
 
 /// Runs the handlers of signals that have come; whether one raised an exception.
-fn is_interrupted() -> bool {
+pub(crate) fn is_interrupted() -> bool {
     Python::attach(|py| match py.check_signals() {
         Ok(()) => false,
         Err(error) => {

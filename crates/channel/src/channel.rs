@@ -3,6 +3,7 @@
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use crate::context::{Wait, Waiting};
 use crate::error::{ChannelError, Corrupt};
@@ -16,6 +17,9 @@ pub const VARIABLE: &str = "FARCALL_CHANNEL";
 
 /// How often a waiting element that has a core of its own looks again before it sleeps.
 const SPINS: u32 = 4000;
+
+/// How long an element that may be interrupted sleeps at most: its signal may have come just before.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// What came, or waits to be received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +42,9 @@ pub struct Channel {
     outbound: Vec<Producer>,
     /// Where the next search for a message begins.
     turn: usize,
+    interrupt: Option<fn() -> bool>,
+    /// Whether half a message was moved and no more will be.
+    is_cut: bool,
     /// The channel of the collective operations.
     pub(crate) twin: Option<Box<Channel>>,
 }
@@ -138,8 +145,19 @@ impl Channel {
             rank,
             place,
             turn: 0,
+            interrupt: None,
+            is_cut: false,
             twin: None,
         })
+    }
+
+    /// Asks this now and then while the element sleeps; where it says true, the operation ends with
+    /// [`ChannelError::Interrupted`]. For bindings whose signals must be seen.
+    pub fn set_interrupt(&mut self, interrupt: fn() -> bool) {
+        self.interrupt = Some(interrupt);
+        if let Some(twin) = &mut self.twin {
+            twin.set_interrupt(interrupt);
+        }
     }
 
     /// This element's rank, from 0.
@@ -165,9 +183,11 @@ impl Channel {
     /// parts: two elements that send such to each other at once use [`Channel::exchange`].
     pub fn send(&mut self, target: usize, bytes: &[u8]) -> Result<(), ChannelError> {
         let mut transfer = self.outgoing(target, bytes)?;
-        self.wait(Wait::Send(target), |channel| {
+        let done = self.wait(Wait::Send(target), |channel| {
             Ok(channel.push(&mut transfer)?.then_some(()))
-        })
+        });
+        self.is_cut |= done.is_err() && transfer.bytes.len() < bytes.len();
+        done
     }
 
     /// Sends a message if it fits into the FIFO now; says whether it was sent.
@@ -202,10 +222,11 @@ impl Channel {
         let wait = self.waits_for(source)?;
         let message = self.wait(wait, |channel| channel.poll(source))?;
         let mut arrival = Arrival::new(message, buffer)?;
-        self.wait(Wait::Receive(message.source), |channel| {
+        let done = self.wait(Wait::Receive(message.source), |channel| {
             Ok(channel.pull(&mut arrival)?.then_some(()))
-        })?;
-        Ok(message)
+        });
+        self.is_cut |= done.is_err() && arrival.filled > 0;
+        done.map(|()| message)
     }
 
     /// Receives a message of any length.
@@ -258,45 +279,59 @@ impl Channel {
         let mut outgoing = self.outgoing(target, bytes)?;
         self.waits_for(Some(source))?;
         let (mut arrival, mut buffer) = (None, Some(buffer));
-        let done = self.wait(Wait::Exchange { source, target }, |channel| {
-            let left = |outgoing: &Outgoing<'_>, arrival: &Option<Result<Arrival<'_>, _>>| {
-                let filled = arrival.as_ref().and_then(|arrival| arrival.as_ref().ok());
-                (outgoing.bytes.len(), filled.map(|arrival| arrival.filled))
-            };
-            loop {
-                let before = left(&outgoing, &arrival);
-                let sent = channel.push(&mut outgoing)?;
-                if let (None, Some(message)) = (&arrival, channel.peek(source)?)
-                    && let Some(buffer) = buffer.take()
-                {
-                    arrival = Some(Arrival::new(message, buffer));
-                }
-                let received = match &mut arrival {
-                    None => false,
-                    Some(Ok(arrival)) => channel.pull(arrival)?,
-                    // What is half sent must be sent before the error is told.
-                    Some(Err(_)) => true,
+        let done: Result<Result<Arrival<'_>, _>, ChannelError> =
+            self.wait(Wait::Exchange { source, target }, |channel| {
+                let left = |outgoing: &Outgoing<'_>, arrival: &Option<Result<Arrival<'_>, _>>| {
+                    let filled = arrival.as_ref().and_then(|arrival| arrival.as_ref().ok());
+                    (outgoing.bytes.len(), filled.map(|arrival| arrival.filled))
                 };
-                if sent && received {
-                    return Ok(arrival.take());
+                loop {
+                    let before = left(&outgoing, &arrival);
+                    let sent = channel.push(&mut outgoing)?;
+                    if let (None, Some(message)) = (&arrival, channel.peek(source)?)
+                        && let Some(buffer) = buffer.take()
+                    {
+                        arrival = Some(Arrival::new(message, buffer));
+                    }
+                    let received = match &mut arrival {
+                        None => false,
+                        Some(Ok(arrival)) => channel.pull(arrival)?,
+                        // What is half sent must be sent before the error is told.
+                        Some(Err(_)) => true,
+                    };
+                    if sent && received {
+                        return Ok(arrival.take());
+                    }
+                    // What was taken in may make room for more, where an element sends to itself.
+                    if left(&outgoing, &arrival) == before {
+                        return Ok(None);
+                    }
                 }
-                // What was taken in may make room for more, where an element sends to itself.
-                if left(&outgoing, &arrival) == before {
-                    return Ok(None);
-                }
-            }
-        })?;
-        done.map(|arrival| Message {
+            });
+        let filled = match &arrival {
+            Some(Ok(arrival)) => arrival.filled,
+            _ => 0,
+        };
+        self.is_cut |= done.is_err() && (outgoing.bytes.len() < bytes.len() || filled > 0);
+        done?.map(|arrival| Message {
             source,
             bytes: arrival.filled,
         })
     }
 
     fn waits_for(&self, source: Option<usize>) -> Result<Wait, ChannelError> {
+        self.check_whole()?;
         match source {
             None => Ok(Wait::ReceiveAny),
             Some(rank) if rank < self.size() => Ok(Wait::Receive(rank)),
             Some(rank) => Err(self.no_rank(rank)),
+        }
+    }
+
+    fn check_whole(&self) -> Result<(), ChannelError> {
+        match self.is_cut {
+            true => Err(ChannelError::Cut),
+            false => Ok(()),
         }
     }
 
@@ -308,6 +343,7 @@ impl Channel {
     }
 
     fn outgoing<'a>(&self, target: usize, bytes: &'a [u8]) -> Result<Outgoing<'a>, ChannelError> {
+        self.check_whole()?;
         if target >= self.size() {
             return Err(self.no_rank(target));
         }
@@ -468,7 +504,12 @@ impl Channel {
             }
             self.wake_for_room();
             element.say_waiting(Waiting::encode(wait), seen);
-            element.bell.0.sleep(seen);
+            element.bell.0.sleep(seen, self.interrupt.map(|_| LOOK));
+            if self.interrupt.is_some_and(|interrupt| interrupt()) {
+                // The others would go on with a collective operation of which a part is missing.
+                self.is_cut |= self.twin.is_none();
+                break Err(ChannelError::Interrupted);
+            }
         };
         element.bell.0.finish();
         element.say_running();

@@ -46,6 +46,15 @@ pub enum ChannelError {
         /// Length of the buffer.
         room: usize,
     },
+    /// What was asked by [`crate::Channel::set_interrupt`] said so. Nothing of a message was moved,
+    /// or the channel is [`ChannelError::Cut`] from now on.
+    #[error("the wait was interrupted")]
+    Interrupted,
+    /// An operation was interrupted in the midst of a message, or of a collective operation.
+    #[error(
+        "the channel is of no use any more: an operation was interrupted when it was half done"
+    )]
+    Cut,
     /// A message is longer than 4 GiB.
     #[error("a message of {0} bytes; at most 4 GiB fit into one")]
     TooLarge(usize),

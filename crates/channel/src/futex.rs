@@ -1,19 +1,19 @@
 //! Sleeping on a word of the segment until another process changes it.
 
 use std::sync::atomic::AtomicU32;
+use std::time::Duration;
 
-/// Sleeps while `word` holds `seen`; may also return early.
-pub(crate) fn wait(word: &AtomicU32, seen: u32) {
-    // SAFETY: the word is live for the whole call, and the kernel only reads it. Without a private
+/// Sleeps while `word` holds `seen`, for so long at most where that is said; may also return early.
+pub(crate) fn wait(word: &AtomicU32, seen: u32, most: Option<Duration>) {
+    let time = most.map(|most| libc::timespec {
+        tv_sec: most.as_secs() as libc::time_t,
+        tv_nsec: most.subsec_nanos().into(),
+    });
+    let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: word and time are live for the whole call, and the kernel only reads them. Without a private
     // flag the futex is known by its page, so that it works between processes.
     unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            word.as_ptr(),
-            libc::FUTEX_WAIT,
-            seen,
-            std::ptr::null::<libc::timespec>(),
-        );
+        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, seen, time);
     }
 }
 

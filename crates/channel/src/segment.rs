@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::time::Duration;
 
 use crate::error::Corrupt;
 use crate::futex;
@@ -188,8 +189,8 @@ impl Bell {
         seen
     }
 
-    pub(crate) fn sleep(&self, seen: u32) {
-        futex::wait(&self.count, seen);
+    pub(crate) fn sleep(&self, seen: u32, most: Option<Duration>) {
+        futex::wait(&self.count, seen, most);
     }
 
     pub(crate) fn finish(&self) {

@@ -9,6 +9,7 @@ x = dgesv(n=n, nrhs=1, a=A, lda=n, b=B, ldb=n).b
 from ._errors import (
     ArgumentError,
     CallbackError,
+    ChannelError,
     ConnectionError,  # noqa: A004
     Error,
     LibraryError,
@@ -35,6 +36,7 @@ from ._serving import serve
 __all__ = [
     "ArgumentError",
     "CallbackError",
+    "ChannelError",
     "ConnectionError",
     "Error",
     "Function",

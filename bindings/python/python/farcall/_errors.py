@@ -54,5 +54,11 @@ class ServerError(Error, RuntimeError):
     fault = "machine"
 
 
+class ChannelError(Error, RuntimeError):
+    """An operation on a channel failed, or this process is no element of a job."""
+
+    fault = "caller"
+
+
 for _class in Error, *Error.__subclasses__():
     _class.__module__ = "farcall"  # where users find them
