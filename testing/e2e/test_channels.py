@@ -1,7 +1,9 @@
-"""Channels from C, in jobs of a real daemon."""
+"""Channels from C and Python, in jobs of a real daemon."""
 
 import os
+import signal
 import subprocess
+import sys
 
 import pytest
 from programs import compile_c
@@ -27,11 +29,19 @@ def control():
         daemon.stdout.close()
 
 
-def job(control, elements, program):
+def command(control, elements, *program):
+    run = [FARCALL, "gang", "run", "--control", control, "--quiet", "-n", str(elements)]
+    return [*run, "--", *program]
+
+
+def job(control, elements, *program):
     """Runs a job to its end."""
-    command = [FARCALL, "gang", "run", "--control", control, "--quiet", "-n", str(elements)]
     return subprocess.run(
-        [*command, "--", program], check=False, capture_output=True, text=True, timeout=60
+        command(control, elements, *program),
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
 
 
@@ -45,6 +55,46 @@ def test_the_ring_of_the_examples(control, tmp_path):
     program = compile_c(ROOT / "examples" / "channels" / "ring.c", tmp_path / "ring")
     ran = job(control, 3, program)
     assert (ran.returncode, ran.stdout) == (0, "ring 3, sum 3\n"), ran.stderr
+
+
+PYTHON = ROOT / "testing" / "e2e" / "channels.py"
+
+
+@pytest.mark.parametrize("elements", [2, 3])
+def test_every_method_of_python(control, elements):
+    ran = job(control, elements, sys.executable, PYTHON)
+    assert (ran.returncode, ran.stdout) == (0, "all is well\n"), ran.stderr
+
+
+def test_pi_of_the_examples(control):
+    example = ROOT / "examples" / "channels" / "pi.py"
+    ran = job(control, 3, sys.executable, example, "100000")
+    assert (ran.returncode, ran.stdout) == (0, "pi is about 3.1415926537, 3 elements\n"), ran.stderr
+
+
+def test_python_that_waits_can_be_interrupted(control):
+    """Ctrl-C reaches every element of the job as KeyboardInterrupt."""
+    with subprocess.Popen(
+        command(control, 1, sys.executable, PYTHON, "interrupted"),
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as running:
+        assert running.stdout.readline() == "waits\n"
+        running.send_signal(signal.SIGINT)
+        assert running.stdout.read() == "interrupted\n"
+        assert running.wait(30) == 7
+
+
+def test_python_without_a_job():
+    ran = subprocess.run(
+        [sys.executable, "-c", "from farcall.channel import Channel; Channel()"],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ran.returncode == 1
+    assert "ChannelError: this process is no element of a job" in ran.stderr
 
 
 def test_without_a_daemon_there_is_no_channel(tmp_path):

@@ -1,4 +1,5 @@
 //! Daemons of a test's own, and jobs on them.
+#![allow(dead_code, reason = "each file of tests uses a part of it")]
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
@@ -21,6 +22,10 @@ pub struct Daemon {
 
 impl Daemon {
     pub fn start(options: &[&str]) -> Daemon {
+        Daemon::start_with(options, &[])
+    }
+
+    pub fn start_with(options: &[&str], environment: &[(&str, &str)]) -> Daemon {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let control = format!("@farcall-test-{}-{number}", std::process::id());
         let mut process = Command::new(env!("CARGO_BIN_EXE_farcall"))
@@ -34,6 +39,7 @@ impl Daemon {
             ])
             .args(["--log", "error"])
             .args(options)
+            .envs(environment.iter().copied())
             .stdout(Stdio::piped())
             .spawn()
             .expect("the daemon starts");
@@ -93,6 +99,34 @@ impl Daemon {
         let told: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
         assert_eq!(told["schema"], 1);
         told["jobs"].as_array().expect("jobs").clone()
+    }
+
+    /// The number of the job that was submitted last, once there are so many.
+    pub fn last_job(&self, jobs: usize) -> String {
+        let mut last = None;
+        wait_until("the job is listed", || {
+            let rows = self.jobs();
+            last = rows.iter().filter_map(|row| row["id"].as_u64()).max();
+            rows.len() == jobs
+        });
+        last.expect("a job").to_string()
+    }
+
+    /// Nodes on which a job that is as large as four slots runs, once it is listed.
+    pub fn nodes(&self) -> usize {
+        let mut job = self.submit(&["-n", "4", "--", "sleep", "1000"]);
+        let mut nodes = 0;
+        wait_until("it is listed", || {
+            let rows = self.jobs();
+            let first = rows.first();
+            nodes = first.map_or(0, |row| row["nodes"].as_array().map_or(0, Vec::len));
+            nodes > 0
+        });
+        // Its front end is its life.
+        job.kill().expect("it runs");
+        job.wait().expect("it ends");
+        wait_until("it is gone", || self.jobs().is_empty());
+        nodes
     }
 
     /// Processes that the daemon has started and not reaped.
