@@ -1,5 +1,6 @@
 """Every method of farcall.channel; an element of a job. Prints at rank 0 when all is well."""
 
+import contextlib
 import sys
 import threading
 import time
@@ -29,6 +30,7 @@ def messages(channel):
     channel.barrier()
     assert channel.poll() is None
     assert channel.try_receive_into(buffer) is None
+    channel.barrier()
     assert channel.try_send(after, np.empty(0))
     while (message := channel.poll(before)) is None:
         time.sleep(0)
@@ -75,25 +77,25 @@ def waiting_lets_others_run(channel):
     """A thread works while this one waits, and may not use the channel meanwhile."""
     channel.barrier()
     if channel.rank == 0:
-        refusals = []
+        refusals, received = [], []
 
         def use():
-            while not refusals:
+            while not refusals and not received:
                 try:
                     channel.poll(1)
                 except farcall.ChannelError as error:
                     refusals.append(str(error))
+                time.sleep(0.001)
 
         thread = threading.Thread(target=use)
-        channel.poll(1)
         thread.start()
-        while not refusals:
-            try:
-                assert channel.receive(1) == (1, b"at last")
-                break
-            except farcall.ChannelError:  # the other was first
-                refusals.clear()
-        thread.join(20)
+        while not received:
+            # Until the thread was refused once, it may be the first.
+            with contextlib.suppress(farcall.ChannelError):
+                received.append(channel.receive(1))
+        thread.join()
+        assert received == [(1, b"at last")]
+        assert "another thread" in refusals[0]
     elif channel.rank == 1:
         time.sleep(0.3)
         channel.send(0, b"at last")
