@@ -1,6 +1,6 @@
 //! `farcall flow`: what a communication pattern costs on a network.
 
-mod plot;
+pub(crate) mod plot;
 mod run;
 mod workload;
 

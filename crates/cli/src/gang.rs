@@ -1,6 +1,7 @@
 //! `farcall gang`: parallel jobs that share a cluster.
 
 mod daemon;
+mod gantt;
 mod jobs;
 mod run;
 
@@ -25,6 +26,7 @@ enum Command {
     Cont(jobs::ContArguments),
     Kill(jobs::KillArguments),
     State(jobs::StateArguments),
+    Gantt(gantt::Arguments),
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
@@ -36,6 +38,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Cont(arguments) => jobs::cont(&arguments),
         Command::Kill(arguments) => jobs::kill(&arguments),
         Command::State(arguments) => jobs::state(&arguments),
+        Command::Gantt(arguments) => gantt::run(&arguments),
     }
 }
 

@@ -412,7 +412,9 @@ impl Daemon {
         self.times.run = self.now();
         let round = self.switch.round().clone();
         if let Some(trace) = &mut self.trace {
-            trace.write(round.number, &self.times, &round.out, &round.into);
+            let nodes = self.root.as_ref().map(|root| root.nodes_of(&round.into));
+            let nodes = nodes.unwrap_or_default();
+            trace.write(round.number, &self.times, (&round.out, &round.into), &nodes);
         }
         for (sum, step) in self.spent.0.iter_mut().zip(self.times.steps()) {
             *sum += step as f64 / 1e9;

@@ -428,6 +428,25 @@ impl Root {
         );
     }
 
+    /// The names of the nodes of each of these jobs, for the trace; `-` for one that has ended.
+    pub(crate) fn nodes_of(&self, jobs: &[JobId]) -> Vec<String> {
+        let names = |id: &JobId| {
+            let nodes = self.jobs.get(id).map(|job| &job.placement.nodes);
+            let nodes: BTreeSet<u16> = nodes.into_iter().flatten().copied().collect();
+            let names = nodes
+                .iter()
+                .map(|node| &self.nodes[usize::from(*node)].name);
+            // What separates names, jobs and columns cannot be part of one.
+            let names = names.map(|name| name.replace([' ', ',', '+', '\n'], "_"));
+            let names: Vec<String> = names.collect();
+            match names.is_empty() {
+                true => "-".to_string(),
+                false => names.join("+"),
+            }
+        };
+        jobs.iter().map(names).collect()
+    }
+
     /// Names and slots of the nodes, for the metrics and `ps`.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = (&str, u16)> {
         let alive = self.nodes.iter().filter(|node| !node.is_lost);

@@ -42,13 +42,20 @@ impl Trace {
         let mut file = BufWriter::new(File::create(path)?);
         writeln!(
             file,
-            "switch,start_ns,stopped_ns,frozen_ns,saved_ns,restored_ns,run_ns,out,in"
+            "switch,start_ns,stopped_ns,frozen_ns,saved_ns,restored_ns,run_ns,out,in,nodes"
         )?;
         Ok(Trace(file))
     }
 
     /// Writes a line; that the disk is full is no reason to stop jobs.
-    pub(crate) fn write(&mut self, number: u64, times: &Times, out: &[u64], into: &[u64]) {
+    /// `nodes` has the nodes of each job that comes, joined by `+`.
+    pub(crate) fn write(
+        &mut self,
+        number: u64,
+        times: &Times,
+        (out, into): (&[u64], &[u64]),
+        nodes: &[String],
+    ) {
         let list = |jobs: &[u64]| {
             let jobs: Vec<String> = jobs.iter().map(u64::to_string).collect();
             jobs.join(" ")
@@ -63,9 +70,10 @@ impl Trace {
         } = times;
         let _ = writeln!(
             self.0,
-            "{number},{start},{stopped},{frozen},{saved},{restored},{run},{},{}",
+            "{number},{start},{stopped},{frozen},{saved},{restored},{run},{},{},{}",
             list(out),
-            list(into)
+            list(into),
+            nodes.join(" ")
         );
     }
 

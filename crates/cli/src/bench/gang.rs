@@ -3,6 +3,8 @@
 mod channel;
 pub(crate) mod element;
 mod lost;
+mod nodes;
+mod peers;
 mod rows;
 
 use std::process::Stdio;
@@ -32,6 +34,12 @@ pub(crate) struct Arguments {
     /// One part alone
     #[arg(long, value_enum)]
     part: Option<Part>,
+    /// Also measure MPICH and Slurm's gang scheduling, where Debian's packages are installed
+    #[arg(long)]
+    peers: bool,
+    /// Every length of slice with every number of elements, in both forms
+    #[arg(long)]
+    matrix: bool,
     /// Seconds of each measured run
     #[arg(long, default_value_t = 6.0, value_name = "SECONDS")]
     seconds: f64,
@@ -45,6 +53,8 @@ enum Part {
     Makespan,
     /// Channels beside bare rings, and Table 3
     Channel,
+    /// Engines of two nodes beside plain UDP
+    Nodes,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -52,14 +62,28 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut all = Vec::new();
     if wants(Part::Channel) {
         all.extend(channel::rows()?);
+        if arguments.peers {
+            all.extend(peers::mpich()?);
+        }
+    }
+    if wants(Part::Nodes) {
+        all.extend(nodes::rows()?);
     }
     if wants(Part::Switch) {
-        for load in loads(arguments.seconds) {
+        let loads = match arguments.matrix {
+            true => matrix(arguments.seconds),
+            false => loads(arguments.seconds),
+        };
+        for load in loads {
             all.extend(measure(&load)?);
         }
     }
     if wants(Part::Makespan) {
-        all.push(makespan(arguments.seconds)?);
+        let row = makespan(arguments.seconds)?;
+        if arguments.peers {
+            all.extend(peers::slurm(arguments.seconds, row.value)?);
+        }
+        all.push(row);
     }
     rows::report(&all, arguments.json, arguments.check)
 }
@@ -83,6 +107,25 @@ fn loads(seconds: f64) -> Vec<Load> {
         load("ep", 32, 100, "seven"),
         load("bar", few, 200, "seven"),
     ]
+}
+
+/// Figs. 4, 5, 7 and 8 of the paper: from one element for each core to many.
+fn matrix(seconds: f64) -> Vec<Load> {
+    let mut loads = Vec::new();
+    for form in ["two", "seven"] {
+        for program in ["ep", "bar"] {
+            for elements in [2, 4, 8, 16, 32] {
+                loads.extend([100, 200, 500].map(|slice_ms| Load {
+                    program,
+                    elements,
+                    slice_ms,
+                    form,
+                    seconds,
+                }));
+            }
+        }
+    }
+    loads
 }
 
 /// The rows of one load.

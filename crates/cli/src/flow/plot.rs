@@ -97,7 +97,7 @@ fn draw(python: &Path, kind: &str, data: &Path, output: &Path) -> Result<(), Fai
 
 /// The interpreter beside this program, as in a virtual environment, else that of the project's
 /// `.venv`, else `python3`.
-fn interpreter() -> PathBuf {
+pub(crate) fn interpreter() -> PathBuf {
     let beside = std::env::current_exe().ok().and_then(|exe| {
         let folder = exe.parent()?;
         let venv = folder.parent()?.parent()?.join(".venv/bin/python");

@@ -1,12 +1,11 @@
-//! What a channel costs beside a bare ring and plain UDP.
+//! What a channel costs beside a bare ring.
 
-use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Instant;
 
 use farcall_channel::raw::{CONTROL_BYTES, Consumer, Mapping, Producer, Record, sealed_memory};
-use farcall_channel::{Channel, Engine, Fifo, SavedContext, Segment, Shape};
+use farcall_channel::{Channel, SavedContext, Segment, Shape};
 
 use super::rows::{Bar, Row};
 use crate::failure::Failure;
@@ -14,8 +13,8 @@ use crate::failure::Failure;
 /// Bytes of the ring of a channel with the default FIFOs.
 const RING: usize = 64 << 10;
 /// The longest part that a channel sends at once.
-const PART: usize = (8 << 10) - 8;
-const ROUNDS: usize = 7;
+pub(super) const PART: usize = (8 << 10) - 8;
+pub(super) const ROUNDS: usize = 7;
 
 pub(super) fn rows() -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
@@ -44,24 +43,11 @@ pub(super) fn rows() -> Result<Vec<Row>, Failure> {
                 .bar(Bar::LeastOfPeer(0.9)),
         );
     }
-    for fifo in [Shape::SEND.bytes, 256 << 10, 1 << 20] {
-        let (mut ours, mut raw) = (vec![], vec![]);
-        for _ in 0..3 {
-            ours.push(engine_bandwidth(PART, 8000, fifo)?);
-            raw.push(udp_bandwidth(PART, 8000)?);
-        }
-        let name = format!(
-            "two engines, loopback, 8 KB messages, FIFO {} KB",
-            fifo >> 10
-        );
-        let row = Row::new(name, median(ours), "MB/s").higher();
-        rows.push(row.beside("raw UDP", median(raw)));
-    }
     rows.extend(table_three()?);
     Ok(rows)
 }
 
-fn median(values: Vec<f64>) -> f64 {
+pub(super) fn median(values: Vec<f64>) -> f64 {
     crate::bench::table::median(&values)
 }
 
@@ -69,7 +55,7 @@ fn segment(size: u16, locals: std::ops::Range<u16>) -> Result<Arc<Segment>, Fail
     Ok(Arc::new(Segment::create(shape(size, locals))?))
 }
 
-fn shape(size: u16, locals: std::ops::Range<u16>) -> Shape {
+pub(super) fn shape(size: u16, locals: std::ops::Range<u16>) -> Shape {
     Shape {
         job: 1,
         size,
@@ -118,7 +104,7 @@ fn pin(processor: usize) {
 }
 
 /// Microseconds of one way.
-fn channel_latency(count: usize) -> Result<f64, Failure> {
+pub(super) fn channel_latency(count: usize) -> Result<f64, Failure> {
     let seconds = pair(
         |mut channel| {
             let mut word = [0; 8];
@@ -139,7 +125,7 @@ fn channel_latency(count: usize) -> Result<f64, Failure> {
 }
 
 /// Megabytes a second.
-fn channel_bandwidth(bytes: usize, count: usize) -> Result<f64, Failure> {
+pub(super) fn channel_bandwidth(bytes: usize, count: usize) -> Result<f64, Failure> {
     let seconds = pair(
         |mut channel| {
             let message = vec![1; bytes];
@@ -249,83 +235,6 @@ fn raw_bandwidth(bytes: usize, count: usize) -> Result<f64, Failure> {
         },
     );
     Ok((bytes * count) as f64 / start.elapsed().as_secs_f64() / 1e6)
-}
-
-const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-
-/// Two engines, as on two nodes.
-fn engine_bandwidth(bytes: usize, count: usize, fifo_bytes: u32) -> Result<f64, Failure> {
-    let start_engine = || Engine::start(LOOPBACK).map_err(Failure::failed);
-    let engines = [start_engine()?, start_engine()?];
-    let fifo = |fifo: Fifo, default: Fifo| Fifo {
-        bytes: fifo.bytes.max(default.bytes),
-        messages: default.messages,
-    };
-    let asked = Fifo {
-        bytes: fifo_bytes,
-        messages: 0,
-    };
-    // On as many cores as there are engines, elements that spin would only be in their way.
-    let segment = |locals| -> Result<Arc<Segment>, Failure> {
-        Ok(Arc::new(Segment::create(Shape {
-            send: fifo(asked, Shape::SEND),
-            receive: fifo(asked, Shape::RECEIVE),
-            spin: false,
-            ..shape(2, locals)
-        })?))
-    };
-    let segments = [segment(0..1)?, segment(1..2)?];
-    let addresses = engines.each_ref().map(|engine| Some(engine.address()));
-    engines[0].attach(segments[0].clone(), &[None, addresses[1]], 0);
-    engines[1].attach(segments[1].clone(), &[addresses[0], None], 0);
-    let open = |index: usize| -> Result<Channel, Failure> {
-        let bell = engines[index].bell().try_clone_to_owned()?;
-        Channel::attach(segments[index].clone(), Some(bell), index).map_err(Failure::failed)
-    };
-    let (mut one, mut other) = (open(0)?, open(1)?);
-    let start = Instant::now();
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            let message = vec![1; bytes];
-            for _ in 0..count {
-                let _ = one.send(1, &message);
-            }
-        });
-        scope.spawn(move || {
-            let mut buffer = vec![0; bytes];
-            for _ in 0..count {
-                let _ = other.receive(Some(0), &mut buffer);
-            }
-        });
-    });
-    Ok((bytes * count) as f64 / start.elapsed().as_secs_f64() / 1e6)
-}
-
-/// Plain datagrams, counted where they arrive.
-fn udp_bandwidth(bytes: usize, count: usize) -> Result<f64, Failure> {
-    let receiver = UdpSocket::bind((LOOPBACK, 0))?;
-    let sender = UdpSocket::bind((LOOPBACK, 0))?;
-    sender.connect(receiver.local_addr()?)?;
-    receiver.set_read_timeout(Some(std::time::Duration::from_millis(100)))?;
-    let start = Instant::now();
-    let received = std::thread::scope(|scope| {
-        let taker = scope.spawn(|| {
-            let mut buffer = vec![0; 1 << 16];
-            let (mut received, mut last) = (0, start);
-            while let Ok(count) = receiver.recv(&mut buffer) {
-                received += count;
-                last = Instant::now();
-            }
-            (received, last)
-        });
-        let message = vec![1; bytes];
-        for _ in 0..count {
-            let _ = sender.send(&message);
-        }
-        taker.join()
-    });
-    let (received, last) = received.map_err(|_| Failure::failed("the receiver panicked"))?;
-    Ok(received as f64 / (last - start).as_secs_f64() / 1e6)
 }
 
 /// Table 3 of the paper: saving and restoring the context of a channel whose FIFOs are empty or

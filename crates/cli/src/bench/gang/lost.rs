@@ -259,7 +259,7 @@ fn breakdown(text: &str, sums: &Sums) -> Breakdown {
             .flat_map(|field| field.parse())
             .collect();
         // The first and the last switch have nobody to stop, or nobody to start.
-        let is_whole = fields.len() == 9 && !fields[7].is_empty() && !fields[8].is_empty();
+        let is_whole = fields.len() == 10 && !fields[7].is_empty() && !fields[8].is_empty();
         if !is_whole || times.len() < 6 {
             continue;
         }

@@ -1,0 +1,128 @@
+"""Two jobs of two nodes each that Slurm lets take turns by its gang scheduling.
+
+python benches/gang/slurm.py PROGRAM [ARGUMENT ...]
+
+Starts slurmctld and two slurmd of its own (Debian's packages slurmctld, slurmd and slurm-client) on
+free ports of the loopback, in a temporary folder, with the shortest slice that Slurm takes, 5 s.
+Each node has one processor. Prints the seconds from the submission of both jobs until both have
+ended, and ends everything that it started. Needs root, as slurmd does.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+# Seconds for the daemons to find each other, and for the jobs.
+START, JOBS = 40, 900
+
+CONFIGURATION = """\
+ClusterName=farcall
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={ports[0]}
+SlurmUser=root
+AuthType=auth/none
+CredType=cred/none
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool-%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd-%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=none
+JobAcctGatherType=jobacct_gather/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+PreemptMode=GANG
+SchedulerTimeSlice=5
+SlurmdParameters=config_overrides
+ReturnToService=2
+NodeName=farcall0 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=1
+NodeName=farcall1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=1
+PartitionName=gang Nodes=ALL Default=YES OverSubscribe=FORCE:2 State=UP MaxTime=INFINITE
+"""
+
+
+def free_ports(count):
+    """Ports that nobody has at this moment."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def told(*command):
+    """What a command prints; empty where it fails."""
+    ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
+    return ran.stdout if ran.returncode == 0 else ""
+
+
+def wait_for_nodes():
+    """Until both nodes take jobs."""
+    end = time.monotonic() + START
+    while told("sinfo", "-h", "-N", "-o", "%t").split() != ["idle", "idle"]:
+        if time.monotonic() > end:
+            sys.exit("slurm: the nodes are not there in time: " + told("sinfo", "-h", "-N", "-l"))
+        time.sleep(0.1)
+
+
+def makespan(folder, command):
+    """Seconds from the submission of two jobs until both have ended."""
+    script = folder / "job.sh"
+    script.write_text("#!/bin/sh\nexec srun -N 2 -n 2 " + " ".join(command) + "\n")
+    submit = ["sbatch", "--wait", "-N", "2", "-n", "2", "-o", folder / "out-%j", script]
+    start = time.monotonic()
+    jobs = [subprocess.Popen(submit, stdout=subprocess.DEVNULL, cwd=folder) for _ in range(2)]
+    try:
+        codes = [job.wait(JOBS) for job in jobs]
+    finally:
+        if any(job.poll() is None for job in jobs):
+            told("scancel", "--state=RUNNING,SUSPENDED,PENDING", "-u", "root")
+            for job in jobs:
+                job.kill()
+    if any(codes):
+        texts = [path.read_text() for path in folder.glob("out-*")]
+        sys.exit(f"slurm: the jobs ended with {codes}: {texts}")
+    return time.monotonic() - start
+
+
+def main():
+    """The measurement."""
+    missing = [name for name in ("slurmctld", "slurmd", "sbatch", "srun") if not shutil.which(name)]
+    if missing:
+        sys.exit(f"slurm: no {', '.join(missing)}: apt-get install slurmctld slurmd slurm-client")
+    if os.geteuid() != 0:
+        sys.exit("slurm: slurmd needs root")
+    with tempfile.TemporaryDirectory(prefix="farcall-slurm-") as name:
+        folder = Path(name)
+        (folder / "state").mkdir()
+        host = socket.gethostname().split(".")[0]
+        text = CONFIGURATION.format(host=host, ports=free_ports(3), folder=folder)
+        configuration = folder / "slurm.conf"
+        configuration.write_text(text)
+        os.environ["SLURM_CONF"] = str(configuration)
+        commands = [["slurmctld", "-D"], ["slurmd", "-D", "-N", "farcall0"]]
+        commands.append(["slurmd", "-D", "-N", "farcall1"])
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        daemons = [
+            subprocess.Popen([*command, "-f", configuration], cwd=folder, **quiet)
+            for command in commands
+        ]
+        try:
+            wait_for_nodes()
+            print(f"{makespan(folder, sys.argv[1:]):.2f}")
+        finally:
+            for daemon in reversed(daemons):
+                daemon.terminate()
+            for daemon in daemons:
+                daemon.wait(30)
+
+
+main()

@@ -1,0 +1,103 @@
+"""A chart of the slices of parallel jobs: one row a node, one colour a job.
+
+python -m farcall._gantt trace.csv picture.svg [FROM [TO]]
+"""
+
+import csv
+import math
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+# Slices drawn; further ones would be thinner than a line.
+MAX_SLICES = 20_000
+COLUMNS = {"start_ns", "run_ns", "out", "in", "nodes"}
+
+
+class Slice(NamedTuple):
+    """A job on a node, from when it may run until its elements are to be stopped; seconds."""
+
+    node: str
+    job: int
+    begin: float
+    end: float
+
+
+def slices(path: Path) -> list[Slice]:
+    """The slices of a trace, from the first switch on; the last ends with the last switch."""
+    with path.open(newline="", encoding="utf-8") as file:
+        table = csv.DictReader(file)
+        if COLUMNS.difference(table.fieldnames or ()):
+            raise ValueError(f"{path} is no trace of `farcall gang daemon --trace`")
+        rows = [row for row in table if row["nodes"] is not None]
+    if not rows:
+        raise ValueError(f"{path} has no switches")
+    first = int(rows[0]["start_ns"])
+    done: list[Slice] = []
+    running: dict[int, tuple[float, list[str]]] = {}
+
+    def end(job: int, time: float) -> None:
+        if job in running:
+            begin, nodes = running.pop(job)
+            done.extend(Slice(node, job, begin, time) for node in nodes if node != "-")
+
+    for row in rows:
+        stop, run = ((int(row[name]) - first) / 1e9 for name in ("start_ns", "run_ns"))
+        for job in map(int, row["out"].split()):
+            end(job, stop)
+        for job, nodes in zip(map(int, row["in"].split()), row["nodes"].split(), strict=False):
+            end(job, stop)
+            running[job] = run, nodes.split("+")
+    last = (int(rows[-1]["run_ns"]) - first) / 1e9
+    for job in list(running):
+        end(job, last)
+    return done
+
+
+def draw(found: list[Slice], path: Path, begin: float, end: float) -> None:
+    """Draw what lies between two times."""
+    try:
+        import matplotlib  # noqa: PLC0415
+    except ImportError:
+        raise ImportError("charts need matplotlib: pip install matplotlib") from None
+    matplotlib.use("Agg")
+    from matplotlib import pyplot  # noqa: PLC0415
+
+    shown = [each for each in found if each.end > begin and each.begin < end][:MAX_SLICES]
+    if not shown:
+        raise ValueError(f"no slice lies between {begin} and {end} s")
+    nodes = sorted({each.node for each in shown})
+    jobs = sorted({each.job for each in shown})
+    figure, axes = pyplot.subplots(figsize=(10, 1.2 + 0.45 * len(nodes)), layout="constrained")
+    colours = pyplot.get_cmap("tab10" if len(jobs) <= 10 else "tab20")
+    for index, job in enumerate(jobs):
+        label = f"job {job}"
+        for row, node in enumerate(nodes):
+            bars = [
+                (max(each.begin, begin), min(each.end, end) - max(each.begin, begin))
+                for each in shown
+                if each.node == node and each.job == job
+            ]
+            if bars:
+                colour = colours(index % colours.N)
+                axes.broken_barh(bars, (row - 0.4, 0.8), facecolors=colour, label=label)
+                label = "_"
+    axes.set_yticks(range(len(nodes)), nodes)
+    axes.set_xlabel("seconds after the first switch")
+    axes.invert_yaxis()
+    axes.spines[["top", "right"]].set_visible(False)
+    if len(jobs) <= 20:
+        figure.legend(loc="outside right upper", frameon=False)
+    figure.savefig(path)
+
+
+def main() -> None:
+    """The command."""
+    trace, picture, *times = sys.argv[1:]
+    begin = float(times[0]) if times else 0.0
+    end = float(times[1]) if len(times) > 1 else math.inf
+    draw(slices(Path(trace)), Path(picture), begin, end)
+
+
+if __name__ == "__main__":
+    main()
