@@ -42,6 +42,8 @@ pub struct Channel {
     outbound: Vec<Producer>,
     /// Where the next search for a message begins.
     turn: usize,
+    /// Whether room was given back without a look, behind a fence, at who waits for it.
+    has_given: bool,
     interrupt: Option<fn() -> bool>,
     /// Whether half a message was moved and no more will be.
     is_cut: bool,
@@ -145,6 +147,7 @@ impl Channel {
             rank,
             place,
             turn: 0,
+            has_given: false,
             interrupt: None,
             is_cut: false,
             twin: None,
@@ -451,17 +454,17 @@ impl Channel {
         self.inbound[source].release();
         let element = self.segment.element(self.number, self.place);
         element.inbound.give_back(1, span);
-        if is_last {
-            self.wake_for_room();
-        } else if element.bell.0.room_waiters.load(Ordering::Relaxed) != 0 {
-            // Between the parts of a message the look without a fence may come too early. There is
-            // another at its end, or before this element sleeps.
+        // Between the parts of a message a look without a fence may come too early: there is
+        // another at its end, or before this element sleeps.
+        self.has_given = true;
+        if is_last || element.bell.0.room_waiters.load(Ordering::Relaxed) != 0 {
             self.wake_for_room();
         }
     }
 
     /// Wakes those who wait until this element takes something out of its FIFO.
-    fn wake_for_room(&self) {
+    fn wake_for_room(&mut self) {
+        self.has_given = false;
         std::sync::atomic::fence(Ordering::SeqCst);
         let element = self.segment.element(self.number, self.place);
         if element.bell.0.room_waiters.load(Ordering::Relaxed) == 0 {
@@ -502,7 +505,10 @@ impl Channel {
                 Ok(Some(done)) => break Ok(done),
                 Err(error) => break Err(error),
             }
-            self.wake_for_room();
+            // Without cause this would wake another, which would wake this one again.
+            if self.has_given {
+                self.wake_for_room();
+            }
             element.say_waiting(Waiting::encode(wait), seen);
             element.bell.0.sleep(seen, self.interrupt.map(|_| LOOK));
             if self.interrupt.is_some_and(|interrupt| interrupt()) {

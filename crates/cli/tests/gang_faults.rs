@@ -77,9 +77,12 @@ fn a_job_whose_channels_are_clogged_is_killed() {
 fn a_stalled_job_is_ended_and_one_that_works_is_not() {
     let (root, _other) = cluster(&[]);
     let stall = example("stall");
-    let output = root.run(&["-n", "3", "--detect-termination", &stall]);
-    assert_eq!(output.status.code(), Some(125));
-    assert!(text(&output.stderr).contains("flow-control stall"));
+    let alone = Daemon::start(&["--slots", "2", "--slice", "20ms"]);
+    for (daemon, elements) in [(&root, "3"), (&root, "5"), (&alone, "2"), (&alone, "3")] {
+        let output = daemon.run(&["-n", elements, "--detect-termination", &stall]);
+        assert_eq!(output.status.code(), Some(125), "{elements}");
+        assert!(text(&output.stderr).contains("flow-control stall"));
+    }
     let job = all_to_all();
     let mut watched = vec!["--detect-termination"];
     watched.extend(job.iter().map(String::as_str));

@@ -1,0 +1,49 @@
+"""The chart of slices."""
+
+import subprocess
+import sys
+
+import pytest
+from farcall import _gantt
+
+TRACE = """\
+switch,start_ns,stopped_ns,frozen_ns,saved_ns,restored_ns,run_ns,out,in,nodes
+1,1000000000,1000000000,1000000000,1000000000,1000000000,1001000000,,1 2,a+b c
+2,1101000000,1101000000,1101000000,1101000000,1101000000,1102000000,1,3,a
+3,1202000000,1202000000,1202000000,1202000000,1202000000,1203000000,2 3,4,-
+"""
+
+
+def test_slices(tmp_path):
+    trace = tmp_path / "trace.csv"
+    trace.write_text(TRACE)
+    found = [
+        (each.node, each.job, round(each.begin, 3), round(each.end, 3))
+        for each in _gantt.slices(trace)
+    ]
+    assert found == [
+        ("a", 1, 0.001, 0.101),
+        ("b", 1, 0.001, 0.101),
+        ("c", 2, 0.001, 0.202),
+        ("a", 3, 0.102, 0.202),
+    ]
+
+
+def test_the_picture(tmp_path):
+    pytest.importorskip("matplotlib")
+    trace, picture = tmp_path / "trace.csv", tmp_path / "slices.svg"
+    trace.write_text(TRACE)
+    _gantt.draw(_gantt.slices(trace), picture, 0.0, 0.15)
+    text = picture.read_text()
+    assert text.startswith("<?xml")
+    assert text.count("<svg") == 1
+
+
+@pytest.mark.parametrize("text", ["", "a,b\n1,2\n", TRACE.splitlines()[0] + "\n"])
+def test_what_is_no_trace(tmp_path, text):
+    trace = tmp_path / "trace.csv"
+    trace.write_text(text)
+    command = [sys.executable, "-m", "farcall._gantt", trace, tmp_path / "x.svg"]
+    ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert ran.returncode != 0
+    assert str(trace) in ran.stderr.splitlines()[-1]
