@@ -45,7 +45,7 @@ bench: build ## figures, with a peer or a physical limit beside them in the same
 	$(farcall) bench flow
 	@if [ "$$(id -u)" = 0 ]; then $(farcall) bench trunk; \
 	else echo "bench trunk: skipped, it needs root: sudo $(farcall) bench trunk"; fi
-	$(farcall) bench gang
+	$(farcall) bench gang --peers
 
 soak: setup ## long runs: each fuzz target ten minutes
 	@scripts/soak
