@@ -40,6 +40,9 @@ pub struct Channel {
     place: usize,
     inbound: Vec<Consumer>,
     outbound: Vec<Producer>,
+    /// What was last seen of what each rank took out of its FIFO; for one of another node, of what
+    /// the engine took out of the send FIFO.
+    seen: Vec<u64>,
     /// Where the next search for a message begins.
     turn: usize,
     /// Whether room was given back without a look, behind a fence, at who waits for it.
@@ -146,6 +149,7 @@ impl Channel {
             number,
             rank,
             place,
+            seen: vec![0; size],
             turn: 0,
             has_given: false,
             interrupt: None,
@@ -375,7 +379,7 @@ impl Channel {
             let element = self.segment.element(self.number, place.into());
             (&element.inbound, shape.receive)
         };
-        if credit.reserve(fifo, records, span) {
+        if credit.reserve(&mut self.seen[target], fifo, records, span) {
             return Ok(true);
         }
         Ok(self.outbound[target].is_empty()? && credit.force(records, span))

@@ -83,16 +83,23 @@ pub(crate) struct Credit {
 const TRIES: u32 = 1 << 16;
 
 impl Credit {
-    /// Takes room for so many records of so many bytes together, if the FIFO has it.
-    pub(crate) fn reserve(&self, fifo: Fifo, records: u64, bytes: u64) -> bool {
+    /// Takes room for so many records of so many bytes together, if the FIFO has it. `seen` is what
+    /// the caller last saw of what was taken out: while that leaves room, the line of whoever takes
+    /// out stays where it is. Where others have put in so much meanwhile that the counts went round
+    /// to what they were, a message more than the FIFO has may come in; the rings bound it.
+    pub(crate) fn reserve(&self, seen: &mut u64, fifo: Fifo, records: u64, bytes: u64) -> bool {
+        let fits = |(standing_records, standing_bytes): (i32, i32)| {
+            i64::from(standing_records) + records as i64 <= i64::from(fifo.messages)
+                && i64::from(standing_bytes) + bytes as i64 <= i64::from(fifo.bytes)
+        };
         let mut put = self.put.0.load(Ordering::Acquire);
         for _ in 0..TRIES {
-            let taken = self.taken.0.load(Ordering::Acquire);
-            let (standing_records, standing_bytes) = difference(put, taken);
-            let fits = i64::from(standing_records) + records as i64 <= i64::from(fifo.messages)
-                && i64::from(standing_bytes) + bytes as i64 <= i64::from(fifo.bytes);
-            if !fits {
-                return false;
+            let known = difference(put, *seen);
+            if known.0 < 0 || known.1 < 0 || !fits(known) {
+                *seen = self.taken.0.load(Ordering::Acquire);
+                if !fits(difference(put, *seen)) {
+                    return false;
+                }
             }
             match self.add(put, records, bytes) {
                 Ok(()) => return true,
@@ -136,6 +143,10 @@ impl Credit {
     pub(crate) fn bytes(&self) -> u32 {
         let (put, taken) = self.raw();
         difference(put, taken).1.max(0) as u32
+    }
+
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken.0.load(Ordering::Acquire)
     }
 
     pub(crate) fn raw(&self) -> (u64, u64) {
@@ -438,10 +449,11 @@ mod tests {
             bytes: 100,
             messages: 3,
         };
+        let mut seen = 0;
         for _ in 0..40 {
-            assert!(credit.reserve(fifo, 2, 90));
-            assert!(!credit.reserve(fifo, 1, 11));
-            assert!(!credit.reserve(fifo, 2, 1));
+            assert!(credit.reserve(&mut seen, fifo, 2, 90));
+            assert!(!credit.reserve(&mut seen, fifo, 1, 11));
+            assert!(!credit.reserve(&mut seen, fifo, 2, 1));
             assert!(credit.force(1, 50));
             assert_eq!(credit.bytes(), 140);
             credit.give_back(3, 140);
@@ -459,12 +471,14 @@ mod tests {
         };
         std::thread::scope(|scope| {
             scope.spawn(|| {
+                let mut seen = 0;
                 for _ in 0..200_000 {
-                    assert!(!credit.reserve(fifo, 1, 2000));
+                    assert!(!credit.reserve(&mut seen, fifo, 1, 2000));
                 }
             });
+            let mut seen = 0;
             for _ in 0..200_000 {
-                assert!(credit.reserve(fifo, 1, 900));
+                assert!(credit.reserve(&mut seen, fifo, 1, 900));
                 credit.give_back(1, 900);
             }
         });

@@ -394,7 +394,8 @@ fn take_room(
         if !ring.has_space(bytes as u64 + span)? {
             break;
         }
-        if !credit.reserve(fifo, 1, span) {
+        // The engine looks each time: it has many pairs, and each look costs less than a packet.
+        if !credit.reserve(&mut credit.taken(), fifo, 1, span) {
             let is_first = count == 0 && ring.is_empty()?;
             if !is_first || !credit.force(1, span) {
                 break;
