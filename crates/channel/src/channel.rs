@@ -18,7 +18,8 @@ pub const VARIABLE: &str = "FARCALL_CHANNEL";
 /// How often a waiting element that has a core of its own looks again before it sleeps.
 const SPINS: u32 = 4000;
 
-/// How long an element that may be interrupted sleeps at most: its signal may have come just before.
+/// How long an element that may be interrupted sleeps at most: its signal may have come just
+/// before.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// What came, or waits to be received.

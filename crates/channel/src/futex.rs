@@ -10,8 +10,8 @@ pub(crate) fn wait(word: &AtomicU32, seen: u32, most: Option<Duration>) {
         tv_nsec: most.subsec_nanos().into(),
     });
     let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: word and time are live for the whole call, and the kernel only reads them. Without a private
-    // flag the futex is known by its page, so that it works between processes.
+    // SAFETY: word and time are live for the whole call, and the kernel only reads them. Without a
+    // private flag the futex is known by its page, so that it works between processes.
     unsafe {
         libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, seen, time);
     }

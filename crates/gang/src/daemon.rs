@@ -146,10 +146,7 @@ impl Daemon {
         })?;
         let engine = Engine::start(config.listen.ip())?;
         // The threads are started before this one takes signals and the real-time class.
-        let page = config.metrics.map(|address| {
-            Page::serve(address).map_err(|source| StartError::Listen { address, source })
-        });
-        let page = page.transpose()?;
+        let page = config.metrics.map(serve_metrics).transpose()?;
         process::take_ticks()?;
         process::take_descriptors();
         take_realtime(&engine);
@@ -477,6 +474,10 @@ impl Daemon {
         );
         page.show(text.finish());
     }
+}
+
+fn serve_metrics(address: SocketAddr) -> Result<Page, StartError> {
+    Page::serve(address).map_err(|source| StartError::Listen { address, source })
 }
 
 /// The daemon must preempt elements the moment it has something to do.

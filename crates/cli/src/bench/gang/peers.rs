@@ -1,5 +1,5 @@
-//! What others do with the same work: MPICH's shared memory, Slurm's gang scheduling. Their programs
-//! are in `benches/gang`; a line says so where they cannot be had.
+//! What others do with the same work: MPICH's shared memory, Slurm's gang scheduling. Their
+//! programs are in `benches/gang`; a line says so where they cannot be had.
 
 use std::path::Path;
 use std::process::Command;
