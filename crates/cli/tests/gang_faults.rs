@@ -124,7 +124,7 @@ fn a_node_lost_in_a_drain_holds_nobody_up() {
 /// A daemon that hangs keeps its connection: only its silence tells.
 #[test]
 fn a_daemon_that_hangs_is_given_up() {
-    let (root, other) = cluster(&[]);
+    let (root, other) = cluster(&["--silence", "3s"]);
     let spread = root.submit(&["-n", "4", "--", "sleep", "1000"]);
     wait_until("it is there", || root.jobs().len() == 1);
     // SAFETY: plain system calls on a child that has not been waited for.

@@ -50,6 +50,9 @@ pub struct Config {
     pub switch_alone: bool,
     /// Bytes for all jobs together; `None` for nine tenths of the machine's.
     pub memory: Option<u64>,
+    /// A daemon that is not heard of for so long is gone; a stranger has so long to say who it is.
+    /// Daemons give a sign each second, but not while they start elements.
+    pub silence: Duration,
     /// User and group of the jobs that come by TCP; `None` for the daemon's own, unless that is
     /// root.
     pub tcp_user: Option<(u32, u32)>,

@@ -51,6 +51,9 @@ pub(crate) struct Arguments {
     /// Memory for all jobs together [default: nine tenths of the machine's]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     memory: Option<u64>,
+    /// A daemon that says nothing for so long is given up, at least 2s
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    silence: Duration,
     /// User whose jobs come by TCP (`gang run --daemon`), by name or as UID:GID [default: the
     /// daemon's own, unless that is root]
     #[arg(long, value_name = "USER", value_parser = super::user)]
@@ -93,6 +96,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     if arguments.slice < Duration::from_millis(20) {
         return Err(Failure::usage("--slice is at least 20ms"));
     }
+    if arguments.silence < Duration::from_secs(2) {
+        return Err(Failure::usage("--silence is at least 2s"));
+    }
     let parent = arguments.parent.as_deref();
     let metrics = arguments.metrics.as_deref();
     let config = Config {
@@ -113,6 +119,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         slots: arguments.slots,
         switch_alone: arguments.switch_alone,
         memory: arguments.memory,
+        silence: arguments.silence,
         tcp_user: arguments.tcp_user,
         metrics: metrics.map(|text| resolve("--metrics", text)).transpose()?,
         trace: arguments.trace,

@@ -17,8 +17,6 @@ const END_BOUND: Duration = Duration::from_secs(4);
 
 /// How often daemons let each other know that they work.
 const BEAT: Duration = Duration::from_secs(1);
-/// A daemon that is not heard of for so long is gone; a stranger has so long to say who it is.
-const SILENCE: Duration = Duration::from_secs(10);
 /// Most front ends, and most strangers, at a time.
 const FRONTS: usize = 1024;
 const STRANGERS: usize = 64;
@@ -156,7 +154,7 @@ impl Daemon {
                 Party::Child | Party::Parent if is_due => peer.link.send(&Message::Alive),
                 Party::Child | Party::Parent => {}
             }
-            if now.saturating_duration_since(peer.heard) > SILENCE {
+            if now.saturating_duration_since(peer.heard) > self.config.silence {
                 silent.push(*id);
             }
         }
@@ -166,8 +164,8 @@ impl Daemon {
         }
         for id in silent {
             tracing::warn!(
-                "nothing was heard from a daemon for {} s",
-                SILENCE.as_secs()
+                "nothing was heard from a daemon for {:?}",
+                self.config.silence
             );
             self.handle_lost(id);
         }
