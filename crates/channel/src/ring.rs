@@ -327,12 +327,11 @@ impl Consumer {
     /// Where bytes that were read and not released lie, `offset` bytes after the first of them: in
     /// one run, or in two around the ring's end. They stay until they are released; the writer's
     /// process may change them all the same.
-    #[cfg(not(loom))]
     pub(crate) fn unreleased_parts(&self, offset: u64, bytes: usize) -> [(*const u8, usize); 2] {
         debug_assert!(offset + bytes as u64 <= self.unreleased());
         let start = ((self.released + offset) & (self.ring.capacity - 1)) as usize;
         let first = bytes.min(self.ring.capacity as usize - start);
-        let data = self.ring.data.as_ptr().cast_const();
+        let data = self.ring.data.cast::<u8>().as_ptr().cast_const();
         [(data.wrapping_add(start), first), (data, bytes - first)]
     }
 }
