@@ -101,7 +101,9 @@ fn a_node_lost_in_a_drain_holds_nobody_up() {
     let second = root.last_job(2);
     let slices = |of: &str| {
         let rows = root.jobs();
-        let mine = rows.iter().find(|row| row["id"].to_string() == of);
+        let mine = rows
+            .iter()
+            .find(|row| row["id"].as_u64() == of.parse().ok());
         mine.and_then(|row| row["slices"].as_u64()).unwrap_or(0)
     };
     wait_until("both have had slices", || {
@@ -130,6 +132,7 @@ fn a_daemon_that_hangs_is_given_up() {
     // SAFETY: plain system calls on a child that has not been waited for.
     unsafe { libc::kill(other.process.id() as i32, libc::SIGSTOP) };
     let output = spread.wait_with_output().expect("it ends");
+    // SAFETY: as above.
     unsafe { libc::kill(other.process.id() as i32, libc::SIGCONT) };
     assert_eq!(output.status.code(), Some(125));
     assert!(text(&output.stderr).contains("node b is gone"));
