@@ -19,8 +19,8 @@ from ._errors import ArgumentError
 __all__ = ["Channel", "Message"]
 
 # NumPy takes each of these without a copy.
-Data: TypeAlias = npt.NDArray[Any] | bytes | bytearray | memoryview
-Op: TypeAlias = Literal["sum", "min", "max"]
+_Data: TypeAlias = npt.NDArray[Any] | bytes | bytearray | memoryview
+_Op: TypeAlias = Literal["sum", "min", "max"]
 
 
 class Message(NamedTuple):
@@ -60,7 +60,7 @@ class Channel:
         """Bytes of the longest message that `try_send` takes."""
         return self._channel.eager_bytes
 
-    def send(self, target: int, data: Data) -> None:
+    def send(self, target: int, data: _Data) -> None:
         """Sends a contiguous array, or bytes; returns when they are in the FIFO.
 
         What is longer than `eager_bytes` also waits until the receiver takes its first parts: two
@@ -68,7 +68,7 @@ class Channel:
         """
         self._channel.send(target, _readable(data))
 
-    def try_send(self, target: int, data: Data) -> bool:
+    def try_send(self, target: int, data: _Data) -> bool:
         """Sends if the FIFO has room now; says whether it had."""
         return self._channel.try_send(target, _readable(data))
 
@@ -79,14 +79,14 @@ class Channel:
         """
         return self._channel.receive(source)
 
-    def receive_into(self, buffer: Data, source: int | None = None) -> Message:
+    def receive_into(self, buffer: _Data, source: int | None = None) -> Message:
         """Waits for a message and puts it at the start of a writable contiguous array.
 
         A message that is too long for it stays, and ArgumentError is raised.
         """
         return Message(*self._channel.receive_into(source, _writable(buffer)))
 
-    def try_receive_into(self, buffer: Data, source: int | None = None) -> Message | None:
+    def try_receive_into(self, buffer: _Data, source: int | None = None) -> Message | None:
         """Receives a message if one is there."""
         message = self._channel.try_receive_into(source, _writable(buffer))
         return Message(*message) if message else None
@@ -96,7 +96,7 @@ class Channel:
         message = self._channel.poll(source)
         return Message(*message) if message else None
 
-    def exchange(self, target: int, data: Data, source: int, buffer: Data) -> int:
+    def exchange(self, target: int, data: _Data, source: int, buffer: _Data) -> int:
         """Sends one message and receives another at the same time, each of any length.
 
         Returns how many bytes came.
@@ -107,12 +107,12 @@ class Channel:
         """Returns when every element has come here."""
         self._channel.barrier()
 
-    def broadcast(self, buffer: Data, root: int = 0) -> None:
+    def broadcast(self, buffer: _Data, root: int = 0) -> None:
         """Gives every element what the buffer of `root` holds."""
         self._channel.broadcast(root, _writable(buffer))
 
     def reduce(
-        self, numbers: npt.ArrayLike, op: Op = "sum", root: int = 0
+        self, numbers: npt.ArrayLike, op: _Op = "sum", root: int = 0
     ) -> npt.NDArray[Any] | None:
         """The numbers of all elements made one, place by place, at `root`; None elsewhere.
 
@@ -121,7 +121,7 @@ class Channel:
         result = self._reduced(root, numbers, op)
         return result if self.rank == root else None
 
-    def all_reduce(self, numbers: npt.ArrayLike, op: Op = "sum") -> npt.NDArray[Any]:
+    def all_reduce(self, numbers: npt.ArrayLike, op: _Op = "sum") -> npt.NDArray[Any]:
         """The same, for every element."""
         return self._reduced(None, numbers, op)
 
@@ -142,7 +142,7 @@ class Channel:
         """Closes it."""
         self.close()
 
-    def _reduced(self, root: int | None, numbers: npt.ArrayLike, op: Op) -> npt.NDArray[Any]:
+    def _reduced(self, root: int | None, numbers: npt.ArrayLike, op: _Op) -> npt.NDArray[Any]:
         given = np.asarray(numbers)
         if given.dtype.kind in "bi" or (given.dtype.kind == "u" and given.dtype.itemsize < 8):
             integers = np.array(given, dtype=np.int64, order="C")
@@ -155,7 +155,7 @@ class Channel:
         return floats
 
 
-def _readable(data: Data) -> npt.NDArray[np.uint8]:
+def _readable(data: _Data) -> npt.NDArray[np.uint8]:
     """The bytes of a contiguous array or buffer, without a copy."""
     array = data if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
     if array.dtype.hasobject:
@@ -165,7 +165,7 @@ def _readable(data: Data) -> npt.NDArray[np.uint8]:
     return array.reshape(-1).view(np.uint8)
 
 
-def _writable(buffer: Data) -> npt.NDArray[np.uint8]:
+def _writable(buffer: _Data) -> npt.NDArray[np.uint8]:
     array = _readable(buffer)
     if not array.flags.writeable:
         raise ArgumentError("the buffer is read-only")
