@@ -20,7 +20,6 @@ __all__ = ["Channel", "Message"]
 
 # NumPy takes each of these without a copy.
 _Data: TypeAlias = npt.NDArray[Any] | bytes | bytearray | memoryview
-_Op: TypeAlias = Literal["sum", "min", "max"]
 
 
 class Message(NamedTuple):
@@ -112,7 +111,7 @@ class Channel:
         self._channel.broadcast(root, _writable(buffer))
 
     def reduce(
-        self, numbers: npt.ArrayLike, op: _Op = "sum", root: int = 0
+        self, numbers: npt.ArrayLike, op: Literal["sum", "min", "max"] = "sum", root: int = 0
     ) -> npt.NDArray[Any] | None:
         """The numbers of all elements made one, place by place, at `root`; None elsewhere.
 
@@ -121,7 +120,9 @@ class Channel:
         result = self._reduced(root, numbers, op)
         return result if self.rank == root else None
 
-    def all_reduce(self, numbers: npt.ArrayLike, op: _Op = "sum") -> npt.NDArray[Any]:
+    def all_reduce(
+        self, numbers: npt.ArrayLike, op: Literal["sum", "min", "max"] = "sum"
+    ) -> npt.NDArray[Any]:
         """The same, for every element."""
         return self._reduced(None, numbers, op)
 
@@ -142,7 +143,7 @@ class Channel:
         """Closes it."""
         self.close()
 
-    def _reduced(self, root: int | None, numbers: npt.ArrayLike, op: _Op) -> npt.NDArray[Any]:
+    def _reduced(self, root: int | None, numbers: npt.ArrayLike, op: str) -> npt.NDArray[Any]:
         given = np.asarray(numbers)
         if given.dtype.kind in "bi" or (given.dtype.kind == "u" and given.dtype.itemsize < 8):
             integers = np.array(given, dtype=np.int64, order="C")
