@@ -29,6 +29,14 @@ def test_slices(tmp_path):
     ]
 
 
+def test_jobs_side_by_side_have_lanes():
+    one, two, three = (
+        _gantt.Slice("a", job, begin, end)
+        for job, begin, end in [(1, 0.0, 1.0), (2, 0.0, 1.0), (3, 1.0, 2.0)]
+    )
+    assert _gantt.lanes([three, two, one]) == ({one: 0, two: 1, three: 0}, 2)
+
+
 def test_the_picture(tmp_path):
     pytest.importorskip("matplotlib")
     trace, picture = tmp_path / "trace.csv", tmp_path / "slices.svg"

@@ -408,10 +408,14 @@ impl Daemon {
     fn finish_switch(&mut self) {
         self.times.run = self.now();
         let round = self.switch.round().clone();
-        if let Some(trace) = &mut self.trace {
-            let nodes = self.root.as_ref().map(|root| root.nodes_of(&round.into));
-            let nodes = nodes.unwrap_or_default();
-            trace.write(round.number, &self.times, (&round.out, &round.into), &nodes);
+        if let Some(root) = &mut self.root {
+            let mut out = root.take_ended();
+            out.retain(|id| !round.out.contains(id));
+            out.extend_from_slice(&round.out);
+            let nodes = root.nodes_of(&round.into);
+            if let Some(trace) = &mut self.trace {
+                trace.write(round.number, &self.times, (&out, &round.into), &nodes);
+            }
         }
         for (sum, step) in self.spent.0.iter_mut().zip(self.times.steps()) {
             *sum += step as f64 / 1e9;

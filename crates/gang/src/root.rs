@@ -78,6 +78,8 @@ pub(crate) struct Root {
     /// Of each slot: node and processor there.
     slots: Vec<(u16, u16)>,
     running: Vec<JobId>,
+    /// Jobs that ended in their slice, since the last switch: no switch stops them.
+    ended: Vec<JobId>,
     last: JobId,
     /// Distinguishes the jobs of this daemon from those of any other time.
     epoch: u64,
@@ -95,6 +97,7 @@ impl Root {
             admission: Admission::new(memory),
             slots: Vec::new(),
             running: Vec::new(),
+            ended: Vec::new(),
             last: 0,
             epoch,
             past: (0, 0),
@@ -320,6 +323,7 @@ impl Root {
         }
         if self.running.contains(&id) {
             self.running.retain(|other| *other != id);
+            self.ended.push(id);
             self.orders.push(Order::SwitchNow);
         }
     }
@@ -426,6 +430,11 @@ impl Root {
             ("slots", "gauge", "Elements that run at a time."),
             &[("", slots)],
         );
+    }
+
+    /// Jobs that have ended in their slice since this was asked last, for the trace.
+    pub(crate) fn take_ended(&mut self) -> Vec<JobId> {
+        std::mem::take(&mut self.ended)
     }
 
     /// The names of the nodes of each of these jobs, for the trace; `-` for one that has ended.

@@ -54,6 +54,18 @@ def slices(path: Path) -> list[Slice]:
     return done
 
 
+def lanes(found: list[Slice]) -> tuple[dict[Slice, int], int]:
+    """A lane for each slice of one node, so that jobs side by side are seen; and how many."""
+    ends: list[float] = []
+    places: dict[Slice, int] = {}
+    for each in sorted(found, key=lambda each: (each.begin, each.job)):
+        free = [lane for lane, end in enumerate(ends) if end <= each.begin]
+        lane = free[0] if free else len(ends)
+        ends[lane : lane + 1] = [each.end]
+        places[each] = lane
+    return places, len(ends)
+
+
 def draw(found: list[Slice], path: Path, begin: float, end: float) -> None:
     """Draw what lies between two times."""
     try:
@@ -69,19 +81,22 @@ def draw(found: list[Slice], path: Path, begin: float, end: float) -> None:
     nodes = sorted({each.node for each in shown})
     jobs = sorted({each.job for each in shown})
     figure, axes = pyplot.subplots(figsize=(10, 1.2 + 0.45 * len(nodes)), layout="constrained")
+    placed = {node: lanes([each for each in shown if each.node == node]) for node in nodes}
     colours = pyplot.get_cmap("tab10" if len(jobs) <= 10 else "tab20")
     for index, job in enumerate(jobs):
         label = f"job {job}"
-        for row, node in enumerate(nodes):
-            bars = [
-                (max(each.begin, begin), min(each.end, end) - max(each.begin, begin))
-                for each in shown
-                if each.node == node and each.job == job
-            ]
-            if bars:
-                colour = colours(index % colours.N)
-                axes.broken_barh(bars, (row - 0.4, 0.8), facecolors=colour, label=label)
-                label = "_"
+        for row, (places, count) in enumerate(placed.values()):
+            for lane in range(count):
+                bars = [
+                    (max(each.begin, begin), min(each.end, end) - max(each.begin, begin))
+                    for each, place in places.items()
+                    if each.job == job and place == lane
+                ]
+                if bars:
+                    colour, height = colours(index % colours.N), 0.8 / count
+                    place = (row - 0.4 + lane * height, height)
+                    axes.broken_barh(bars, place, facecolors=colour, label=label)
+                    label = "_"
     axes.set_yticks(range(len(nodes)), nodes)
     axes.set_xlabel("seconds after the first switch")
     axes.invert_yaxis()
