@@ -26,7 +26,7 @@ pub(crate) use state::Answered;
 use state::{Answer, Loss, State};
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 pub use transfer::Progress;
 use transfer::Transfer;
@@ -171,8 +171,12 @@ impl Connection {
 
     /// Whether new requests should rather have another connection.
     pub(crate) fn is_stale(&self) -> bool {
-        let state = self.lock();
-        state.lost.is_some() || (state.is_idle() && self.socket.is_stale())
+        match self.state.try_lock() {
+            Ok(state) => state.lost.is_some() || (state.is_idle() && self.socket.is_stale()),
+            Err(TryLockError::Poisoned(_)) => true,
+            // Somebody moves bytes on it.
+            Err(TryLockError::WouldBlock) => false,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -18,6 +18,8 @@ use std::mem::MaybeUninit;
 use std::net::IpAddr;
 use std::rc::Rc;
 
+/// Bytes that one connection may move, each way, before the others have their turn.
+pub(crate) const TURN_BYTES: usize = 2 << 20;
 /// Bytes read at once besides array data.
 const INPUT_BYTES: usize = 16 << 10;
 /// Bytes of a read beyond the array data it is for: room for the next frame headers, and little
@@ -227,7 +229,8 @@ impl Connection {
         Ok(event.map_or(Step::Progress(count), Step::Event))
     }
 
-    /// Writes until everything is out or the socket takes no more. Returns whether all is out.
+    /// Writes until everything is out, the socket takes no more, or it is time for the others.
+    /// Returns whether all is out.
     ///
     /// The times of a call end with the write of its last byte, so `clock` is read again and again.
     pub(crate) fn flush(
@@ -235,6 +238,7 @@ impl Connection {
         jobs: &mut Slab<Job>,
         clock: impl Fn() -> Nanos,
     ) -> io::Result<bool> {
+        let mut moved = 0;
         loop {
             if self.parts.is_empty() {
                 self.frames.clear();
@@ -243,10 +247,15 @@ impl Connection {
             if self.parts.is_empty() {
                 return Ok(true);
             }
+            if moved >= TURN_BYTES {
+                // What was gathered keeps the connection waiting for its next turn.
+                return Ok(false);
+            }
             match self.write(jobs) {
                 Ok(count) => {
                     self.descriptors.clear();
                     self.written(count);
+                    moved += count;
                 }
                 Err(Errno::AGAIN) => return Ok(false),
                 Err(Errno::INTR) => {}

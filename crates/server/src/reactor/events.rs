@@ -1,7 +1,7 @@
 //! What happens on sockets, pipes and timers.
 
 use super::{LAST_WORDS, Reactor, SWEEP, Source};
-use crate::connection::{Broken, Connection, Step};
+use crate::connection::{Broken, Connection, Step, TURN_BYTES};
 use crate::listen::{Accepted, Listener};
 use crate::worker::State;
 use farcall_rpc_proto::{self as proto, Failure, FailureKind, Hello, ProtocolError};
@@ -9,8 +9,6 @@ use rustix::event::epoll::{self, EventFlags};
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
 
-/// Bytes that one connection may move before the others have their turn.
-const TURN_BYTES: usize = 4 << 20;
 /// Connections accepted in one go.
 const ACCEPTS: usize = 64;
 
