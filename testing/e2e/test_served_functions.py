@@ -156,6 +156,10 @@ def test_modules_that_cannot_be_served_say_why(tmp_path):
         ("x = 1", "no function has the decorator @farcall.serve"),
         ("import farcall\n@farcall.serve('f(IN int n')\ndef f(n): pass", "module.py"),
         ("import farcall\n@farcall.serve('f(IN int n)')\ndef f(m): pass", "`m`"),
+        (
+            "import farcall\n@farcall.serve('f(IN int n, g(IN int i))')\ndef f(n, g): pass",
+            "`f` takes functions of the caller",
+        ),
     ]:
         path.write_text(text)
         assert told in serve_fails(path), text

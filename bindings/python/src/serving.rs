@@ -19,7 +19,9 @@ const WRITE: i32 = 0x200;
 /// function of a module what calls it with (arguments, results).
 #[pyfunction]
 pub(crate) fn run_worker(py: Python<'_>, bind: Py<PyAny>) -> PyResult<()> {
-    let load = |source: &Source, _: &Document, _: Option<&Path>| {
+    let load = |source: &Source, document: &Document, _: Option<&Path>| {
+        refuse_callbacks(document)
+            .map_err(|error| format!("{}: {error}", source.path.display()))?;
         Python::attach(|py| {
             let functions = bind.call1(py, (source.path.as_path(),));
             let functions = functions.and_then(|list| list.extract::<Vec<Py<PyAny>>>(py));
@@ -29,6 +31,18 @@ pub(crate) fn run_worker(py: Python<'_>, bind: Py<PyAny>) -> PyResult<()> {
         })
     };
     Ok(py.detach(|| run_worker_for(load))?)
+}
+
+/// Functions of the caller reach libraries in C and Fortran only.
+fn refuse_callbacks(document: &Document) -> Result<(), String> {
+    let mut interfaces = document.interfaces.iter();
+    match interfaces.find(|interface| !interface.callbacks.is_empty()) {
+        None => Ok(()),
+        Some(interface) => Err(format!(
+            "`{}` takes functions of the caller, which Python functions cannot be given",
+            interface.name
+        )),
+    }
 }
 
 /// By index of the interface.
