@@ -196,7 +196,8 @@ impl<S: Read + Write> Peer<S> {
         ));
         let answer = self.frame();
         assert_eq!((answer.kind, answer.call), (INTERFACE, request));
-        assert_eq!(answer.payload[..2], [0x82, 0x1b]);
+        // An array of three whose first is a number of eight bytes.
+        assert_eq!(answer.payload[..2], [0x83, 0x1b]);
         u64::from_be_bytes(answer.payload[2..10].try_into().unwrap())
     }
 
