@@ -161,14 +161,20 @@ def test_errors_are_of_the_same_kind(call):
         call(linalg)
 
 
-def test_what_is_not_offered_says_where_it_is():
-    for call in (
-        lambda: linalg.qr(np.eye(2), pivoting=True),
-        lambda: linalg.eigh(np.eye(2), np.eye(2)),
-        lambda: linalg.svd(np.eye(2), lapack_driver="gesvd"),
-    ):
-        with pytest.raises(NotImplementedError, match=r"scipy\.linalg\.\w+ computes it here"):
-            call()
+def test_what_no_server_computes_runs_here():
+    a, b = matrix(np.float64, 5, 5), positive(np.float64, 5)
+    symmetric = a + a.T
+    same(linalg.qr(a, pivoting=True), scipy.linalg.qr(a, pivoting=True))
+    same(linalg.qr(a, mode="raw")[1], scipy.linalg.qr(a, mode="raw")[1])
+    same(linalg.eigh(symmetric, b), scipy.linalg.eigh(symmetric, b))
+    same(linalg.eigvals(a, b), scipy.linalg.eigvals(a, b))
+    same(linalg.svd(a, lapack_driver="gesvd"), scipy.linalg.svd(a, lapack_driver="gesvd"))
+    ours, theirs = (
+        module.lstsq(a, b[:, 0], lapack_driver="gelsy") for module in (linalg, scipy.linalg)
+    )
+    same(ours[0], theirs[0])
+    with pytest.raises(NotImplementedError):
+        linalg.solve(a + 1j, b, transposed=True)
 
 
 def test_the_rest_of_scipy_runs_here():

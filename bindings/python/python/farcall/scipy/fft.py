@@ -44,7 +44,7 @@ def __getattr__(name: str) -> Any:
 
 def _without_plan(plan: Any) -> None:
     if plan is not None:
-        raise NotImplementedError("a plan cannot be passed to a server; leave it out")
+        raise ValueError("a plan cannot be passed to a server; leave it out")
 
 
 def fft(

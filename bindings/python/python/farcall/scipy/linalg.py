@@ -2,8 +2,8 @@
 
 Signatures and results are SciPy's; as in `farcall.linalg` every precision is computed in double
 precision. `overwrite_a` and `overwrite_b` may be ignored, and whether a matrix is ill-conditioned
-is not looked at. An option that is not offered is a NotImplementedError that says so. Everything
-else of `scipy.linalg` is SciPy's own and runs here.
+is not looked at. What is not computed there (pivoted `qr`, generalised eigenvalue problems, other
+LAPACK drivers than the default) and everything else of `scipy.linalg` is SciPy's own and runs here.
 """
 
 import importlib
@@ -74,10 +74,9 @@ def _matrix(a: _Array) -> tuple[int, int]:
     return a.shape[0], a.shape[1]
 
 
-def _not_offered(function: str, option: str) -> NotImplementedError:
-    return NotImplementedError(
-        f"{function}: {option} is not offered by a server; scipy.linalg.{function} computes it here"
-    )
+def _here(function: str) -> Any:
+    """SciPy's own function, for options that no server computes."""
+    return getattr(importlib.import_module("scipy.linalg"), function)
 
 
 def _structured(a: _Array, assume_a: str | None, lower: bool) -> _Array:
@@ -116,7 +115,7 @@ def solve(
     if b.ndim == 0 or b.shape[-1 if b.ndim == 1 else -2] != n:
         raise ValueError(f"incompatible shapes: a is {a.shape}, b is {b.shape}")
     if transposed and np.iscomplexobj(a):
-        raise NotImplementedError("scipy.linalg.solve cannot transpose a complex matrix either")
+        return np.asarray(_here("solve")(a, b, lower, assume_a=assume_a, transposed=True))
     if assume_a in _POSITIVE and a.ndim == 2 and b.ndim <= 2 and b.size and n:
         return _posv(a, b, lower)
     whole = _structured(a, assume_a, lower)
@@ -310,7 +309,7 @@ def qr(
     if mode not in ("full", "r", "economic", "raw"):
         raise ValueError("Mode argument should be one of ['full', 'r', 'economic', 'raw']")
     if pivoting or mode == "raw":
-        raise _not_offered("qr", "pivoting" if pivoting else 'mode "raw"')
+        return _here("qr")(a, mode=mode, pivoting=pivoting, check_finite=check_finite)
     a = _checked(a, check_finite)
     if a.ndim < 2:
         raise ValueError(f"expected a matrix, got shape {a.shape}")
@@ -333,7 +332,9 @@ def svd(
     if lapack_driver not in ("gesdd", "gesvd"):
         raise ValueError(f'lapack_driver must be "gesdd" or "gesvd", not "{lapack_driver}"')
     if lapack_driver == "gesvd":
-        raise _not_offered("svd", 'lapack_driver="gesvd"')
+        return _here("svd")(
+            a, full_matrices, compute_uv, check_finite=check_finite, lapack_driver=lapack_driver
+        )
     a = _checked(a, check_finite)
     if a.ndim < 2:
         raise ValueError(f"expected a matrix, got shape {a.shape}")
@@ -384,7 +385,8 @@ def eig(
 ) -> Any:
     """Eigenvalues, complex always, and the right or left vectors of a square matrix."""
     if b is not None:
-        raise _not_offered("eig", "the generalised problem (b)")
+        options = {"check_finite": check_finite, "homogeneous_eigvals": homogeneous_eigvals}
+        return _here("eig")(a, b, left, right, **options)
     a = _checked(a, check_finite)
     _matrix(a)
     n = _square(a)
@@ -441,18 +443,28 @@ def eigh(
     eigvals_only: bool = False,
     overwrite_a: bool = False,  # noqa: ARG001
     overwrite_b: bool = False,  # noqa: ARG001
-    type: int = 1,  # noqa: A002, ARG001
+    type: int = 1,  # noqa: A002
     check_finite: bool = True,
     subset_by_index: tuple[int, int] | None = None,
     subset_by_value: tuple[float, float] | None = None,
-    driver: str | None = None,  # noqa: ARG001
+    driver: str | None = None,
 ) -> Any:
     """Eigenvalues, ascending, and vectors of a symmetric or hermitian matrix.
 
     All are computed, and those that a subset asks for returned.
     """
     if b is not None:
-        raise _not_offered("eigh", "the generalised problem (b)")
+        return _here("eigh")(
+            a,
+            b,
+            lower=lower,
+            eigvals_only=eigvals_only,
+            type=type,
+            check_finite=check_finite,
+            subset_by_index=subset_by_index,
+            subset_by_value=subset_by_value,
+            driver=driver,
+        )
     if subset_by_index is not None and subset_by_value is not None:
         raise ValueError("either index or value subset can be requested")
     a = _checked(a, check_finite)
@@ -517,7 +529,8 @@ def lstsq(
 ) -> tuple[_Array, Any, Any, _Array | None]:
     """Least squares: the solution of least norm, residues, rank and singular values of a."""
     if lapack_driver == "gelsy":
-        raise _not_offered("lstsq", 'lapack_driver="gelsy"')
+        found = _here("lstsq")(a, b, cond, check_finite=check_finite, lapack_driver="gelsy")
+        return tuple(found)
     if lapack_driver not in (None, "gelsd", "gelss"):
         raise ValueError(f'LAPACK driver "{lapack_driver}" is not found')
     a, b = _checked(a, check_finite), _checked(b, check_finite)
