@@ -51,10 +51,8 @@ pub(crate) struct Connection {
     socket: Socket,
     waker: Waker,
     state: Mutex<State>,
-    /// Whether arrays may lie in memory shared with the server.
-    shares: bool,
-    /// Whether the server says what a call would take.
-    estimates: bool,
+    /// The server's optional features, once it has greeted.
+    features: u64,
     pool: Mutex<Pool>,
     spin: Spin,
     /// Calls under way whose arrays are large and travel.
@@ -132,8 +130,7 @@ impl Connection {
             socket,
             waker: Waker::new().map_err(failed)?,
             state: Mutex::new(State::new(&hello)),
-            shares: false,
-            estimates: false,
+            features: 0,
             pool: Mutex::default(),
             spin: Spin::new(options.spin),
             bulk: AtomicUsize::new(0),
@@ -141,8 +138,7 @@ impl Connection {
         };
         connection.greet()?;
         let features = connection.lock().features;
-        connection.shares = connection.socket.is_unix() && features & SHARED_MEMORY != 0;
-        connection.estimates = features & ESTIMATES != 0;
+        connection.features = features;
         Ok(Arc::new(connection))
     }
 
@@ -215,7 +211,7 @@ impl Connection {
 
     /// What a call would take, as far as the server knows.
     pub(crate) fn estimate(self: &Arc<Self>, call: &Call) -> Result<Estimate, Error> {
-        if !self.estimates {
+        if self.features & ESTIMATES == 0 {
             return Ok(Estimate::default());
         }
         match self.start(|state| state.estimate(call))?.finish()? {
@@ -231,12 +227,12 @@ impl Connection {
 
     /// Whether the server sends what functions print.
     pub(crate) fn forwards_output(&self) -> bool {
-        self.lock().features & OUTPUT != 0
+        self.features & OUTPUT != 0
     }
 
     /// Whether arrays may lie in memory shared with the server.
     pub(crate) fn shares(&self) -> bool {
-        self.shares
+        self.socket.is_unix() && self.features & SHARED_MEMORY != 0
     }
 
     /// The memory shared with the server. No segment may be dropped with the lock held.

@@ -189,7 +189,7 @@ impl Function {
         call.function = self.described.number_on(&connection)?;
         if layout.sent_bytes() + layout.returned_bytes() <= SMALL {
             // The number holds for every connection to the server.
-            connection = self.server.connection_for_small()?;
+            connection = self.server.for_small(connection);
         }
         let interface = &self.described.interface;
         // SAFETY: the caller's promise is the same.

@@ -153,12 +153,11 @@ impl Server {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The connection for a small call: one of its own while large arrays travel on the other, so
-    /// that it does not wait behind what is in the buffers on the way.
-    pub(crate) fn connection_for_small(&self) -> Result<Arc<Connection>, Error> {
-        let connection = self.connection()?;
+    /// The connection for a small call: another than the one on which large arrays travel, so that
+    /// it does not wait behind what is in the buffers on the way.
+    pub(crate) fn for_small(&self, connection: Arc<Connection>) -> Arc<Connection> {
         if !connection.carries_bulk() {
-            return Ok(connection);
+            return connection;
         }
         let mut express = self
             .0
@@ -169,7 +168,7 @@ impl Server {
             // A server that is full may refuse it; the call is made all the same.
             *express = Connection::open(&self.0.address, &self.0.options).ok();
         }
-        Ok(express.clone().unwrap_or(connection))
+        express.clone().unwrap_or(connection)
     }
 
     /// The connection, made anew where the last one is of no more use.

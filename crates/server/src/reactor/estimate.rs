@@ -43,11 +43,7 @@ impl Reactor {
             let left = predicted(&self.jobs[worker.job()?])? - worker.running_for().as_secs_f64();
             Some(left.max(0.0))
         });
-        let busy = self
-            .workers
-            .iter()
-            .filter(|(_, worker)| worker.job().is_some());
-        if self.queue.is_empty() && busy.count() < self.slots {
+        if self.queue.is_empty() && self.computing() < self.slots {
             return 0.0;
         }
         let queued = self
