@@ -3,6 +3,7 @@
 use crate::buffer::Segment;
 use crate::job::Job;
 use crate::listen::Accepted;
+use crate::user::User;
 use farcall_rpc_proto::server::{self, Event};
 use farcall_rpc_proto::{
     Call, CallId, Chunk, Hello, Landing, Limits, Nanos, Piece, ProtocolError, Transmit,
@@ -68,6 +69,7 @@ pub(crate) struct Connection {
     socket: OwnedFd,
     /// Who it is, for the log.
     pub(crate) peer: String,
+    pub(crate) user: User,
     /// The host it comes from; none on a Unix socket.
     pub(crate) host: Option<IpAddr>,
     pub(crate) proto: server::Connection,
@@ -97,6 +99,7 @@ impl Connection {
         Connection {
             socket: accepted.socket,
             peer: accepted.peer,
+            user: accepted.user,
             host: accepted.host,
             proto: server::Connection::new(limits, hello),
             connected: false,

@@ -18,6 +18,7 @@ mod function;
 mod job;
 mod listen;
 mod reactor;
+mod user;
 mod worker;
 
 pub use config::{Config, Limits, Workers};

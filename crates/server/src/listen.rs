@@ -1,5 +1,6 @@
 //! Listening sockets.
 
+use crate::user::User;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::fs;
 use std::io;
@@ -14,6 +15,7 @@ pub(crate) struct Accepted {
     pub(crate) socket: OwnedFd,
     /// Who it is, for the log.
     pub(crate) peer: String,
+    pub(crate) user: User,
     /// The host it comes from; none on a Unix socket.
     pub(crate) host: Option<IpAddr>,
     /// Whether memory can be handed over on it.
@@ -100,6 +102,7 @@ impl Listener {
                     is_local,
                     socket: stream.into(),
                     peer: peer.to_string(),
+                    user: User::anonymous(),
                     host: Some(peer.ip()),
                     is_unix: false,
                 })
@@ -107,9 +110,11 @@ impl Listener {
             Listener::Unix(listener, _) | Listener::Local(listener, _) => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nonblocking(true)?;
+                let user = User::of_peer(&stream)?;
                 Ok(Accepted {
                     socket: stream.into(),
-                    peer: "local process".to_string(),
+                    peer: format!("process of {user}"),
+                    user,
                     host: None,
                     is_unix: true,
                     is_local: true,

@@ -2,7 +2,7 @@
 
 use super::{Reactor, Source};
 use crate::buffer::{JobBuffer, NoBuffer, Segment};
-use crate::connection::MAX_SEGMENTS;
+use crate::connection::{Connection, MAX_SEGMENTS};
 use crate::job::{self, Job, Printing};
 use crate::worker::{CallRequest, Death, State, TEXT_BYTES, Worker};
 use farcall_idl::{Interface, Layout, Mode, Place};
@@ -26,7 +26,8 @@ impl Reactor {
         let connection = &mut self.connections[key];
         match event {
             Event::Connected(hello) => {
-                tracing::debug!("{}: connected, {}", connection.peer, hello.agent);
+                let Connection { peer, user, .. } = &*connection;
+                tracing::debug!("{peer}: connected, {}, user {user}", hello.agent);
                 connection.connected = true;
             }
             Event::List(request, from) => {
