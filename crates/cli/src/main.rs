@@ -2,6 +2,7 @@
 
 mod bench;
 mod call;
+mod certificate;
 mod describe;
 mod doctor;
 mod failure;
@@ -12,6 +13,7 @@ mod ls;
 mod npy;
 mod serve;
 mod target;
+mod token;
 mod trunk;
 
 use clap::{Parser, Subcommand};
@@ -33,6 +35,8 @@ enum Command {
     Ls(ls::Arguments),
     Describe(describe::Arguments),
     Doctor(doctor::Arguments),
+    Token(token::Arguments),
+    Certificate(certificate::Arguments),
     Idl(idl::Arguments),
     Flow(flow::Arguments),
     Trunk(trunk::Arguments),
@@ -56,6 +60,8 @@ fn main() -> ExitCode {
         Command::Ls(arguments) => ls::run(&arguments),
         Command::Describe(arguments) => describe::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Token(arguments) => token::run(&arguments),
+        Command::Certificate(arguments) => certificate::run(&arguments),
         Command::Idl(arguments) => idl::run(&arguments),
         Command::Flow(arguments) => flow::run(&arguments),
         Command::Trunk(arguments) => trunk::run(&arguments),

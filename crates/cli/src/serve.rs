@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use clap::Args;
 use farcall_library::Catalog;
-use farcall_server::{Config, Server};
+use farcall_server::{Config, Server, Tls};
 use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -17,6 +17,7 @@ use tracing_subscriber::EnvFilter;
 #[command(after_help = "Examples:
   farcall serve libraries/lapack.idl
   farcall serve libraries/*.idl --listen 0.0.0.0:3717 --workers 4
+  farcall serve libraries/lapack.idl --listen 0.0.0.0:3717 --tls certificates --tokens tokens
   farcall serve my.idl --unix /tmp/farcall.sock --listen 127.0.0.1:0")]
 pub(crate) struct Arguments {
     /// Interface files
@@ -31,6 +32,16 @@ pub(crate) struct Arguments {
     /// Configuration file; docs/farcall.toml shows every setting
     #[arg(long, value_name = "FILE", env = "FARCALL_CONFIG")]
     config: Option<PathBuf>,
+    /// File of tokens; only clients with one of them may come in over TCP
+    #[arg(long, value_name = "FILE")]
+    tokens: Option<PathBuf>,
+    /// Speak TLS, with server.pem and server.key of this folder; `farcall certificate` makes them
+    #[arg(long, value_name = "FOLDER")]
+    tls: Option<PathBuf>,
+    /// Certificates of authorities; only clients with a certificate of theirs, or with a token, may
+    /// come in over TCP
+    #[arg(long, value_name = "FILE", requires = "tls")]
+    tls_clients: Option<PathBuf>,
     /// Calls that compute at the same time [default: processor cores / threads]
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
@@ -102,6 +113,16 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
             [127, 0, 0, 1],
             farcall_client::DEFAULT_PORT,
         )));
+    }
+    if let Some(tokens) = &arguments.tokens {
+        config.access.tokens = Some(tokens.clone());
+    }
+    if let Some(folder) = &arguments.tls {
+        config.tls = Some(Tls {
+            certificate: folder.join("server.pem"),
+            key: folder.join("server.key"),
+            clients: arguments.tls_clients.clone(),
+        });
     }
     let workers = &mut config.workers;
     workers.count = arguments.workers.unwrap_or(workers.count);

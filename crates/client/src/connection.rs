@@ -19,7 +19,7 @@ use crate::{Address, Argument, Error, Options};
 use farcall_idl::Layout;
 use farcall_rpc_proto::{
     CALLBACKS, Call, CallId, ESTIMATES, Estimate, Failure, FailureKind, Hello, Listing, OUTPUT,
-    SHARED_MEMORY, Times,
+    ProtocolError, SHARED_MEMORY, Times,
 };
 use farcall_spin::Spin;
 pub(crate) use state::Answered;
@@ -96,7 +96,7 @@ impl Connection {
     /// Connects and exchanges greetings; changes to a Unix socket where the server offers one.
     pub(crate) fn open(address: &Address, options: &Options) -> Result<Arc<Connection>, Error> {
         let timeout = options.connect_timeout;
-        let connect = Socket::connect(address, timeout);
+        let connect = Socket::connect(address, &options.credentials, timeout);
         let connection = Connection::over(connect, address, options)?;
         let local = connection.lock().local.take();
         let Some(name) = local.filter(|_| options.same_host && !connection.socket.is_unix()) else {
@@ -120,6 +120,9 @@ impl Connection {
         hello.features |= ESTIMATES | CALLBACKS | OUTPUT;
         if socket.is_unix() {
             hello.features |= SHARED_MEMORY;
+        }
+        if socket.is_private() {
+            hello.token = options.credentials.token().map(str::to_owned);
         }
         static LAST: AtomicU64 = AtomicU64::new(0);
         let mut connection = Connection {
@@ -152,11 +155,27 @@ impl Connection {
                     return Ok(());
                 }
                 if let Some(loss) = &state.lost {
-                    return Err(self.error(loss.clone()));
+                    return Err(self.refusal(loss));
                 }
                 state.wants_to_write()
             };
             self.wait(writing, Some(deadline), self.options.connect_timeout)?;
+        }
+    }
+
+    /// Why the server does not greet.
+    fn refusal(&self, loss: &Loss) -> Error {
+        let Loss::Protocol(ProtocolError::Goodbye(reason)) = loss else {
+            return self.error(loss.clone());
+        };
+        let withheld = self.options.credentials.token().is_some() && !self.socket.is_private();
+        let hint = match withheld {
+            true => "; the token is not sent in clear text over a network: use farcalls://",
+            false => "",
+        };
+        Error::Refused {
+            address: self.address.clone(),
+            reason: format!("{reason}{hint}"),
         }
     }
 

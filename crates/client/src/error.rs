@@ -23,6 +23,14 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// The server does not let this client in, and said why.
+    #[error("{address} refused the connection: {reason}")]
+    Refused {
+        /// Where to.
+        address: Address,
+        /// Why not.
+        reason: String,
+    },
     /// The connection broke. A call under way may or may not have run.
     #[error("connection to {address} lost: {source}")]
     Disconnected {
@@ -103,6 +111,7 @@ impl Error {
             Error::Address(_)
             | Error::Argument { .. }
             | Error::Callback { .. }
+            | Error::Refused { .. }
             | Error::Interrupted => Fault::Caller,
             Error::Connect { .. }
             | Error::Disconnected { .. }

@@ -25,6 +25,7 @@ mod address;
 mod argument;
 mod callback;
 mod connection;
+mod credentials;
 mod error;
 mod function;
 mod memory;
@@ -39,6 +40,7 @@ pub use address::{Address, AddressError, DEFAULT_PORT, address_from_environment,
 pub use argument::{Argument, ArgumentError};
 pub use callback::{Callback, CallbackArguments};
 pub use connection::Progress;
+pub use credentials::Credentials;
 pub use error::{CallbackError, Error, Fault};
 pub use farcall_idl::{Interface, Scalar};
 pub use farcall_rpc_proto::{Failure, FailureKind, FunctionSummary};

@@ -2,7 +2,7 @@
 
 use crate::connection::Connection;
 use crate::function::Described;
-use crate::{Address, Error, Function, SharedMemory};
+use crate::{Address, Credentials, Error, Function, SharedMemory};
 use farcall_rpc_proto::FunctionSummary;
 use std::collections::HashMap;
 use std::fmt;
@@ -21,6 +21,8 @@ pub struct Options {
     pub spin: Duration,
     /// Whether to change to a Unix socket and shared memory where the server is on this host.
     pub same_host: bool,
+    /// What proves who the client is, and which servers it believes.
+    pub credentials: Credentials,
     /// Asked whenever a signal interrupts the wait for the server, and ten times a second, because
     /// a signal may come just before the wait; `true` gives the operation up.
     pub on_interrupt: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
@@ -33,6 +35,7 @@ impl Default for Options {
             timeout: None,
             spin: Duration::from_micros(100),
             same_host: true,
+            credentials: Credentials::from_environment(),
             on_interrupt: None,
         }
     }

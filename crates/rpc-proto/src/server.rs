@@ -16,7 +16,8 @@ use alloc::vec::Vec;
 /// What the client wants.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// The client greets. Answered already; later requests are served.
+    /// The client greets. Answered already, unless [`Connection::refuse`] takes the answer back
+    /// before it is put out; later requests are served.
     Connected(Hello),
     /// Wants the functions from this index on: answer with [`Connection::listing`].
     List(CallId, u32),
@@ -311,6 +312,13 @@ impl Connection {
             reason: reason.into(),
         };
         message::append(&mut self.core.sender.control, Kind::Goodbye, 0, &message);
+    }
+
+    /// Refuses the client that has just greeted: takes back the answer to its greeting, which has
+    /// not been put out yet, and says why instead.
+    pub fn refuse(&mut self, reason: impl Into<String>) {
+        self.core.sender.control.clear();
+        self.goodbye(reason);
     }
 
     /// Puts out the next frames; see [`Transmit`].

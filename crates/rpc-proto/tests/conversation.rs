@@ -277,6 +277,17 @@ fn a_stranger_on_the_port_is_recognised() {
     );
 }
 
+#[test]
+fn a_client_that_is_refused_learns_why() {
+    let mut client = client::Connection::new(Limits::default(), &Hello::new("client"));
+    let mut server = server::Connection::new(Limits::default(), Hello::new("server"));
+    let events = up(&mut client, &mut server).unwrap();
+    assert!(matches!(events[..], [server::Event::Connected(_)]));
+    server.refuse("no token");
+    let refused = down(&mut server, &mut client);
+    assert_eq!(refused, Err(ProtocolError::Goodbye("no token".into())));
+}
+
 /// What a client puts out for calls of these lengths: for each frame its kind and call.
 fn order(lengths: &[u64]) -> Vec<(u8, CallId)> {
     let limits = Limits {

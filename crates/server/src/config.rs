@@ -18,8 +18,36 @@ pub struct Config {
     pub limits: Limits,
     /// The processes that call the libraries.
     pub workers: Workers,
+    /// Who may come in.
+    pub access: Access,
+    /// TLS on the TCP addresses; without it they speak in clear text.
+    pub tls: Option<Tls>,
     /// Whether IDL files may contain C text, which is compiled and run.
     pub allow_code: bool,
+}
+
+/// Who may come in.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Access {
+    /// File of tokens and their users; see [`crate::TokenFile`].
+    pub tokens: Option<PathBuf>,
+    /// Whether clients may come over TCP that prove nothing. By default only where there are
+    /// neither tokens nor certificates of clients. Processes of this host that come over a Unix
+    /// socket are known by their user id.
+    pub anonymous: Option<bool>,
+}
+
+/// TLS on the TCP addresses. All are PEM files.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    /// The server's certificate, followed by those it rests on.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// Authorities whose certificates tell the names of clients.
+    pub clients: Option<PathBuf>,
 }
 
 /// Bounds on what clients may ask for.

@@ -11,6 +11,7 @@
 //! on its way; `worker` is a worker process as the server sees it, `worker::process` what runs
 //! inside one; `buffer` is the memory they share.
 
+mod access;
 mod buffer;
 mod config;
 mod connection;
@@ -21,13 +22,15 @@ mod reactor;
 mod user;
 mod worker;
 
-pub use config::{Config, Limits, Workers};
+pub use access::{TokenError, TokenFile};
+pub use config::{Access, Config, Limits, Tls, Workers};
 pub use farcall_library::{Caller, Catalog, Source};
 pub use farcall_rpc_proto::{Failure, FailureKind};
 pub use worker::process::{Callee, run_worker, run_worker_for};
 
 use farcall_idl::Document;
 use farcall_library::CompileError;
+use farcall_tls::{FileError, Identity};
 use function::FunctionTable;
 use listen::Listener;
 use reactor::Reactor;
@@ -63,6 +66,12 @@ pub enum StartError {
     /// A library cannot be bound, or its worker cannot be started.
     #[error("{0}")]
     Library(String),
+    /// The certificate, its key or the certificates of clients cannot be used.
+    #[error("TLS: {0}")]
+    Tls(#[from] FileError),
+    /// The tokens cannot be used.
+    #[error("tokens: {0}")]
+    Tokens(#[from] TokenError),
     /// The system refused something else.
     #[error("cannot start the server: {0}")]
     System(#[from] io::Error),
@@ -93,9 +102,11 @@ impl Server {
         let libraries = libraries(&catalog, config.allow_code)?;
         let table = FunctionTable::new(catalog);
         let functions = table.len();
+        let access = access::Access::new(&config)?;
         let listeners = listen(&config)?;
+        warn_of_strangers(&config, &access);
         let addresses = listeners.iter().filter_map(Listener::address).collect();
-        let mut reactor = Reactor::new(config, listeners, table, libraries, worker)?;
+        let mut reactor = Reactor::new(config, access, listeners, table, libraries, worker)?;
         reactor.warm_up().map_err(StartError::Library)?;
         Ok(Server {
             addresses,
@@ -138,10 +149,31 @@ fn libraries(catalog: &Catalog, allow_code: bool) -> Result<Vec<LibrarySource>, 
     catalog.files().map(library).collect()
 }
 
+/// Says so where anybody on a network may call.
+fn warn_of_strangers(config: &Config, access: &access::Access) {
+    let open = config.listen.iter().find(|at| !at.ip().is_loopback());
+    if let Some(address) = open.filter(|_| access.is_open()) {
+        tracing::warn!(
+            "everybody who reaches {address} may call: give users tokens (`farcall token add`, \
+             --tokens), or certificates (--tls-clients)"
+        );
+    }
+}
+
 fn listen(config: &Config) -> Result<Vec<Listener>, StartError> {
     let mut listeners = Vec::new();
+    let identity = config.tls.as_ref().map(|tls| {
+        let Tls {
+            certificate,
+            key,
+            clients,
+        } = tls;
+        Identity::load(certificate, key, clients.as_deref())
+    });
+    let identity = identity.transpose()?;
     for address in &config.listen {
-        let listener = Listener::tcp(*address).map_err(|source| StartError::Listen {
+        let listener = Listener::tcp(*address, identity.clone());
+        let listener = listener.map_err(|source| StartError::Listen {
             address: format!("farcall://{address}"),
             source,
         })?;

@@ -10,6 +10,7 @@ mod events;
 mod output;
 
 use crate::WorkerCommand;
+use crate::access::Access;
 use crate::buffer::BufferPool;
 use crate::config::Config;
 use crate::connection::Connection;
@@ -77,6 +78,7 @@ impl Source {
 /// The state of a running server.
 pub(crate) struct Reactor {
     config: Config,
+    access: Access,
     epoll: OwnedFd,
     listeners: Vec<Listener>,
     functions: FunctionTable,
@@ -112,6 +114,7 @@ pub(crate) struct Reactor {
 impl Reactor {
     pub(crate) fn new(
         config: Config,
+        access: Access,
         listeners: Vec<Listener>,
         functions: FunctionTable,
         libraries: Vec<LibrarySource>,
@@ -133,6 +136,7 @@ impl Reactor {
                 settings: config.workers.clone(),
             },
             config,
+            access,
             epoll,
             listeners,
             functions,

@@ -8,12 +8,18 @@ use std::rc::Rc;
 ///
 /// The name says how the user is known: `uid:1000` is a user of this host, by what the system says
 /// of the other end of a Unix socket; `anonymous` are all who come over TCP and prove nothing.
+/// Any other name is that of a token or of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct User(Rc<str>);
 
 impl User {
     pub(crate) fn anonymous() -> User {
         User("anonymous".into())
+    }
+
+    /// Who has proved to be the user of this name, by a token or a certificate.
+    pub(crate) fn named(name: &str) -> User {
+        User(name.into())
     }
 
     /// The user of the process at the other end of a Unix socket.

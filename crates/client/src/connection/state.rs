@@ -111,6 +111,8 @@ pub(crate) struct State {
     landing: Landing,
     frames: Vec<u8>,
     parts: VecDeque<Part>,
+    /// The socket holds bytes that wait for room.
+    unsent: bool,
 }
 
 impl State {
@@ -135,6 +137,7 @@ impl State {
             landing: Landing::default(),
             frames: Vec::new(),
             parts: VecDeque::new(),
+            unsent: false,
         }
     }
 
@@ -285,7 +288,7 @@ impl State {
 
     /// Whether something waits for room in the socket.
     pub(crate) fn wants_to_write(&self) -> bool {
-        !self.parts.is_empty()
+        !self.parts.is_empty() || self.unsent
     }
 
     /// Writes and reads until the socket has no more, the request `until` has ended, or it is time
@@ -354,6 +357,15 @@ impl State {
     }
 
     fn write(&mut self, socket: &Socket) -> Result<(), Loss> {
+        let written = self.write_parts(socket);
+        match socket.flush() {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error.into()),
+            _ => self.unsent = socket.wants_write(),
+        }
+        written
+    }
+
+    fn write_parts(&mut self, socket: &Socket) -> Result<(), Loss> {
         for _ in 0..TURN_WRITES {
             if self.parts.is_empty() {
                 self.frames.clear();

@@ -2,7 +2,7 @@
 
 use super::{Reactor, Source};
 use crate::buffer::{JobBuffer, NoBuffer, Segment};
-use crate::connection::{Connection, MAX_SEGMENTS};
+use crate::connection::MAX_SEGMENTS;
 use crate::job::{self, Job, Printing};
 use crate::worker::{CallRequest, Death, State, TEXT_BYTES, Worker};
 use farcall_idl::{Interface, Layout, Mode, Place};
@@ -25,11 +25,7 @@ impl Reactor {
     pub(super) fn on_event(&mut self, key: usize, event: Event) {
         let connection = &mut self.connections[key];
         match event {
-            Event::Connected(hello) => {
-                let Connection { peer, user, .. } = &*connection;
-                tracing::debug!("{peer}: connected, {}, user {user}", hello.agent);
-                connection.connected = true;
-            }
+            Event::Connected(hello) => self.welcome(key, &hello),
             Event::List(request, from) => {
                 connection
                     .proto

@@ -71,7 +71,7 @@ impl Reactor {
         hello.features |= proto::ESTIMATES | proto::CALLBACKS | proto::OUTPUT;
         if accepted.is_unix {
             hello.features |= proto::SHARED_MEMORY;
-        } else if accepted.is_local {
+        } else if accepted.is_local && accepted.session.is_none() {
             hello.local = self
                 .listeners
                 .iter()
@@ -98,6 +98,34 @@ impl Reactor {
         match registered {
             Ok(()) => drop(self.connections.insert(connection)),
             Err(error) => tracing::warn!("{}: {error}", connection.peer),
+        }
+    }
+
+    /// A client has greeted: it becomes a user, or is refused.
+    pub(super) fn welcome(&mut self, key: usize, hello: &Hello) {
+        let connection = &self.connections[key];
+        let user = match connection.lacks_tls() {
+            true => Err("this address speaks TLS; connect to farcalls://".to_string()),
+            false => {
+                let evidence = connection.evidence(hello.token.as_deref());
+                self.access.user(&evidence)
+            }
+        };
+        let connection = &mut self.connections[key];
+        let peer = &connection.peer;
+        match user {
+            Ok(user) => {
+                tracing::debug!("{peer}: connected, {}, user {user}", hello.agent);
+                connection.user = user;
+                connection.connected = true;
+            }
+            Err(refusal) => {
+                tracing::warn!("{peer}: refused: {refusal}");
+                connection.proto.refuse(refusal);
+                // One try: a fresh socket has room for it.
+                let _ = connection.flush(&mut self.jobs, || 0);
+                self.close(key, None);
+            }
         }
     }
 

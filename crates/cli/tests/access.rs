@@ -1,0 +1,233 @@
+//! Who is let in by a real server: tokens, TLS and certificates.
+
+use farcall_client::{Argument, Credentials, Error, Options, Scalar, Server};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const BOUND: Duration = Duration::from_secs(30);
+const IDL: &str = "Module system;
+Library \"libc.so.6\";
+Define copy(OUT char out[n], IN char in[n], IN long n) Calls \"C\" memcpy(out, in, n);
+";
+
+fn farcall(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_farcall"));
+    for name in ["FARCALL_TOKEN", "FARCALL_CA", "FARCALL_CERT", "FARCALL_KEY"] {
+        command.env_remove(name);
+    }
+    command.args(arguments);
+    command
+}
+
+fn run(command: &mut Command) -> Output {
+    command.output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stdout).trim().to_string();
+    assert!(output.status.success(), "{text} {}", stderr(output));
+    text
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("access-{name}"));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("system.idl"), IDL).unwrap();
+    folder
+}
+
+/// A server process of its own, killed on drop.
+struct Serving {
+    process: Child,
+    _stdout: BufReader<ChildStdout>,
+    address: String,
+}
+
+impl Serving {
+    fn start(folder: &Path, arguments: &[&str]) -> Serving {
+        let mut process = farcall(&["serve", "system.idl", "--listen", "127.0.0.1:0"])
+            .args(arguments)
+            .current_dir(folder)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdout = BufReader::new(process.stdout.take().unwrap());
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        let address = line
+            .trim()
+            .strip_prefix("listening on ")
+            .unwrap()
+            .to_string();
+        Serving {
+            process,
+            _stdout: stdout,
+            address,
+        }
+    }
+
+    fn list(&self, variables: &[(&str, &str)]) -> Output {
+        run(farcall(&["ls", &self.address]).envs(variables.iter().copied()))
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn a_token_lets_its_user_in_until_it_is_withdrawn() {
+    let folder = folder("token");
+    let tokens = folder.join("tokens");
+    let file = tokens.to_str().unwrap();
+    let token = stdout(&run(&mut farcall(&["token", "add", file, "alice"])));
+    let server = Serving::start(&folder, &["--tokens", file]);
+    let with = |token: &str| server.list(&[("FARCALL_TOKEN", token)]);
+    assert!(stdout(&with(&token)).starts_with("system/copy"));
+
+    let none = server.list(&[]);
+    assert_eq!(none.status.code(), Some(1));
+    assert!(stderr(&none).contains("asks for a token; set FARCALL_TOKEN"));
+    assert!(stderr(&with("guess")).contains("the token is unknown to this server"));
+
+    assert_eq!(
+        stdout(&run(&mut farcall(&["token", "list", file]))),
+        "alice"
+    );
+    stdout(&run(&mut farcall(&["token", "remove", file, "alice"])));
+    assert!(stderr(&with(&token)).contains("the token is unknown"));
+}
+
+#[test]
+fn tls_carries_calls_of_any_size() {
+    let folder = folder("tls");
+    let made = run(
+        farcall(&["certificate", "server", "tls", "localhost", "127.0.0.1"]).current_dir(&folder),
+    );
+    assert_eq!(stdout(&made).lines().count(), 4);
+    let server = Serving::start(&folder, &["--tls", "tls"]);
+    assert!(server.address.starts_with("farcalls://127.0.0.1:"));
+
+    let authority = folder.join("tls/authority.pem");
+    let options = Options {
+        timeout: Some(BOUND),
+        credentials: Credentials::default().with_authorities(&authority),
+        ..Options::default()
+    };
+    let client = Server::connect(&server.address, options.clone()).unwrap();
+    assert!(!client.shares_memory().unwrap());
+    for bytes in [0, 1, 1000, 20_000_000] {
+        let sent: Vec<u8> = (0..bytes as u32)
+            .map(|i| (i.wrapping_mul(2654435761) >> 24) as u8)
+            .collect();
+        let mut received = vec![0; bytes];
+        let arguments = &mut [
+            Argument::Out(&mut received),
+            Argument::In(&sent),
+            Argument::Scalar(Scalar::Int(bytes as i64)),
+        ];
+        client.function("copy").unwrap().call(arguments).unwrap();
+        assert!(received == sent, "{bytes} bytes");
+    }
+
+    let stranger = Options {
+        credentials: Credentials::default().with_authorities(folder.join("tls/server.pem")),
+        ..options
+    };
+    let error = Server::connect(&server.address, stranger).unwrap_err();
+    assert!(error.to_string().contains("certificate"), "{error}");
+}
+
+#[test]
+fn who_does_not_speak_tls_where_it_is_spoken_is_told() {
+    let folder = folder("mixed");
+    stdout(&run(farcall(&[
+        "certificate",
+        "server",
+        "tls",
+        "127.0.0.1",
+    ])
+    .current_dir(&folder)));
+    let sealed = Serving::start(&folder, &["--tls", "tls"]);
+    let clear = Serving::start(&folder, &[]);
+    let options = Options {
+        credentials: Credentials::default().with_authorities(folder.join("tls/authority.pem")),
+        ..Options::default()
+    };
+    let port = |server: &Serving| server.address.rsplit_once(':').unwrap().1.to_string();
+    let address = format!("farcall://127.0.0.1:{}", port(&sealed));
+    let error = Server::connect(&address, options.clone()).unwrap_err();
+    assert!(matches!(error, Error::Refused { .. }));
+    assert!(
+        error.to_string().contains("connect to farcalls://"),
+        "{error}"
+    );
+
+    let start = Instant::now();
+    let address = format!("farcalls://127.0.0.1:{}", port(&clear));
+    let error = Server::connect(&address, options).unwrap_err().to_string();
+    assert!(error.contains("TLS") || error.contains("closed"), "{error}");
+    assert!(start.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn a_certificate_of_the_authority_lets_a_client_in() {
+    let (ours, theirs) = (folder("client"), folder("other-authority"));
+    for folder in [&ours, &theirs] {
+        for what in [["server", "127.0.0.1"], ["client", "alice"]] {
+            let [kind, name] = what;
+            stdout(&run(
+                farcall(&["certificate", kind, "tls", name]).current_dir(folder)
+            ));
+        }
+    }
+    let again = run(farcall(&["certificate", "client", "tls", "alice"]).current_dir(&ours));
+    assert!(stderr(&again).contains("is there already"));
+
+    let clients = "tls/authority.pem";
+    let server = Serving::start(&ours, &["--tls", "tls", "--tls-clients", clients]);
+    let authority = ours.join("tls/authority.pem");
+    let list = |folder: Option<&Path>| {
+        let mut command = farcall(&["ls", &server.address]);
+        command.env("FARCALL_CA", &authority);
+        if let Some(folder) = folder {
+            command.env("FARCALL_CERT", folder.join("tls/alice.pem"));
+            command.env("FARCALL_KEY", folder.join("tls/alice.key"));
+        }
+        run(&mut command)
+    };
+    assert!(stdout(&list(Some(&ours))).starts_with("system/copy"));
+    assert!(stderr(&list(None)).contains("asks for a certificate"));
+    assert_eq!(list(Some(&theirs)).status.code(), Some(1));
+}
+
+#[test]
+fn files_that_cannot_be_used_are_named_before_the_server_starts() {
+    let folder = folder("files");
+    for (option, value, text) in [
+        ("--tokens", "missing", "missing: No such file"),
+        ("--tls", ".", "server.pem: "),
+    ] {
+        let arguments = [
+            "serve",
+            "system.idl",
+            "--listen",
+            "127.0.0.1:0",
+            option,
+            value,
+        ];
+        let output = run(farcall(&arguments).current_dir(&folder));
+        assert_eq!(output.status.code(), Some(1));
+        assert!(stderr(&output).contains(text), "{}", stderr(&output));
+    }
+}
