@@ -148,9 +148,10 @@ pub struct Standing {
 /// Jobs that wait for processor elements, and those that have some.
 ///
 /// Driving it: [`push`](Queue::push) a job when it comes, then [`remove`](Queue::remove) it when it
-/// has ended or is not wanted any more; after either, take starts from [`next`](Queue::next) until
-/// there is none. Time comes from the caller and never goes back. A decision costs a logarithm of
-/// the jobs and users, but that policies which look for a job that fits may look at each user.
+/// has ended or is not wanted any more; after either, and after a [`pause`](Queue::pause), take
+/// starts from [`next`](Queue::next) until there is none. Time comes from the caller and never goes
+/// back. A decision costs a logarithm of the jobs and users, but that policies which look for a job
+/// that fits may look at each user.
 ///
 /// What goes first: the job of a user that has lost its [`Patience`]; then the highest priority; of
 /// that, the user who has used the processors least of late; and of that user's jobs, the policy's
@@ -162,6 +163,8 @@ pub struct Queue {
     users: Users,
     waiting: BTreeMap<u64, Waiting>,
     running: BTreeMap<u64, Running>,
+    /// Of these, those that are paused.
+    paused: usize,
     /// Processor elements of running jobs.
     used: u32,
     arrivals: u64,
@@ -181,6 +184,10 @@ struct Running {
     user: u64,
     pes: u32,
     since: Nanos,
+    /// Since when it waits for something else.
+    paused: Option<Nanos>,
+    /// How long it has waited so.
+    away: Nanos,
     /// Seconds on one processor element for which its user has paid in advance.
     paid: f64,
 }
@@ -201,6 +208,7 @@ impl Queue {
             settings,
             waiting: BTreeMap::new(),
             running: BTreeMap::new(),
+            paused: 0,
             used: 0,
             arrivals: 0,
             starts: 0,
@@ -247,12 +255,42 @@ impl Queue {
         if let Some(waiting) = self.waiting.remove(&id) {
             self.users
                 .leave(waiting.request.user, &waiting.place, now, self.starts);
-        } else if let Some(running) = self.running.remove(&id) {
+        } else if self.running.contains_key(&id) {
+            self.resume(id, now);
+            let Some(running) = self.running.remove(&id) else {
+                return;
+            };
             self.used -= running.pes;
-            let seconds = now.saturating_sub(running.since) as f64 * 1e-9;
+            let computed = now
+                .saturating_sub(running.since)
+                .saturating_sub(running.away);
+            let seconds = computed as f64 * 1e-9;
             let used = seconds * f64::from(running.pes);
             let paid = (running.paid, running.since);
             self.users.settle(running.user, used, paid, now);
+        }
+    }
+
+    /// A running job waits for something else: others may have its processor elements.
+    pub fn pause(&mut self, id: u64, now: Nanos) {
+        if let Some(running) = self.running.get_mut(&id)
+            && running.paused.is_none()
+        {
+            running.paused = Some(now);
+            self.paused += 1;
+            self.used -= running.pes;
+        }
+    }
+
+    /// It goes on, with as many processor elements as before, whether they are free or not. Until
+    /// enough others have ended, more are then in use than there are.
+    pub fn resume(&mut self, id: u64, now: Nanos) {
+        if let Some(running) = self.running.get_mut(&id)
+            && let Some(paused) = running.paused.take()
+        {
+            self.paused -= 1;
+            running.away += now.saturating_sub(paused);
+            self.used += running.pes;
         }
     }
 
@@ -287,8 +325,8 @@ impl Queue {
     }
 
     fn has_room(&self, request: &Request) -> bool {
-        self.settings.policy == Policy::AtOnce
-            || (request.fewest <= self.free() && self.running.len() < self.settings.most_running)
+        let fits = self.settings.policy == Policy::AtOnce || request.fewest <= self.free();
+        fits && self.computing() < self.settings.most_running
     }
 
     fn start(&mut self, request: &Request, now: Nanos) -> Start {
@@ -304,6 +342,8 @@ impl Queue {
             user: request.user,
             pes,
             since: now,
+            paused: None,
+            away: 0,
             paid,
         };
         self.running.insert(request.id, running);
@@ -316,10 +356,15 @@ impl Queue {
     /// Processor elements for a job: an equal part of the free ones among those that wait.
     fn part(&self, request: &Request) -> u32 {
         let free = self.free();
-        let room = self.settings.most_running - self.running.len();
+        let room = self.settings.most_running - self.computing();
         let claimants = (self.waiting.len() + 1).min(room).max(1);
         let part = free / u32::try_from(claimants).unwrap_or(u32::MAX);
         part.clamp(request.fewest, request.most).min(free)
+    }
+
+    /// Running jobs that are not paused.
+    fn computing(&self) -> usize {
+        self.running.len() - self.paused
     }
 
     /// Processor elements that no job has.

@@ -26,8 +26,8 @@ fn loads(seed: u64) -> Load {
         users: 1 + seed % 5,
         pressure: 0.5 + (seed % 11) as f64 / 10.0,
         widths: true,
-        moldable: seed % 3 == 0,
-        priorities: seed % 4 == 0,
+        moldable: seed.is_multiple_of(3),
+        priorities: seed.is_multiple_of(4),
     }
 }
 
@@ -140,7 +140,7 @@ fn longest_pass(policy: Policy, patience: Patience, seed: u64) -> (Run, f64) {
         pressure: 1.3,
         widths: true,
         moldable: false,
-        priorities: seed % 2 == 0,
+        priorities: seed.is_multiple_of(2),
     };
     let queue = Queue::new(Settings {
         patience,
@@ -240,6 +240,40 @@ fn who_has_computed_lately_lets_others_go_first() {
             "{standing:?}"
         );
     }
+}
+
+#[test]
+fn a_paused_job_lets_others_compute() {
+    let second = 1_000_000_000;
+    let mut queue = Queue::new(Settings::new(2));
+    let request = |id| Request {
+        id,
+        user: 5,
+        fewest: 2,
+        most: 2,
+        seconds: Some(1.0),
+        priority: 0,
+    };
+    assert!(queue.push(request(1), 0).is_some());
+    assert_eq!(queue.push(request(2), 0), None);
+    queue.pause(1, second);
+    queue.pause(1, second);
+    assert_eq!(queue.next(second), Some(Start { id: 2, pes: 2 }));
+    queue.resume(1, 2 * second);
+    assert_eq!((queue.used(), queue.free()), (4, 0), "it goes on at once");
+    assert_eq!(queue.push(request(3), 2 * second), None);
+    queue.remove(1, 3 * second);
+    assert_eq!(queue.next(3 * second), None);
+    queue.remove(2, 3 * second);
+    let standing = queue.users(3 * second).next().expect("known");
+    assert!(
+        (standing.usage - 8.0).abs() < 0.02,
+        "2 s each on two: {standing:?}"
+    );
+    assert_eq!(queue.next(3 * second).map(|start| start.id), Some(3));
+    queue.pause(3, 3 * second);
+    queue.remove(3, 4 * second);
+    assert_eq!((queue.used(), queue.free()), (0, 2));
 }
 
 #[test]

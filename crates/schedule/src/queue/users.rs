@@ -186,8 +186,8 @@ impl Users {
         }
     }
 
-    /// The oldest job of the user who has waited longest for the start of one: since when, starts up
-    /// to then, and which.
+    /// The oldest job of the user who has waited longest for the start of one: since when, starts
+    /// up to then, and which.
     pub(super) fn longest_waiting(&self) -> Option<(Nanos, u64, u64)> {
         let (since, starts, key) = self.waits.first()?;
         let (_, id) = self.users[key].arrivals.first_key_value()?;
