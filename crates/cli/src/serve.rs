@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use clap::Args;
 use farcall_library::Catalog;
-use farcall_server::{Config, Server, Tls};
+use farcall_server::{Config, Policy, Server, Tls};
 use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -18,6 +18,7 @@ use tracing_subscriber::EnvFilter;
   farcall serve libraries/lapack.idl
   farcall serve libraries/*.idl --listen 0.0.0.0:3717 --workers 4
   farcall serve libraries/lapack.idl --listen 0.0.0.0:3717 --tls certificates --tokens tokens
+  farcall serve my.idl --policy sjf --pes 8 --threads 2
   farcall serve my.idl --unix /tmp/farcall.sock --listen 127.0.0.1:0")]
 pub(crate) struct Arguments {
     /// Interface files
@@ -29,6 +30,10 @@ pub(crate) struct Arguments {
     /// Unix socket to listen on; without --listen, on nothing else
     #[arg(long, value_name = "PATH")]
     unix: Option<PathBuf>,
+    /// Folder for what outlives the server [default: $STATE_DIRECTORY, or a folder named after the
+    /// first address in $XDG_STATE_HOME/farcall or ~/.local/state/farcall; with port 0, none]
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
     /// Configuration file; docs/farcall.toml shows every setting
     #[arg(long, value_name = "FILE", env = "FARCALL_CONFIG")]
     config: Option<PathBuf>,
@@ -42,10 +47,18 @@ pub(crate) struct Arguments {
     /// come in over TCP
     #[arg(long, value_name = "FILE", requires = "tls")]
     tls_clients: Option<PathBuf>,
-    /// Calls that compute at the same time [default: processor cores / threads]
+    /// Which call goes first: fcfs (first come), sjf (shortest predicted), fpfs (first that fits
+    /// the free processor elements), fmpfs (widest that fits), at-once (no queue, each call on
+    /// everything) [default: fcfs]
+    #[arg(long, value_name = "POLICY", value_parser = policy)]
+    policy: Option<Policy>,
+    /// Processor elements that calls share [default: processor cores]
+    #[arg(long, value_name = "N")]
+    pes: Option<u32>,
+    /// Calls that compute at the same time [default: as many as have processor elements]
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
-    /// Threads that the library may use in each call [default: 1]
+    /// Processor elements, and threads, of a call whose interface does not say [default: 1]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// Seconds after which a running call is ended; 0 means never
@@ -124,12 +137,44 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
             clients: arguments.tls_clients.clone(),
         });
     }
+    if let Some(folder) = &arguments.state {
+        config.state = Some(folder.clone());
+    }
+    config.state = config.state.take().or_else(|| default_state(&config));
+    config.queue.policy = arguments.policy.unwrap_or(config.queue.policy);
+    config.queue.pes = arguments.pes.unwrap_or(config.queue.pes);
     let workers = &mut config.workers;
     workers.count = arguments.workers.unwrap_or(workers.count);
     workers.threads = arguments.threads.unwrap_or(workers.threads);
     workers.time_limit_s = arguments.time_limit.unwrap_or(workers.time_limit_s);
     config.allow_code |= arguments.allow_code;
     Ok(config)
+}
+
+fn policy(name: &str) -> Result<Policy, String> {
+    Policy::named(name).ok_or_else(|| {
+        let names = Policy::NAMES.map(|(name, _)| name).join(", ");
+        format!("there are {names}")
+    })
+}
+
+/// Where a server keeps what outlives it. Its first address names the folder, so that a server
+/// which is started again finds what is its own, and no other does; port 0 names nobody.
+fn default_state(config: &Config) -> Option<PathBuf> {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(folder) = variable("STATE_DIRECTORY") {
+        return Some(folder.into());
+    }
+    let name = match config.listen.first() {
+        Some(address) if address.port() == 0 => return None,
+        Some(address) => address.to_string().replace(['[', ']', ':'], "-"),
+        None => config.unix.as_ref()?.to_string_lossy().replace('/', "-"),
+    };
+    let folder = match variable("XDG_STATE_HOME") {
+        Some(folder) => PathBuf::from(folder),
+        None => PathBuf::from(variable("HOME")?).join(".local/state"),
+    };
+    Some(folder.join("farcall").join(name.trim_matches('-')))
 }
 
 fn resolve(text: &str) -> Result<SocketAddr, Failure> {

@@ -98,8 +98,11 @@ pub struct Interface {
     pub calc_order: Option<Expr>,
     /// Bytes one call moves, where the dimensions do not say it.
     pub comm_order: Option<Expr>,
-    /// Processor elements one call wants.
+    /// Processor elements one call is computed on; the most of them where `fewest_elements` is
+    /// given.
     pub processor_elements: Option<Expr>,
+    /// `ProcessorElements 1, n`: the fewest that will do.
+    pub fewest_elements: Option<Expr>,
     /// `Repeatable "yes"`: a call may be run again after a failure.
     pub repeatable: bool,
     /// Elements of IN arrays that expressions use; their values travel beside the scalars.
@@ -416,6 +419,7 @@ impl Callback {
             calc_order: None,
             comm_order: None,
             processor_elements: None,
+            fewest_elements: None,
             repeatable: false,
             element_refs: Vec::new(),
             body: Body::Calls {

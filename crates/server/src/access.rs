@@ -53,7 +53,7 @@ impl Access {
         if let Some(name) = &evidence.certificate {
             return Ok(User::named(name));
         }
-        let anonymous = *evidence.peer == User::anonymous();
+        let anonymous = evidence.peer.is_anonymous();
         match anonymous && !self.anonymous {
             true if self.tokens.is_some() => {
                 Err("this server asks for a token; set FARCALL_TOKEN".to_string())

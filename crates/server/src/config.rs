@@ -1,9 +1,16 @@
 //! What an operator can set. `docs/farcall.toml` is the same with comments for people.
 
-use serde::Deserialize;
+use farcall_schedule::Policy;
+use farcall_schedule::queue::{Patience, Settings};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// Calls that compute at the same time where each starts at once and nothing else bounds them.
+const MOST_AT_ONCE: usize = 256;
 
 /// Settings of a server. Every field has a default; unknown names are errors.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -14,6 +21,8 @@ pub struct Config {
     pub listen: Vec<SocketAddr>,
     /// Unix socket to listen on.
     pub unix: Option<PathBuf>,
+    /// Folder for what outlives the server; none means that nothing does.
+    pub state: Option<PathBuf>,
     /// Bounds on what clients may ask for.
     pub limits: Limits,
     /// The processes that call the libraries.
@@ -22,6 +31,8 @@ pub struct Config {
     pub access: Access,
     /// TLS on the TCP addresses; without it they speak in clear text.
     pub tls: Option<Tls>,
+    /// Which call computes next, and on how many processor elements.
+    pub queue: Queue,
     /// Whether IDL files may contain C text, which is compiled and run.
     pub allow_code: bool,
 }
@@ -67,13 +78,35 @@ pub struct Limits {
     pub callback_s: f64,
 }
 
+/// Which call computes next, and on how many processor elements.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Queue {
+    /// The order in which calls start.
+    #[serde(deserialize_with = "policy")]
+    pub policy: Policy,
+    /// Processor elements that calls share; 0 means the threads of all calls that
+    /// [`Workers::count`] lets compute, else the processor cores.
+    pub pes: u32,
+    /// Seconds after which what a user has computed counts half in the shares; 0 means that no
+    /// shares are kept and all users are one.
+    pub half_life_s: f64,
+    /// Seconds for which a user's oldest call lets others go before; then it is next. 0: for ever.
+    pub patience_s: f64,
+    /// Calls of others that it lets go before; then it is next. 0: any number.
+    pub passes: u64,
+    /// Priorities of functions by qualified name, 0 for the others; a higher one goes first.
+    pub priorities: BTreeMap<String, i32>,
+}
+
 /// The processes that call the libraries.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Workers {
-    /// Calls that compute at the same time; 0 means processor cores divided by `threads`.
+    /// Calls that compute at the same time; 0 means as many as the processor elements allow.
     pub count: usize,
-    /// Threads that the library may use in each call.
+    /// Processor elements, and so threads of the library, of a call whose interface does not say
+    /// how many it wants.
     pub threads: usize,
     /// Seconds after which a call is ended; 0 means never.
     pub time_limit_s: f64,
@@ -94,6 +127,19 @@ impl Default for Limits {
             memory,
             greeting_s: 10.0,
             callback_s: 60.0,
+        }
+    }
+}
+
+impl Default for Queue {
+    fn default() -> Queue {
+        Queue {
+            policy: Policy::default(),
+            pes: 0,
+            half_life_s: 3600.0,
+            patience_s: 600.0,
+            passes: 10_000,
+            priorities: BTreeMap::new(),
         }
     }
 }
@@ -124,14 +170,55 @@ impl Limits {
     }
 }
 
-impl Workers {
-    /// Calls that compute at the same time, at least 1.
-    pub(crate) fn slots(&self) -> usize {
-        if self.count > 0 {
-            return self.count;
-        }
+impl Queue {
+    /// What the queue is made with.
+    pub(crate) fn settings(&self, workers: &Workers) -> Settings {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        (cores / self.threads.max(1)).max(1)
+        let pes = match (self.pes, workers.count) {
+            (0, 0) => u32::try_from(cores).unwrap_or(u32::MAX),
+            (0, count) => u32::try_from(count)
+                .unwrap_or(u32::MAX)
+                .saturating_mul(workers.elements()),
+            (pes, _) => pes,
+        };
+        // Whoever starts everything at once is still to be bounded.
+        let most_running = match (workers.count, self.policy) {
+            (0, Policy::AtOnce) => MOST_AT_ONCE,
+            (0, _) => usize::MAX,
+            (count, _) => count,
+        };
+        Settings {
+            policy: self.policy,
+            most_running,
+            half_life_s: (self.half_life_s > 0.0).then_some(self.half_life_s),
+            patience: Patience {
+                time: match self.patience_s > 0.0 {
+                    true => (self.patience_s * 1e9) as u64,
+                    false => u64::MAX,
+                },
+                passes: if self.passes > 0 {
+                    self.passes
+                } else {
+                    u64::MAX
+                },
+            },
+            ..Settings::new(pes)
+        }
+    }
+}
+
+fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Policy, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    Policy::named(&name).ok_or_else(|| {
+        let names = Policy::NAMES.map(|(name, _)| name).join(", ");
+        D::Error::custom(format!("no policy is called `{name}`; there are {names}"))
+    })
+}
+
+impl Workers {
+    /// Processor elements of a call that does not say how many.
+    pub(crate) fn elements(&self) -> u32 {
+        u32::try_from(self.threads.max(1)).unwrap_or(u32::MAX)
     }
 
     pub(crate) fn time_limit(&self) -> Option<Duration> {
@@ -170,5 +257,23 @@ mod tests {
     fn unknown_names_are_errors() {
         assert!(Config::parse("lissten = []").is_err());
         assert!(Config::parse("[workers]\ncount = -1").is_err());
+        assert!(Config::parse("[queue]\npolicy = \"sjf\"").is_ok());
+        let error = Config::parse("[queue]\npolicy = \"lifo\"").unwrap_err();
+        assert!(error.to_string().contains("fmpfs"), "{error}");
+    }
+
+    #[test]
+    fn processor_elements_follow_from_workers_and_threads() {
+        let settings = |text: &str| {
+            let config = Config::parse(text).unwrap();
+            let settings = config.queue.settings(&config.workers);
+            (settings.pes, settings.most_running)
+        };
+        let cores = std::thread::available_parallelism().unwrap().get() as u32;
+        assert_eq!(settings(""), (cores, usize::MAX));
+        assert_eq!(settings("[workers]\ncount = 3\nthreads = 2"), (6, 3));
+        assert_eq!(settings("[queue]\npes = 5\n[workers]\ncount = 3"), (5, 3));
+        let at_once = "[queue]\npolicy = \"at-once\"\npes = 4";
+        assert_eq!(settings(at_once), (4, MOST_AT_ONCE));
     }
 }

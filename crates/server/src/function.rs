@@ -3,8 +3,9 @@
 use farcall_idl::{Interface, Layout};
 use farcall_library::{Catalog, CatalogError, Entry};
 use farcall_rpc_proto::{Failure, FailureKind, FunctionSummary, Listing};
-use farcall_schedule::{Prediction, Predictor};
-use std::collections::HashMap;
+use farcall_schedule::{Prediction, Profile};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Functions of one page of a listing.
@@ -19,7 +20,9 @@ pub(crate) struct Function {
     text: String,
     /// Mean nanoseconds in the library, of late; none before the first call.
     exec: Option<f64>,
-    predictor: Predictor,
+    profile: Profile,
+    /// A higher one goes first.
+    pub(crate) priority: i32,
 }
 
 /// How much a call computes: operations where the interface states them, else bytes.
@@ -34,9 +37,9 @@ impl Function {
         self.exec.is_some_and(|exec| exec < BRIEF)
     }
 
-    /// How long the library will take for a call.
-    pub(crate) fn predict(&self, layout: &Layout) -> Option<Prediction> {
-        self.predictor.predict(work(layout))
+    /// How long the library will take for a call on so many processor elements.
+    pub(crate) fn predict(&self, layout: &Layout, pes: u32) -> Option<Prediction> {
+        self.profile.predict(work(layout), pes)
     }
 }
 
@@ -52,7 +55,7 @@ pub(crate) struct FunctionTable {
 }
 
 impl FunctionTable {
-    pub(crate) fn new(catalog: Catalog) -> FunctionTable {
+    pub(crate) fn new(catalog: Catalog, priorities: &BTreeMap<String, i32>) -> FunctionTable {
         let since_epoch = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
@@ -64,7 +67,11 @@ impl FunctionTable {
                 interface: interface.clone(),
                 text: interface.public_text(),
                 exec: None,
-                predictor: Predictor::default(),
+                profile: Profile::default(),
+                priority: priorities
+                    .get(&*interface.qualified_name())
+                    .copied()
+                    .unwrap_or(0),
             })
             .collect();
         functions.sort_by_cached_key(|function| function.interface.qualified_name().into_owned());
@@ -80,8 +87,9 @@ impl FunctionTable {
         }
     }
 
-    /// A call of the function spent so many nanoseconds in the library.
-    pub(crate) fn observe(&mut self, number: u64, layout: &Layout, exec_nanos: u64) {
+    /// A call of the function on so many processor elements spent so many nanoseconds in the
+    /// library.
+    pub(crate) fn observe(&mut self, number: u64, layout: &Layout, pes: u32, exec_nanos: u64) {
         /// Weight of the latest call in the mean.
         const WEIGHT: f64 = 1.0 / 8.0;
         let index = number.wrapping_sub(self.base) as usize;
@@ -89,8 +97,32 @@ impl FunctionTable {
             let exec = exec_nanos as f64;
             let mean = function.exec.unwrap_or(exec);
             function.exec = Some(mean + (exec - mean) * WEIGHT);
-            function.predictor.observe(work(layout), exec * 1e-9);
+            function.profile.observe(work(layout), pes, exec * 1e-9);
         }
+    }
+
+    /// Goes on with what was learned of a function before.
+    pub(crate) fn resume(&mut self, name: &str, exec: Option<f64>, profile: Profile) {
+        let mut functions = self.functions.iter_mut();
+        if let Some(function) = functions.find(|f| f.interface.qualified_name() == name) {
+            function.exec = exec;
+            function.profile = profile;
+        }
+    }
+
+    /// What was learned: name, mean nanoseconds of late, and times by work.
+    pub(crate) fn learned(&self) -> impl Iterator<Item = (Cow<'_, str>, Option<f64>, &Profile)> {
+        let known = self
+            .functions
+            .iter()
+            .filter(|f| !f.profile.predictors().is_empty());
+        known.map(|f| (f.interface.qualified_name(), f.exec, &f.profile))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn empty() -> FunctionTable {
+        let catalog = Catalog::load(Vec::<std::path::PathBuf>::new()).unwrap();
+        FunctionTable::new(catalog, &BTreeMap::new())
     }
 
     /// Number of functions.

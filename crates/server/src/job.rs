@@ -34,6 +34,8 @@ pub(crate) struct Job {
     /// Shared memory with arrays of the call.
     pub(crate) segments: Vec<Rc<Segment>>,
     pub(crate) state: State,
+    /// Processor elements it has, once it may start.
+    pub(crate) pes: u32,
     /// The arguments came in the other byte order.
     pub(crate) swap: bool,
     /// Where the client wants what the function prints.
@@ -106,6 +108,7 @@ impl Job {
             buffer,
             segments,
             state: State::Receiving,
+            pes: 0,
             swap: false,
             printing: None,
             incoming,

@@ -9,7 +9,7 @@
 //! The parts, from the outside in: `reactor` is the one thread that waits and moves every call
 //! on; `connection` moves bytes between a socket, the protocol and job buffers; `job` is a call
 //! on its way; `worker` is a worker process as the server sees it, `worker::process` what runs
-//! inside one; `buffer` is the memory they share.
+//! inside one; `learned` keeps what was learned; `buffer` is the memory they share.
 
 mod access;
 mod buffer;
@@ -17,15 +17,17 @@ mod config;
 mod connection;
 mod function;
 mod job;
+mod learned;
 mod listen;
 mod reactor;
 mod user;
 mod worker;
 
 pub use access::{TokenError, TokenFile};
-pub use config::{Access, Config, Limits, Tls, Workers};
+pub use config::{Access, Config, Limits, Queue, Tls, Workers};
 pub use farcall_library::{Caller, Catalog, Source};
 pub use farcall_rpc_proto::{Failure, FailureKind};
+pub use farcall_schedule::Policy;
 pub use worker::process::{Callee, run_worker, run_worker_for};
 
 use farcall_idl::Document;
@@ -49,6 +51,14 @@ pub enum StartError {
     Listen {
         /// The address.
         address: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The folder for what outlives the server cannot be made.
+    #[error("{}: {source}; name another folder with --state", folder.display())]
+    State {
+        /// The folder.
+        folder: PathBuf,
         /// What the system said.
         source: io::Error,
     },
@@ -99,8 +109,14 @@ impl Server {
         catalog: Catalog,
         worker: WorkerCommand,
     ) -> Result<Server, StartError> {
+        if let Some(folder) = &config.state {
+            learned::make_folder(folder).map_err(|source| StartError::State {
+                folder: folder.clone(),
+                source,
+            })?;
+        }
         let libraries = libraries(&catalog, config.allow_code)?;
-        let table = FunctionTable::new(catalog);
+        let table = FunctionTable::new(catalog, &config.queue.priorities);
         let functions = table.len();
         let access = access::Access::new(&config)?;
         let listeners = listen(&config)?;

@@ -5,6 +5,7 @@
 
 mod callbacks;
 mod calls;
+mod dispatch;
 mod estimate;
 mod events;
 mod output;
@@ -16,9 +17,12 @@ use crate::config::Config;
 use crate::connection::Connection;
 use crate::function::FunctionTable;
 use crate::job::Job;
+use crate::learned;
 use crate::listen::Listener;
 use crate::worker::{Launcher, LibrarySource, State, Worker};
+pub(crate) use estimate::Links;
 use farcall_rpc_proto::{FailureKind, Nanos};
+use farcall_schedule::{Policy, Queue};
 use farcall_spin::Spin;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
@@ -35,6 +39,8 @@ use std::time::{Duration, Instant};
 const EVENTS: usize = 256;
 /// How long a stopping server waits for its last words to be taken.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// What is learned is kept after this time at the latest.
+const KEEP: Duration = Duration::from_secs(60);
 /// How often connections are looked through for some that never greeted.
 const SWEEP: Duration = Duration::from_secs(1);
 
@@ -84,7 +90,6 @@ pub(crate) struct Reactor {
     functions: FunctionTable,
     libraries: Vec<LibrarySource>,
     launcher: Launcher,
-    slots: usize,
     /// Rung by workers that finish while this thread sleeps.
     doorbell: OwnedFd,
     signals: UnixStream,
@@ -101,11 +106,16 @@ pub(crate) struct Reactor {
     accepts: bool,
     workers: Slab<Worker>,
     jobs: Slab<Job>,
-    queue: VecDeque<usize>,
+    /// Who computes, and who waits for processor elements.
+    queue: Queue,
+    /// Jobs that have processor elements and wait for a worker.
+    admitted: VecDeque<usize>,
     /// When a brief job that waits for a certain worker is to have another one.
     held_until: Option<Instant>,
     pool: BufferPool,
-    links: estimate::Links,
+    links: Links,
+    /// Since when something was learned that is not kept yet.
+    learned_since: Option<Instant>,
     start: Instant,
     next_sweep: Instant,
     stopping: Option<Instant>,
@@ -128,11 +138,19 @@ impl Reactor {
             signal_hook::low_level::pipe::register(signal, signal_end.try_clone()?)?;
         }
         let now = Instant::now();
+        let (mut functions, mut links) = (functions, Links::default());
+        if let Some(folder) = &config.state {
+            learned::load(folder, &mut functions, &mut links);
+        }
+        let settings = config.queue.settings(&config.workers);
         let reactor = Reactor {
-            slots: config.workers.slots(),
             pool: BufferPool::new(usize::try_from(config.limits.memory).unwrap_or(usize::MAX)),
             launcher: Launcher {
                 command: worker_command,
+                threads: match settings.policy {
+                    Policy::AtOnce => settings.pes,
+                    _ => config.workers.elements().min(settings.pes),
+                },
                 settings: config.workers.clone(),
             },
             config,
@@ -151,9 +169,11 @@ impl Reactor {
             accepts: true,
             workers: Slab::new(),
             jobs: Slab::new(),
-            queue: VecDeque::new(),
+            admitted: VecDeque::new(),
+            queue: Queue::new(settings),
             held_until: None,
-            links: estimate::Links::new(),
+            links,
+            learned_since: None,
             start: now,
             next_sweep: now + SWEEP,
             stopping: None,
@@ -283,8 +303,27 @@ impl Reactor {
         let sweep = (greeting || !self.accepts).then_some(self.next_sweep);
         let stop = self.stopping;
         let held = self.held_until;
-        let next = running.chain(sweep).chain(stop).chain(held).min()?;
+        let keep = self.learned_since.map(|since| since + KEEP);
+        let next = running
+            .chain(sweep)
+            .chain(keep)
+            .chain(stop)
+            .chain(held)
+            .min()?;
         Some(next.saturating_duration_since(now))
+    }
+
+    /// Keeps what was learned, if there is anything new and a place for it.
+    fn keep_learned(&mut self) {
+        let (Some(folder), Some(_)) = (&self.config.state, self.learned_since.take()) else {
+            return;
+        };
+        if let Err(error) = learned::save(folder, &self.functions, &self.links) {
+            tracing::warn!(
+                "{}: what was learned is not kept: {error}",
+                folder.display()
+            );
+        }
     }
 
     fn is_stopped(&self) -> bool {
@@ -298,6 +337,7 @@ impl Reactor {
     }
 
     fn shut_down(&mut self) {
+        self.keep_learned();
         for (_, worker) in &mut self.workers {
             worker.end(FailureKind::ServerStopping, "was ended with its server");
         }

@@ -22,6 +22,11 @@ impl User {
         User(name.into())
     }
 
+    /// Whether it is one who proves nothing.
+    pub(crate) fn is_anonymous(&self) -> bool {
+        *self.0 == *"anonymous"
+    }
+
     /// The user of the process at the other end of a Unix socket.
     pub(crate) fn of_peer(socket: impl AsFd) -> rustix::io::Result<User> {
         let peer = rustix::net::sockopt::socket_peercred(socket)?;

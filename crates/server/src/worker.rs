@@ -54,6 +54,8 @@ struct Start {
     /// The shared library made from its C text.
     compiled: Option<PathBuf>,
     spin_us: u64,
+    /// Threads of the library to begin with.
+    threads: u32,
     /// 0 means no limit.
     memory: u64,
 }
@@ -171,6 +173,8 @@ pub(crate) struct Launcher {
     /// Program and first arguments of a worker process.
     pub(crate) command: WorkerCommand,
     pub(crate) settings: config::Workers,
+    /// Threads of the library to begin with.
+    pub(crate) threads: u32,
 }
 
 /// A worker process.
@@ -219,6 +223,7 @@ impl Launcher {
             text: source.source.text.clone(),
             compiled: source.compiled.as_ref().map(Compiled::path),
             spin_us: self.settings.spin().as_micros() as u64,
+            threads: self.threads,
             memory: self.settings.memory,
         };
         let text = serde_json::to_vec(&start).map_err(io::Error::other)?;
@@ -252,8 +257,8 @@ impl Launcher {
         };
         let mut command = Command::new(program);
         command.args(arguments);
-        let threads = self.settings.threads.max(1).to_string();
-        for name in ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"] {
+        let threads = self.threads.to_string();
+        for name in farcall_library::THREAD_VARIABLES {
             command.env(name, &threads);
         }
         // Fortran's own buffer would hold lines back until the process ends.
@@ -358,6 +363,7 @@ impl Worker {
             buffer,
             swap: call.swap,
             memory_messages,
+            pes: call.pes,
         };
         self.tail.clear();
         self.control.post(&request, call.message);
@@ -558,6 +564,8 @@ pub(crate) struct CallRequest<'a> {
     /// Where the arrays lie that are not in the buffer.
     pub(crate) segments: &'a [Rc<Segment>],
     pub(crate) swap: bool,
+    /// Processor elements it has.
+    pub(crate) pes: u32,
     /// Whether such calls take little time.
     pub(crate) brief: bool,
     pub(crate) message: &'a [u8],

@@ -4,7 +4,7 @@ use super::{Reactor, Source};
 use crate::buffer::{JobBuffer, NoBuffer, Segment};
 use crate::connection::MAX_SEGMENTS;
 use crate::job::{self, Job, Printing};
-use crate::worker::{CallRequest, Death, State, TEXT_BYTES, Worker};
+use crate::worker::{Death, State, TEXT_BYTES, Worker};
 use farcall_idl::{Interface, Layout, Mode, Place};
 use farcall_rpc_proto::server::Event;
 use farcall_rpc_proto::{Call, CallId, Failure, FailureKind};
@@ -257,102 +257,6 @@ impl Reactor {
         }
     }
 
-    fn enqueue(&mut self, job: usize) {
-        self.jobs[job].state = job::State::Queued;
-        self.queue.push_back(job);
-        self.dispatch();
-    }
-
-    /// Gives queued jobs to workers, first come first served, as far as slots are free. A brief one
-    /// rather waits for a worker that will be idle soon than to wake another. Where a library has
-    /// no idle worker one is started, unless enough of them will soon be idle.
-    pub(super) fn dispatch(&mut self) {
-        self.held_until = None;
-        if self.queue.is_empty() {
-            return;
-        }
-        let mut free = self.slots.saturating_sub(self.computing());
-        let mut starting: Vec<usize> = self
-            .workers
-            .iter()
-            .filter(|(_, worker)| matches!(worker.state, State::Starting | State::Unmapping))
-            .map(|(_, worker)| worker.library)
-            .collect();
-        let mut waiting = std::collections::VecDeque::new();
-        while free > 0
-            && let Some(job) = self.queue.pop_front()
-        {
-            free -= 1;
-            let Ok(function) = self.functions.get(self.jobs[job].function) else {
-                continue;
-            };
-            let library = function.entry.file;
-            if function.is_brief()
-                && let Some(soon) = self.idle_soon(library)
-            {
-                self.held_until = Some(soon);
-                waiting.push_back(job);
-                continue;
-            }
-            let idle = self
-                .workers
-                .iter()
-                .find(|(_, worker)| worker.library == library && worker.is_idle());
-            if let Some((worker, _)) = idle {
-                self.hand_over(job, worker);
-                continue;
-            }
-            if let Some(index) = starting.iter().position(|starting| *starting == library) {
-                starting.swap_remove(index);
-            } else if let Err(error) = self.start_worker(library) {
-                self.fail_job(job, FailureKind::Internal, &format!("no worker: {error}"));
-                continue;
-            }
-            waiting.push_back(job);
-        }
-        waiting.append(&mut self.queue);
-        self.queue = waiting;
-    }
-
-    /// When a worker of the library that runs a brief call will probably be idle.
-    fn idle_soon(&self, library: usize) -> Option<Instant> {
-        let now = Instant::now();
-        let workers = self.workers.iter();
-        workers
-            .filter(|(_, worker)| worker.library == library)
-            .filter_map(|(_, worker)| worker.idle_soon())
-            .find(|soon| *soon > now)
-    }
-
-    fn hand_over(&mut self, key: usize, worker: usize) {
-        let job = &mut self.jobs[key];
-        let Ok(function) = self.functions.get(job.function) else {
-            return;
-        };
-        let call = CallRequest {
-            function: function.entry.function,
-            buffer: job.buffer.as_ref(),
-            segments: &job.segments,
-            brief: function.is_brief(),
-            swap: job.swap,
-            message: &job.message,
-        };
-        let time_limit = self.config.workers.time_limit();
-        self.workers[worker].function = Some(job.function);
-        match self.workers[worker].run(key, &call, time_limit) {
-            Ok(()) => job.state = job::State::Running { worker },
-            // Its death is on its way and will be handled as such.
-            Err(error) => {
-                self.workers[worker].end(FailureKind::Internal, error.to_string());
-                self.fail_job(
-                    key,
-                    FailureKind::Internal,
-                    "its worker died before the call",
-                );
-            }
-        }
-    }
-
     /// Takes the outcomes of finished calls. Returns whether there were any.
     pub(super) fn collect_outcomes(&mut self) -> bool {
         let mut any = false;
@@ -370,10 +274,16 @@ impl Reactor {
             match outcome.failure {
                 None => {
                     let Job {
-                        function, layout, ..
+                        function,
+                        layout,
+                        pes,
+                        ..
                     } = &self.jobs[job];
                     self.functions
-                        .observe(*function, layout, outcome.exec_nanos);
+                        .observe(*function, layout, *pes, outcome.exec_nanos);
+                    if self.config.state.is_some() {
+                        self.learned_since.get_or_insert_with(Instant::now);
+                    }
                     self.complete(job, outcome.exec_nanos);
                 }
                 Some(failure) => self.fail_job(job, failure.kind, &failure.message),
@@ -384,6 +294,7 @@ impl Reactor {
 
     fn complete(&mut self, key: usize, exec_nanos: u64) {
         let now = self.nanos();
+        self.queue.remove(key as u64, now);
         let job = &mut self.jobs[key];
         let Some(connection_key) = job.connection else {
             return self.release(key);
@@ -405,7 +316,7 @@ impl Reactor {
     }
 
     /// Fails a job that no worker has (any more).
-    fn fail_job(&mut self, key: usize, kind: FailureKind, cause: &str) {
+    pub(super) fn fail_job(&mut self, key: usize, kind: FailureKind, cause: &str) {
         let job = &self.jobs[key];
         let name = match self.functions.get(job.function) {
             Ok(function) => function.interface.qualified_name().into_owned(),
@@ -437,7 +348,7 @@ impl Reactor {
             // Pieces of it may still have to be written.
             job::State::Sending if connection.is_some_and(|key| !self.closed.contains(&key)) => {}
             job::State::Queued => {
-                self.queue.retain(|queued| *queued != key);
+                self.admitted.retain(|admitted| *admitted != key);
                 self.release(key);
             }
             job::State::Receiving | job::State::Sending => self.release(key),
@@ -449,6 +360,7 @@ impl Reactor {
         let Some(job) = self.jobs.try_remove(key) else {
             return;
         };
+        self.queue.remove(key as u64, self.nanos());
         if let Some(connection) = job.connection.and_then(|key| self.connections.get_mut(key)) {
             connection.jobs.remove(&job.call);
         }
@@ -507,25 +419,6 @@ impl Reactor {
             && let Err(error) = self.start_worker(library)
         {
             tracing::error!("cannot start a worker: {error}");
-        }
-    }
-
-    /// A worker could not bind its library: calls that wait for one like it fail, because the
-    /// next would fare no better.
-    fn fail_waiting(&mut self, library: usize, cause: &str) {
-        let of_library = |job: &usize| {
-            self.functions
-                .get(self.jobs[*job].function)
-                .is_ok_and(|f| f.entry.file == library)
-        };
-        let waiting: Vec<usize> = self.queue.iter().copied().filter(of_library).collect();
-        self.queue.retain(|job| !waiting.contains(job));
-        for job in waiting {
-            self.fail_job(
-                job,
-                FailureKind::Internal,
-                &format!("has no worker: it {cause}"),
-            );
         }
     }
 }

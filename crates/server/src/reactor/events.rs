@@ -1,6 +1,6 @@
 //! What happens on sockets, pipes and timers.
 
-use super::{LAST_WORDS, Reactor, SWEEP, Source};
+use super::{KEEP, LAST_WORDS, Reactor, SWEEP, Source};
 use crate::connection::{Broken, Connection, Step, TURN_BYTES};
 use crate::listen::{Accepted, Listener};
 use crate::worker::State;
@@ -307,6 +307,9 @@ impl Reactor {
                 let text = format!("ran past its time limit of {limit} s");
                 worker.end(FailureKind::TimeLimit, text);
             }
+        }
+        if self.learned_since.is_some_and(|since| now >= since + KEEP) {
+            self.keep_learned();
         }
         if now >= self.next_sweep {
             self.next_sweep = now + SWEEP;

@@ -8,7 +8,9 @@ use super::control::{Control, Outcome, Request};
 use super::{GREETING_BYTES, Identities, MemoryMessage, READY, SOCKET_FD, Start};
 use crate::buffer::Mapping;
 use farcall_idl::{ArrayLayout, Document, Interface, Layout, Scalar};
-use farcall_library::{Binding, CallbackAnswer, CallbackRequest, Caller, InvokeError, Source};
+use farcall_library::{
+    Binding, CallbackAnswer, CallbackRequest, Caller, InvokeError, Source, Threads,
+};
 use farcall_rpc_proto::{Call, Callback, Failure, FailureKind, swap_bytes};
 use farcall_spin::Spin;
 use rustix::fd::{AsFd, OwnedFd};
@@ -129,6 +131,8 @@ pub fn run_worker_for<C: Callee>(
         interfaces,
         callee,
         mappings: HashMap::new(),
+        pes: start.threads,
+        threads: None,
     }
     .serve(&spin)
 }
@@ -171,6 +175,10 @@ struct Worker<C> {
     interfaces: Vec<Interface>,
     callee: C,
     mappings: HashMap<u64, Mapping>,
+    /// Processor elements of the call before.
+    pes: u32,
+    /// Looked for when they change first: most never do.
+    threads: Option<Threads>,
 }
 
 impl<C: Callee> Worker<C> {
@@ -186,7 +194,10 @@ impl<C: Callee> Worker<C> {
             }
             let called = match request.is_unmap() {
                 true => Ok(0),
-                false => self.call(&request, &message),
+                false => {
+                    self.use_elements(request.pes);
+                    self.call(&request, &message)
+                }
             };
             let outcome = match called {
                 Ok(exec_nanos) => Outcome {
@@ -202,6 +213,18 @@ impl<C: Callee> Worker<C> {
                 rustix::io::write(&self.doorbell, &1u64.to_ne_bytes())?;
             }
         }
+    }
+
+    /// The library is to use as many threads as the call has processor elements. One that cannot be
+    /// told keeps to what its environment said when it was loaded.
+    fn use_elements(&mut self, pes: u32) {
+        if pes == self.pes {
+            return;
+        }
+        self.pes = pes;
+        let threads = self.threads.get_or_insert_with(Threads::of_process);
+        // SAFETY: nothing of the libraries runs between two calls.
+        unsafe { threads.set(pes) };
     }
 
     fn handle_memory_message(&mut self) -> io::Result<()> {
