@@ -109,6 +109,64 @@ fn a_token_lets_its_user_in_until_it_is_withdrawn() {
 }
 
 #[test]
+fn what_a_user_leaves_at_the_server_is_nobody_elses() {
+    let folder = folder("left");
+    let idl = "Module left;
+        Library \"libc.so.6\";
+        Globals { static long last; }
+        Define exchange(IN long value, OUT long *before) { *before = last; last = value; }
+        Define copy(OUT char out[n], IN char in[n], IN long n) Calls \"C\" memcpy(out, in, n);
+        Define look(OUT char out[n], IN long n) { (void)out; }
+    ";
+    std::fs::write(folder.join("system.idl"), idl).unwrap();
+    let tokens = folder.join("tokens");
+    let users = ["alice", "bob"].map(|name| {
+        let file = tokens.to_str().unwrap();
+        stdout(&run(&mut farcall(&["token", "add", file, name])))
+    });
+    let options = ["--tokens", "tokens", "--allow-code", "--workers", "1"];
+    let server = Serving::start(&folder, &options);
+    let [alice, bob] = users.map(|token| {
+        let options = Options {
+            same_host: false,
+            timeout: Some(BOUND),
+            credentials: Credentials::default().with_token(token),
+            ..Options::default()
+        };
+        Server::connect(&server.address, options).unwrap()
+    });
+    let exchange = |client: &Server, value| {
+        let mut before = [0xff; 8];
+        let arguments = &mut [
+            Argument::Scalar(Scalar::Int(value)),
+            Argument::Out(&mut before),
+        ];
+        client
+            .function("exchange")
+            .unwrap()
+            .call(arguments)
+            .unwrap();
+        i64::from_ne_bytes(before)
+    };
+    assert_eq!(exchange(&alice, 42), 0);
+    assert_eq!(exchange(&bob, 7), 0, "bob has a worker of his own");
+    assert_eq!(exchange(&alice, 43), 42, "alice has hers again");
+    assert_eq!(exchange(&bob, 8), 7);
+
+    let secret = vec![b'A'; 100_000];
+    let mut copied = vec![0; secret.len()];
+    let length = Argument::Scalar(Scalar::Int(secret.len() as i64));
+    let arguments = &mut [Argument::Out(&mut copied), Argument::In(&secret), length];
+    alice.function("copy").unwrap().call(arguments).unwrap();
+    assert!(copied == secret);
+    let mut seen = vec![1; 2 * secret.len()];
+    let length = Argument::Scalar(Scalar::Int(seen.len() as i64));
+    let arguments = &mut [Argument::Out(&mut seen), length];
+    bob.function("look").unwrap().call(arguments).unwrap();
+    assert!(seen.iter().all(|byte| *byte == 0));
+}
+
+#[test]
 fn tls_carries_calls_of_any_size() {
     let folder = folder("tls");
     let made = run(

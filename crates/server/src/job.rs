@@ -1,6 +1,7 @@
 //! One call on its way through the server.
 
 use crate::buffer::{JobBuffer, Segment};
+use crate::user::User;
 use farcall_idl::Layout;
 use farcall_rpc_proto::{CallId, Direction, Piece, Pieces, Side};
 use std::rc::Rc;
@@ -22,7 +23,8 @@ pub(crate) enum State {
 
 /// One call.
 pub(crate) struct Job {
-    /// Whose it is; none when the client has gone.
+    pub(crate) user: User,
+    /// Who waits for it; none when the client has gone.
     pub(crate) connection: Option<usize>,
     pub(crate) call: CallId,
     /// Number of the function in the table.
@@ -88,7 +90,9 @@ impl Printing {
 }
 
 impl Job {
+    #[expect(clippy::too_many_arguments, reason = "each is a field")]
     pub(crate) fn new(
+        user: User,
         connection: usize,
         call: CallId,
         function: u64,
@@ -100,6 +104,7 @@ impl Job {
         let incoming = Pieces::new(&layout, Direction::Sent, Side::Buffer);
         let outgoing = Pieces::new(&layout, Direction::Returned, Side::Buffer);
         let job = Job {
+            user,
             connection: Some(connection),
             call,
             function,

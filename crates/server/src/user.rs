@@ -2,7 +2,7 @@
 
 use rustix::fd::AsFd;
 use std::fmt;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// The user of a connection. What one user has at the server, nobody else can reach.
 ///
@@ -10,7 +10,7 @@ use std::rc::Rc;
 /// of the other end of a Unix socket; `anonymous` are all who come over TCP and prove nothing.
 /// Any other name is that of a token or of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct User(Rc<str>);
+pub(crate) struct User(Arc<str>);
 
 impl User {
     pub(crate) fn anonymous() -> User {

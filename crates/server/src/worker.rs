@@ -5,6 +5,7 @@ mod control;
 pub(crate) mod process;
 
 use crate::buffer::{JobBuffer, Segment, sealed_memory};
+use crate::user::User;
 use crate::{WorkerCommand, config};
 pub(crate) use callback::Word;
 use callback::{AnswerWord, Mailbox, WORD_BYTES};
@@ -181,7 +182,11 @@ pub(crate) struct Launcher {
 pub(crate) struct Worker {
     /// Index of the library it is bound to.
     pub(crate) library: usize,
+    /// Whose calls it runs, from the first one on: what they leave in its memory is nobody else's.
+    pub(crate) user: Option<User>,
     pub(crate) state: State,
+    /// Since when it is idle, or has run something.
+    rested: Instant,
     /// Why the server ended it, if it did.
     ended_for: Option<Failure>,
     /// Number of the function it ran last.
@@ -234,7 +239,9 @@ impl Launcher {
         send(&ours, &(text.len() as u64).to_ne_bytes(), &descriptors)?;
         Ok(Worker {
             library,
+            user: None,
             state: State::Starting,
+            rested: Instant::now(),
             ended_for: None,
             function: None,
             process,
@@ -306,6 +313,21 @@ impl Worker {
     /// Whether it can take a job. One that was told to end may still finish what it had.
     pub(crate) fn is_idle(&self) -> bool {
         self.state == State::Idle && self.ended_for.is_none()
+    }
+
+    /// Whether the server has told it to end.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.ended_for.is_some()
+    }
+
+    /// Whether it can run this user's calls of this library, now or when it is idle.
+    pub(crate) fn serves(&self, library: usize, user: &User) -> bool {
+        self.library == library && self.user.as_ref().is_none_or(|bound| bound == user)
+    }
+
+    /// For how long nobody has needed it.
+    pub(crate) fn idle_for(&self) -> Option<Duration> {
+        self.is_idle().then(|| self.rested.elapsed())
     }
 
     /// When it will probably be idle again, if that is worth waiting for.
@@ -403,6 +425,7 @@ impl Worker {
     /// It has nothing to compute: is idle, or unmaps first what is gone.
     pub(crate) fn rest(&mut self) {
         self.state = State::Idle;
+        self.rested = Instant::now();
         if !self.stale.is_empty() {
             // Its death is on its way if this fails, and will be handled as such.
             let _ = self.unmap();

@@ -68,7 +68,9 @@ impl Reactor {
             Ok((layout, message, segments)) => match self.buffer_for(key, &layout) {
                 Ok(buffer) => {
                     let function = call.function;
-                    let mut job = Job::new(key, id, function, message, layout, buffer, segments);
+                    let user = self.connections[key].user.clone();
+                    let mut job =
+                        Job::new(user, key, id, function, message, layout, buffer, segments);
                     if call.output && self.connections[key].proto.takes_output() {
                         job.printing = Some(Printing::new(Instant::now()));
                     }
@@ -163,7 +165,7 @@ impl Reactor {
             return Err(None);
         }
         let bytes = usize::try_from(layout.bytes).unwrap_or(usize::MAX);
-        let result = self.pool.take(bytes);
+        let result = self.pool.take(bytes, &self.connections[key].user);
         self.unmap_retired();
         match result {
             Ok(buffer) => Ok(Some(buffer)),
@@ -401,9 +403,13 @@ impl Reactor {
         self.drain_output(key);
         let Worker { library, state, .. } = &self.workers[key];
         let (library, state) = (*library, *state);
+        let made_room = state == State::Idle && self.workers[key].is_ended();
         let death = self.forget_worker(key);
         let cause = death.cause(self.config.workers.memory);
-        tracing::warn!("a worker {cause}");
+        match made_room {
+            true => tracing::debug!("a worker {cause}"),
+            false => tracing::warn!("a worker {cause}"),
+        }
         match state {
             State::Running { job, .. } if self.jobs[job].connection.is_none() => self.release(job),
             State::Running { job, .. } => self.fail_job(job, death.kind(), &cause),

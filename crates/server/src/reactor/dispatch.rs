@@ -2,12 +2,17 @@
 
 use super::Reactor;
 use crate::job;
-use crate::worker::{CallRequest, State};
+use crate::user::User;
+use crate::worker::{CallRequest, State, Worker};
 use farcall_rpc_proto::FailureKind;
 use farcall_schedule::queue::{Request, Start};
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
 use std::time::Instant;
+
+/// Idle workers that are kept for users at least.
+const LEAST_IDLE: usize = 8;
 
 impl Reactor {
     /// A job has all its arguments: it waits for its processor elements.
@@ -64,8 +69,8 @@ impl Reactor {
     }
 
     /// Gives jobs that have their processor elements to workers. A brief one rather waits for a
-    /// worker that will be idle soon than to wake another. Where a library has no idle worker one
-    /// is started, unless enough of them will soon be idle.
+    /// worker that will be idle soon than to wake another. Where no worker of the library is idle
+    /// that may serve the user one is started, unless enough of them will soon be idle.
     pub(super) fn dispatch(&mut self) {
         self.held_until = None;
         if !self.queue.is_empty() {
@@ -81,32 +86,30 @@ impl Reactor {
             .workers
             .iter()
             .filter(|(_, worker)| matches!(worker.state, State::Starting | State::Unmapping))
-            .map(|(_, worker)| worker.library)
+            .map(|(key, _)| key)
             .collect();
         let mut waiting = VecDeque::new();
         while let Some(job) = self.admitted.pop_front() {
+            let user = &self.jobs[job].user;
             let Ok(function) = self.functions.get(self.jobs[job].function) else {
                 continue;
             };
             let library = function.entry.file;
             if function.is_brief()
-                && let Some(soon) = self.idle_soon(library)
+                && let Some(soon) = self.idle_soon(library, user)
             {
                 self.held_until = Some(soon);
                 waiting.push_back(job);
                 continue;
             }
-            let idle = self
-                .workers
-                .iter()
-                .find(|(_, worker)| worker.library == library && worker.is_idle());
-            if let Some((worker, _)) = idle {
+            if let Some(worker) = self.idle_worker(library, user) {
                 self.hand_over(job, worker);
                 continue;
             }
-            if let Some(index) = starting.iter().position(|starting| *starting == library) {
+            let serves = |key: &usize| self.workers[*key].serves(library, user);
+            if let Some(index) = starting.iter().position(serves) {
                 starting.swap_remove(index);
-            } else if let Err(error) = self.start_worker(library) {
+            } else if let Err(error) = self.start_one_more(library) {
                 self.fail_job(job, FailureKind::Internal, &format!("no worker: {error}"));
                 continue;
             }
@@ -116,12 +119,36 @@ impl Reactor {
         self.admitted = waiting;
     }
 
-    /// When a worker of the library that runs a brief call will probably be idle.
-    fn idle_soon(&self, library: usize) -> Option<Instant> {
+    /// An idle worker for a user's call; rather one that knows the user than a fresh one.
+    fn idle_worker(&self, library: usize, user: &User) -> Option<usize> {
+        let workers = self.workers.iter();
+        let idle = workers.filter(|(_, worker)| worker.is_idle() && worker.serves(library, user));
+        idle.max_by_key(|(_, worker)| worker.user.is_some())
+            .map(|(key, _)| key)
+    }
+
+    /// Starts a worker. Where there are too many idle ones, of other users and libraries, the one
+    /// that was not needed for the longest time makes room.
+    fn start_one_more(&mut self, library: usize) -> io::Result<()> {
+        let most = (4 * self.queue.settings().pes as usize).max(LEAST_IDLE);
+        let idle = |worker: &Worker| worker.user.as_ref().and(worker.idle_for());
+        let workers = self.workers.iter();
+        let idle = workers.filter_map(|(key, worker)| Some((idle(worker)?, key)));
+        if idle.clone().count() >= most
+            && let Some((_, key)) = idle.max()
+        {
+            let text = "was ended to make room for another";
+            self.workers[key].end(FailureKind::Internal, text);
+        }
+        self.start_worker(library)
+    }
+
+    /// When a worker that runs a brief call will probably be idle, and may serve the user.
+    fn idle_soon(&self, library: usize, user: &User) -> Option<Instant> {
         let now = Instant::now();
         let workers = self.workers.iter();
         workers
-            .filter(|(_, worker)| worker.library == library)
+            .filter(|(_, worker)| worker.serves(library, user))
             .filter_map(|(_, worker)| worker.idle_soon())
             .find(|soon| *soon > now)
     }
@@ -142,6 +169,9 @@ impl Reactor {
         };
         let time_limit = self.config.workers.time_limit();
         self.workers[worker].function = Some(job.function);
+        self.workers[worker]
+            .user
+            .get_or_insert_with(|| job.user.clone());
         match self.workers[worker].run(key, &call, time_limit) {
             Ok(()) => job.state = job::State::Running { worker },
             // Its death is on its way and will be handled as such.
