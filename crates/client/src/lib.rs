@@ -26,6 +26,7 @@ mod argument;
 mod callback;
 mod connection;
 mod error;
+mod files;
 mod function;
 mod memory;
 mod output;

@@ -16,7 +16,7 @@ use crate::connection::Connection;
 use crate::function::FunctionTable;
 use crate::job::Job;
 use crate::listen::Listener;
-use crate::worker::{Launcher, LibrarySource, State, Worker};
+use crate::worker::{Launcher, LibrarySource, State, Worker, files};
 use farcall_rpc_proto::{FailureKind, Nanos};
 use farcall_spin::Spin;
 use rustix::buffer::spare_capacity;
@@ -124,6 +124,9 @@ impl Reactor {
         for signal in [libc::SIGTERM, libc::SIGINT] {
             signal_hook::low_level::pipe::register(signal, signal_end.try_clone()?)?;
         }
+        if libraries.iter().any(|library| library.moves_files) {
+            files::remove_left_over(&config.workers.folder());
+        }
         let now = Instant::now();
         let reactor = Reactor {
             slots: config.workers.slots(),
@@ -131,6 +134,7 @@ impl Reactor {
             launcher: Launcher {
                 command: worker_command,
                 settings: config.workers.clone(),
+                files: config.limits.files,
             },
             config,
             epoll,
