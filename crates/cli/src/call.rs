@@ -19,11 +19,13 @@ use std::time::{Duration, Instant};
 /// Call a function from the shell
 ///
 /// Scalars are written as they are, arrays as @FILE.npy or as numbers with commas between. OUT
-/// arrays need not be given. What the function calls back is shown on standard error.
+/// arrays need not be given. Arguments of type filename are paths of files here, which travel. What
+/// the function calls back is shown on standard error.
 #[derive(Args)]
 #[command(after_help = "Examples:
   farcall call ddot n=3 x=1,2,3 incx=1 y=4,5,6 incy=1
-  farcall call dgesv n=100 nrhs=1 a=@a.npy lda=100 b=@b.npy ldb=100 -o b=x.npy --time")]
+  farcall call dgesv n=100 nrhs=1 a=@a.npy lda=100 b=@b.npy ldb=100 -o b=x.npy --time
+  farcall call summary table=weather.csv summary=out.csv")]
 pub(crate) struct Arguments {
     /// Name of the function, with or without its module
     function: String,
@@ -233,8 +235,22 @@ impl Call {
         Ok(())
     }
 
+    /// Files that the call has written: the argument, and the file.
+    fn written(&self) -> impl Iterator<Item = (&str, &str)> {
+        let params = self.function.interface().params.iter().zip(&self.scalars);
+        params.filter_map(|(param, scalar)| match scalar {
+            Some(Scalar::Text(path)) if param.is_file() && param.mode.is_returned() => {
+                Some((param.name.as_str(), path.as_str()))
+            }
+            _ => None,
+        })
+    }
+
     fn print_results(&self) {
         let order = self.function.interface().order();
+        for (name, path) in self.written() {
+            println!("{name} -> {path}");
+        }
         for (param, array, bytes) in self.results() {
             let shape = array.shape(order);
             match self.outputs.get(&array.param) {
@@ -260,6 +276,10 @@ impl Call {
                 let value = json!({ "type": param.ty.name(), "shape": shape, "file": file });
                 (param.name.as_str(), value)
             })
+            .chain(
+                self.written()
+                    .map(|(name, path)| (name, json!({ "type": "filename", "file": path }))),
+            )
             .collect();
         let times = outcome.times;
         json!({

@@ -11,6 +11,7 @@ mod transfer;
 mod waiter;
 
 use crate::callback::{self, Callbacks};
+use crate::files::Files;
 use crate::function::Described;
 use crate::memory::{Pool, Segment};
 use crate::output::Printed;
@@ -18,8 +19,8 @@ use crate::socket::{self, Socket, Waker};
 use crate::{Address, Argument, Error, Options};
 use farcall_idl::Layout;
 use farcall_rpc_proto::{
-    CALLBACKS, Call, CallId, ESTIMATES, Estimate, Failure, FailureKind, Hello, Listing, OUTPUT,
-    ProtocolError, SHARED_MEMORY, Times,
+    CALLBACKS, Call, CallId, ESTIMATES, Estimate, FILES, Failure, FailureKind, Hello, Listing,
+    OUTPUT, ProtocolError, SHARED_MEMORY, Times,
 };
 use farcall_spin::Spin;
 pub(crate) use state::Answered;
@@ -75,6 +76,12 @@ impl Reply {
     fn is_needed(&self) -> bool {
         self.callbacks.is_some() || self.printed.is_some()
     }
+
+    /// The files of the call, if it has any.
+    fn files(&self) -> Option<&Files> {
+        let callbacks = self.callbacks.as_ref()?;
+        Some(&callbacks.files).filter(|files| !files.is_empty())
+    }
 }
 
 /// A request under way. Dropped before its end, it is given up.
@@ -117,7 +124,7 @@ impl Connection {
         };
         let socket = socket.map_err(failed)?;
         let mut hello = Hello::new(concat!("farcall-client ", env!("CARGO_PKG_VERSION")));
-        hello.features |= ESTIMATES | CALLBACKS | OUTPUT;
+        hello.features |= ESTIMATES | CALLBACKS | OUTPUT | FILES;
         if socket.is_unix() {
             hello.features |= SHARED_MEMORY;
         }
@@ -249,6 +256,11 @@ impl Connection {
         self.features & OUTPUT != 0
     }
 
+    /// Whether the server works on files of its clients.
+    pub(crate) fn moves_files(&self) -> bool {
+        self.features & (FILES | CALLBACKS) == FILES | CALLBACKS
+    }
+
     /// Whether arrays may lie in memory shared with the server.
     pub(crate) fn shares(&self) -> bool {
         self.socket.is_unix() && self.features & SHARED_MEMORY != 0
@@ -306,7 +318,8 @@ impl Connection {
         layout: Layout,
         reply: Reply,
     ) -> Result<Request, Error> {
-        let is_bulk = layout.sent_bytes() + layout.returned_bytes() >= BULK_BYTES;
+        let arrays = layout.sent_bytes() + layout.returned_bytes();
+        let is_bulk = arrays >= BULK_BYTES || reply.files().is_some();
         // SAFETY: the caller's promise.
         let transfer = unsafe { Transfer::new(arguments, layout) };
         let printed = reply.printed.clone();
@@ -412,18 +425,33 @@ impl Request {
         }
     }
 
-    /// Whether the end has come; moves what can be moved at once.
+    /// Whether the end has come. Moves what can be moved at once, and does what the running
+    /// function wants of its caller by now.
     pub(crate) fn is_done(&self) -> bool {
         let mut state = self.connection.lock();
         if !state.driven {
             state.progress(&self.connection.socket, Some(self.id));
         }
+        if self.has_work(&state) {
+            drop(state);
+            self.work();
+            state = self.connection.lock();
+        }
         state.has_ended(self.id)
+    }
+
+    /// Whether the end has come, as far as is known.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.connection.lock().has_ended(self.id)
     }
 
     /// How far its arrays have travelled; none when it has ended.
     pub(crate) fn progress(&self) -> Option<Progress> {
-        self.connection.lock().transfer_progress(self.id)
+        let mut progress = self.connection.lock().transfer_progress(self.id)?;
+        if let Some(files) = self.reply.as_ref().and_then(Reply::files) {
+            files.add_to(&mut progress);
+        }
+        Some(progress)
     }
 
     /// When its time-out passes.
@@ -454,7 +482,7 @@ impl Request {
             return Some(Err(error));
         }
         Some(match end {
-            Some(Ok(Answer::Done(times))) => Ok(times),
+            Some(Ok(Answer::Done(times))) => self.place_files().map(|()| times),
             Some(Ok(_)) => Err(self.connection.unexpected()),
             Some(Err(loss)) => Err(self.connection.error(loss)),
             None => Err(Error::Failed(Failure::new(
@@ -601,9 +629,19 @@ impl Request {
         self.settle()?;
         let end = self.connection.lock().take_end(self.id);
         match end {
-            Some(end) => end.map_err(|loss| self.connection.error(loss)),
+            Some(Ok(answer)) => self.place_files().map(|()| answer),
+            Some(Err(loss)) => Err(self.connection.error(loss)),
             None => Err(self.connection.unexpected()),
         }
+    }
+
+    /// The call has succeeded: what it returned in files takes their place.
+    fn place_files(&self) -> Result<(), Error> {
+        let Some(reply) = &self.reply else {
+            return Ok(());
+        };
+        let files = reply.files();
+        files.map_or(Ok(()), |files| files.place(reply.function.qualified()))
     }
 }
 

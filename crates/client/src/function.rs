@@ -1,8 +1,9 @@
 //! A handle on one remote function.
 
 use crate::argument::{self, Argument, ArgumentError};
-use crate::callback::Callbacks;
+use crate::callback::{Callback, Callbacks};
 use crate::connection::{Answered, Connection, Reply};
+use crate::files::Files;
 use crate::output::{Output, Printed};
 use crate::{Error, Pending, Plan, Server, staging};
 use farcall_idl::{Interface, Scalar};
@@ -64,7 +65,7 @@ pub struct Times {
 }
 
 /// A call that was checked: what is sent, where its arrays lie, and whom it calls back.
-type Prepared = (Call, farcall_idl::Layout, Option<Callbacks>);
+type Prepared = (Call, farcall_idl::Layout, Vec<Callback>);
 
 impl Function {
     pub(crate) fn new(server: Server, described: Arc<Described>) -> Function {
@@ -179,7 +180,7 @@ impl Function {
     pub unsafe fn start(&self, arguments: &mut [Argument<'_>]) -> Result<Pending, Error> {
         let start = Instant::now();
         let prepared = self.prepare(arguments);
-        let (mut call, mut layout, callbacks) = prepared.map_err(|source| Error::Argument {
+        let (mut call, mut layout, functions) = prepared.map_err(|source| Error::Argument {
             function: self.described.qualified.clone(),
             source,
         })?;
@@ -187,11 +188,21 @@ impl Function {
         const SMALL: u64 = 64 << 10;
         let mut connection = self.server.connection()?;
         call.function = self.described.number_on(&connection)?;
-        if layout.sent_bytes() + layout.returned_bytes() <= SMALL {
+        let interface = &self.described.interface;
+        let moves_files = interface.moves_files();
+        if moves_files && !connection.moves_files() {
+            return Err(self.too_old("work on files of its callers"));
+        }
+        if !moves_files && layout.sent_bytes() + layout.returned_bytes() <= SMALL {
             // The number holds for every connection to the server.
             connection = self.server.for_small(connection);
         }
-        let interface = &self.described.interface;
+        let files = Files::open(&self.described.qualified, interface, &mut call.scalars)?;
+        let callbacks = (!functions.is_empty() || moves_files).then(|| Callbacks {
+            described: self.described.clone(),
+            functions,
+            files,
+        });
         // SAFETY: the caller's promise is the same.
         let staging = unsafe { staging::place(&connection, interface, arguments, &mut layout) };
         call.places = layout.places();
@@ -229,10 +240,6 @@ impl Function {
             argument::check_array(param, array, &arguments[array.param])?;
         }
         let functions = argument::callbacks(interface, arguments)?;
-        let callbacks = (!functions.is_empty()).then(|| Callbacks {
-            described: self.described.clone(),
-            functions,
-        });
         let call = Call {
             function: 0,
             scalars,
@@ -241,7 +248,7 @@ impl Function {
             places: Vec::new(),
             output: false,
         };
-        Ok((call, layout, callbacks))
+        Ok((call, layout, functions))
     }
 }
 

@@ -27,6 +27,7 @@ mod callback;
 mod connection;
 mod credentials;
 mod error;
+mod files;
 mod function;
 mod memory;
 mod output;

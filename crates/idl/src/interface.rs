@@ -162,7 +162,7 @@ impl Convention {
 pub struct Param {
     /// Name, unique within the interface.
     pub name: String,
-    /// Direction. A scalar is always [`Mode::In`].
+    /// Direction. A scalar is always [`Mode::In`], unless it names a file.
     pub mode: Mode,
     /// `allocate`: under MPI, memory is made on every rank.
     pub allocate: bool,
@@ -178,6 +178,11 @@ impl Param {
     /// Whether the parameter has no dimensions, so that its value travels beside the call.
     pub fn is_scalar(&self) -> bool {
         self.dims.is_empty()
+    }
+
+    /// Whether the parameter names a file, whose contents travel as the mode says.
+    pub fn is_file(&self) -> bool {
+        self.is_scalar() && matches!(self.ty, Type::Filename | Type::FilePointer)
     }
 
     /// Whether a caller passes this parameter: all but work space.
@@ -439,6 +444,11 @@ impl Interface {
             Some(module) => Cow::Owned(format!("{module}/{}", self.name)),
             None => Cow::Borrowed(&self.name),
         }
+    }
+
+    /// Whether files of the caller travel with a call.
+    pub fn moves_files(&self) -> bool {
+        self.params.iter().any(Param::is_file)
     }
 
     /// Index of the parameter of that name.

@@ -25,6 +25,7 @@
 extern crate alloc;
 
 pub mod client;
+mod file;
 mod frame;
 mod message;
 mod receiver;
@@ -32,9 +33,10 @@ mod sender;
 pub mod server;
 mod stream;
 
+pub use file::{FILE_PIECE_BYTES, FileRequest};
 pub use frame::{FrameError, HEADER_BYTES, Header, Kind};
 pub use message::{
-    CALLBACK_BYTES, CALLBACKS, Call, Callback, CallbackAnswer, ESTIMATES, Estimate, Failure,
+    CALLBACK_BYTES, CALLBACKS, Call, Callback, CallbackAnswer, ESTIMATES, Estimate, FILES, Failure,
     FailureKind, Fault, FunctionSummary, Hello, Listing, MessageError, OUTPUT, SHARED_MEMORY,
     Times, VERSION_MAX, VERSION_MIN,
 };

@@ -23,6 +23,9 @@ pub const CALLBACKS: u64 = 1 << 1;
 /// Feature bit: calls may ask for what the function prints.
 pub const OUTPUT: u64 = 1 << 2;
 
+/// Feature bit: files that arguments name travel, piece by piece. Needs [`CALLBACKS`].
+pub const FILES: u64 = 1 << 3;
+
 /// Feature bit: the server says what a call would take.
 pub const ESTIMATES: u64 = 1 << 4;
 

@@ -2,9 +2,9 @@
 
 use crate::frame::{BIG_ENDIAN, Header, Kind, append_flagged};
 use crate::message::{
-    self, CALLBACKS, Call, Callback, CallbackAnswer, DescribeRequest, ESTIMATES, Estimate, Failure,
-    FailureKind, GoodbyeMessage, Hello, InterfaceMessage, ListRequest, Listing, MemoryMessage,
-    OUTPUT, OutputMessage, ResultMessage, SHARED_MEMORY, Times,
+    self, CALLBACKS, Call, Callback, CallbackAnswer, DescribeRequest, ESTIMATES, Estimate, FILES,
+    Failure, FailureKind, GoodbyeMessage, Hello, InterfaceMessage, ListRequest, Listing,
+    MemoryMessage, OUTPUT, OutputMessage, ResultMessage, SHARED_MEMORY, Times,
 };
 use crate::receiver::{Chunk, Frame, Receiver, Stream};
 use crate::sender::{Sender, Transmit};
@@ -256,6 +256,11 @@ impl Connection {
     /// Whether the client answers callbacks.
     pub fn answers_callbacks(&self) -> bool {
         self.core.features & CALLBACKS != 0
+    }
+
+    /// Whether files of the client travel.
+    pub fn moves_files(&self) -> bool {
+        self.core.features & (FILES | CALLBACKS) == FILES | CALLBACKS
     }
 
     /// Whether the client takes what functions print.

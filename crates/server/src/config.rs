@@ -76,6 +76,9 @@ pub struct Limits {
     /// Seconds within which a client must answer a callback of the function it called; 0 means
     /// that there is no limit.
     pub callback_s: f64,
+    /// Bytes that the files of one call may come to, those that come and those that go back each; 0
+    /// means that there is no limit.
+    pub files: u64,
 }
 
 /// Which call computes next, and on how many processor elements.
@@ -116,6 +119,8 @@ pub struct Workers {
     /// while the cores have nothing else to do. It saves the time to wake up; 0 saves the
     /// processor instead.
     pub spin_us: u64,
+    /// Folder for files of calls that run; without one, that of the system.
+    pub folder: Option<PathBuf>,
 }
 
 impl Default for Limits {
@@ -127,6 +132,7 @@ impl Default for Limits {
             memory,
             greeting_s: 10.0,
             callback_s: 60.0,
+            files: 4 << 30,
         }
     }
 }
@@ -152,6 +158,7 @@ impl Default for Workers {
             time_limit_s: 0.0,
             memory: 0,
             spin_us: 100,
+            folder: None,
         }
     }
 }
@@ -223,6 +230,11 @@ impl Workers {
 
     pub(crate) fn time_limit(&self) -> Option<Duration> {
         (self.time_limit_s > 0.0).then(|| Duration::from_secs_f64(self.time_limit_s))
+    }
+
+    /// Where the files of calls lie while they run.
+    pub(crate) fn folder(&self) -> PathBuf {
+        self.folder.clone().unwrap_or_else(std::env::temp_dir)
     }
 
     /// How long to spin at most.

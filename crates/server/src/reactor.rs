@@ -19,7 +19,7 @@ use crate::function::FunctionTable;
 use crate::job::Job;
 use crate::learned;
 use crate::listen::Listener;
-use crate::worker::{Launcher, LibrarySource, State, Worker};
+use crate::worker::{Launcher, LibrarySource, State, Worker, files};
 pub(crate) use estimate::Links;
 use farcall_rpc_proto::{FailureKind, Nanos};
 use farcall_schedule::{Policy, Queue};
@@ -137,6 +137,9 @@ impl Reactor {
         for signal in [libc::SIGTERM, libc::SIGINT] {
             signal_hook::low_level::pipe::register(signal, signal_end.try_clone()?)?;
         }
+        if libraries.iter().any(|library| library.moves_files) {
+            files::remove_left_over(&config.workers.folder());
+        }
         let now = Instant::now();
         let (mut functions, mut links) = (functions, Links::default());
         if let Some(folder) = &config.state {
@@ -152,6 +155,7 @@ impl Reactor {
                     _ => config.workers.elements().min(settings.pes),
                 },
                 settings: config.workers.clone(),
+                files: config.limits.files,
             },
             config,
             access,

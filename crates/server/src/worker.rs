@@ -2,6 +2,7 @@
 
 mod callback;
 mod control;
+pub(crate) mod files;
 pub(crate) mod process;
 
 use crate::buffer::{JobBuffer, Segment, sealed_memory};
@@ -30,6 +31,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// Descriptor under which a worker finds its socket.
 const SOCKET_FD: i32 = 3;
@@ -59,6 +61,10 @@ struct Start {
     threads: u32,
     /// 0 means no limit.
     memory: u64,
+    /// For the files of calls, where functions have some.
+    folder: Option<PathBuf>,
+    /// Bytes that the files of one call may come to; 0 means any.
+    files: u64,
 }
 
 /// A brief call that has not ended after this time is not brief.
@@ -127,6 +133,8 @@ pub(crate) struct LibrarySource {
     pub(crate) source: Source,
     pub(crate) compiled: Option<Compiled>,
     pub(crate) identities: Identities,
+    /// Whether files travel with calls of its functions.
+    pub(crate) moves_files: bool,
 }
 
 /// Which libraries are behind the functions of a file, as a worker has found them.
@@ -176,6 +184,8 @@ pub(crate) struct Launcher {
     pub(crate) settings: config::Workers,
     /// Threads of the library to begin with.
     pub(crate) threads: u32,
+    /// Bytes that the files of one call may come to; 0 means any.
+    pub(crate) files: u64,
 }
 
 /// A worker process.
@@ -203,6 +213,8 @@ pub(crate) struct Worker {
     waiting: Option<Instant>,
     mapped: HashSet<u64>,
     stale: Vec<u64>,
+    /// Where the files of its calls lie; it outlives the process.
+    _folder: Option<TempDir>,
 }
 
 impl Launcher {
@@ -223,6 +235,13 @@ impl Launcher {
         fcntl_setfl(&output, OFlags::NONBLOCK)?;
         let control = Control::create()?;
         let mailbox = Mailbox::create()?;
+        let parent = self.settings.folder();
+        let folder = source.moves_files.then(|| files::folder(&parent));
+        let folder = folder.transpose().map_err(|error| {
+            let parent = parent.display();
+            let text = format!("no folder for files in {parent} (workers.folder): {error}");
+            io::Error::new(error.kind(), text)
+        })?;
         let start = Start {
             path: source.source.path.clone(),
             text: source.source.text.clone(),
@@ -230,6 +249,8 @@ impl Launcher {
             spin_us: self.settings.spin().as_micros() as u64,
             threads: self.threads,
             memory: self.settings.memory,
+            folder: folder.as_ref().map(|folder| folder.path().to_owned()),
+            files: self.files,
         };
         let text = serde_json::to_vec(&start).map_err(io::Error::other)?;
         let start = sealed_memory("farcall-start", text.len())?;
@@ -254,6 +275,7 @@ impl Launcher {
             waiting: None,
             mapped: HashSet::new(),
             stale: Vec::new(),
+            _folder: folder,
         })
     }
 
@@ -606,11 +628,18 @@ pub(crate) struct Death {
 }
 
 impl Death {
+    /// The signal that has ended it.
+    fn signal(&self) -> Option<i32> {
+        let status = self.status?;
+        status.signal().or(nonzero(self.signal))
+    }
+
     /// What kind of failure it is for the call that was running.
     pub(crate) fn kind(&self) -> FailureKind {
         match &self.ended_for {
             Some(failure) => failure.kind,
             None if self.out_of_memory => FailureKind::OutOfMemory,
+            None if self.signal() == Some(libc::SIGXFSZ) => FailureKind::TooLarge,
             None => FailureKind::LibraryCrashed,
         }
     }
@@ -623,7 +652,7 @@ impl Death {
             format!("ran out of memory (limit of a worker: {memory_limit} bytes)")
         } else {
             match self.status {
-                Some(status) => match status.signal().or(nonzero(self.signal)) {
+                Some(status) => match self.signal() {
                     Some(signal) => describe_signal(signal),
                     None => format!(
                         "ended its process (exit status {}), as exit() or STOP do",
@@ -654,6 +683,10 @@ fn describe_signal(signal: i32) -> String {
             "ran into an instruction this processor does not have",
         ),
         libc::SIGABRT => ("SIGABRT", "called abort()"),
+        libc::SIGXFSZ => (
+            "SIGXFSZ",
+            "wrote more to a file than the server allows, limits.files in its configuration",
+        ),
         libc::SIGKILL => (
             "SIGKILL",
             "was killed from outside, or by the system for lack of memory",

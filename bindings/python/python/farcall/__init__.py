@@ -12,6 +12,7 @@ from ._errors import (
     ChannelError,
     ConnectionError,  # noqa: A004
     Error,
+    FileError,
     LibraryError,
     ServerError,
     Timeout,
@@ -39,6 +40,7 @@ __all__ = [
     "ChannelError",
     "ConnectionError",
     "Error",
+    "FileError",
     "Function",
     "FunctionSummary",
     "Future",

@@ -2,8 +2,8 @@
 
 use farcall_idl::Scalar;
 use farcall_rpc_proto::{
-    CALLBACKS, Call, Callback, CallbackAnswer, ESTIMATES, Estimate, Failure, FailureKind,
-    FunctionSummary, Header, Hello, Limits, Listing, OUTPUT,
+    CALLBACKS, Call, Callback, CallbackAnswer, ESTIMATES, Estimate, FILES, Failure, FailureKind,
+    FileRequest, FunctionSummary, Header, Hello, Limits, Listing, OUTPUT,
 };
 
 /// One conversation.
@@ -94,6 +94,7 @@ pub(crate) fn all() -> Vec<Case> {
         estimate(),
         scalars(),
         callback(),
+        file(),
         cancel(),
         refused(),
         stopping(),
@@ -295,6 +296,43 @@ fn callback() -> Case {
     Case {
         hello,
         ..case("callback", about, vec![(request, answer)])
+    }
+}
+
+fn file() -> Case {
+    let about = "A function counts the bytes of a file of its client, count(IN filename text,\n\
+                 OUT int *bytes): the server reads the file in one piece. It prints a line\n\
+                 before.";
+    let call = Call {
+        function: FUNCTION + 3,
+        scalars: vec![Some(Scalar::Text("words.txt".to_string())), None],
+        elements: vec![],
+        data_bytes: 0,
+        places: vec![],
+        output: true,
+    };
+    let request = Request::Call {
+        call,
+        data: vec![],
+        result_bytes: 4,
+        pause_after: None,
+        cancels: false,
+    };
+    let read = FileRequest::Read {
+        offset: 0,
+        length: 5,
+    };
+    let piece = CallbackAnswer {
+        data: b"hello".to_vec(),
+        big_endian: false,
+    };
+    let result = vec![Elements::Ints(vec![5])];
+    let answer = Answer::CallsBack(read.into_callback(0), piece, result);
+    let mut hello = Hello::new("golden client");
+    hello.features = CALLBACKS | OUTPUT | FILES;
+    Case {
+        hello,
+        ..case("file", about, vec![(request, answer)])
     }
 }
 

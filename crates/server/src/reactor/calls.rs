@@ -120,6 +120,10 @@ impl Reactor {
             let text = "calls functions of its caller, which this client cannot do; update it";
             return Err(bad(text.to_string()));
         }
+        if !self.connections[key].proto.moves_files() && function.interface.moves_files() {
+            let text = "works on files of its caller, which this client cannot move; update it";
+            return Err(bad(text.to_string()));
+        }
         let mut layout = function
             .interface
             .layout(&call.scalars, &call.elements)

@@ -5,6 +5,7 @@
 
 use super::callback::{AnswerWord, Mailbox, Word};
 use super::control::{Control, Outcome, Request};
+use super::files::Files;
 use super::{GREETING_BYTES, Identities, MemoryMessage, READY, SOCKET_FD, Start};
 use crate::buffer::Mapping;
 use farcall_idl::{ArrayLayout, Document, Interface, Layout, Scalar};
@@ -21,7 +22,7 @@ use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::os::fd::FromRawFd;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::{Duration, Instant};
 
@@ -101,7 +102,7 @@ pub fn run_worker_for<C: Callee>(
         .map_err(|_| io::Error::other("run by the server only"))?;
     let start = read_start(start, u64::from_ne_bytes(first_word(size)))?;
     let control: &'static Control = Box::leak(Box::new(Control::open(control)?));
-    limit(start.memory)?;
+    limit(start.memory, start.folder.as_ref().map(|_| start.files))?;
     print_lines();
     install_handlers(control)?;
     let source = Source {
@@ -133,6 +134,8 @@ pub fn run_worker_for<C: Callee>(
         mappings: HashMap::new(),
         pes: start.threads,
         threads: None,
+        folder: start.folder,
+        files: start.files,
     }
     .serve(&spin)
 }
@@ -179,6 +182,10 @@ struct Worker<C> {
     pes: u32,
     /// Looked for when they change first: most never do.
     threads: Option<Threads>,
+    /// Where files of calls lie; none where no function has any.
+    folder: Option<PathBuf>,
+    /// Bytes that the files of one call may come to; 0 means any.
+    files: u64,
 }
 
 impl<C: Callee> Worker<C> {
@@ -246,7 +253,7 @@ impl<C: Callee> Worker<C> {
     fn call(&self, request: &Request, message: &[u8]) -> Result<u64, Failure> {
         let refuse =
             |text: &dyn fmt::Display| Failure::new(FailureKind::BadArgument, text.to_string());
-        let call = Call::decode(message).map_err(|error| refuse(&error))?;
+        let mut call = Call::decode(message).map_err(|error| refuse(&error))?;
         let function = request.function as usize;
         let interface = self
             .interfaces
@@ -280,6 +287,35 @@ impl<C: Callee> Worker<C> {
             .ok_or_else(|| refuse(&"has an array outside the shared memory"))?;
         let (socket, mailbox) = (&self.socket, &self.mailbox);
         let line = Line { socket, mailbox };
+        let files = match &self.folder {
+            Some(folder) if interface.moves_files() => {
+                let scalars = &mut call.scalars;
+                Some(Files::fetch(&line, folder, self.files, interface, scalars)?)
+            }
+            _ => None,
+        };
+        // SAFETY: the layout was made for this interface, and its arrays lie within the buffer or
+        // within shared memory.
+        let called = unsafe { self.invoke(function, &call, &layout, &starts, &line) };
+        let exec_nanos = called?;
+        if let Some(files) = files {
+            files.send_back()?;
+        }
+        Ok(exec_nanos)
+    }
+
+    /// Runs the function. Returns the nanoseconds that it took, without those at the client.
+    ///
+    /// # Safety
+    /// As [`Callee::invoke`].
+    unsafe fn invoke(
+        &self,
+        function: usize,
+        call: &Call,
+        layout: &Layout,
+        starts: &[*mut u8],
+        line: &Line<'_>,
+    ) -> Result<u64, Failure> {
         let mut waited = Duration::ZERO;
         let mut caller = |request: Result<CallbackRequest, String>| {
             let start = Instant::now();
@@ -287,16 +323,16 @@ impl<C: Callee> Worker<C> {
             waited += start.elapsed();
             answer.unwrap_or_else(|problem| line.give_up(problem))
         };
+        let interface = &self.interfaces[function];
         let start = Instant::now();
-        // SAFETY: the layout was made for this interface, and its arrays lie within the buffer or
-        // within shared memory.
+        // SAFETY: the caller's promise.
         let called = unsafe {
             self.callee.invoke(
                 function,
                 interface,
                 &call.scalars,
-                &layout,
-                &starts,
+                layout,
+                starts,
                 &mut caller,
             )
         };
@@ -320,7 +356,7 @@ impl<C: Callee> Worker<C> {
 }
 
 /// The way to the server while a call runs.
-struct Line<'w> {
+pub(super) struct Line<'w> {
     socket: &'w OwnedFd,
     mailbox: &'w Mailbox,
 }
@@ -334,19 +370,22 @@ impl Line<'_> {
             data: request.data,
             big_endian: cfg!(target_endian = "big"),
         };
+        self.exchange(&callback)
+            .map_err(|error| format!("cannot call back: {error}"))
+    }
+
+    /// Has the client asked, and waits for the answer.
+    pub(super) fn exchange(&self, callback: &Callback) -> io::Result<CallbackAnswer> {
         let mut message = Vec::new();
         callback.encode(&mut message);
-        let exchange = || {
-            self.mailbox.put(&message)?;
-            self.say(&Word::Callback(message.len()))?;
-            let (word, _) = receive(self.socket)?;
-            let word = AnswerWord::decode(&word).ok_or(io::ErrorKind::InvalidData)?;
-            Ok(CallbackAnswer {
-                data: self.mailbox.take(word.bytes)?,
-                swap: word.big_endian != cfg!(target_endian = "big"),
-            })
-        };
-        exchange().map_err(|error: io::Error| format!("cannot call back: {error}"))
+        self.mailbox.put(&message)?;
+        self.say(&Word::Callback(message.len()))?;
+        let (word, _) = receive(self.socket)?;
+        let word = AnswerWord::decode(&word).ok_or(io::ErrorKind::InvalidData)?;
+        Ok(CallbackAnswer {
+            data: self.mailbox.take(word.bytes)?,
+            swap: word.big_endian != cfg!(target_endian = "big"),
+        })
     }
 
     /// The library cannot go on, nor be left in the middle: the server ends the process.
@@ -407,8 +446,11 @@ fn print_lines() {
     unsafe { libc::setvbuf(stdout, std::ptr::null_mut(), libc::_IOLBF, 0) };
 }
 
-/// Limits private memory. Job buffers are shared memory and do not count.
-fn limit(memory: u64) -> io::Result<()> {
+/// Limits private memory, and the files that functions write where they write some. Job buffers are
+/// shared memory and do not count.
+fn limit(memory: u64, files: Option<u64>) -> io::Result<()> {
+    /// What is written to memory that is shared counts as well.
+    const LEAST_FILE: u64 = 4 << 20;
     let no_core = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
@@ -424,6 +466,15 @@ fn limit(memory: u64) -> io::Result<()> {
                 rlim_max: memory,
             };
             if libc::setrlimit(libc::RLIMIT_DATA, &limit) < 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        if let Some(files @ 1..) = files {
+            let limit = libc::rlimit {
+                rlim_cur: files.max(LEAST_FILE),
+                rlim_max: files.max(LEAST_FILE),
+            };
+            if libc::setrlimit(libc::RLIMIT_FSIZE, &limit) < 0 {
                 return Err(io::Error::last_os_error());
             }
         }
