@@ -64,6 +64,9 @@ pub(crate) struct Arguments {
     /// Seconds after which a running call is ended; 0 means never
     #[arg(long, value_name = "SECONDS")]
     time_limit: Option<f64>,
+    /// Let functions reach the network and whatever files the server can, as far as they like
+    #[arg(long)]
+    no_sandbox: bool,
     /// Compile and run C text in the interface files
     #[arg(long)]
     allow_code: bool,
@@ -147,6 +150,7 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
     workers.count = arguments.workers.unwrap_or(workers.count);
     workers.threads = arguments.threads.unwrap_or(workers.threads);
     workers.time_limit_s = arguments.time_limit.unwrap_or(workers.time_limit_s);
+    workers.sandbox &= !arguments.no_sandbox;
     config.allow_code |= arguments.allow_code;
     Ok(config)
 }

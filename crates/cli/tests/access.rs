@@ -166,6 +166,111 @@ fn what_a_user_leaves_at_the_server_is_nobody_elses() {
     assert!(seen.iter().all(|byte| *byte == 0));
 }
 
+/// Tries what a function that has run astray might: each returns the error number, or 0.
+const ASTRAY: &str = r#"Module astray;
+Library "libc.so.6";
+Globals {
+    extern long syscall(long, ...);
+    extern int open(const char *, int, ...), close(int), kill(int, int), getppid(void);
+    extern int unlink(const char *);
+    extern unsigned getuid(void);
+    extern int *__errno_location(void);
+    static int error(long result) { return result < 0 ? *__errno_location() : 0; }
+}
+Define write_file(IN string path, OUT int *error_number) {
+    int file = open(path, 0101, 0600);
+    *error_number = error(file);
+    close(file);
+}
+Define read_file(IN string path, OUT int *error_number) {
+    int file = open(path, 0);
+    *error_number = error(file);
+    close(file);
+}
+Define call_system(IN long number, IN long a, IN long b, IN long c, OUT int *error_number) {
+    *error_number = error(syscall(number, a, b, c, 0L, 0L));
+}
+Define signal_server(OUT int *error_number) { *error_number = error(kill(getppid(), 0)); }
+Define user(OUT int *id) { *id = (int)getuid(); }
+Define server(OUT int *id) { *id = getppid(); }
+"#;
+
+#[test]
+fn a_function_reaches_neither_network_nor_files_nor_other_processes() {
+    let folder = folder("astray");
+    std::fs::write(folder.join("system.idl"), ASTRAY).unwrap();
+    std::fs::write(folder.join("data"), "for the library").unwrap();
+    let private = Path::new("/tmp").join(format!("farcall-test-{}", std::process::id()));
+    std::fs::write(&private, "of somebody").unwrap();
+    let tokens = folder.join("tokens");
+    let token = stdout(&run(&mut farcall(&[
+        "token",
+        "add",
+        tokens.to_str().unwrap(),
+        "a",
+    ])));
+    let options = Options {
+        timeout: Some(BOUND),
+        credentials: Credentials::default().with_token(token),
+        ..Options::default()
+    };
+    let arguments = ["--allow-code", "--tokens", tokens.to_str().unwrap()];
+    let server = Serving::start(&folder, &arguments);
+    let client = Server::connect(&server.address, options.clone()).unwrap();
+    let int = |client: &Server, name: &str, inputs: &[Scalar]| {
+        let mut result = [0xff; 4];
+        let mut arguments: Vec<_> = inputs.iter().cloned().map(Argument::Scalar).collect();
+        arguments.push(Argument::Out(&mut result));
+        client.function(name).unwrap().call(&mut arguments).unwrap();
+        i32::from_ne_bytes(result)
+    };
+    let file = |name: &str, path: &Path| {
+        int(
+            &client,
+            name,
+            &[Scalar::Text(path.to_str().unwrap().into())],
+        )
+    };
+    assert_eq!(file("read_file", &folder.join("data")), 0);
+    assert_eq!(file("read_file", Path::new("/etc/passwd")), 0);
+    assert_eq!(file("read_file", &tokens), libc::EACCES);
+    assert_eq!(file("read_file", &private), libc::EACCES);
+    assert_eq!(file("write_file", &folder.join("data")), libc::EACCES);
+    assert_eq!(file("write_file", &folder.join("new")), libc::EACCES);
+    assert_eq!(file("write_file", Path::new("/dev/null")), 0);
+
+    let system = |number: i64, a: i64, b: i64, c: i64| {
+        int(&client, "call_system", &[number, a, b, c].map(Scalar::Int))
+    };
+    for family in [
+        libc::AF_INET,
+        libc::AF_INET6,
+        libc::AF_UNIX,
+        libc::AF_NETLINK,
+    ] {
+        let socket = system(libc::SYS_socket, family.into(), libc::SOCK_DGRAM.into(), 0);
+        assert_eq!(socket, libc::EPERM, "family {family}");
+    }
+    let own = i64::from(std::process::id());
+    assert_eq!(
+        system(libc::SYS_ptrace, libc::PTRACE_ATTACH.into(), own, 0),
+        libc::EPERM
+    );
+    assert_eq!(system(libc::SYS_pidfd_open, own, 0, 0), libc::EPERM);
+    assert_eq!(system(libc::SYS_io_uring_setup, 1, 0, 0), libc::EPERM);
+    assert_eq!(int(&client, "signal_server", &[]), libc::EPERM);
+    let process = int(&client, "server", &[]);
+    let memory = PathBuf::from(format!("/proc/{process}/mem"));
+    assert_eq!(file("read_file", &memory), libc::EACCES);
+    assert_ne!(int(&client, "user", &[]), 0);
+
+    let free = Serving::start(&folder, &[&arguments[..], &["--no-sandbox"]].concat());
+    let free = Server::connect(&free.address, options).unwrap();
+    let path = Scalar::Text(private.to_str().unwrap().into());
+    assert_eq!(int(&free, "read_file", &[path]), 0);
+    std::fs::remove_file(&private).unwrap();
+}
+
 #[test]
 fn tls_carries_calls_of_any_size() {
     let folder = folder("tls");

@@ -1,13 +1,19 @@
 //! What an operator can set. `docs/farcall.toml` is the same with comments for people.
 
+use crate::worker::sandbox::Sandbox;
 use farcall_schedule::Policy;
 use farcall_schedule::queue::{Patience, Settings};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// Libraries reserve memory that they do not use.
+const LEAST_WORKER_MEMORY: u64 = 4 << 30;
 
 /// Calls that compute at the same time where each starts at once and nothing else bounds them.
 const MOST_AT_ONCE: usize = 256;
@@ -121,6 +127,16 @@ pub struct Workers {
     pub spin_us: u64,
     /// Folder for files of calls that run; without one, that of the system.
     pub folder: Option<PathBuf>,
+    /// Whether workers are kept from what they do not need. See `docs/security.md`.
+    pub sandbox: bool,
+    /// Whether they may have sockets all the same.
+    pub network: bool,
+    /// Private folders that they may read, besides those of the interface files.
+    pub read: Vec<PathBuf>,
+    /// Folders to which they may write.
+    pub write: Vec<PathBuf>,
+    /// The user that they become where the server is root.
+    pub user: String,
 }
 
 impl Default for Limits {
@@ -156,14 +172,43 @@ impl Default for Workers {
             count: 0,
             threads: 1,
             time_limit_s: 0.0,
-            memory: 0,
+            memory: physical_memory().max(LEAST_WORKER_MEMORY),
             spin_us: 100,
             folder: None,
+            sandbox: true,
+            network: false,
+            read: Vec::new(),
+            write: Vec::new(),
+            user: "nobody".to_string(),
         }
     }
 }
 
 impl Config {
+    /// What workers may reach; none where they may reach what the server may.
+    pub(crate) fn sandbox(&self) -> io::Result<Option<Sandbox>> {
+        let workers = &self.workers;
+        if !workers.sandbox {
+            return Ok(None);
+        }
+        let tokens = self.access.tokens.iter();
+        let key = self.tls.iter().map(|tls| &tls.key);
+        let own = tokens.chain(key).chain(&self.state);
+        // What is not there yet is hidden under the name that it will have.
+        let own = own.map(|path| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone()));
+        let is_root = rustix::process::geteuid().is_root();
+        Ok(Some(Sandbox {
+            read: workers.read.clone(),
+            write: workers.write.clone(),
+            secrets: own.collect(),
+            network: workers.network,
+            user: match is_root {
+                true => Some(user_ids(&workers.user)?),
+                false => None,
+            },
+        }))
+    }
+
     /// Reads the text of a configuration file.
     pub fn parse(text: &str) -> Result<Config, toml::de::Error> {
         toml::from_str(text)
@@ -243,6 +288,22 @@ impl Workers {
     }
 }
 
+/// The numbers of a user of this machine and of its group.
+fn user_ids(name: &str) -> io::Result<(u32, u32)> {
+    let unknown = || {
+        let text = format!("there is no user `{name}` (workers.user in the configuration)");
+        io::Error::new(io::ErrorKind::NotFound, text)
+    };
+    let name = CString::new(name).map_err(|_| unknown())?;
+    // SAFETY: the name is a C string; no other thread asks for users, and what is pointed to is
+    // read at once.
+    unsafe {
+        let user = libc::getpwnam(name.as_ptr()).as_ref();
+        user.map(|user| (user.pw_uid, user.pw_gid))
+            .ok_or_else(unknown)
+    }
+}
+
 fn physical_memory() -> u64 {
     let info = rustix::system::sysinfo();
     info.totalram as u64 * u64::from(info.mem_unit.max(1))
@@ -258,6 +319,7 @@ mod tests {
         let mut config = Config::parse(text).unwrap();
         // The default depends on the machine, so the file cannot state it.
         config.limits.memory = Limits::default().memory;
+        config.workers.memory = Workers::default().memory;
         let expected = Config {
             listen: config.listen.clone(),
             ..Config::default()

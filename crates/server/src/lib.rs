@@ -30,7 +30,7 @@ pub use farcall_rpc_proto::{Failure, FailureKind};
 pub use farcall_schedule::Policy;
 pub use worker::process::{Callee, run_worker, run_worker_for};
 
-use farcall_idl::{Document, Interface};
+use farcall_idl::Document;
 use farcall_library::CompileError;
 use farcall_tls::{FileError, Identity};
 use function::FunctionTable;
@@ -160,7 +160,6 @@ fn libraries(catalog: &Catalog, allow_code: bool) -> Result<Vec<LibrarySource>, 
                 source: source.clone(),
                 compiled,
                 identities: Default::default(),
-                moves_files: document.interfaces.iter().any(Interface::moves_files),
             })
         };
     catalog.files().map(library).collect()

@@ -19,7 +19,7 @@ use crate::function::FunctionTable;
 use crate::job::Job;
 use crate::learned;
 use crate::listen::Listener;
-use crate::worker::{Launcher, LibrarySource, State, Worker, files};
+use crate::worker::{Launcher, LibrarySource, Ready, State, Worker, files};
 pub(crate) use estimate::Links;
 use farcall_rpc_proto::{FailureKind, Nanos};
 use farcall_schedule::{Policy, Queue};
@@ -105,6 +105,8 @@ pub(crate) struct Reactor {
     /// Whether the listeners are watched: not while connections cannot be accepted.
     accepts: bool,
     workers: Slab<Worker>,
+    /// Protections that workers cannot have, as the log says already.
+    unprotected: Vec<String>,
     jobs: Slab<Job>,
     /// Who computes, and who waits for processor elements.
     queue: Queue,
@@ -137,9 +139,7 @@ impl Reactor {
         for signal in [libc::SIGTERM, libc::SIGINT] {
             signal_hook::low_level::pipe::register(signal, signal_end.try_clone()?)?;
         }
-        if libraries.iter().any(|library| library.moves_files) {
-            files::remove_left_over(&config.workers.folder());
-        }
+        files::remove_left_over(&config.workers.folder());
         let now = Instant::now();
         let (mut functions, mut links) = (functions, Links::default());
         if let Some(folder) = &config.state {
@@ -156,6 +156,7 @@ impl Reactor {
                 },
                 settings: config.workers.clone(),
                 files: config.limits.files,
+                sandbox: config.sandbox()?,
             },
             config,
             access,
@@ -172,6 +173,7 @@ impl Reactor {
             starved: VecDeque::new(),
             accepts: true,
             workers: Slab::new(),
+            unprotected: Vec::new(),
             jobs: Slab::new(),
             admitted: VecDeque::new(),
             queue: Queue::new(settings),
@@ -209,10 +211,7 @@ impl Reactor {
             let mut poll = [PollFd::new(&socket, PollFlags::IN)];
             while rustix::event::poll(&mut poll, None) == Err(Errno::INTR) {}
             match worker.read_greeting() {
-                Some(Ok(identities)) => {
-                    worker.state = State::Idle;
-                    self.libraries[worker.library].identities = identities;
-                }
+                Some(Ok(ready)) => self.worker_is_ready(key, ready),
                 Some(Err(error)) => return Err(error),
                 None => {
                     let death = self.forget_worker(key);
@@ -221,6 +220,19 @@ impl Reactor {
             }
         }
         Ok(())
+    }
+
+    /// A worker has bound its library.
+    fn worker_is_ready(&mut self, key: usize, ready: Ready) {
+        let worker = &mut self.workers[key];
+        worker.state = State::Idle;
+        self.libraries[worker.library].identities = ready.identities;
+        for text in ready.unprotected {
+            if !self.unprotected.contains(&text) {
+                tracing::warn!("workers are not fully protected: {text}");
+                self.unprotected.push(text);
+            }
+        }
     }
 
     /// Serves until it is told to stop by SIGTERM or SIGINT.

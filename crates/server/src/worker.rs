@@ -4,6 +4,7 @@ mod callback;
 mod control;
 pub(crate) mod files;
 pub(crate) mod process;
+pub(crate) mod sandbox;
 
 use crate::buffer::{JobBuffer, Segment, sealed_memory};
 use crate::user::User;
@@ -21,13 +22,14 @@ use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
     sendmsg, socketpair,
 };
+use sandbox::Sandbox;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -37,7 +39,7 @@ use tempfile::TempDir;
 const SOCKET_FD: i32 = 3;
 /// Most bytes of what a worker says when it has bound its library.
 const GREETING_BYTES: usize = 60 << 10;
-/// How that begins where all went well; [`Identities`] follow as JSON.
+/// How that begins where all went well; [`Ready`] follows as JSON.
 const READY: &[u8] = b"ready";
 /// Bytes of one read of a worker's output.
 const READ_BYTES: usize = 16 << 10;
@@ -61,10 +63,12 @@ struct Start {
     threads: u32,
     /// 0 means no limit.
     memory: u64,
-    /// For the files of calls, where functions have some.
-    folder: Option<PathBuf>,
+    /// The worker's own, for the files of calls and temporary ones of the library.
+    folder: PathBuf,
     /// Bytes that the files of one call may come to; 0 means any.
     files: u64,
+    /// What it may reach; none where it may reach what the server may.
+    sandbox: Option<Sandbox>,
 }
 
 /// A brief call that has not ended after this time is not brief.
@@ -133,8 +137,6 @@ pub(crate) struct LibrarySource {
     pub(crate) source: Source,
     pub(crate) compiled: Option<Compiled>,
     pub(crate) identities: Identities,
-    /// Whether files travel with calls of its functions.
-    pub(crate) moves_files: bool,
 }
 
 /// Which libraries are behind the functions of a file, as a worker has found them.
@@ -144,6 +146,14 @@ pub(crate) struct Identities {
     libraries: Vec<String>,
     /// By function, an index into `libraries`.
     functions: Vec<Option<u16>>,
+}
+
+/// What a worker says when it has bound its library.
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct Ready {
+    pub(crate) identities: Identities,
+    /// Protections that this machine cannot give.
+    pub(crate) unprotected: Vec<String>,
 }
 
 impl Identities {
@@ -186,6 +196,8 @@ pub(crate) struct Launcher {
     pub(crate) threads: u32,
     /// Bytes that the files of one call may come to; 0 means any.
     pub(crate) files: u64,
+    /// What workers may reach; none where they may reach what the server may.
+    pub(crate) sandbox: Option<Sandbox>,
 }
 
 /// A worker process.
@@ -214,7 +226,7 @@ pub(crate) struct Worker {
     mapped: HashSet<u64>,
     stale: Vec<u64>,
     /// Where the files of its calls lie; it outlives the process.
-    _folder: Option<TempDir>,
+    _folder: TempDir,
 }
 
 impl Launcher {
@@ -236,8 +248,14 @@ impl Launcher {
         let control = Control::create()?;
         let mailbox = Mailbox::create()?;
         let parent = self.settings.folder();
-        let folder = source.moves_files.then(|| files::folder(&parent));
-        let folder = folder.transpose().map_err(|error| {
+        let folder = files::folder(&parent).and_then(|folder| {
+            let user = self.sandbox.as_ref().and_then(|sandbox| sandbox.user);
+            if let Some((user, group)) = user {
+                std::os::unix::fs::chown(&folder, Some(user), Some(group))?;
+            }
+            Ok(folder)
+        });
+        let folder = folder.map_err(|error| {
             let parent = parent.display();
             let text = format!("no folder for files in {parent} (workers.folder): {error}");
             io::Error::new(error.kind(), text)
@@ -249,13 +267,16 @@ impl Launcher {
             spin_us: self.settings.spin().as_micros() as u64,
             threads: self.threads,
             memory: self.settings.memory,
-            folder: folder.as_ref().map(|folder| folder.path().to_owned()),
+            folder: folder.path().to_owned(),
             files: self.files,
+            sandbox: self.sandbox.clone(),
         };
         let text = serde_json::to_vec(&start).map_err(io::Error::other)?;
         let start = sealed_memory("farcall-start", text.len())?;
         File::from(start.try_clone()?).write_all(&text)?;
-        let process = self.command(source, &theirs, child_output).spawn()?;
+        let process = self
+            .command(source, &theirs, child_output, folder.path())
+            .spawn()?;
         let descriptors = [control.fd(), doorbell, start.as_fd(), mailbox.fd()];
         send(&ours, &(text.len() as u64).to_ne_bytes(), &descriptors)?;
         Ok(Worker {
@@ -279,7 +300,13 @@ impl Launcher {
         })
     }
 
-    fn command(&self, source: &LibrarySource, socket: &OwnedFd, output: OwnedFd) -> Command {
+    fn command(
+        &self,
+        source: &LibrarySource,
+        socket: &OwnedFd,
+        output: OwnedFd,
+        folder: &Path,
+    ) -> Command {
         let (program, arguments) = match source.source.is_python() {
             true => farcall_library::python_worker(),
             false => (self.command.0.clone().into(), self.command.1.clone()),
@@ -290,6 +317,7 @@ impl Launcher {
         for name in farcall_library::THREAD_VARIABLES {
             command.env(name, &threads);
         }
+        command.env("TMPDIR", folder);
         // Fortran's own buffer would hold lines back until the process ends.
         command.env("GFORTRAN_UNBUFFERED_PRECONNECTED", "y");
         let stdout = output
@@ -483,12 +511,12 @@ impl Worker {
     }
 
     /// Reads what has come on the socket of a starting worker: ready, or why not.
-    pub(crate) fn read_greeting(&self) -> Option<Result<Identities, String>> {
+    pub(crate) fn read_greeting(&self) -> Option<Result<Ready, String>> {
         let mut text = vec![0; GREETING_BYTES];
         match rustix::net::recv(&self.socket, &mut text, rustix::net::RecvFlags::DONTWAIT) {
             Ok((0, _)) | Err(_) => None,
             Ok((count, _)) => Some(match text[..count].strip_prefix(READY) {
-                Some(identities) => Ok(serde_json::from_slice(identities).unwrap_or_default()),
+                Some(ready) => Ok(serde_json::from_slice(ready).unwrap_or_default()),
                 None => Err(String::from_utf8_lossy(&text[..count]).into_owned()),
             }),
         }

@@ -274,11 +274,7 @@ impl Reactor {
         let worker = &mut self.workers[key];
         if worker.state == State::Starting {
             match worker.read_greeting() {
-                Some(Ok(identities)) => {
-                    worker.state = State::Idle;
-                    self.libraries[worker.library].identities = identities;
-                    return;
-                }
+                Some(Ok(ready)) => return self.worker_is_ready(key, ready),
                 Some(Err(error)) => worker.end(FailureKind::Internal, error),
                 None => {}
             }

@@ -6,7 +6,7 @@
 use super::callback::{AnswerWord, Mailbox, Word};
 use super::control::{Control, Outcome, Request};
 use super::files::Files;
-use super::{GREETING_BYTES, Identities, MemoryMessage, READY, SOCKET_FD, Start};
+use super::{GREETING_BYTES, Identities, MemoryMessage, READY, Ready, SOCKET_FD, Start};
 use crate::buffer::Mapping;
 use farcall_idl::{ArrayLayout, Document, Interface, Layout, Scalar};
 use farcall_library::{
@@ -49,6 +49,11 @@ pub trait Callee {
 
     /// The library behind a function, for people: name, version, kernel.
     fn library(&self, function: usize) -> Option<String>;
+
+    /// Folders of which it reads while calls run, besides the one of its source.
+    fn folders(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
 }
 
 impl Callee for Binding {
@@ -102,7 +107,7 @@ pub fn run_worker_for<C: Callee>(
         .map_err(|_| io::Error::other("run by the server only"))?;
     let start = read_start(start, u64::from_ne_bytes(first_word(size)))?;
     let control: &'static Control = Box::leak(Box::new(Control::open(control)?));
-    limit(start.memory, start.folder.as_ref().map(|_| start.files))?;
+    limit(start.memory, start.files)?;
     print_lines();
     install_handlers(control)?;
     let source = Source {
@@ -110,6 +115,11 @@ pub fn run_worker_for<C: Callee>(
         text: start.text,
     };
     let document = source.parse().document;
+    let mut unprotected = Vec::new();
+    if let Some(sandbox) = &start.sandbox {
+        let closed = sandbox.close_outside(&start.folder);
+        unprotected.extend(closed.err().map(|error| error.to_string()));
+    }
     let callee = match load(&source, &document, start.compiled.as_deref()) {
         Ok(callee) => callee,
         Err(text) => {
@@ -117,9 +127,16 @@ pub fn run_worker_for<C: Callee>(
             return Ok(());
         }
     };
+    if let Some(sandbox) = &start.sandbox {
+        let mut needed = callee.folders();
+        needed.push(source.folder().to_path_buf());
+        needed.extend(start.compiled.clone());
+        let closed = sandbox.close_inside(&start.folder, &needed);
+        unprotected.extend(closed.into_iter().map(|error| error.to_string()));
+    }
     rustix::net::send(
         &socket,
-        &ready(&document, &callee),
+        &ready(&document, &callee, unprotected),
         rustix::net::SendFlags::NOSIGNAL,
     )?;
     let spin = Spin::new(Duration::from_micros(start.spin_us));
@@ -141,12 +158,15 @@ pub fn run_worker_for<C: Callee>(
 }
 
 /// What is said to the server when all functions can be called.
-fn ready(document: &Document, callee: &impl Callee) -> Vec<u8> {
+fn ready(document: &Document, callee: &impl Callee, unprotected: Vec<String>) -> Vec<u8> {
     let functions = 0..document.interfaces.len();
-    let identities = Identities::new(functions.map(|function| callee.library(function)));
+    let ready = Ready {
+        identities: Identities::new(functions.map(|function| callee.library(function))),
+        unprotected,
+    };
     let mut greeting = READY.to_vec();
     // More than the server reads would be of no use: then it knows no names.
-    let text = serde_json::to_vec(&identities).unwrap_or_default();
+    let text = serde_json::to_vec(&ready).unwrap_or_default();
     if READY.len() + text.len() <= GREETING_BYTES {
         greeting.extend(text);
     }
@@ -182,8 +202,8 @@ struct Worker<C> {
     pes: u32,
     /// Looked for when they change first: most never do.
     threads: Option<Threads>,
-    /// Where files of calls lie; none where no function has any.
-    folder: Option<PathBuf>,
+    /// Where files of calls lie.
+    folder: PathBuf,
     /// Bytes that the files of one call may come to; 0 means any.
     files: u64,
 }
@@ -287,12 +307,12 @@ impl<C: Callee> Worker<C> {
             .ok_or_else(|| refuse(&"has an array outside the shared memory"))?;
         let (socket, mailbox) = (&self.socket, &self.mailbox);
         let line = Line { socket, mailbox };
-        let files = match &self.folder {
-            Some(folder) if interface.moves_files() => {
-                let scalars = &mut call.scalars;
+        let files = match interface.moves_files() {
+            false => None,
+            true => {
+                let (folder, scalars) = (&self.folder, &mut call.scalars);
                 Some(Files::fetch(&line, folder, self.files, interface, scalars)?)
             }
-            _ => None,
         };
         // SAFETY: the layout was made for this interface, and its arrays lie within the buffer or
         // within shared memory.
@@ -446,9 +466,9 @@ fn print_lines() {
     unsafe { libc::setvbuf(stdout, std::ptr::null_mut(), libc::_IOLBF, 0) };
 }
 
-/// Limits private memory, and the files that functions write where they write some. Job buffers are
-/// shared memory and do not count.
-fn limit(memory: u64, files: Option<u64>) -> io::Result<()> {
+/// Limits private memory, and the files that functions write. Job buffers are shared memory and do
+/// not count.
+fn limit(memory: u64, files: u64) -> io::Result<()> {
     /// What is written to memory that is shared counts as well.
     const LEAST_FILE: u64 = 4 << 20;
     let no_core = libc::rlimit {
@@ -469,7 +489,7 @@ fn limit(memory: u64, files: Option<u64>) -> io::Result<()> {
                 return Err(io::Error::last_os_error());
             }
         }
-        if let Some(files @ 1..) = files {
+        if files > 0 {
             let limit = libc::rlimit {
                 rlim_cur: files.max(LEAST_FILE),
                 rlim_max: files.max(LEAST_FILE),
