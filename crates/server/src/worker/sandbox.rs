@@ -6,13 +6,15 @@
 //! - Landlock: no file can be written but in the worker's folder; private folders and the server's
 //!   own files cannot be read; no process outside can be traced, read or sent a signal.
 //! - seccomp: no sockets, and no system calls that undo the rest or that only attacks need.
-//! - Where the server is root: the worker is not.
+//! - Where the server is root: the worker is another user, or at least has none of root's
+//!   capabilities.
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd,
     PathFdError, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError,
     RulesetStatus, Scope,
 };
+use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, SeccompRule};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -55,6 +57,11 @@ pub(crate) enum SandboxError {
     NoLandlock,
     #[error("cannot become user {user}: {source}")]
     User { user: u32, source: io::Error },
+    #[error(
+        "they are root, without its capabilities, because user {user} cannot reach {}; name another \
+         user or folder (workers.user, workers.folder)", path.display()
+    )]
+    Unreachable { user: u32, path: PathBuf },
 }
 
 impl Sandbox {
@@ -77,7 +84,8 @@ impl Sandbox {
     /// Returns what cannot be had; the rest holds all the same.
     pub(super) fn close_inside(&self, folder: &Path, needed: &[PathBuf]) -> Vec<SandboxError> {
         let files = self.hide_private_files(folder, needed);
-        let user = self.become_user();
+        let paths: Vec<&Path> = needed.iter().map(PathBuf::as_path).collect();
+        let user = self.become_user(&[&paths[..], &[folder]].concat());
         // SAFETY: plain system calls. With its user the process has lost the wish to end with its
         // server.
         unsafe {
@@ -132,24 +140,37 @@ impl Sandbox {
         }
     }
 
-    fn become_user(&self) -> Result<(), SandboxError> {
+    /// Becomes the user that is not root, if that one reaches the folders that functions need.
+    fn become_user(&self, needed: &[&Path]) -> Result<(), SandboxError> {
         let Some((user, group)) = self.user else {
             return Ok(());
         };
+        let failed = || SandboxError::User {
+            user,
+            source: io::Error::last_os_error(),
+        };
         // The C library does this for all threads.
+        // SAFETY: plain system calls.
+        if unsafe { libc::seteuid(user) } < 0 {
+            return Err(failed());
+        }
+        let unreachable = needed.iter().find(|path| !is_reachable(path));
         // SAFETY: plain system calls on values of this frame.
-        let failed = unsafe {
-            libc::setgroups(0, std::ptr::null()) < 0
+        unsafe {
+            libc::seteuid(0);
+            if let Some(path) = unreachable {
+                drop_capabilities();
+                let path = path.to_path_buf();
+                return Err(SandboxError::Unreachable { user, path });
+            }
+            if libc::setgroups(0, std::ptr::null()) < 0
                 || libc::setresgid(group, group, group) < 0
                 || libc::setresuid(user, user, user) < 0
-        };
-        match failed {
-            true => Err(SandboxError::User {
-                user,
-                source: io::Error::last_os_error(),
-            }),
-            false => Ok(()),
+            {
+                return Err(failed());
+            }
         }
+        Ok(())
     }
 
     /// For all threads, also those that the library has started.
@@ -221,6 +242,23 @@ const REFUSED: [i64; 36] = [
     libc::SYS_quotactl,
     libc::SYS_acct,
 ];
+
+/// Whether the present user can list a folder, or read a file; what is not there is no matter.
+fn is_reachable(path: &Path) -> bool {
+    let error = fs::File::open(path).err();
+    error.is_none_or(|error| error.kind() != io::ErrorKind::PermissionDenied)
+}
+
+/// Leaves root nothing but the files that it owns.
+fn drop_capabilities() {
+    let none = CapabilitySets {
+        effective: CapabilitySet::empty(),
+        permitted: CapabilitySet::empty(),
+        inheritable: CapabilitySet::empty(),
+    };
+    // Fewer than one has are always granted.
+    let _ = set_capabilities(None, none);
+}
 
 fn reading() -> BitFlags<AccessFs> {
     AccessFs::from_read(LANDLOCK)
