@@ -1,7 +1,7 @@
 //! `farcall serve`
 
 use crate::failure::Failure;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use farcall_library::Catalog;
 use farcall_server::{Config, Policy, Server, Tls};
 use std::io::Write;
@@ -70,7 +70,8 @@ pub(crate) struct Arguments {
     /// Compile and run C text in the interface files
     #[arg(long)]
     allow_code: bool,
-    /// What to log on standard error: error, warn, info, debug or trace
+    /// What to log on standard error: error, warn, info, debug or trace; `info,farcall::call=debug`
+    /// adds a line with its times for each call
     #[arg(
         long,
         value_name = "LEVEL",
@@ -78,15 +79,33 @@ pub(crate) struct Arguments {
         env = "FARCALL_LOG"
     )]
     log: String,
+    /// How to log: text, or one JSON object a line
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        default_value = "text",
+        env = "FARCALL_LOG_FORMAT"
+    )]
+    log_format: LogFormat,
+}
+
+/// How to log.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let filter = EnvFilter::try_new(&arguments.log).map_err(Failure::usage)?;
-    tracing_subscriber::fmt()
+    let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_target(false)
-        .with_writer(std::io::stderr)
-        .init();
+        .with_writer(std::io::stderr);
+    match arguments.log_format {
+        LogFormat::Text => log.init(),
+        LogFormat::Json => log.json().flatten_event(true).init(),
+    }
     let config = configuration(&arguments)?;
     let catalog = Catalog::load(&arguments.files).map_err(Failure::failed)?;
     let program = std::env::current_exe()?;

@@ -3,7 +3,7 @@
 use crate::buffer::{JobBuffer, Segment};
 use crate::user::User;
 use farcall_idl::Layout;
-use farcall_rpc_proto::{CallId, Direction, Piece, Pieces, Side};
+use farcall_rpc_proto::{CallId, Direction, Nanos, Piece, Pieces, Side};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -42,8 +42,24 @@ pub(crate) struct Job {
     pub(crate) swap: bool,
     /// Where the client wants what the function prints.
     pub(crate) printing: Option<Printing>,
+    pub(crate) times: Times,
     incoming: Pieces,
     outgoing: Pieces,
+}
+
+/// When a job went from one state to the next, as far as it has come.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Times {
+    /// The server took the call.
+    pub(crate) accepted: Nanos,
+    /// All arguments were there.
+    pub(crate) queued: Nanos,
+    /// A worker had it.
+    pub(crate) started: Nanos,
+    /// The worker was done.
+    pub(crate) ended: Nanos,
+    /// In the library.
+    pub(crate) exec: Nanos,
 }
 
 /// How much of what a function prints may still go to its client.
@@ -116,6 +132,7 @@ impl Job {
             pes: 0,
             swap: false,
             printing: None,
+            times: Times::default(),
             incoming,
             outgoing,
         };

@@ -3,6 +3,7 @@
 //! One thread is enough because it never computes and never blocks: array bytes go from the socket
 //! to the job buffer by the kernel's hand, and the library runs in the workers.
 
+mod account;
 mod callbacks;
 mod calls;
 mod dispatch;

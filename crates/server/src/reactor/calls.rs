@@ -74,8 +74,9 @@ impl Reactor {
                     if call.output && self.connections[key].proto.takes_output() {
                         job.printing = Some(Printing::new(Instant::now()));
                     }
-                    let job = self.jobs.insert(job);
                     let now = self.nanos();
+                    job.times.accepted = now;
+                    let job = self.jobs.insert(job);
                     let connection = &mut self.connections[key];
                     connection.jobs.insert(id, job);
                     if connection.proto.accept(id, now) {
@@ -306,6 +307,8 @@ impl Reactor {
             return self.release(key);
         };
         job.state = job::State::Sending;
+        job.times.ended = now;
+        job.times.exec = exec_nanos;
         let connection = &mut self.connections[connection_key];
         connection
             .proto

@@ -17,9 +17,11 @@ const LEAST_IDLE: usize = 8;
 impl Reactor {
     /// A job has all its arguments: it waits for its processor elements.
     pub(super) fn enqueue(&mut self, job: usize) {
+        let now = self.nanos();
         self.jobs[job].state = job::State::Queued;
+        self.jobs[job].times.queued = now;
         let request = self.request(job);
-        let start = self.queue.push(request, self.nanos());
+        let start = self.queue.push(request, now);
         self.admit_job(start);
         self.dispatch();
     }
@@ -154,7 +156,9 @@ impl Reactor {
     }
 
     fn hand_over(&mut self, key: usize, worker: usize) {
+        let now = self.nanos();
         let job = &mut self.jobs[key];
+        job.times.started = now;
         let Ok(function) = self.functions.get(job.function) else {
             return;
         };

@@ -195,6 +195,7 @@ impl Reactor {
         match self.connections[key].flush(&mut self.jobs, clock) {
             Ok(true) => {
                 for job in std::mem::take(&mut self.connections[key].sending) {
+                    self.account(job);
                     self.release(job);
                 }
             }
