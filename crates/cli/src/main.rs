@@ -11,6 +11,7 @@ mod gang;
 mod idl;
 mod ls;
 mod npy;
+mod register;
 mod serve;
 mod target;
 mod token;
@@ -31,6 +32,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Serve(serve::Arguments),
+    Register(register::Arguments),
     Call(call::Arguments),
     Ls(ls::Arguments),
     Describe(describe::Arguments),
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
     }
     let result = match command {
         Command::Serve(arguments) => serve::run(arguments),
+        Command::Register(arguments) => register::run(&arguments),
         Command::Call(arguments) => call::run(arguments),
         Command::Ls(arguments) => ls::run(&arguments),
         Command::Describe(arguments) => describe::run(&arguments),

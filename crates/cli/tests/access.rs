@@ -272,6 +272,58 @@ fn a_function_reaches_neither_network_nor_files_nor_other_processes() {
 }
 
 #[test]
+fn operators_register_libraries_with_a_running_server() {
+    let folder = folder("register");
+    let tokens = folder.join("tokens");
+    let add = |name| {
+        stdout(&run(&mut farcall(&[
+            "token",
+            "add",
+            tokens.to_str().unwrap(),
+            name,
+        ])))
+    };
+    let (alice, bob) = (add("alice"), add("bob"));
+    let config = "[access]\ntokens = \"tokens\"\noperators = [\"alice\"]\n";
+    std::fs::write(folder.join("farcall.toml"), config).unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
+    let sleep = "Define nap(IN int us) Calls \"C\" usleep(us);";
+    write(
+        "more.idl",
+        &format!("Module more; Library \"libc.so.6\"; {sleep}"),
+    );
+    write(
+        "missing.idl",
+        &format!("Module missing; Library \"./none.so\"; {sleep}"),
+    );
+    write("broken.idl", "Module broken; Define");
+    write("body.idl", "Module body; Define f(IN int n) { (void)n; }");
+    let server = Serving::start(&folder, &["--config", "farcall.toml"]);
+    let register = |file: &str, token: &str| {
+        let mut command = farcall(&["register", file, &server.address]);
+        run(command.current_dir(&folder).env("FARCALL_TOKEN", token))
+    };
+    let refused = register("more.idl", &bob);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).contains("bob may not register libraries"));
+    for (file, text) in [
+        ("missing.idl", "./none.so"),
+        ("broken.idl", "not accepted"),
+        ("body.idl", "`body/f` has a body in C"),
+        ("system.idl", "`system/copy` is defined by"),
+    ] {
+        let output = register(file, &alice);
+        assert_eq!(output.status.code(), Some(1), "{file}");
+        assert!(stderr(&output).contains(text), "{}", stderr(&output));
+    }
+    assert_eq!(stdout(&register("more.idl", &alice)), "more/nap");
+    let list = server.list(&[("FARCALL_TOKEN", &bob)]);
+    assert_eq!(stdout(&list).lines().count(), 2);
+    let mut call = farcall(&["call", "nap", "us=10", "--server", &server.address]);
+    stdout(&run(call.env("FARCALL_TOKEN", &bob)));
+}
+
+#[test]
 fn tls_carries_calls_of_any_size() {
     let folder = folder("tls");
     let made = run(

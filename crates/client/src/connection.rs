@@ -20,7 +20,7 @@ use crate::{Address, Argument, Error, Options};
 use farcall_idl::Layout;
 use farcall_rpc_proto::{
     CALLBACKS, Call, CallId, ESTIMATES, Estimate, FILES, Failure, FailureKind, Hello, Listing,
-    OUTPUT, ProtocolError, SHARED_MEMORY, Times,
+    OUTPUT, ProtocolError, REGISTER, SHARED_MEMORY, Times,
 };
 use farcall_spin::Spin;
 pub(crate) use state::Answered;
@@ -124,7 +124,7 @@ impl Connection {
         };
         let socket = socket.map_err(failed)?;
         let mut hello = Hello::new(concat!("farcall-client ", env!("CARGO_PKG_VERSION")));
-        hello.features |= ESTIMATES | CALLBACKS | OUTPUT | FILES;
+        hello.features |= ESTIMATES | CALLBACKS | OUTPUT | FILES | REGISTER;
         if socket.is_unix() {
             hello.features |= SHARED_MEMORY;
         }
@@ -231,6 +231,18 @@ impl Connection {
     pub(crate) fn describe(self: &Arc<Self>, name: &str) -> Result<Answered, Error> {
         match self.start(|state| state.describe(name))?.finish()? {
             Answer::Interface(answered) => Ok(answered),
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    /// Has the functions of an interface file served; returns them.
+    pub(crate) fn register(self: &Arc<Self>, path: &str, text: &str) -> Result<Listing, Error> {
+        if self.features & REGISTER == 0 {
+            let text = "the server is too old to register libraries; update it";
+            return Err(Error::Failed(Failure::new(FailureKind::NotAllowed, text)));
+        }
+        match self.start(|state| state.register(path, text))?.finish()? {
+            Answer::Listing(listing) => Ok(listing),
             _ => Err(self.unexpected()),
         }
     }

@@ -103,6 +103,15 @@ impl Server {
         Ok(start.elapsed())
     }
 
+    /// Has the server serve the functions of an interface file as well, until it ends: `text` is
+    /// what the file at `path` says, after the C preprocessor. Returns their names. The server
+    /// allows it to its operators only.
+    pub fn register(&self, path: &str, text: &str) -> Result<Vec<String>, Error> {
+        let listing = self.connection()?.register(path, text)?;
+        let functions = listing.functions.into_iter();
+        Ok(functions.map(|function| function.name).collect())
+    }
+
     /// All functions served, by qualified name.
     pub fn functions(&self) -> Result<Vec<FunctionSummary>, Error> {
         let mut functions = Vec::new();

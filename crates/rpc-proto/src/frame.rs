@@ -61,6 +61,8 @@ pub enum Kind {
     Estimate = 24,
     /// Answers [`Kind::Estimate`].
     Estimated = 25,
+    /// Asks for an interface file to be served; a [`Kind::Listing`] of its functions answers.
+    Register = 56,
 }
 
 impl Kind {
@@ -69,6 +71,7 @@ impl Kind {
         [
             Hello, List, Listing, Describe, Interface, Call, Data, Result, Done, Failure, Cancel,
             Goodbye, Share, Shared, Unshare, Callback, Answer, Output, Estimate, Estimated,
+            Register,
         ]
         .into_iter()
         .find(|kind| *kind as u8 == byte)

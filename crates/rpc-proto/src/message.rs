@@ -29,6 +29,9 @@ pub const FILES: u64 = 1 << 3;
 /// Feature bit: the server says what a call would take.
 pub const ESTIMATES: u64 = 1 << 4;
 
+/// Feature bit: operators may register interface files.
+pub const REGISTER: u64 = 1 << 16;
+
 /// Most bytes of an encoded [`Callback`] or [`CallbackAnswer`]: a frame, less what the scalars of
 /// one that is not in the shortest form grow by when it is encoded again.
 pub const CALLBACK_BYTES: usize = (1 << 20) - (32 << 10);
@@ -128,6 +131,17 @@ pub(crate) struct ListRequest {
     /// Index of the first function of the page.
     #[n(0)]
     pub(crate) from: u32,
+}
+
+/// Asks for the functions of an interface file to be served.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct RegisterRequest {
+    /// Where it is; names of libraries are relative to its folder.
+    #[n(0)]
+    pub(crate) path: String,
+    /// What it says, after the preprocessor.
+    #[n(1)]
+    pub(crate) text: String,
 }
 
 /// Asks for an interface by name, qualified or not.
@@ -496,6 +510,8 @@ pub enum FailureKind {
     FunctionFailed = 12,
     /// The client did not answer a callback in time.
     NoAnswer = 13,
+    /// The user may not do this.
+    NotAllowed = 22,
 }
 
 impl<C> Encode<C> for FailureKind {
@@ -527,7 +543,7 @@ pub enum Fault {
 
 impl FailureKind {
     /// Every kind.
-    pub const ALL: [FailureKind; 13] = {
+    pub const ALL: [FailureKind; 14] = {
         use FailureKind::*;
         [
             UnknownFunction,
@@ -543,6 +559,7 @@ impl FailureKind {
             Internal,
             FunctionFailed,
             NoAnswer,
+            NotAllowed,
         ]
     };
 
@@ -557,9 +574,8 @@ impl FailureKind {
     pub fn fault(self) -> Fault {
         use FailureKind::*;
         match self {
-            UnknownFunction | StaleInterface | BadArgument | TooLarge | Cancelled | NoAnswer => {
-                Fault::Caller
-            }
+            UnknownFunction | StaleInterface | BadArgument | TooLarge | Cancelled | NoAnswer
+            | NotAllowed => Fault::Caller,
             LibraryCrashed | TimeLimit | OutOfMemory | FunctionFailed => Fault::Library,
             Busy | ServerStopping | Internal => Fault::Machine,
         }

@@ -4,7 +4,8 @@ use crate::frame::{BIG_ENDIAN, Header, Kind, append_flagged};
 use crate::message::{
     self, CALLBACKS, Call, Callback, CallbackAnswer, DescribeRequest, ESTIMATES, Estimate, FILES,
     Failure, FailureKind, GoodbyeMessage, Hello, InterfaceMessage, ListRequest, Listing,
-    MemoryMessage, OUTPUT, OutputMessage, ResultMessage, SHARED_MEMORY, Times,
+    MemoryMessage, OUTPUT, OutputMessage, REGISTER, RegisterRequest, ResultMessage, SHARED_MEMORY,
+    Times,
 };
 use crate::receiver::{Chunk, Frame, Receiver, Stream};
 use crate::sender::{Sender, Transmit};
@@ -21,6 +22,9 @@ pub enum Event {
     Connected(Hello),
     /// Wants the functions from this index on: answer with [`Connection::listing`].
     List(CallId, u32),
+    /// Wants the functions of an interface file served, by its path and its text: answer with
+    /// [`Connection::listing`] or `fail`.
+    Register(CallId, String, String),
     /// Wants an interface by name: answer with [`Connection::interface`] or `fail`.
     Describe(CallId, String),
     /// Wants to know what a call would take: answer with [`Connection::estimated`] or `fail`.
@@ -369,7 +373,12 @@ impl Core {
         }
         let asks = matches!(
             kind,
-            Kind::List | Kind::Describe | Kind::Estimate | Kind::Share | Kind::Call
+            Kind::List
+                | Kind::Describe
+                | Kind::Estimate
+                | Kind::Register
+                | Kind::Share
+                | Kind::Call
         );
         if asks && (id == 0 || self.calls.contains_key(&id)) {
             return Err(ProtocolError::OutOfPlace(kind));
@@ -397,6 +406,10 @@ impl Core {
             }
             Kind::Estimate if self.features & ESTIMATES != 0 => {
                 Some(Event::Estimate(id, message::parse_call(payload)?))
+            }
+            Kind::Register if self.features & REGISTER != 0 => {
+                let RegisterRequest { path, text } = message::parse(kind, payload)?;
+                Some(Event::Register(id, path, text))
             }
             Kind::Share if self.features & SHARED_MEMORY != 0 => {
                 let MemoryMessage { bytes } = message::parse(kind, payload)?;

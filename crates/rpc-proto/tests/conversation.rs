@@ -128,6 +128,7 @@ impl Conversation {
         match event {
             server::Event::Connected(_) | server::Event::Share(..) | server::Event::Unshare(_) => {}
             server::Event::Answer(..) => panic!("an answer to nobody"),
+            server::Event::Register(..) => panic!("registered by nobody"),
             server::Event::List(id, _) => {
                 self.server.listing(
                     id,

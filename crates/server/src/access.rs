@@ -15,6 +15,8 @@ pub(crate) struct Access {
     tokens: Option<TokenFile>,
     /// Whether clients may come over TCP that prove nothing.
     anonymous: bool,
+    /// Users who may register libraries.
+    operators: Vec<User>,
 }
 
 /// What a connection shows of its client.
@@ -36,7 +38,19 @@ impl Access {
         let certificates = config.tls.as_ref().and_then(|tls| tls.clients.as_ref());
         let proofs = tokens.is_some() || certificates.is_some();
         let anonymous = access.anonymous.unwrap_or(!proofs);
-        Ok(Access { tokens, anonymous })
+        let own = rustix::process::geteuid().as_raw();
+        let mut operators = vec![User::of_process(0), User::of_process(own)];
+        operators.extend(access.operators.iter().map(|name| User::named(name)));
+        Ok(Access {
+            tokens,
+            anonymous,
+            operators,
+        })
+    }
+
+    /// Whether a user may register libraries.
+    pub(crate) fn is_operator(&self, user: &User) -> bool {
+        self.operators.contains(user)
     }
 
     /// The user whom the evidence shows. A token comes first, then a certificate.
@@ -97,6 +111,7 @@ mod tests {
         let mut access = Access {
             tokens: Some(TokenFile::open(path).unwrap()),
             anonymous: false,
+            operators: Vec::new(),
         };
         assert_eq!(
             user(&mut access, Some(&token), None),

@@ -53,6 +53,10 @@ pub struct Access {
     /// neither tokens nor certificates of clients. Processes of this host that come over a Unix
     /// socket are known by their user id.
     pub anonymous: Option<bool>,
+    /// Users who may register libraries, besides root and the server's own user: `uid:1000`, or the
+    /// name of a token or certificate. A library runs as workers do once it is loaded, and as the
+    /// server while it is.
+    pub operators: Vec<String>,
 }
 
 /// TLS on the TCP addresses. All are PEM files.

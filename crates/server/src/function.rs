@@ -1,7 +1,7 @@
 //! The functions a server has, by name and by number.
 
-use farcall_idl::{Interface, Layout};
-use farcall_library::{Catalog, CatalogError, Entry};
+use farcall_idl::{Document, Interface, Layout};
+use farcall_library::{Catalog, CatalogError, Entry, Source};
 use farcall_rpc_proto::{Failure, FailureKind, FunctionSummary, Listing};
 use farcall_schedule::{Prediction, Profile};
 use std::borrow::Cow;
@@ -46,8 +46,9 @@ impl Function {
 /// All functions served.
 pub(crate) struct FunctionTable {
     catalog: Catalog,
-    /// In the order of their qualified names.
     functions: Vec<Function>,
+    /// Their indices in the order of their qualified names.
+    order: Vec<usize>,
     by_entry: HashMap<Entry, usize>,
     /// Number of the first function. It differs from one start of a server to the next, so that
     /// numbers from before a restart are recognised as stale.
@@ -60,31 +61,68 @@ impl FunctionTable {
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
         let base = (since_epoch.as_nanos() as u64 & 0xffff_ffff_ffff) << 16;
-        let mut functions: Vec<Function> = catalog
-            .entries()
-            .map(|(entry, interface)| Function {
-                entry,
-                interface: interface.clone(),
-                text: interface.public_text(),
-                exec: None,
-                profile: Profile::default(),
-                priority: priorities
-                    .get(&*interface.qualified_name())
-                    .copied()
-                    .unwrap_or(0),
-            })
-            .collect();
-        functions.sort_by_cached_key(|function| function.interface.qualified_name().into_owned());
-        let numbered = functions.iter().enumerate();
-        let by_entry = numbered
-            .map(|(index, function)| (function.entry, index))
-            .collect();
-        FunctionTable {
-            catalog,
-            functions,
-            by_entry,
+        let mut table = FunctionTable {
+            catalog: Catalog::default(),
+            functions: Vec::new(),
+            order: Vec::new(),
+            by_entry: HashMap::new(),
             base,
+        };
+        for (entry, interface) in catalog.entries() {
+            table.insert(entry, interface, priorities);
         }
+        table.catalog = catalog;
+        table.sort();
+        table
+    }
+
+    fn insert(&mut self, entry: Entry, interface: &Interface, priorities: &BTreeMap<String, i32>) {
+        let priority = priorities.get(&*interface.qualified_name());
+        self.by_entry.insert(entry, self.functions.len());
+        self.functions.push(Function {
+            entry,
+            interface: interface.clone(),
+            text: interface.public_text(),
+            exec: None,
+            profile: Profile::default(),
+            priority: priority.copied().unwrap_or(0),
+        });
+    }
+
+    fn sort(&mut self) {
+        let functions = &self.functions;
+        self.order = (0..functions.len()).collect();
+        self.order
+            .sort_by_cached_key(|index| functions[*index].interface.qualified_name());
+    }
+
+    /// What a file says, if it can be added.
+    pub(crate) fn check(&self, source: &Source) -> Result<Document, CatalogError> {
+        self.catalog.check(source)
+    }
+
+    /// Adds the functions of a file; returns their names. Numbers of functions stay.
+    pub(crate) fn add(
+        &mut self,
+        source: Source,
+        priorities: &BTreeMap<String, i32>,
+    ) -> Result<Vec<String>, CatalogError> {
+        let file = self.catalog.add(source)?;
+        let entries = self
+            .catalog
+            .entries()
+            .filter(|(entry, _)| entry.file == file);
+        let added: Vec<_> = entries
+            .map(|(entry, interface)| (entry, interface.clone()))
+            .collect();
+        for (entry, interface) in &added {
+            self.insert(*entry, interface, priorities);
+        }
+        self.sort();
+        let names = added.iter();
+        Ok(names
+            .map(|(_, interface)| interface.qualified_name().into_owned())
+            .collect())
     }
 
     /// A call of the function on so many processor elements spent so many nanoseconds in the
@@ -157,8 +195,9 @@ impl FunctionTable {
     pub(crate) fn page(&self, from: u32) -> Listing {
         let from = (from as usize).min(self.functions.len());
         let end = (from + PAGE).min(self.functions.len());
-        let functions = self.functions[from..end]
+        let functions = self.order[from..end]
             .iter()
+            .map(|index| &self.functions[*index])
             .map(|function| FunctionSummary {
                 name: function.interface.qualified_name().into_owned(),
                 title: title(&function.interface),

@@ -10,6 +10,7 @@ mod dispatch;
 mod estimate;
 mod events;
 mod output;
+mod register;
 
 use crate::WorkerCommand;
 use crate::access::Access;
@@ -108,6 +109,8 @@ pub(crate) struct Reactor {
     workers: Slab<Worker>,
     /// Protections that workers cannot have, as the log says already.
     unprotected: Vec<String>,
+    /// The interface file that is being registered.
+    registration: Option<register::Registration>,
     jobs: Slab<Job>,
     /// Who computes, and who waits for processor elements.
     queue: Queue,
@@ -175,6 +178,7 @@ impl Reactor {
             accepts: true,
             workers: Slab::new(),
             unprotected: Vec::new(),
+            registration: None,
             jobs: Slab::new(),
             admitted: VecDeque::new(),
             queue: Queue::new(settings),
@@ -227,7 +231,9 @@ impl Reactor {
     fn worker_is_ready(&mut self, key: usize, ready: Ready) {
         let worker = &mut self.workers[key];
         worker.state = State::Idle;
-        self.libraries[worker.library].identities = ready.identities;
+        let library = worker.library;
+        self.libraries[library].identities = ready.identities;
+        self.complete_registration(library);
         for text in ready.unprotected {
             if !self.unprotected.contains(&text) {
                 tracing::warn!("workers are not fully protected: {text}");

@@ -30,7 +30,12 @@ impl User {
     /// The user of the process at the other end of a Unix socket.
     pub(crate) fn of_peer(socket: impl AsFd) -> rustix::io::Result<User> {
         let peer = rustix::net::sockopt::socket_peercred(socket)?;
-        Ok(User(format!("uid:{}", peer.uid.as_raw()).into()))
+        Ok(User::of_process(peer.uid.as_raw()))
+    }
+
+    /// A user of this host.
+    pub(crate) fn of_process(uid: u32) -> User {
+        User(format!("uid:{uid}").into())
     }
 }
 

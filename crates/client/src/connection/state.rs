@@ -155,6 +155,12 @@ impl State {
         Ok(id)
     }
 
+    pub(crate) fn register(&mut self, path: &str, text: &str) -> Result<CallId, Loss> {
+        let id = self.proto.register(path, text).map_err(Loss::Protocol)?;
+        self.open.insert(id, Open::default());
+        Ok(id)
+    }
+
     pub(crate) fn estimate(&mut self, call: &Call) -> Result<CallId, Loss> {
         let id = self.proto.estimate(call).map_err(Loss::Protocol)?;
         self.open.insert(id, Open::default());

@@ -3,7 +3,7 @@
 use farcall_idl::Scalar;
 use farcall_rpc_proto::{
     CALLBACKS, Call, Callback, CallbackAnswer, ESTIMATES, Estimate, FILES, Failure, FailureKind,
-    FileRequest, FunctionSummary, Header, Hello, Limits, Listing, OUTPUT,
+    FileRequest, FunctionSummary, Header, Hello, Limits, Listing, OUTPUT, REGISTER,
 };
 
 /// One conversation.
@@ -22,6 +22,8 @@ pub(crate) struct Case {
 pub(crate) enum Request {
     List(u32),
     Describe(&'static str),
+    /// Path and text of an interface file.
+    Register(&'static str, &'static str),
     Estimate(Call),
     Call {
         call: Call,
@@ -92,6 +94,7 @@ pub(crate) fn all() -> Vec<Case> {
         dgesv("dgesv-big-endian", true),
         directory(),
         estimate(),
+        register(),
         scalars(),
         callback(),
         file(),
@@ -189,6 +192,37 @@ fn directory() -> Case {
     Case {
         hello,
         ..case("directory", about, exchanges)
+    }
+}
+
+fn register() -> Case {
+    let about = "An interface file registered with a running server, and one that may not be.\n\
+                 Bit 16 of the features says that both sides have this request.";
+    let functions = vec![FunctionSummary {
+        name: "blas/ddot".to_string(),
+        title: String::new(),
+    }];
+    let added = Listing {
+        functions,
+        next: None,
+    };
+    let refused = Failure::new(FailureKind::NotAllowed, "bob may not register libraries");
+    let text = "Module blas;";
+    let exchanges = vec![
+        (
+            Request::Register("/srv/blas.idl", text),
+            Answer::Listing(added),
+        ),
+        (
+            Request::Register("/srv/blas.idl", text),
+            Answer::Failure(refused),
+        ),
+    ];
+    let mut hello = Hello::new("golden client");
+    hello.features = REGISTER;
+    Case {
+        hello,
+        ..case("register", about, exchanges)
     }
 }
 

@@ -166,6 +166,7 @@ impl Client<'_> {
         let id = match request {
             Request::List(from) => self.proto.list(*from),
             Request::Describe(name) => self.proto.describe(name),
+            Request::Register(path, text) => self.proto.register(path, text),
             Request::Estimate(call) => self.proto.estimate(call),
             Request::Call {
                 call, result_bytes, ..
@@ -277,6 +278,10 @@ impl<'c> Server<'c> {
             }
             (Event::Describe(id, name), Request::Describe(expected)) => {
                 assert_eq!(name, *expected);
+                self.answer(id, answer);
+            }
+            (Event::Register(id, path, text), Request::Register(where_, what)) => {
+                assert_eq!((path.as_str(), text.as_str()), (*where_, *what));
                 self.answer(id, answer);
             }
             (Event::Estimate(id, call), Request::Estimate(expected)) => {

@@ -31,6 +31,9 @@ impl Reactor {
                     .proto
                     .listing(request, &self.functions.page(from));
             }
+            Event::Register(request, path, text) => {
+                self.register(key, request, path.into(), text);
+            }
             Event::Describe(request, name) => match self.functions.describe(&name) {
                 Ok((number, text, entry)) => {
                     let library = self.libraries[entry.file].identity(entry.function);

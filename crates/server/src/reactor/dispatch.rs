@@ -193,6 +193,7 @@ impl Reactor {
     /// A worker could not bind its library: calls that wait for one like it fail, because the
     /// next would fare no better.
     pub(super) fn fail_waiting(&mut self, library: usize, cause: &str) {
+        self.fail_registration(library, cause);
         let of_library = |job: &usize| {
             self.functions
                 .get(self.jobs[*job].function)

@@ -68,7 +68,8 @@ impl Reactor {
             ..proto::Limits::default()
         };
         let mut hello = Hello::new(concat!("farcall-server ", env!("CARGO_PKG_VERSION")));
-        hello.features |= proto::ESTIMATES | proto::CALLBACKS | proto::OUTPUT | proto::FILES;
+        hello.features |=
+            proto::ESTIMATES | proto::CALLBACKS | proto::OUTPUT | proto::FILES | proto::REGISTER;
         if accepted.is_unix {
             hello.features |= proto::SHARED_MEMORY;
         } else if accepted.is_local && accepted.session.is_none() {

@@ -128,10 +128,8 @@ pub fn run_worker_for<C: Callee>(
         }
     };
     if let Some(sandbox) = &start.sandbox {
-        let mut needed = callee.folders();
-        needed.push(source.folder().to_path_buf());
-        needed.extend(start.compiled.clone());
-        let closed = sandbox.close_inside(&start.folder, &needed);
+        let beside = [source.folder().to_path_buf()];
+        let closed = sandbox.close_inside(&start.folder, &callee.folders(), &beside);
         unprotected.extend(closed.into_iter().map(|error| error.to_string()));
     }
     rustix::net::send(

@@ -79,13 +79,18 @@ impl Sandbox {
         }
     }
 
-    /// What holds for calls: private files cannot be read, but for those beside the library, those
-    /// of `needed` and the folders that the operator names; there are no sockets; root is nobody.
-    /// Returns what cannot be had; the rest holds all the same.
-    pub(super) fn close_inside(&self, folder: &Path, needed: &[PathBuf]) -> Vec<SandboxError> {
-        let files = self.hide_private_files(folder, needed);
+    /// What holds for calls: private files cannot be read, but for those of `needed`, those `beside`
+    /// the library, and the folders that the operator names; there are no sockets; root is another
+    /// user, who reaches what is needed. Returns what cannot be had; the rest holds all the same.
+    pub(super) fn close_inside(
+        &self,
+        folder: &Path,
+        needed: &[PathBuf],
+        beside: &[PathBuf],
+    ) -> Vec<SandboxError> {
+        let files = self.hide_private_files(folder, &[needed, beside].concat());
         let paths: Vec<&Path> = needed.iter().map(PathBuf::as_path).collect();
-        let user = self.become_user(&[&paths[..], &[folder]].concat());
+        let user = self.become_user(folder, &paths);
         // SAFETY: plain system calls. With its user the process has lost the wish to end with its
         // server.
         unsafe {
@@ -141,7 +146,7 @@ impl Sandbox {
     }
 
     /// Becomes the user that is not root, if that one reaches the folders that functions need.
-    fn become_user(&self, needed: &[&Path]) -> Result<(), SandboxError> {
+    fn become_user(&self, folder: &Path, needed: &[&Path]) -> Result<(), SandboxError> {
         let Some((user, group)) = self.user else {
             return Ok(());
         };
@@ -154,11 +159,14 @@ impl Sandbox {
         if unsafe { libc::seteuid(user) } < 0 {
             return Err(failed());
         }
-        let unreachable = needed.iter().find(|path| !is_reachable(path));
+        let mut all = needed.iter().chain([&folder]);
+        let unreachable = all.find(|path| !is_reachable(path));
         // SAFETY: plain system calls on values of this frame.
         unsafe {
             libc::seteuid(0);
             if let Some(path) = unreachable {
+                // Without its capabilities root cannot write to what is another user's.
+                let _ = std::os::unix::fs::chown(folder, Some(0), Some(0));
                 drop_capabilities();
                 let path = path.to_path_buf();
                 return Err(SandboxError::Unreachable { user, path });
