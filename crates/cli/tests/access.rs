@@ -43,6 +43,15 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
+fn add_token(tokens: &Path, name: &str) -> String {
+    stdout(&run(&mut farcall(&[
+        "token",
+        "add",
+        tokens.to_str().unwrap(),
+        name,
+    ])))
+}
+
 /// A server process of its own, killed on drop.
 struct Serving {
     process: Child,
@@ -195,94 +204,93 @@ Define user(OUT int *id) { *id = (int)getuid(); }
 Define server(OUT int *id) { *id = getppid(); }
 "#;
 
+/// A client of functions that have run astray.
+struct Astray(Server);
+
+impl Astray {
+    fn call(&self, name: &str, inputs: &[Scalar]) -> i32 {
+        let mut result = [0xff; 4];
+        let mut arguments: Vec<_> = inputs.iter().cloned().map(Argument::Scalar).collect();
+        arguments.push(Argument::Out(&mut result));
+        let function = self.0.function(name).unwrap();
+        function.call(&mut arguments).unwrap();
+        i32::from_ne_bytes(result)
+    }
+
+    fn file(&self, name: &str, path: impl AsRef<Path>) -> i32 {
+        let path = path.as_ref().to_str().unwrap();
+        self.call(name, &[Scalar::Text(path.into())])
+    }
+
+    fn system(&self, number: i64, arguments: [i64; 3]) -> i32 {
+        let [a, b, c] = arguments;
+        self.call("call_system", &[number, a, b, c].map(Scalar::Int))
+    }
+}
+
 #[test]
 fn a_function_reaches_neither_network_nor_files_nor_other_processes() {
     let folder = folder("astray");
     std::fs::write(folder.join("system.idl"), ASTRAY).unwrap();
     std::fs::write(folder.join("data"), "for the library").unwrap();
-    let private = Path::new("/tmp").join(format!("farcall-test-{}", std::process::id()));
-    std::fs::write(&private, "of somebody").unwrap();
+    let private = tempfile::NamedTempFile::new_in("/tmp").unwrap();
     let tokens = folder.join("tokens");
-    let token = stdout(&run(&mut farcall(&[
-        "token",
-        "add",
-        tokens.to_str().unwrap(),
-        "a",
-    ])));
-    let options = Options {
-        timeout: Some(BOUND),
-        credentials: Credentials::default().with_token(token),
-        ..Options::default()
+    let token = add_token(&tokens, "alice");
+    let connect = |options: &[&str]| {
+        let arguments = ["--allow-code", "--tokens", tokens.to_str().unwrap()];
+        let server = Serving::start(&folder, &[&arguments, options].concat());
+        let options = Options {
+            timeout: Some(BOUND),
+            credentials: Credentials::default().with_token(token.as_str()),
+            ..Options::default()
+        };
+        let client = Server::connect(&server.address, options).unwrap();
+        (server, Astray(client))
     };
-    let arguments = ["--allow-code", "--tokens", tokens.to_str().unwrap()];
-    let server = Serving::start(&folder, &arguments);
-    let client = Server::connect(&server.address, options.clone()).unwrap();
-    let int = |client: &Server, name: &str, inputs: &[Scalar]| {
-        let mut result = [0xff; 4];
-        let mut arguments: Vec<_> = inputs.iter().cloned().map(Argument::Scalar).collect();
-        arguments.push(Argument::Out(&mut result));
-        client.function(name).unwrap().call(&mut arguments).unwrap();
-        i32::from_ne_bytes(result)
-    };
-    let file = |name: &str, path: &Path| {
-        int(
-            &client,
-            name,
-            &[Scalar::Text(path.to_str().unwrap().into())],
-        )
-    };
-    assert_eq!(file("read_file", &folder.join("data")), 0);
-    assert_eq!(file("read_file", Path::new("/etc/passwd")), 0);
-    assert_eq!(file("read_file", &tokens), libc::EACCES);
-    assert_eq!(file("read_file", &private), libc::EACCES);
-    assert_eq!(file("write_file", &folder.join("data")), libc::EACCES);
-    assert_eq!(file("write_file", &folder.join("new")), libc::EACCES);
-    assert_eq!(file("write_file", Path::new("/dev/null")), 0);
+    let (_server, astray) = connect(&[]);
+    assert_eq!(astray.file("read_file", folder.join("data")), 0);
+    assert_eq!(astray.file("read_file", "/etc/passwd"), 0);
+    assert_eq!(astray.file("read_file", &tokens), libc::EACCES);
+    assert_eq!(astray.file("read_file", &private), libc::EACCES);
+    assert_eq!(astray.file("write_file", folder.join("data")), libc::EACCES);
+    assert_eq!(astray.file("write_file", folder.join("new")), libc::EACCES);
+    assert_eq!(astray.file("write_file", "/dev/null"), 0);
 
-    let system = |number: i64, a: i64, b: i64, c: i64| {
-        int(&client, "call_system", &[number, a, b, c].map(Scalar::Int))
-    };
     for family in [
         libc::AF_INET,
         libc::AF_INET6,
         libc::AF_UNIX,
         libc::AF_NETLINK,
     ] {
-        let socket = system(libc::SYS_socket, family.into(), libc::SOCK_DGRAM.into(), 0);
-        assert_eq!(socket, libc::EPERM, "family {family}");
+        let arguments = [family.into(), libc::SOCK_DGRAM.into(), 0];
+        let error = astray.system(libc::SYS_socket, arguments);
+        assert_eq!(error, libc::EPERM, "family {family}");
     }
-    let own = i64::from(std::process::id());
+    let server = astray.call("server", &[]);
+    let trace = [libc::PTRACE_ATTACH.into(), server.into(), 0];
+    assert_eq!(astray.system(libc::SYS_ptrace, trace), libc::EPERM);
     assert_eq!(
-        system(libc::SYS_ptrace, libc::PTRACE_ATTACH.into(), own, 0),
+        astray.system(libc::SYS_pidfd_open, [server.into(), 0, 0]),
         libc::EPERM
     );
-    assert_eq!(system(libc::SYS_pidfd_open, own, 0, 0), libc::EPERM);
-    assert_eq!(system(libc::SYS_io_uring_setup, 1, 0, 0), libc::EPERM);
-    assert_eq!(int(&client, "signal_server", &[]), libc::EPERM);
-    let process = int(&client, "server", &[]);
-    let memory = PathBuf::from(format!("/proc/{process}/mem"));
-    assert_eq!(file("read_file", &memory), libc::EACCES);
-    assert_ne!(int(&client, "user", &[]), 0);
+    assert_eq!(
+        astray.system(libc::SYS_io_uring_setup, [1, 0, 0]),
+        libc::EPERM
+    );
+    assert_eq!(astray.call("signal_server", &[]), libc::EPERM);
+    let memory = format!("/proc/{server}/mem");
+    assert_eq!(astray.file("read_file", memory), libc::EACCES);
+    assert_ne!(astray.call("user", &[]), 0);
 
-    let free = Serving::start(&folder, &[&arguments[..], &["--no-sandbox"]].concat());
-    let free = Server::connect(&free.address, options).unwrap();
-    let path = Scalar::Text(private.to_str().unwrap().into());
-    assert_eq!(int(&free, "read_file", &[path]), 0);
-    std::fs::remove_file(&private).unwrap();
+    let (_server, free) = connect(&["--no-sandbox"]);
+    assert_eq!(free.file("read_file", &private), 0);
 }
 
 #[test]
 fn operators_register_libraries_with_a_running_server() {
     let folder = folder("register");
     let tokens = folder.join("tokens");
-    let add = |name| {
-        stdout(&run(&mut farcall(&[
-            "token",
-            "add",
-            tokens.to_str().unwrap(),
-            name,
-        ])))
-    };
+    let add = |name| add_token(&tokens, name);
     let (alice, bob) = (add("alice"), add("bob"));
     let config = "[access]\ntokens = \"tokens\"\noperators = [\"alice\"]\n";
     std::fs::write(folder.join("farcall.toml"), config).unwrap();

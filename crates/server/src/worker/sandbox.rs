@@ -58,8 +58,8 @@ pub(crate) enum SandboxError {
     #[error("cannot become user {user}: {source}")]
     User { user: u32, source: io::Error },
     #[error(
-        "they are root, without its capabilities, because user {user} cannot reach {}; name another \
-         user or folder (workers.user, workers.folder)", path.display()
+        "they are root, without its capabilities, because user {user} cannot reach {}; name \
+         another user or folder (workers.user, workers.folder)", path.display()
     )]
     Unreachable { user: u32, path: PathBuf },
 }
@@ -79,18 +79,19 @@ impl Sandbox {
         }
     }
 
-    /// What holds for calls: private files cannot be read, but for those of `needed`, those `beside`
-    /// the library, and the folders that the operator names; there are no sockets; root is another
-    /// user, who reaches what is needed. Returns what cannot be had; the rest holds all the same.
+    /// What holds for calls: root is another user, who reaches what is needed; private files cannot
+    /// be read, but for those of `needed`, those `beside` the library, and the folders that the
+    /// operator names; there are no sockets. Returns what cannot be had; the rest holds all the
+    /// same.
     pub(super) fn close_inside(
         &self,
         folder: &Path,
         needed: &[PathBuf],
         beside: &[PathBuf],
     ) -> Vec<SandboxError> {
-        let files = self.hide_private_files(folder, &[needed, beside].concat());
         let paths: Vec<&Path> = needed.iter().map(PathBuf::as_path).collect();
         let user = self.become_user(folder, &paths);
+        let files = self.hide_private_files(folder, &[needed, beside].concat());
         // SAFETY: plain system calls. With its user the process has lost the wish to end with its
         // server.
         unsafe {
@@ -98,7 +99,7 @@ impl Sandbox {
             libc::prctl(libc::PR_SET_DUMPABLE, 0);
         }
         let calls = self.filter_system_calls();
-        [files, user, calls]
+        [user, files, calls]
             .into_iter()
             .filter_map(Result::err)
             .collect()
