@@ -24,7 +24,7 @@ mod user;
 mod worker;
 
 pub use access::{TokenError, TokenFile};
-pub use config::{Access, Config, Limits, Queue, Tls, Workers};
+pub use config::{Access, Config, Limits, Parallel, Queue, Tls, Workers};
 pub use farcall_library::{Caller, Catalog, Source};
 pub use farcall_rpc_proto::{Failure, FailureKind};
 pub use farcall_schedule::Policy;
@@ -160,6 +160,7 @@ fn libraries(catalog: &Catalog, allow_code: bool) -> Result<Vec<LibrarySource>, 
                 source: source.clone(),
                 compiled,
                 identities: Default::default(),
+                parallel: worker::is_parallel(document),
             })
         };
     catalog.files().map(library).collect()

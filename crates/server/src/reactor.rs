@@ -153,6 +153,7 @@ impl Reactor {
         let reactor = Reactor {
             pool: BufferPool::new(usize::try_from(config.limits.memory).unwrap_or(usize::MAX)),
             launcher: Launcher {
+                parallel: config.parallel.launcher.clone(),
                 command: worker_command,
                 threads: match settings.policy {
                     Policy::AtOnce => settings.pes,
@@ -205,17 +206,30 @@ impl Reactor {
     /// cannot be bound is known before anybody calls it.
     pub(crate) fn warm_up(&mut self) -> Result<(), String> {
         for library in 0..self.libraries.len() {
-            self.start_worker(library)
+            self.start_worker(library, 1)
                 .map_err(|error| format!("cannot start a worker: {error}"))?;
         }
         let keys: Vec<usize> = self.workers.iter().map(|(key, _)| key).collect();
         for key in keys {
-            let worker = &mut self.workers[key];
-            // A library has as long as it needs for its own initialisation.
-            let socket = worker.socket();
-            let mut poll = [PollFd::new(&socket, PollFlags::IN)];
-            while rustix::event::poll(&mut poll, None) == Err(Errno::INTR) {}
-            match worker.read_greeting() {
+            let greeting = loop {
+                let worker = &mut self.workers[key];
+                // A library has as long as it needs for its own initialisation.
+                let (socket, output) = (worker.socket(), worker.output());
+                let hung_up = PollFlags::empty();
+                let mut poll = [
+                    PollFd::new(&socket, PollFlags::IN),
+                    PollFd::new(&output, hung_up),
+                ];
+                while rustix::event::poll(&mut poll, None) == Err(Errno::INTR) {}
+                let came = !poll[0].revents().is_empty();
+                if !worker.is_awaited() || !came {
+                    break worker.read_greeting();
+                }
+                if self.admit_first_process(key).is_err() {
+                    break None;
+                }
+            };
+            match greeting {
                 Some(Ok(ready)) => self.worker_is_ready(key, ready),
                 Some(Err(error)) => return Err(error),
                 None => {
@@ -223,6 +237,15 @@ impl Reactor {
                     return Err(format!("a worker could not start: it {}", death.cause(0)));
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// The first of several processes has come, perhaps.
+    fn admit_first_process(&mut self, key: usize) -> io::Result<()> {
+        if self.workers[key].admit()? {
+            let socket = self.workers[key].socket();
+            self.watch(socket, Source::WorkerSocket(key), EventFlags::IN)?;
         }
         Ok(())
     }

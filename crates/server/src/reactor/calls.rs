@@ -385,11 +385,11 @@ impl Reactor {
         }
     }
 
-    pub(super) fn start_worker(&mut self, library: usize) -> io::Result<()> {
+    pub(super) fn start_worker(&mut self, library: usize, processes: u32) -> io::Result<()> {
         let source = &self.libraries[library];
         let worker = self
             .launcher
-            .start(library, source, self.doorbell.as_fd())?;
+            .start(library, source, processes, self.doorbell.as_fd())?;
         tracing::debug!("worker {} starts", worker.pid());
         let key = self.workers.vacant_key();
         self.watch(worker.socket(), Source::WorkerSocket(key), EventFlags::IN)?;
@@ -432,7 +432,7 @@ impl Reactor {
             .any(|(_, worker)| worker.library == library);
         if !spare
             && self.stopping.is_none()
-            && let Err(error) = self.start_worker(library)
+            && let Err(error) = self.start_worker(library, 1)
         {
             tracing::error!("cannot start a worker: {error}");
         }

@@ -273,6 +273,12 @@ impl Reactor {
     }
 
     fn worker_event(&mut self, key: usize) {
+        if self.workers[key].is_awaited() {
+            match self.admit_first_process(key) {
+                Ok(()) => return,
+                Err(error) => self.workers[key].end(FailureKind::Internal, error.to_string()),
+            }
+        }
         let worker = &mut self.workers[key];
         if worker.state == State::Starting {
             match worker.read_greeting() {
