@@ -2,8 +2,8 @@
 
    Every process of a call runs the same function. The first one has the arrays; a matrix is
    distributed block by block over a grid of processes (the block-cyclic distribution of ScaLAPACK)
-   and comes back the same way. Blocks travel through a few small buffers while others are packed, so
-   that besides the caller's array no process holds more than its own part of a matrix. */
+   and comes back the same way. Blocks travel through a few small buffers while others are packed,
+   so that besides the caller's array no process holds more than its own part of a matrix. */
 #include <ctype.h>
 #include <mpi.h>
 #include <stdio.h>
@@ -114,7 +114,7 @@ static struct matrix new_matrix(const struct grid *grid, int rows, int columns)
     const int descriptor[DESCRIPTOR] = {1, grid->context, rows, columns, BLOCK, BLOCK, 0, 0, lead};
 
     memcpy(matrix.descriptor, descriptor, sizeof descriptor);
-    matrix.local = take_doubles((size_t)lead * (matrix.local_columns > 0 ? matrix.local_columns : 1));
+    matrix.local = take_doubles((size_t)lead * matrix.local_columns);
     return matrix;
 }
 
@@ -166,7 +166,8 @@ static void scatter(const struct grid *grid, double *whole, int lead, struct mat
         const int columns = least(BLOCK, matrix->columns - block * BLOCK);
 
         for (int row = 0; row < grid->rows; row++) {
-            const struct strip strip = {row, part(matrix->rows, row, grid->rows), block * BLOCK, columns};
+            const int rows = part(matrix->rows, row, grid->rows);
+            const struct strip strip = {row, rows, block * BLOCK, columns};
             const int owner = Cblacs_pnum(grid->context, row, owner_column);
             const int mine = row == grid->row && owner_column == grid->column;
 
@@ -202,7 +203,8 @@ static void gather(const struct grid *grid, double *whole, int lead, struct matr
         const int columns = least(BLOCK, matrix->columns - block * BLOCK);
 
         for (int row = 0; row < grid->rows; row++) {
-            const struct strip strip = {row, part(matrix->rows, row, grid->rows), block * BLOCK, columns};
+            const int rows = part(matrix->rows, row, grid->rows);
+            const struct strip strip = {row, rows, block * BLOCK, columns};
             const int owner = Cblacs_pnum(grid->context, row, owner_column);
             const int mine = row == grid->row && owner_column == grid->column;
             double *local = mine ? local_strip(matrix, grid, block) : NULL;
@@ -317,7 +319,8 @@ void farcall_pdgesvd_(const char *jobu, const char *jobvt, const int *m, const i
     const struct grid *grid = the_grid();
     const int size = least(*m, *n);
     /* ScaLAPACK says V where LAPACK says S. */
-    const char has_u = toupper(*jobu) == 'N' ? 'N' : 'V', has_vt = toupper(*jobvt) == 'N' ? 'N' : 'V';
+    const char has_u = toupper(*jobu) == 'N' ? 'N' : 'V';
+    const char has_vt = toupper(*jobvt) == 'N' ? 'N' : 'V';
     struct matrix of_a = new_matrix(grid, *m, *n);
     struct matrix of_u = new_matrix(grid, *m, size), of_vt = new_matrix(grid, size, *n);
     double *values = take_doubles(size), *work, best;
