@@ -279,3 +279,27 @@ impl Drop for EndOnDrop<'_> {
         self.0.store(true, Ordering::Relaxed);
     }
 }
+
+#[test]
+fn the_systemd_unit_is_accepted() {
+    let unit = include_str!("../../../docs/farcall.service");
+    let folder = std::env::temp_dir().join(format!("farcall-unit-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("farcall.service");
+    // Only the place of the program is another one.
+    let program = env!("CARGO_BIN_EXE_farcall");
+    std::fs::write(&path, unit.replace("/usr/local/bin/farcall", program)).unwrap();
+    let run = Command::new("systemd-analyze")
+        .arg("verify")
+        .arg(&path)
+        .output();
+    match run {
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success(), "{said}");
+            assert!(!said.contains("farcall.service"), "{said}");
+        }
+        Err(error) => println!("SKIPPED: systemd-analyze: {error}"),
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}

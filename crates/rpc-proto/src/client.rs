@@ -322,15 +322,9 @@ impl Core {
                 self.close_query(id, kind)?;
                 Ok(Some(Event::Estimated(id, message::parse(kind, payload)?)))
             }
-            Kind::Standing => {
+            Kind::Standing | Kind::Draining => {
                 self.close_query(id, kind)?;
-                let StandingMessage { text } = message::parse(kind, payload)?;
-                Ok(Some(Event::Standing(id, text)))
-            }
-            Kind::Draining => {
-                self.close_query(id, kind)?;
-                let DrainingMessage { calls } = message::parse(kind, payload)?;
-                Ok(Some(Event::Draining(id, calls)))
+                operation(id, kind, payload).map(Some)
             }
             Kind::Shared => {
                 let MemoryMessage { bytes } = message::parse(kind, payload)?;
@@ -460,4 +454,18 @@ impl Core {
             _ => Err(ProtocolError::StrayData),
         }
     }
+}
+
+/// The answer of the server to its operator.
+fn operation(id: CallId, kind: Kind, payload: &[u8]) -> Result<Event, ProtocolError> {
+    Ok(match kind {
+        Kind::Standing => {
+            let StandingMessage { text } = message::parse(kind, payload)?;
+            Event::Standing(id, text)
+        }
+        _ => {
+            let DrainingMessage { calls } = message::parse(kind, payload)?;
+            Event::Draining(id, calls)
+        }
+    })
 }

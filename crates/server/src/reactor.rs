@@ -140,6 +140,16 @@ pub(crate) struct Reactor {
     readers: Option<report::Readers>,
 }
 
+/// Has something to read when one of these signals has come.
+fn pipe_of(signals: &[libc::c_int]) -> io::Result<UnixStream> {
+    let (ours, theirs) = UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    for signal in signals {
+        signal_hook::low_level::pipe::register(*signal, theirs.try_clone()?)?;
+    }
+    Ok(ours)
+}
+
 impl Reactor {
     pub(crate) fn new(
         config: Config,
@@ -151,14 +161,6 @@ impl Reactor {
     ) -> io::Result<Reactor> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let doorbell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let (signals, signal_end) = UnixStream::pair()?;
-        signals.set_nonblocking(true)?;
-        for signal in [libc::SIGTERM, libc::SIGINT] {
-            signal_hook::low_level::pipe::register(signal, signal_end.try_clone()?)?;
-        }
-        let (drains, drain_end) = UnixStream::pair()?;
-        drains.set_nonblocking(true)?;
-        signal_hook::low_level::pipe::register(libc::SIGUSR1, drain_end)?;
         files::remove_left_over(&config.workers.folder());
         let now = Instant::now();
         let (mut functions, mut links) = (functions, Links::default());
@@ -186,8 +188,8 @@ impl Reactor {
             functions,
             libraries,
             doorbell,
-            signals,
-            drains,
+            signals: pipe_of(&[libc::SIGTERM, libc::SIGINT])?,
+            drains: pipe_of(&[libc::SIGUSR1])?,
             connections: Slab::new(),
             ready: VecDeque::new(),
             unflushed: Vec::new(),
@@ -211,19 +213,23 @@ impl Reactor {
             totals: account::Totals::default(),
             readers: None,
         };
+        reactor.watch_all()?;
         if let Some(address) = reactor.config.metrics {
             let doorbell = reactor.doorbell.try_clone()?;
             let (address, readers) = report::serve_metrics(address, doorbell)?;
             tracing::info!("metrics at http://{address}/metrics");
             reactor.readers = Some(readers);
         }
-        for (index, listener) in reactor.listeners.iter().enumerate() {
-            reactor.watch(listener.fd(), Source::Listener(index), EventFlags::IN)?;
-        }
-        reactor.watch(reactor.doorbell.as_fd(), Source::Doorbell, EventFlags::IN)?;
-        reactor.watch(reactor.signals.as_fd(), Source::Signal, EventFlags::IN)?;
-        reactor.watch(reactor.drains.as_fd(), Source::Drain, EventFlags::IN)?;
         Ok(reactor)
+    }
+
+    fn watch_all(&self) -> io::Result<()> {
+        for (index, listener) in self.listeners.iter().enumerate() {
+            self.watch(listener.fd(), Source::Listener(index), EventFlags::IN)?;
+        }
+        self.watch(self.doorbell.as_fd(), Source::Doorbell, EventFlags::IN)?;
+        self.watch(self.signals.as_fd(), Source::Signal, EventFlags::IN)?;
+        self.watch(self.drains.as_fd(), Source::Drain, EventFlags::IN)
     }
 
     fn watch(&self, fd: BorrowedFd<'_>, source: Source, flags: EventFlags) -> io::Result<()> {

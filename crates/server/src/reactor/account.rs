@@ -66,8 +66,8 @@ pub(crate) struct Totals {
 impl Reactor {
     /// The results of a call have left.
     ///
-    /// SEND, EXEC and RECV are those of the second Ninf paper; `wait` is the first paper's, from the
-    /// last argument to the start.
+    /// SEND, EXEC and RECV are those of the second Ninf paper; `wait` is the first paper's, from
+    /// the last argument to the start.
     pub(super) fn account(&mut self, key: usize) {
         let now = self.nanos();
         let Some(job) = self.jobs.get(key) else {

@@ -25,8 +25,8 @@ impl Pace {
         }
     }
 
-    /// At every step a call with this probability (section 4.1 of the first Ninf paper). A step that
-    /// passes during a call is left out.
+    /// At every step a call with this probability (section 4.1 of the first Ninf paper). A step
+    /// that passes during a call is left out.
     pub(super) fn steps(step: f64, probability: f64, count: usize) -> Pace {
         Pace {
             seconds: step * count as f64,
