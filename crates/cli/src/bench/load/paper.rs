@@ -100,7 +100,7 @@ pub(super) fn ep(arguments: &Arguments) -> Result<(), Failure> {
     for way in [Way::queue(), Way::at_once()] {
         let server = LoadServer::start(&arguments.libraries, problem, &way.options)?;
         for count in arguments.counts(16) {
-            let pace = Pace::always(if arguments.quick { 3.0 } else { 20.0 });
+            let pace = Pace::always(if arguments.quick { 8.0 } else { 30.0 });
             let case = Case::measure("ep", way.name, &server, problem, count, pace)?;
             tell(arguments, &case);
             cases.push(case);
