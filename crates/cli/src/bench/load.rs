@@ -43,10 +43,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
     clients: Vec<usize>,
     /// Order of the systems of `dgesv`
-    #[arg(long, value_name = "N", default_value_t = 400)]
+    #[arg(long, value_name = "N", default_value_t = 1000)]
     size: usize,
-    /// Seconds of one case of `dgesv`
-    #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
+    /// Seconds of one case of `dgesv`; twice as many with more than 16 clients
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.5)]
     seconds: f64,
     /// Rounds of `dgesv`; figures are medians over them
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
@@ -269,7 +269,8 @@ fn dgesv(arguments: &Arguments) -> Result<(), Failure> {
         for way in &ways {
             let server = LoadServer::start(&arguments.libraries, problem, &way.options)?;
             for count in &counts {
-                let pace = Pace::always(seconds);
+                // So that each of many has several calls to be compared by.
+                let pace = Pace::always(seconds * if *count > 16 { 2.0 } else { 1.0 });
                 let case = Case::measure("dgesv", way.name, &server, problem, *count, pace)?;
                 tell(arguments, &case);
                 cases.push(case);
