@@ -54,7 +54,7 @@ impl Driver {
         let limits = Limits {
             control_bytes: 4096,
             chunk_bytes: 64,
-            calls: 8,
+            calls: 10,
         };
         let mut hello = Hello::new("fuzz");
         hello.features = CALLBACKS | OUTPUT;
@@ -76,6 +76,8 @@ impl Driver {
         open.insert(proto.list(0).unwrap(), 0);
         open.insert(proto.estimate(&call(0)).unwrap(), 0);
         open.insert(proto.share(MEMORY_BYTES).unwrap(), 0);
+        open.insert(proto.status().unwrap(), 0);
+        open.insert(proto.drain().unwrap(), 0);
         Driver {
             proto,
             open,
@@ -128,6 +130,7 @@ impl Driver {
             }
             Event::Listing(id, _) | Event::Interface { request: id, .. } => id,
             Event::Failed(id, _) | Event::Estimated(id, _) => id,
+            Event::Standing(id, _) | Event::Draining(id, _) => id,
             Event::Shared(id, bytes) => {
                 assert!(bytes >= MEMORY_BYTES);
                 self.proto.unshare(id);

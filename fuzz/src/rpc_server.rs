@@ -7,7 +7,7 @@
 use farcall_rpc_proto::server::{Connection, Event};
 use farcall_rpc_proto::{
     CALLBACKS, Call, CallId, Callback, Chunk, Estimate, Failure, FailureKind, Hello, Limits,
-    Listing, OUTPUT, SHARED_MEMORY, Transmit,
+    Listing, OPERATION, OUTPUT, SHARED_MEMORY, Transmit,
 };
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ pub fn run(data: &[u8]) {
         calls: CALLS,
     };
     let mut hello = Hello::new("fuzz");
-    hello.features = SHARED_MEMORY | CALLBACKS | OUTPUT;
+    hello.features = SHARED_MEMORY | CALLBACKS | OUTPUT | OPERATION;
     let mut driver = Driver {
         proto: Connection::new(limits, hello),
         open: BTreeMap::new(),
@@ -133,6 +133,11 @@ impl Driver {
             },
             Event::Estimate(id, call) => match call.function % 2 {
                 0 => self.proto.estimated(id, &Estimate::default()),
+                _ => self.fail(id),
+            },
+            Event::Status(id) => self.proto.standing(id, "{}".into()),
+            Event::Drain(id) => match id % 2 {
+                0 => self.proto.draining(id, 1),
                 _ => self.fail(id),
             },
             Event::Share(id, bytes) => match bytes % 2 {

@@ -5,6 +5,7 @@ mod call;
 mod certificate;
 mod describe;
 mod doctor;
+mod drain;
 mod failure;
 mod flow;
 mod gang;
@@ -13,6 +14,7 @@ mod ls;
 mod npy;
 mod register;
 mod serve;
+mod status;
 mod target;
 mod token;
 mod trunk;
@@ -37,6 +39,8 @@ enum Command {
     Ls(ls::Arguments),
     Describe(describe::Arguments),
     Doctor(doctor::Arguments),
+    Status(status::Arguments),
+    Drain(drain::Arguments),
     Token(token::Arguments),
     Certificate(certificate::Arguments),
     Idl(idl::Arguments),
@@ -62,6 +66,8 @@ fn main() -> ExitCode {
         Command::Call(arguments) => call::run(arguments),
         Command::Ls(arguments) => ls::run(&arguments),
         Command::Describe(arguments) => describe::run(&arguments),
+        Command::Status(arguments) => status::run(&arguments),
+        Command::Drain(arguments) => drain::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Token(arguments) => token::run(&arguments),
         Command::Certificate(arguments) => certificate::run(&arguments),

@@ -61,6 +61,14 @@ pub enum Kind {
     Estimate = 24,
     /// Answers [`Kind::Estimate`].
     Estimated = 25,
+    /// Asks how the server stands.
+    Status = 48,
+    /// Answers [`Kind::Status`].
+    Standing = 49,
+    /// The server is to take no more calls, and to end after those that it has.
+    Drain = 50,
+    /// Answers [`Kind::Drain`].
+    Draining = 51,
     /// Asks for an interface file to be served; a [`Kind::Listing`] of its functions answers.
     Register = 56,
 }
@@ -70,8 +78,8 @@ impl Kind {
         use Kind::*;
         [
             Hello, List, Listing, Describe, Interface, Call, Data, Result, Done, Failure, Cancel,
-            Goodbye, Share, Shared, Unshare, Callback, Answer, Output, Estimate, Estimated,
-            Register,
+            Goodbye, Share, Shared, Unshare, Callback, Answer, Output, Estimate, Estimated, Status,
+            Standing, Drain, Draining, Register,
         ]
         .into_iter()
         .find(|kind| *kind as u8 == byte)

@@ -28,6 +28,8 @@ pub const FILES: u64 = 1 << 3;
 
 /// Feature bit: the server says what a call would take.
 pub const ESTIMATES: u64 = 1 << 4;
+/// Feature: the status of the server, and its end by request.
+pub const OPERATION: u64 = 1 << 12;
 
 /// Feature bit: operators may register interface files.
 pub const REGISTER: u64 = 1 << 16;
@@ -185,6 +187,22 @@ pub(crate) struct InterfaceMessage {
     /// The library behind it: name, version and kernel, for people.
     #[n(2)]
     pub(crate) library: Option<String>,
+}
+
+/// How the server stands.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct StandingMessage {
+    /// A JSON object; its `schema` says which names it has.
+    #[n(0)]
+    pub(crate) text: String,
+}
+
+/// The server takes no more calls.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct DrainingMessage {
+    /// Calls that are to end before it does.
+    #[n(0)]
+    pub(crate) calls: u64,
 }
 
 /// What a call would take, as far as the server has learned it.
@@ -512,6 +530,8 @@ pub enum FailureKind {
     NoAnswer = 13,
     /// The user may not do this.
     NotAllowed = 22,
+    /// The server takes no more calls; a new connection may lead to the one that follows it.
+    Draining = 26,
 }
 
 impl<C> Encode<C> for FailureKind {
@@ -543,7 +563,7 @@ pub enum Fault {
 
 impl FailureKind {
     /// Every kind.
-    pub const ALL: [FailureKind; 14] = {
+    pub const ALL: [FailureKind; 15] = {
         use FailureKind::*;
         [
             UnknownFunction,
@@ -560,6 +580,7 @@ impl FailureKind {
             FunctionFailed,
             NoAnswer,
             NotAllowed,
+            Draining,
         ]
     };
 
@@ -577,7 +598,7 @@ impl FailureKind {
             UnknownFunction | StaleInterface | BadArgument | TooLarge | Cancelled | NoAnswer
             | NotAllowed => Fault::Caller,
             LibraryCrashed | TimeLimit | OutOfMemory | FunctionFailed => Fault::Library,
-            Busy | ServerStopping | Internal => Fault::Machine,
+            Busy | ServerStopping | Draining | Internal => Fault::Machine,
         }
     }
 }

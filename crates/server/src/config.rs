@@ -29,6 +29,10 @@ pub struct Config {
     pub unix: Option<PathBuf>,
     /// Folder for what outlives the server; none means that nothing does.
     pub state: Option<PathBuf>,
+    /// Where Prometheus reads metrics by HTTP.
+    pub metrics: Option<SocketAddr>,
+    /// Whether to listen where another server of this user does, and then have that one drain.
+    pub takeover: bool,
     /// Bounds on what clients may ask for.
     pub limits: Limits,
     /// The processes that call the libraries.

@@ -7,10 +7,12 @@ mod account;
 mod callbacks;
 mod calls;
 mod dispatch;
+mod drain;
 mod estimate;
 mod events;
 mod output;
 mod register;
+mod report;
 
 use crate::WorkerCommand;
 use crate::access::Access;
@@ -32,7 +34,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use slab::Slab;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -55,6 +57,7 @@ enum Source {
     WorkerOutput(usize),
     Doorbell,
     Signal,
+    Drain,
 }
 
 impl Source {
@@ -66,6 +69,7 @@ impl Source {
             Source::WorkerOutput(index) => (3, index),
             Source::Doorbell => (4, 0),
             Source::Signal => (5, 0),
+            Source::Drain => (6, 0),
         };
         EventData::new_u64(kind << 32 | index as u64)
     }
@@ -78,7 +82,8 @@ impl Source {
             2 => Source::WorkerSocket(index),
             3 => Source::WorkerOutput(index),
             4 => Source::Doorbell,
-            _ => Source::Signal,
+            5 => Source::Signal,
+            _ => Source::Drain,
         }
     }
 }
@@ -95,6 +100,8 @@ pub(crate) struct Reactor {
     /// Rung by workers that finish while this thread sleeps.
     doorbell: OwnedFd,
     signals: UnixStream,
+    /// Has something to read when SIGUSR1 has come.
+    drains: UnixStream,
     connections: Slab<Connection>,
     /// Connections with input or memory to go on with.
     ready: VecDeque<usize>,
@@ -124,7 +131,23 @@ pub(crate) struct Reactor {
     learned_since: Option<Instant>,
     start: Instant,
     next_sweep: Instant,
+    /// Whether it takes no more connections and calls.
+    draining: bool,
     stopping: Option<Instant>,
+    /// Names of users, by the number of their share.
+    names: HashMap<u64, String>,
+    totals: account::Totals,
+    readers: Option<report::Readers>,
+}
+
+/// Has something to read when one of these signals has come.
+fn pipe_of(signals: &[libc::c_int]) -> io::Result<UnixStream> {
+    let (ours, theirs) = UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    for signal in signals {
+        signal_hook::low_level::pipe::register(*signal, theirs.try_clone()?)?;
+    }
+    Ok(ours)
 }
 
 impl Reactor {
@@ -138,11 +161,6 @@ impl Reactor {
     ) -> io::Result<Reactor> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let doorbell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let (signals, signal_end) = UnixStream::pair()?;
-        signals.set_nonblocking(true)?;
-        for signal in [libc::SIGTERM, libc::SIGINT] {
-            signal_hook::low_level::pipe::register(signal, signal_end.try_clone()?)?;
-        }
         files::remove_left_over(&config.workers.folder());
         let now = Instant::now();
         let (mut functions, mut links) = (functions, Links::default());
@@ -150,7 +168,7 @@ impl Reactor {
             learned::load(folder, &mut functions, &mut links);
         }
         let settings = config.queue.settings(&config.workers);
-        let reactor = Reactor {
+        let mut reactor = Reactor {
             pool: BufferPool::new(usize::try_from(config.limits.memory).unwrap_or(usize::MAX)),
             launcher: Launcher {
                 parallel: config.parallel.launcher.clone(),
@@ -170,7 +188,8 @@ impl Reactor {
             functions,
             libraries,
             doorbell,
-            signals,
+            signals: pipe_of(&[libc::SIGTERM, libc::SIGINT])?,
+            drains: pipe_of(&[libc::SIGUSR1])?,
             connections: Slab::new(),
             ready: VecDeque::new(),
             unflushed: Vec::new(),
@@ -188,14 +207,29 @@ impl Reactor {
             learned_since: None,
             start: now,
             next_sweep: now + SWEEP,
+            draining: false,
             stopping: None,
+            names: HashMap::new(),
+            totals: account::Totals::default(),
+            readers: None,
         };
-        for (index, listener) in reactor.listeners.iter().enumerate() {
-            reactor.watch(listener.fd(), Source::Listener(index), EventFlags::IN)?;
+        reactor.watch_all()?;
+        if let Some(address) = reactor.config.metrics {
+            let doorbell = reactor.doorbell.try_clone()?;
+            let (address, readers) = report::serve_metrics(address, doorbell)?;
+            tracing::info!("metrics at http://{address}/metrics");
+            reactor.readers = Some(readers);
         }
-        reactor.watch(reactor.doorbell.as_fd(), Source::Doorbell, EventFlags::IN)?;
-        reactor.watch(reactor.signals.as_fd(), Source::Signal, EventFlags::IN)?;
         Ok(reactor)
+    }
+
+    fn watch_all(&self) -> io::Result<()> {
+        for (index, listener) in self.listeners.iter().enumerate() {
+            self.watch(listener.fd(), Source::Listener(index), EventFlags::IN)?;
+        }
+        self.watch(self.doorbell.as_fd(), Source::Doorbell, EventFlags::IN)?;
+        self.watch(self.signals.as_fd(), Source::Signal, EventFlags::IN)?;
+        self.watch(self.drains.as_fd(), Source::Drain, EventFlags::IN)
     }
 
     fn watch(&self, fd: BorrowedFd<'_>, source: Source, flags: EventFlags) -> io::Result<()> {
@@ -305,6 +339,7 @@ impl Reactor {
         self.dispatch();
         self.handle_deadlines();
         self.flush_answers();
+        self.let_go();
         self.remove_closed();
         active
     }

@@ -34,6 +34,8 @@ pub(crate) enum Answer {
     Listing(Listing),
     Interface(Answered),
     Estimated(Estimate),
+    Standing(String),
+    Draining(u64),
     /// Shared memory: its number, its length in bytes, itself.
     Shared(CallId, u64, OwnedFd),
     Done(Times),
@@ -157,6 +159,18 @@ impl State {
 
     pub(crate) fn register(&mut self, path: &str, text: &str) -> Result<CallId, Loss> {
         let id = self.proto.register(path, text).map_err(Loss::Protocol)?;
+        self.open.insert(id, Open::default());
+        Ok(id)
+    }
+
+    pub(crate) fn status(&mut self) -> Result<CallId, Loss> {
+        let id = self.proto.status().map_err(Loss::Protocol)?;
+        self.open.insert(id, Open::default());
+        Ok(id)
+    }
+
+    pub(crate) fn drain(&mut self) -> Result<CallId, Loss> {
+        let id = self.proto.drain().map_err(Loss::Protocol)?;
         self.open.insert(id, Open::default());
         Ok(id)
     }
@@ -628,6 +642,8 @@ impl State {
                 (request, Ok(Answer::Interface(answered)))
             }
             Event::Estimated(id, estimate) => (id, Ok(Answer::Estimated(estimate))),
+            Event::Standing(id, text) => (id, Ok(Answer::Standing(text))),
+            Event::Draining(id, calls) => (id, Ok(Answer::Draining(calls))),
             Event::Callback(id, callback) => return self.calls_back(id, callback),
             Event::Output(id, bytes) => return self.prints(id, &bytes),
             Event::Done(id, times) => (id, Ok(Answer::Done(times))),

@@ -3,7 +3,7 @@
 use farcall_idl::Scalar;
 use farcall_rpc_proto::{
     CALLBACKS, Call, Callback, CallbackAnswer, ESTIMATES, Estimate, FILES, Failure, FailureKind,
-    FileRequest, FunctionSummary, Header, Hello, Limits, Listing, OUTPUT, REGISTER,
+    FileRequest, FunctionSummary, Header, Hello, Limits, Listing, OPERATION, OUTPUT, REGISTER,
 };
 
 /// One conversation.
@@ -25,6 +25,8 @@ pub(crate) enum Request {
     /// Path and text of an interface file.
     Register(&'static str, &'static str),
     Estimate(Call),
+    Status,
+    Drain,
     Call {
         call: Call,
         data: Vec<Elements>,
@@ -42,6 +44,8 @@ pub(crate) enum Answer {
     Listing(Listing),
     Interface(u64, String, Option<String>),
     Estimate(Estimate),
+    Standing(&'static str),
+    Draining(u64),
     Result(Vec<Elements>),
     /// Calls the client back, and answers with the result when it has the answer.
     CallsBack(Callback, CallbackAnswer, Vec<Elements>),
@@ -95,6 +99,7 @@ pub(crate) fn all() -> Vec<Case> {
         directory(),
         estimate(),
         register(),
+        operation(),
         scalars(),
         callback(),
         file(),
@@ -253,6 +258,22 @@ fn estimate() -> Case {
     Case {
         hello,
         ..case("estimate", about, exchanges)
+    }
+}
+
+fn operation() -> Case {
+    let about = "How the server stands, and its end: two calls are to end before. Bit 12 of the\n\
+                 features says that both sides have these requests.";
+    let status = r#"{"schema":1,"state":"serving","pes":8,"pes_used":3}"#;
+    let exchanges = vec![
+        (Request::Status, Answer::Standing(status)),
+        (Request::Drain, Answer::Draining(2)),
+    ];
+    let mut hello = Hello::new("golden client");
+    hello.features = OPERATION;
+    Case {
+        hello,
+        ..case("operation", about, exchanges)
     }
 }
 

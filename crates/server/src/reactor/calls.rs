@@ -47,6 +47,11 @@ impl Reactor {
                 Ok(estimate) => self.connections[key].proto.estimated(request, &estimate),
                 Err(failure) => self.connections[key].proto.fail(request, &failure),
             },
+            Event::Status(request) => {
+                let text = self.status(&self.connections[key].user);
+                self.connections[key].proto.standing(request, text);
+            }
+            Event::Drain(request) => self.drain_for(key, request),
             Event::Share(request, bytes) => self.share(key, request, bytes),
             Event::Unshare(request) => {
                 if let Some(segment) = connection.segments.remove(&request) {
@@ -67,7 +72,10 @@ impl Reactor {
     /// A client offers a call: it gets a job buffer, waits for one, or is refused.
     fn offer(&mut self, key: usize, id: CallId, call: Call) {
         match self.prepare(key, &call) {
-            Err(failure) => self.connections[key].proto.fail(id, &failure),
+            Err(failure) => {
+                self.totals.refused += 1;
+                self.connections[key].proto.fail(id, &failure);
+            }
             Ok((layout, message, segments)) => match self.buffer_for(key, &layout) {
                 Ok(buffer) => {
                     let function = call.function;
@@ -113,6 +121,10 @@ impl Reactor {
         if self.stopping.is_some() {
             let text = "the server is stopping";
             return Err(Failure::new(FailureKind::ServerStopping, text));
+        }
+        if self.draining {
+            let text = "the server is draining; connect anew";
+            return Err(Failure::new(FailureKind::Draining, text));
         }
         let function = self.functions.get(call.function)?;
         let bad = |error: String| {
@@ -330,12 +342,14 @@ impl Reactor {
     /// Fails a job that no worker has (any more).
     pub(super) fn fail_job(&mut self, key: usize, kind: FailureKind, cause: &str) {
         let job = &self.jobs[key];
+        let function = job.function;
         let name = match self.functions.get(job.function) {
             Ok(function) => function.interface.qualified_name().into_owned(),
             Err(_) => "the function".to_string(),
         };
         let failure = Failure::new(kind, format!("{name} {cause}"));
         let (connection, call) = (job.connection, job.call);
+        self.count_failure(function);
         self.release(key);
         tracing::warn!("call failed: {failure}");
         if let Some(connection_key) = connection {

@@ -7,11 +7,13 @@ use crate::job::Job;
 use crate::worker::{CallRequest, Need, State, Worker};
 use farcall_rpc_proto::FailureKind;
 use farcall_schedule::queue::{Request, Start};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::time::Instant;
 
+/// Names of users that are remembered before some are forgotten.
+const MOST_NAMES: usize = 10_000;
 /// Idle workers that are kept for users at least.
 const LEAST_IDLE: usize = 8;
 
@@ -22,6 +24,7 @@ impl Reactor {
         self.jobs[job].state = job::State::Queued;
         self.jobs[job].times.queued = now;
         let request = self.request(job);
+        self.name_user(request.user, job);
         let start = self.queue.push(request, now);
         self.admit_job(start);
         self.dispatch();
@@ -60,6 +63,25 @@ impl Reactor {
                 .hash(&mut hasher);
         }
         hasher.finish()
+    }
+
+    /// Remembers who has a share, for the status.
+    fn name_user(&mut self, share: u64, job: usize) {
+        if self.names.contains_key(&share) {
+            return;
+        }
+        if self.names.len() >= MOST_NAMES {
+            let known: HashSet<u64> = self.queue.users(self.nanos()).map(|u| u.user).collect();
+            self.names.retain(|share, _| known.contains(share));
+        }
+        let job = &self.jobs[job];
+        let connection = job.connection.and_then(|key| self.connections.get(key));
+        let host = connection.and_then(|connection| connection.host);
+        let name = match host.filter(|_| job.user.is_anonymous()) {
+            Some(host) => format!("{} of {host}", job.user),
+            None => job.user.to_string(),
+        };
+        self.names.insert(share, name);
     }
 
     fn admit_job(&mut self, start: Option<Start>) -> bool {

@@ -22,19 +22,24 @@ impl Reactor {
             Source::Connection(_) | Source::WorkerSocket(_) | Source::WorkerOutput(_) => {}
             Source::Doorbell => {
                 let _ = rustix::io::read(&self.doorbell, &mut [0u8; 8]);
+                self.answer_readers();
             }
             Source::Signal => {
                 let _ = self.signals.read(&mut [0; 64]);
                 self.stop();
             }
+            Source::Drain => {
+                let _ = self.drains.read(&mut [0; 64]);
+                self.drain();
+            }
         }
     }
 
-    fn is_open(&self, key: usize) -> bool {
+    pub(super) fn is_open(&self, key: usize) -> bool {
         self.connections.contains(key) && !self.closed.contains(&key)
     }
 
-    fn accept(&mut self, index: usize) {
+    pub(super) fn accept(&mut self, index: usize) {
         for _ in 0..ACCEPTS {
             let Some(listener) = self.listeners.get(index) else {
                 return;
@@ -68,8 +73,8 @@ impl Reactor {
             ..proto::Limits::default()
         };
         let mut hello = Hello::new(concat!("farcall-server ", env!("CARGO_PKG_VERSION")));
-        hello.features |=
-            proto::ESTIMATES | proto::CALLBACKS | proto::OUTPUT | proto::FILES | proto::REGISTER;
+        hello.features |= proto::ESTIMATES | proto::CALLBACKS | proto::OUTPUT | proto::FILES;
+        hello.features |= proto::OPERATION | proto::REGISTER;
         if accepted.is_unix {
             hello.features |= proto::SHARED_MEMORY;
         } else if accepted.is_local && accepted.session.is_none() {
@@ -339,7 +344,7 @@ impl Reactor {
     }
 
     /// Begins to stop: running and waiting calls fail, results that are on their way leave.
-    fn stop(&mut self) {
+    pub(super) fn stop(&mut self) {
         if self.stopping.is_some() {
             return;
         }
