@@ -28,6 +28,10 @@ pub(crate) struct Arguments {
     /// Unix socket to listen on; without --listen, on nothing else
     #[arg(long, value_name = "PATH")]
     unix: Option<PathBuf>,
+    /// Folder for what outlives the server [default: $STATE_DIRECTORY, or a folder named after the
+    /// first address in $XDG_STATE_HOME/farcall or ~/.local/state/farcall; with port 0, none]
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
     /// Configuration file; docs/farcall.toml shows every setting
     #[arg(long, value_name = "FILE", env = "FARCALL_CONFIG")]
     config: Option<PathBuf>,
@@ -103,12 +107,35 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
             farcall_client::DEFAULT_PORT,
         )));
     }
+    if let Some(folder) = &arguments.state {
+        config.state = Some(folder.clone());
+    }
+    config.state = config.state.take().or_else(|| default_state(&config));
     let workers = &mut config.workers;
     workers.count = arguments.workers.unwrap_or(workers.count);
     workers.threads = arguments.threads.unwrap_or(workers.threads);
     workers.time_limit_s = arguments.time_limit.unwrap_or(workers.time_limit_s);
     config.allow_code |= arguments.allow_code;
     Ok(config)
+}
+
+/// Where a server keeps what outlives it. Its first address names the folder, so that a server which
+/// is started again finds what is its own, and no other does; port 0 names nobody.
+fn default_state(config: &Config) -> Option<PathBuf> {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(folder) = variable("STATE_DIRECTORY") {
+        return Some(folder.into());
+    }
+    let name = match config.listen.first() {
+        Some(address) if address.port() == 0 => return None,
+        Some(address) => address.to_string().replace(['[', ']', ':'], "-"),
+        None => config.unix.as_ref()?.to_string_lossy().replace('/', "-"),
+    };
+    let folder = match variable("XDG_STATE_HOME") {
+        Some(folder) => PathBuf::from(folder),
+        None => PathBuf::from(variable("HOME")?).join(".local/state"),
+    };
+    Some(folder.join("farcall").join(name.trim_matches('-')))
 }
 
 fn resolve(text: &str) -> Result<SocketAddr, Failure> {

@@ -14,6 +14,8 @@ pub struct Config {
     pub listen: Vec<SocketAddr>,
     /// Unix socket to listen on.
     pub unix: Option<PathBuf>,
+    /// Folder for what outlives the server; none means that nothing does.
+    pub state: Option<PathBuf>,
     /// Bounds on what clients may ask for.
     pub limits: Limits,
     /// The processes that call the libraries.
