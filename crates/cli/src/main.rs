@@ -8,8 +8,10 @@ mod failure;
 mod flow;
 mod gang;
 mod idl;
+mod jobs;
 mod ls;
 mod npy;
+mod results;
 mod serve;
 mod target;
 mod trunk;
@@ -30,6 +32,10 @@ struct Cli {
 enum Command {
     Serve(serve::Arguments),
     Call(call::Arguments),
+    Submit(jobs::submit::Arguments),
+    Jobs(jobs::list::Arguments),
+    Fetch(jobs::fetch::Arguments),
+    Cancel(jobs::cancel::Arguments),
     Ls(ls::Arguments),
     Describe(describe::Arguments),
     Doctor(doctor::Arguments),
@@ -53,6 +59,10 @@ fn main() -> ExitCode {
     let result = match command {
         Command::Serve(arguments) => serve::run(arguments),
         Command::Call(arguments) => call::run(arguments),
+        Command::Submit(arguments) => jobs::submit::run(&arguments),
+        Command::Jobs(arguments) => jobs::list::run(&arguments),
+        Command::Fetch(arguments) => jobs::fetch::run(&arguments),
+        Command::Cancel(arguments) => jobs::cancel::run(&arguments),
         Command::Ls(arguments) => ls::run(&arguments),
         Command::Describe(arguments) => describe::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),

@@ -132,17 +132,37 @@ pub(crate) fn elements(
     Ok(interface.element_values(scalars, |param| arguments[param].bytes())?)
 }
 
+/// Which way the arrays of a call go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// There and back.
+    Both,
+    /// They are sent, and the results fetched later.
+    There,
+    /// They were sent before.
+    Back,
+}
+
 /// Whether an array argument is of the kind and length that the layout says.
 pub(crate) fn check_array(
     param: &Param,
     array: &ArrayLayout,
     argument: &Argument<'_>,
+    way: Way,
 ) -> Result<(), ArgumentError> {
+    let is_idle = match way {
+        Way::Both => param.mode == Mode::Work,
+        Way::There => !param.mode.is_sent(),
+        Way::Back => !param.mode.is_returned(),
+    };
     let expected = match (param.mode, argument) {
-        (Mode::In, Argument::In(_)) | (Mode::Work, Argument::Skip) => None,
+        (_, Argument::Skip) if is_idle => return Ok(()),
+        (Mode::Work, _) => Some("nothing, it is work space"),
+        (_, Argument::In(_)) if way == Way::There && param.mode.is_sent() => None,
+        (Mode::In, Argument::In(_)) => None,
         (Mode::Out | Mode::InOut, Argument::Out(_)) => None,
         (Mode::In, _) => Some("an IN array"),
-        (Mode::Work, _) => Some("nothing, it is work space"),
+        (Mode::Out | Mode::InOut, _) if way == Way::There => Some("an array"),
         (Mode::Out | Mode::InOut, _) => Some("an array to write to"),
     };
     let argument_name = || param.name.clone();

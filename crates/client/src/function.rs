@@ -1,15 +1,15 @@
 //! A handle on one remote function.
 
-use crate::argument::{self, Argument, ArgumentError};
+use crate::argument::{self, Argument, ArgumentError, Way};
 use crate::callback::Callbacks;
 use crate::connection::{Answered, Connection, Reply};
 use crate::output::{Output, Printed};
-use crate::{Error, Pending, Plan, Server, staging};
+use crate::{Error, Job, Pending, Plan, Server, staging};
 use farcall_idl::{Interface, Scalar};
-use farcall_rpc_proto::{self as proto, Call, Estimate, Failure, FailureKind};
+use farcall_rpc_proto::{self as proto, Call, Estimate, Failure, FailureKind, Submission};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A function of a server. Clones share the interface.
 #[derive(Clone)]
@@ -178,7 +178,7 @@ impl Function {
     /// stay where they are; OUT and INOUT arrays are not touched, IN arrays not written.
     pub unsafe fn start(&self, arguments: &mut [Argument<'_>]) -> Result<Pending, Error> {
         let start = Instant::now();
-        let prepared = self.prepare(arguments);
+        let prepared = self.prepare(arguments, Way::Both);
         let (mut call, mut layout, callbacks) = prepared.map_err(|source| Error::Argument {
             function: self.described.qualified.clone(),
             source,
@@ -214,19 +214,47 @@ impl Function {
         Ok(Pending::new(request, staging, start))
     }
 
+    /// Submits a call: once this returns, the server runs it whatever happens to this program or to
+    /// the server, and keeps what it comes to for `keep`, or for as long as the server likes.
+    /// INOUT arrays are read only, OUT arrays are [`Argument::Skip`].
+    pub fn submit(
+        &self,
+        arguments: &mut [Argument<'_>],
+        keep: Option<Duration>,
+    ) -> Result<Job, Error> {
+        let prepared = self.prepare(arguments, Way::There);
+        let (mut call, layout, callbacks) = prepared.map_err(|source| Error::Argument {
+            function: self.described.qualified.clone(),
+            source,
+        })?;
+        if callbacks.is_some() {
+            let text = "calls functions of its caller, so that it cannot be submitted";
+            let text = format!("{} {text}", self.described.qualified);
+            return Err(Error::Failed(Failure::new(FailureKind::BadArgument, text)));
+        }
+        let connection = self.server.connection()?;
+        connection.check_jobs()?;
+        call.function = self.described.number_on(&connection)?;
+        let keep = keep.map(|keep| keep.as_secs().max(1));
+        let submission = Submission { call, keep };
+        // SAFETY: the borrows outlive the submission, which is over when this returns.
+        let id = unsafe { connection.submit(&submission, arguments, layout) }?;
+        Ok(Job::new(self.server.clone(), id))
+    }
+
     fn too_old(&self, what: &str) -> Error {
         let text = format!("the server is too old to {what}; update it");
         Error::Failed(Failure::new(FailureKind::Internal, text))
     }
 
-    fn prepare(&self, arguments: &[Argument<'_>]) -> Result<Prepared, ArgumentError> {
+    fn prepare(&self, arguments: &[Argument<'_>], way: Way) -> Result<Prepared, ArgumentError> {
         let interface = &self.described.interface;
         let scalars = argument::scalars(interface, arguments)?;
         let elements = argument::elements(interface, &scalars, arguments)?;
         let layout = interface.layout(&scalars, &elements)?;
         for array in &layout.arrays {
             let param = &interface.params[array.param];
-            argument::check_array(param, array, &arguments[array.param])?;
+            argument::check_array(param, array, &arguments[array.param], way)?;
         }
         let functions = argument::callbacks(interface, arguments)?;
         let callbacks = (!functions.is_empty()).then(|| Callbacks {

@@ -2,7 +2,7 @@
 
 use crate::connection::Connection;
 use crate::function::Described;
-use crate::{Address, Error, Function, SharedMemory};
+use crate::{Address, Error, Function, Job, JobId, JobStatus, SharedMemory};
 use farcall_rpc_proto::FunctionSummary;
 use std::collections::HashMap;
 use std::fmt;
@@ -144,6 +144,24 @@ impl Server {
             Err(Error::Failed(_)) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// The submitted call of that id. Nothing is asked of the server yet.
+    pub fn job(&self, id: JobId) -> Job {
+        Job::new(self.clone(), id)
+    }
+
+    /// The caller's submitted calls at this server, in the order of submission.
+    pub fn jobs(&self) -> Result<Vec<JobStatus>, Error> {
+        let mut jobs = Vec::new();
+        let mut after = Some(0);
+        while let Some(number) = after {
+            let page = self.connection()?.jobs(number)?;
+            // A page that leads nowhere would be asked for without end.
+            after = page.next.filter(|&next| next > number);
+            jobs.extend(page.jobs.into_iter().map(JobStatus::new));
+        }
+        Ok(jobs)
     }
 
     fn lock_functions(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Described>>> {

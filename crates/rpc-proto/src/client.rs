@@ -1,6 +1,9 @@
 //! The calling end of a connection.
 
 use crate::frame::{BIG_ENDIAN, Header, Kind, append_control, append_flagged};
+use crate::jobs::{
+    CancelJobMessage, JOBS, JobDescription, JobId, JobMessage, JobPage, ListJobsMessage, Submission,
+};
 use crate::message::{
     self, CALLBACKS, Call, Callback, CallbackAnswer, DescribeRequest, Estimate, Failure,
     GoodbyeMessage, Hello, InterfaceMessage, ListRequest, Listing, MemoryMessage, OUTPUT,
@@ -36,6 +39,12 @@ pub enum Event {
     /// Shared memory of this many bytes; the memory itself came beside the bytes. Until
     /// [`Connection::unshare`] calls name it by the number of the request.
     Shared(CallId, u64),
+    /// The submitted call is kept and will be run.
+    Submitted(CallId, JobId),
+    /// What is known of a submitted call.
+    Job(CallId, JobDescription),
+    /// A page of submitted calls.
+    Jobs(CallId, JobPage),
     /// The function of a running call has printed this.
     Output(CallId, Vec<u8>),
     /// The running call calls a function of the client: answer with [`Connection::answer`].
@@ -59,6 +68,8 @@ enum Request {
         /// A callback waits for its answer.
         calls_back: bool,
     },
+    /// A call that is to outlive the connection.
+    Submitting,
     Receiving(Stream),
     /// Cancelled here, not yet answered there.
     Cancelled(Option<Stream>),
@@ -153,6 +164,53 @@ impl Connection {
         Ok(id)
     }
 
+    /// Submits a call, to a server with the feature [`JOBS`].
+    pub fn submit(&mut self, submission: &Submission) -> Result<CallId, ProtocolError> {
+        let id = self.open(Request::Submitting)?;
+        let mut opening = Vec::new();
+        append_control(&mut opening, Kind::Submit, id, |out| submission.encode(out));
+        let bytes = submission.call.data_bytes;
+        self.core.sender.start_call(id, opening, bytes);
+        Ok(id)
+    }
+
+    /// Asks about a submitted call.
+    pub fn ask_job(&mut self, job: JobId) -> Result<CallId, ProtocolError> {
+        let id = self.open(Request::Query)?;
+        let out = &mut self.core.sender.control;
+        message::append(out, Kind::AskJob, id, &JobMessage { id: job });
+        Ok(id)
+    }
+
+    /// Asks for the results of a submitted call, whose stream will have `result_bytes` bytes. Its
+    /// end is told as that of a call.
+    pub fn fetch(&mut self, job: JobId, result_bytes: u64) -> Result<CallId, ProtocolError> {
+        let id = self.open(Request::Computing {
+            result_bytes,
+            calls_back: false,
+        })?;
+        let out = &mut self.core.sender.control;
+        message::append(out, Kind::Fetch, id, &JobMessage { id: job });
+        Ok(id)
+    }
+
+    /// Ends a submitted call; with `forget`, the server keeps nothing of it.
+    pub fn cancel_job(&mut self, job: JobId, forget: bool) -> Result<CallId, ProtocolError> {
+        let id = self.open(Request::Query)?;
+        let message = CancelJobMessage { id: job, forget };
+        let out = &mut self.core.sender.control;
+        message::append(out, Kind::CancelJob, id, &message);
+        Ok(id)
+    }
+
+    /// Asks for the submitted calls with numbers greater than `after`.
+    pub fn list_jobs(&mut self, after: u64) -> Result<CallId, ProtocolError> {
+        let id = self.open(Request::Query)?;
+        let out = &mut self.core.sender.control;
+        message::append(out, Kind::ListJobs, id, &ListJobsMessage { after });
+        Ok(id)
+    }
+
     /// Answers the callback of a call; nothing is sent where none waits for it any more.
     pub fn answer(&mut self, call: CallId, answer: &CallbackAnswer) {
         let Some(Request::Computing { calls_back, .. }) = self.core.requests.get_mut(&call) else {
@@ -175,7 +233,7 @@ impl Connection {
         };
         let stream = match request {
             Request::Receiving(stream) => Some(*stream),
-            Request::Computing { .. } => None,
+            Request::Computing { .. } | Request::Submitting => None,
             Request::Query | Request::Memory { .. } | Request::Cancelled(_) => return,
         };
         *request = Request::Cancelled(stream);
@@ -297,6 +355,9 @@ impl Core {
                     _ => Err(ProtocolError::OutOfPlace(kind)),
                 }
             }
+            Kind::Submitted | Kind::Job | Kind::Jobs if self.features & JOBS != 0 => {
+                self.about_jobs(kind, id, payload).map(Some)
+            }
             Kind::Output if self.features & OUTPUT != 0 => self.output(id, payload),
             Kind::Callback if self.features & CALLBACKS != 0 => self.callback(&header, payload),
             Kind::Result => self
@@ -310,6 +371,30 @@ impl Core {
                 let failure: Failure = message::parse(kind, payload)?;
                 Ok(self.failed(id).then_some(Event::Failed(id, failure)))
             }
+            _ => Err(ProtocolError::OutOfPlace(kind)),
+        }
+    }
+
+    fn about_jobs(
+        &mut self,
+        kind: Kind,
+        id: CallId,
+        payload: &[u8],
+    ) -> Result<Event, ProtocolError> {
+        if kind != Kind::Submitted {
+            self.close_query(id, kind)?;
+            return Ok(match kind {
+                Kind::Job => Event::Job(id, JobDescription::parse(payload)?),
+                _ => Event::Jobs(id, message::parse(kind, payload)?),
+            });
+        }
+        let JobMessage { id: job } = message::parse(kind, payload)?;
+        // What has not come whole cannot be kept.
+        if self.sender.has_stream(id) {
+            return Err(ProtocolError::OutOfPlace(kind));
+        }
+        match self.requests.remove(&id) {
+            Some(Request::Submitting | Request::Cancelled(None)) => Ok(Event::Submitted(id, job)),
             _ => Err(ProtocolError::OutOfPlace(kind)),
         }
     }

@@ -61,6 +61,22 @@ pub enum Kind {
     Estimate = 24,
     /// Answers [`Kind::Estimate`].
     Estimated = 25,
+    /// Opens a call that outlives its connection; its data stream follows.
+    Submit = 32,
+    /// Answers [`Kind::Submit`]: the call will be run, whatever happens to client and server.
+    Submitted = 33,
+    /// Asks about a submitted call.
+    AskJob = 34,
+    /// Answers [`Kind::AskJob`] and [`Kind::CancelJob`].
+    Job = 35,
+    /// Asks for the results of a submitted call; answered as a call is, once it has ended.
+    Fetch = 36,
+    /// Ends a submitted call.
+    CancelJob = 37,
+    /// Asks for a page of submitted calls.
+    ListJobs = 38,
+    /// Answers [`Kind::ListJobs`].
+    Jobs = 39,
 }
 
 impl Kind {
@@ -68,7 +84,8 @@ impl Kind {
         use Kind::*;
         [
             Hello, List, Listing, Describe, Interface, Call, Data, Result, Done, Failure, Cancel,
-            Goodbye, Share, Shared, Unshare, Callback, Answer, Output, Estimate, Estimated,
+            Goodbye, Share, Shared, Unshare, Callback, Answer, Output, Estimate, Estimated, Submit,
+            Submitted, AskJob, Job, Fetch, CancelJob, ListJobs, Jobs,
         ]
         .into_iter()
         .find(|kind| *kind as u8 == byte)

@@ -26,6 +26,7 @@ extern crate alloc;
 
 pub mod client;
 mod frame;
+mod jobs;
 mod message;
 mod receiver;
 mod sender;
@@ -33,6 +34,7 @@ pub mod server;
 mod stream;
 
 pub use frame::{FrameError, HEADER_BYTES, Header, Kind};
+pub use jobs::{JOBS, JobDescription, JobId, JobPage, JobRecord, JobState, NoJobId, Submission};
 pub use message::{
     CALLBACK_BYTES, CALLBACKS, Call, Callback, CallbackAnswer, ESTIMATES, Estimate, Failure,
     FailureKind, Fault, FunctionSummary, Hello, Listing, MessageError, OUTPUT, SHARED_MEMORY,

@@ -41,6 +41,12 @@ const MAX_SCALARS: u64 = 4096;
 #[error("{0}")]
 pub struct MessageError(String);
 
+impl MessageError {
+    pub(crate) fn new(error: impl ToString) -> MessageError {
+        MessageError(error.to_string())
+    }
+}
+
 /// Greeting of either side.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Hello {
@@ -493,6 +499,14 @@ pub enum FailureKind {
     FunctionFailed = 12,
     /// The client did not answer a callback in time.
     NoAnswer = 13,
+    /// No such job or handle, or none of this user.
+    NotFound = 18,
+    /// The user has as much at the server as is allowed.
+    QuotaExceeded = 19,
+    /// The server's disk is full, or does not keep what it was given.
+    StorageFault = 20,
+    /// A submitted call was running when the server ended, and may not be run again.
+    OutcomeUnknown = 21,
 }
 
 impl<C> Encode<C> for FailureKind {
@@ -524,7 +538,7 @@ pub enum Fault {
 
 impl FailureKind {
     /// Every kind.
-    pub const ALL: [FailureKind; 13] = {
+    pub const ALL: [FailureKind; 17] = {
         use FailureKind::*;
         [
             UnknownFunction,
@@ -540,6 +554,10 @@ impl FailureKind {
             Internal,
             FunctionFailed,
             NoAnswer,
+            NotFound,
+            QuotaExceeded,
+            StorageFault,
+            OutcomeUnknown,
         ]
     };
 
@@ -554,11 +572,10 @@ impl FailureKind {
     pub fn fault(self) -> Fault {
         use FailureKind::*;
         match self {
-            UnknownFunction | StaleInterface | BadArgument | TooLarge | Cancelled | NoAnswer => {
-                Fault::Caller
-            }
+            UnknownFunction | StaleInterface | BadArgument | TooLarge | Cancelled | NoAnswer
+            | NotFound | QuotaExceeded => Fault::Caller,
             LibraryCrashed | TimeLimit | OutOfMemory | FunctionFailed => Fault::Library,
-            Busy | ServerStopping | Internal => Fault::Machine,
+            Busy | ServerStopping | Internal | StorageFault | OutcomeUnknown => Fault::Machine,
         }
     }
 }

@@ -1,6 +1,9 @@
 //! The serving end of a connection.
 
 use crate::frame::{BIG_ENDIAN, Header, Kind, append_flagged};
+use crate::jobs::{
+    CancelJobMessage, JOBS, JobDescription, JobId, JobMessage, JobPage, ListJobsMessage, Submission,
+};
 use crate::message::{
     self, CALLBACKS, Call, Callback, CallbackAnswer, DescribeRequest, ESTIMATES, Estimate, Failure,
     FailureKind, GoodbyeMessage, Hello, InterfaceMessage, ListRequest, Listing, MemoryMessage,
@@ -31,6 +34,20 @@ pub enum Event {
     /// Opens a call. Answer with [`Connection::accept`] or [`Connection::fail`] before more
     /// input is handled: until then nobody knows where its data are to go.
     Call(CallId, Call),
+    /// Opens a call that outlives its connection: as with a call, answer with
+    /// [`Connection::accept`] or [`Connection::fail`]; once it is kept, with
+    /// [`Connection::submitted`].
+    Submit(CallId, Submission),
+    /// Asks about a submitted call: answer with [`Connection::job`] or `fail`.
+    AskJob(CallId, JobId),
+    /// Wants the results of a submitted call: answer with [`Connection::deliver`] or `fail` once
+    /// it has ended.
+    Fetch(CallId, JobId),
+    /// Ends a submitted call, and with `true` has it forgotten: answer with [`Connection::job`] or
+    /// `fail`.
+    CancelJob(CallId, JobId, bool),
+    /// Wants the submitted calls after this number: answer with [`Connection::jobs`] or `fail`.
+    ListJobs(CallId, u64),
     /// The data stream of an accepted call is complete.
     Ready(CallId),
     /// Answers a callback of a running call.
@@ -59,8 +76,24 @@ enum State {
         times: Times,
         bytes: u64,
     },
+    /// A question that takes a while.
+    Asking,
     /// Failed while its data were on their way.
     Discarding(Stream),
+}
+
+impl State {
+    fn offered(bytes: u64, now: Nanos) -> State {
+        State::Offered { bytes, since: now }
+    }
+}
+
+/// Whether a frame is a request about submitted calls.
+fn is_about_jobs(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Submit | Kind::AskJob | Kind::Fetch | Kind::CancelJob | Kind::ListJobs
+    )
 }
 
 /// State of one connection from a client. See the crate documentation for how to drive it.
@@ -208,6 +241,34 @@ impl Connection {
         message::append(out, Kind::Estimated, request, estimate);
     }
 
+    /// Answers a submission: the call is kept. One that was given up meanwhile is left alone.
+    pub fn submitted(&mut self, call: CallId, id: JobId) {
+        if let Some(State::Running { .. }) = self.core.calls.get(&call) {
+            self.core.calls.remove(&call);
+            let control = &mut self.core.sender.control;
+            message::append(control, Kind::Submitted, call, &JobMessage { id });
+        }
+    }
+
+    /// Answers a question about a submitted call.
+    pub fn job(&mut self, request: CallId, job: &JobDescription) {
+        self.core.calls.remove(&request);
+        job.append(&mut self.core.sender.control, request);
+    }
+
+    /// Answers a request for submitted calls.
+    pub fn jobs(&mut self, request: CallId, page: &JobPage) {
+        message::append(&mut self.core.sender.control, Kind::Jobs, request, page);
+    }
+
+    /// Answers a fetch: sends the result stream of `result_bytes` bytes, then `times` with the
+    /// time that sending took. A fetch that is no longer open is left alone.
+    pub fn deliver(&mut self, request: CallId, result_bytes: u64, times: Times, now: Nanos) {
+        if let Some(State::Running { .. }) = self.core.calls.get(&request) {
+            self.send_result(request, result_bytes, times, now);
+        }
+    }
+
     /// Answers a request for shared memory. The memory itself goes beside the bytes, no later than
     /// the last of this frame.
     pub fn shared(&mut self, request: CallId, bytes: u64) {
@@ -224,24 +285,25 @@ impl Connection {
     /// times. `wait` and `exec` are what the caller measured, in nanoseconds. A call that is no
     /// longer open is left alone.
     pub fn complete(&mut self, call: CallId, result_bytes: u64, exec: u64, now: Nanos) {
-        let Some(state) = self.core.calls.get_mut(&call) else {
+        let Some(State::Running { received, send, .. }) = self.core.calls.get(&call) else {
             return;
         };
-        let State::Running { received, send, .. } = *state else {
-            return;
-        };
-        let wait = now.saturating_sub(received).saturating_sub(exec);
         let times = Times {
-            send,
-            wait,
+            send: *send,
+            wait: now.saturating_sub(*received).saturating_sub(exec),
             exec,
             recv: 0,
         };
-        *state = State::Sending {
+        self.send_result(call, result_bytes, times, now);
+    }
+
+    fn send_result(&mut self, call: CallId, result_bytes: u64, times: Times, now: Nanos) {
+        let sending = State::Sending {
             since: now,
             times,
             bytes: result_bytes,
         };
+        self.core.calls.insert(call, sending);
         let result = ResultMessage {
             data_bytes: result_bytes,
         };
@@ -357,7 +419,7 @@ impl Core {
         let asks = matches!(
             kind,
             Kind::List | Kind::Describe | Kind::Estimate | Kind::Share | Kind::Call
-        );
+        ) || is_about_jobs(kind);
         if asks && (id == 0 || self.calls.contains_key(&id)) {
             return Err(ProtocolError::OutOfPlace(kind));
         }
@@ -372,15 +434,11 @@ impl Core {
             }
             Kind::Call => {
                 let call = message::parse_call(payload)?;
-                if self.calls.len() >= self.limits.calls {
-                    return Err(ProtocolError::TooManyCalls(self.limits.calls));
-                }
-                let state = State::Offered {
-                    bytes: call.data_bytes,
-                    since: now,
-                };
-                self.calls.insert(id, state);
+                self.open(id, State::offered(call.data_bytes, now))?;
                 Some(Event::Call(id, call))
+            }
+            kind if is_about_jobs(kind) && self.features & JOBS != 0 => {
+                self.about_jobs(kind, id, payload, now).map(Some)?
             }
             Kind::Estimate if self.features & ESTIMATES != 0 => {
                 Some(Event::Estimate(id, message::parse_call(payload)?))
@@ -402,6 +460,54 @@ impl Core {
                 return Err(ProtocolError::Goodbye(reason));
             }
             _ => return Err(ProtocolError::OutOfPlace(kind)),
+        })
+    }
+
+    fn open(&mut self, id: CallId, state: State) -> Result<(), ProtocolError> {
+        if self.calls.len() >= self.limits.calls {
+            return Err(ProtocolError::TooManyCalls(self.limits.calls));
+        }
+        self.calls.insert(id, state);
+        Ok(())
+    }
+
+    /// A request about submitted calls.
+    fn about_jobs(
+        &mut self,
+        kind: Kind,
+        id: CallId,
+        payload: &[u8],
+        now: Nanos,
+    ) -> Result<Event, ProtocolError> {
+        Ok(match kind {
+            Kind::Submit => {
+                let submission = message::parse_with(kind, Submission::decode(payload))?;
+                self.open(id, State::offered(submission.call.data_bytes, now))?;
+                Event::Submit(id, submission)
+            }
+            Kind::Fetch => {
+                let JobMessage { id: job } = message::parse(kind, payload)?;
+                let waiting = State::Running {
+                    received: now,
+                    send: 0,
+                    calls_back: false,
+                };
+                self.open(id, waiting)?;
+                Event::Fetch(id, job)
+            }
+            Kind::CancelJob => {
+                let CancelJobMessage { id: job, forget } = message::parse(kind, payload)?;
+                self.open(id, State::Asking)?;
+                Event::CancelJob(id, job, forget)
+            }
+            Kind::AskJob => {
+                let JobMessage { id: job } = message::parse(kind, payload)?;
+                Event::AskJob(id, job)
+            }
+            _ => {
+                let ListJobsMessage { after } = message::parse(Kind::ListJobs, payload)?;
+                Event::ListJobs(id, after)
+            }
         })
     }
 
@@ -434,6 +540,11 @@ impl Core {
     fn cancel(&mut self, call: CallId) -> Option<Event> {
         match self.calls.remove(&call)? {
             State::Discarding(_) => None,
+            // It is answered all the same.
+            State::Asking => {
+                self.calls.insert(call, State::Asking);
+                None
+            }
             _ => {
                 self.sender.drop_stream(call);
                 let failure = Failure::new(FailureKind::Cancelled, "cancelled by the client");

@@ -91,6 +91,25 @@ impl JobBuffer {
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+
+    /// A part of the memory.
+    ///
+    /// # Panics
+    /// If it is not within the buffer.
+    ///
+    /// # Safety
+    /// No other reference to the part is in use, and no worker uses it.
+    #[allow(clippy::mut_from_ref)]
+    pub(crate) unsafe fn part(&self, offset: u64, length: u64) -> &mut [u8] {
+        let (offset, length) = (offset as usize, length as usize);
+        let end = offset.checked_add(length);
+        assert!(
+            end.is_some_and(|end| end <= self.bytes()),
+            "within the buffer"
+        );
+        // SAFETY: checked above; the caller answers for who else uses it.
+        unsafe { std::slice::from_raw_parts_mut(self.start().add(offset), length) }
+    }
 }
 
 /// Memory shared with a client.

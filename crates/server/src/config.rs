@@ -20,6 +20,8 @@ pub struct Config {
     pub limits: Limits,
     /// The processes that call the libraries.
     pub workers: Workers,
+    /// Calls that are submitted, and fetched later.
+    pub jobs: Jobs,
     /// Whether IDL files may contain C text, which is compiled and run.
     pub allow_code: bool,
 }
@@ -57,6 +59,31 @@ pub struct Workers {
     /// while the cores have nothing else to do. It saves the time to wake up; 0 saves the
     /// processor instead.
     pub spin_us: u64,
+}
+
+/// Calls that are submitted, and fetched later. They are kept in the folder `state`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Jobs {
+    /// Hours for which the outcome of a call is kept, where the caller does not say.
+    pub keep_h: f64,
+    /// The most hours that a caller may ask for.
+    pub longest_h: f64,
+    /// Calls of one user, in any state.
+    pub per_user: usize,
+    /// Bytes of one user's arguments and results.
+    pub bytes_per_user: u64,
+}
+
+impl Default for Jobs {
+    fn default() -> Jobs {
+        Jobs {
+            keep_h: 168.0,
+            longest_h: 720.0,
+            per_user: 10_000,
+            bytes_per_user: 16_000_000_000,
+        }
+    }
 }
 
 impl Default for Limits {

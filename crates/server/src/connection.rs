@@ -6,7 +6,7 @@ use crate::listen::Accepted;
 use crate::user::User;
 use farcall_rpc_proto::server::{self, Event};
 use farcall_rpc_proto::{
-    Call, CallId, Chunk, Hello, Landing, Limits, Nanos, Piece, ProtocolError, Transmit,
+    Call, CallId, Chunk, Hello, Landing, Limits, Nanos, Piece, ProtocolError, Submission, Transmit,
 };
 use rustix::event::epoll::EventFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -56,6 +56,21 @@ pub(crate) enum Broken {
     Io(#[from] io::Error),
 }
 
+/// What a client offers.
+pub(crate) enum Offer {
+    Call(Call),
+    Submission(Submission),
+}
+
+impl Offer {
+    pub(crate) fn call(&self) -> &Call {
+        match self {
+            Offer::Call(call) => call,
+            Offer::Submission(submission) => &submission.call,
+        }
+    }
+}
+
 /// A part of what is to be written.
 enum Part {
     /// A range of `frames`.
@@ -82,7 +97,7 @@ pub(crate) struct Connection {
     /// To be handed over with the next bytes.
     descriptors: Vec<OwnedFd>,
     /// A call that waits for memory; nothing is read until it has some.
-    pub(crate) waiting: Option<(CallId, Call)>,
+    pub(crate) waiting: Option<(CallId, Offer)>,
     /// The event mask it is registered with.
     pub(crate) interest: EventFlags,
     input: Vec<u8>,

@@ -1,8 +1,10 @@
 //! One call on its way through the server.
 
 use crate::buffer::{JobBuffer, Segment};
+use crate::spool::journal::Record;
+use crate::user::User;
 use farcall_idl::Layout;
-use farcall_rpc_proto::{CallId, Direction, Piece, Pieces, Side};
+use farcall_rpc_proto::{CallId, Direction, JobId, Piece, Pieces, Side};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -18,6 +20,18 @@ pub(crate) enum State {
     },
     /// Its results are leaving.
     Sending,
+    /// Its buffer is with a thread that writes it to the disk, or reads it.
+    OnDisk,
+}
+
+/// Whether a call outlives its connection.
+pub(crate) enum Durability {
+    /// It ends with it.
+    None,
+    /// It is being submitted.
+    Submitting(Box<Record>, User),
+    /// It is recorded.
+    Kept(JobId),
 }
 
 /// One call.
@@ -38,6 +52,7 @@ pub(crate) struct Job {
     pub(crate) swap: bool,
     /// Where the client wants what the function prints.
     pub(crate) printing: Option<Printing>,
+    pub(crate) durability: Durability,
     incoming: Pieces,
     outgoing: Pieces,
 }
@@ -108,11 +123,47 @@ impl Job {
             state: State::Receiving,
             swap: false,
             printing: None,
+            durability: Durability::None,
             incoming,
             outgoing,
         };
         job.clear_gaps();
         job
+    }
+
+    /// The results of a submitted call, on their way to a client that fetches them.
+    pub(crate) fn delivery(
+        connection: usize,
+        request: CallId,
+        bytes: u64,
+        buffer: JobBuffer,
+    ) -> Job {
+        let layout = Layout {
+            arrays: Vec::new(),
+            bytes,
+            cost: None,
+            processor_elements: None,
+        };
+        let mut job = Job::new(
+            connection,
+            request,
+            0,
+            Vec::new(),
+            layout,
+            Some(buffer),
+            Vec::new(),
+        );
+        job.outgoing = Pieces::whole(bytes);
+        job.state = State::Sending;
+        job
+    }
+
+    /// The id of a submitted call that is recorded.
+    pub(crate) fn kept(&self) -> Option<JobId> {
+        match self.durability {
+            Durability::Kept(id) => Some(id),
+            Durability::None | Durability::Submitting(..) => None,
+        }
     }
 
     /// Zeroes the arrays of which only a section arrives, so that the rest does not hold what an

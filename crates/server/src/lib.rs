@@ -8,7 +8,7 @@
 //!
 //! The parts, from the outside in: `reactor` is the one thread that waits and moves every call
 //! on; `connection` moves bytes between a socket, the protocol and job buffers; `job` is a call
-//! on its way; `worker` is a worker process as the server sees it, `worker::process` what runs
+//! on its way; `spool` keeps submitted calls; `worker` is a worker process as the server sees it, `worker::process` what runs
 //! inside one; `buffer` is the memory they share.
 
 mod buffer;
@@ -18,12 +18,15 @@ mod function;
 mod job;
 mod listen;
 mod reactor;
+mod spool;
 mod user;
 mod worker;
 
-pub use config::{Config, Limits, Workers};
+pub use config::{Config, Jobs, Limits, Workers};
 pub use farcall_library::{Caller, Catalog, Source};
 pub use farcall_rpc_proto::{Failure, FailureKind};
+pub use spool::SpoolError;
+pub use spool::journal::JournalError;
 pub use worker::process::{Callee, run_worker, run_worker_for};
 
 use farcall_idl::Document;
@@ -59,6 +62,14 @@ pub enum StartError {
         path: PathBuf,
         /// What is wrong.
         source: CompileError,
+    },
+    /// What was submitted before cannot be read.
+    #[error("submitted calls in {}: {source}", path.display())]
+    Spool {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong.
+        source: SpoolError,
     },
     /// A library cannot be bound, or its worker cannot be started.
     #[error("{0}")]
@@ -96,6 +107,7 @@ impl Server {
         let listeners = listen(&config)?;
         let addresses = listeners.iter().filter_map(Listener::address).collect();
         let mut reactor = Reactor::new(config, listeners, table, libraries, worker)?;
+        reactor.open_spool()?;
         reactor.warm_up().map_err(StartError::Library)?;
         Ok(Server {
             addresses,

@@ -8,6 +8,7 @@ mod calls;
 mod estimate;
 mod events;
 mod output;
+mod submitted;
 
 use crate::WorkerCommand;
 use crate::buffer::BufferPool;
@@ -16,6 +17,7 @@ use crate::connection::Connection;
 use crate::function::FunctionTable;
 use crate::job::Job;
 use crate::listen::Listener;
+use crate::spool::Spool;
 use crate::worker::{Launcher, LibrarySource, State, Worker};
 use farcall_rpc_proto::{FailureKind, Nanos};
 use farcall_spin::Spin;
@@ -104,6 +106,10 @@ pub(crate) struct Reactor {
     held_until: Option<Instant>,
     pool: BufferPool,
     links: estimate::Links,
+    /// Submitted calls; none without a folder to keep them in.
+    spool: Option<Spool>,
+    /// Memory has become free that submitted calls may wait for.
+    has_room: bool,
     start: Instant,
     next_sweep: Instant,
     stopping: Option<Instant>,
@@ -150,6 +156,8 @@ impl Reactor {
             queue: VecDeque::new(),
             held_until: None,
             links: estimate::Links::new(),
+            spool: None,
+            has_room: true,
             start: now,
             next_sweep: now + SWEEP,
             stopping: None,
@@ -229,6 +237,7 @@ impl Reactor {
             self.handle(Source::from_data(data), flags);
         }
         active |= self.collect_outcomes();
+        active |= self.serve_spool();
         self.dispatch();
         self.flush_answers();
         active |= self.serve_ready();
@@ -279,7 +288,9 @@ impl Reactor {
         let sweep = (greeting || !self.accepts).then_some(self.next_sweep);
         let stop = self.stopping;
         let held = self.held_until;
-        let next = running.chain(sweep).chain(stop).chain(held).min()?;
+        let expiry = self.next_expiry(now);
+        let next = running.chain(sweep).chain(stop).chain(held).chain(expiry);
+        let next = next.min()?;
         Some(next.saturating_duration_since(now))
     }
 

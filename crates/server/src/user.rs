@@ -16,6 +16,11 @@ impl User {
         User("anonymous".into())
     }
 
+    /// The user of that name, who was here before.
+    pub(crate) fn named(name: &str) -> User {
+        User(name.into())
+    }
+
     /// The user of the process at the other end of a Unix socket.
     pub(crate) fn of_peer(socket: impl AsFd) -> rustix::io::Result<User> {
         let peer = rustix::net::sockopt::socket_peercred(socket)?;

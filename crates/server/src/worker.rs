@@ -110,6 +110,10 @@ pub(crate) enum State {
     Idle,
     /// Unmaps memory that is gone.
     Unmapping,
+    /// Is to run this job once it is recorded that it does.
+    Booked {
+        job: usize,
+    },
     /// Runs this job, until the deadline at most. A brief one is probably over `soon`.
     Running {
         job: usize,
@@ -319,10 +323,10 @@ impl Worker {
         }
     }
 
-    /// The job it runs.
+    /// The job it runs or is to run.
     pub(crate) fn job(&self) -> Option<usize> {
         match self.state {
-            State::Running { job, .. } => Some(job),
+            State::Running { job, .. } | State::Booked { job } => Some(job),
             _ => None,
         }
     }

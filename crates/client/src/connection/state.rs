@@ -7,8 +7,8 @@ use crate::output::Printed;
 use crate::socket::Socket;
 use farcall_rpc_proto::client::{self, Event};
 use farcall_rpc_proto::{
-    Call, CallId, Callback, CallbackAnswer, Chunk, Estimate, Failure, Hello, Landing, Limits,
-    Listing, Piece, ProtocolError, Times, Transmit,
+    Call, CallId, Callback, CallbackAnswer, Chunk, Estimate, Failure, Hello, JobDescription, JobId,
+    JobPage, Landing, Limits, Listing, Piece, ProtocolError, Submission, Times, Transmit,
 };
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -34,6 +34,9 @@ pub(crate) enum Answer {
     Listing(Listing),
     Interface(Answered),
     Estimated(Estimate),
+    Submitted(JobId),
+    Job(JobDescription),
+    Jobs(JobPage),
     /// Shared memory: its number, its length in bytes, itself.
     Shared(CallId, u64, OwnedFd),
     Done(Times),
@@ -197,6 +200,41 @@ impl State {
                 ..Open::default()
             },
         );
+        Ok(id)
+    }
+
+    pub(crate) fn submit(
+        &mut self,
+        submission: &Submission,
+        transfer: Transfer,
+    ) -> Result<CallId, Loss> {
+        let id = self.proto.submit(submission).map_err(Loss::Protocol)?;
+        self.carry(id, transfer);
+        Ok(id)
+    }
+
+    pub(crate) fn fetch(&mut self, job: JobId, transfer: Transfer) -> Result<CallId, Loss> {
+        let bytes = transfer.result_bytes();
+        let id = self.proto.fetch(job, bytes).map_err(Loss::Protocol)?;
+        self.carry(id, transfer);
+        Ok(id)
+    }
+
+    fn carry(&mut self, id: CallId, transfer: Transfer) {
+        let open = Open {
+            transfer: Some(transfer),
+            ..Open::default()
+        };
+        self.open.insert(id, open);
+    }
+
+    /// Opens a request without data.
+    pub(crate) fn ask(
+        &mut self,
+        open: impl FnOnce(&mut client::Connection) -> Result<CallId, ProtocolError>,
+    ) -> Result<CallId, Loss> {
+        let id = open(&mut self.proto).map_err(Loss::Protocol)?;
+        self.open.insert(id, Open::default());
         Ok(id)
     }
 
@@ -610,6 +648,9 @@ impl State {
                 (request, Ok(Answer::Interface(answered)))
             }
             Event::Estimated(id, estimate) => (id, Ok(Answer::Estimated(estimate))),
+            Event::Submitted(id, job) => (id, Ok(Answer::Submitted(job))),
+            Event::Job(id, job) => (id, Ok(Answer::Job(job))),
+            Event::Jobs(id, page) => (id, Ok(Answer::Jobs(page))),
             Event::Callback(id, callback) => return self.calls_back(id, callback),
             Event::Output(id, bytes) => return self.prints(id, &bytes),
             Event::Done(id, times) => (id, Ok(Answer::Done(times))),

@@ -79,6 +79,28 @@ impl Transfer {
         }
     }
 
+    /// The same for a call that was submitted before: nothing is sent.
+    ///
+    /// # Safety
+    /// As [`Transfer::new`].
+    pub(crate) unsafe fn fetching(arguments: &mut [Argument<'_>], layout: Layout) -> Transfer {
+        // SAFETY: the caller's promise is the same.
+        let mut transfer = unsafe { Transfer::new(arguments, layout) };
+        transfer.progress.to_send = 0;
+        transfer
+    }
+
+    /// The same for a call that is submitted: nothing comes back.
+    ///
+    /// # Safety
+    /// As [`Transfer::new`].
+    pub(crate) unsafe fn submitting(arguments: &mut [Argument<'_>], layout: Layout) -> Transfer {
+        // SAFETY: the caller's promise is the same.
+        let mut transfer = unsafe { Transfer::new(arguments, layout) };
+        transfer.progress.to_receive = 0;
+        transfer
+    }
+
     pub(crate) fn result_bytes(&self) -> u64 {
         self.layout.returned_bytes()
     }

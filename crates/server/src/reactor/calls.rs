@@ -2,8 +2,8 @@
 
 use super::{Reactor, Source};
 use crate::buffer::{JobBuffer, NoBuffer, Segment};
-use crate::connection::{Connection, MAX_SEGMENTS};
-use crate::job::{self, Job, Printing};
+use crate::connection::{Connection, MAX_SEGMENTS, Offer};
+use crate::job::{self, Durability, Job, Printing};
 use crate::worker::{CallRequest, Death, State, TEXT_BYTES, Worker};
 use farcall_idl::{Interface, Layout, Mode, Place};
 use farcall_rpc_proto::server::Event;
@@ -54,49 +54,65 @@ impl Reactor {
                     self.give_up(segment);
                 }
             }
-            Event::Call(id, call) => self.offer(key, id, call),
-            Event::Ready(id) => self.enqueue(self.connections[key].jobs[&id]),
+            Event::Call(id, call) => self.offer(key, id, Offer::Call(call)),
+            Event::Submit(id, submission) => self.offer(key, id, Offer::Submission(submission)),
+            Event::AskJob(request, id) => self.tell_of_job(key, request, id),
+            Event::Fetch(request, id) => self.fetch(key, request, id),
+            Event::CancelJob(request, id, forget) => self.cancel_job(key, request, id, forget),
+            Event::ListJobs(request, after) => self.list_jobs(key, request, after),
+            Event::Ready(id) => self.received(self.connections[key].jobs[&id]),
             Event::Answer(id, answer) => self.answer_callback(key, id, &answer),
             Event::Cancelled(id) => {
                 if let Some(job) = self.connections[key].jobs.remove(&id) {
                     self.abandon(job);
                 }
+                self.stop_fetching(key, Some(id));
             }
         }
     }
 
     /// A client offers a call: it gets a job buffer, waits for one, or is refused.
-    fn offer(&mut self, key: usize, id: CallId, call: Call) {
-        match self.prepare(key, &call) {
-            Err(failure) => self.connections[key].proto.fail(id, &failure),
-            Ok((layout, message, segments)) => match self.buffer_for(key, &layout) {
-                Ok(buffer) => {
-                    let function = call.function;
-                    let mut job = Job::new(key, id, function, message, layout, buffer, segments);
-                    if call.output && self.connections[key].proto.takes_output() {
-                        job.printing = Some(Printing::new(Instant::now()));
-                    }
-                    let job = self.jobs.insert(job);
-                    let now = self.nanos();
-                    let connection = &mut self.connections[key];
-                    connection.jobs.insert(id, job);
-                    if connection.proto.accept(id, now) {
-                        self.enqueue(job);
-                    }
-                }
-                // The rest of the call that arrives is behind this one on the wire.
-                Err(None) if self.is_receiving(key) => {
-                    let text = "the server's memory is taken, and an earlier call still arrives; \
-                                try again when it has ended";
-                    let failure = Failure::new(FailureKind::Busy, text);
-                    self.connections[key].proto.fail(id, &failure);
-                }
-                Err(None) => {
-                    self.connections[key].waiting = Some((id, call));
-                    self.starved.push_back(key);
-                }
-                Err(Some(failure)) => self.connections[key].proto.fail(id, &failure),
-            },
+    fn offer(&mut self, key: usize, id: CallId, offer: Offer) {
+        let prepared = self.prepare(key, offer.call());
+        let prepared = prepared.and_then(|prepared| {
+            let durability = self.durability(key, &offer, &prepared.0)?;
+            Ok((prepared, durability))
+        });
+        let ((layout, message, segments), durability) = match prepared {
+            Ok(prepared) => prepared,
+            Err(failure) => return self.connections[key].proto.fail(id, &failure),
+        };
+        let buffer = match self.buffer_for(key, &layout) {
+            Ok(buffer) => buffer,
+            // The rest of the call that arrives is behind this one on the wire.
+            Err(None) if self.is_receiving(key) => {
+                let text = "the server's memory is taken, and an earlier call still arrives; try \
+                            again when it has ended";
+                let failure = Failure::new(FailureKind::Busy, text);
+                return self.connections[key].proto.fail(id, &failure);
+            }
+            Err(None) => {
+                self.connections[key].waiting = Some((id, offer));
+                return self.starved.push_back(key);
+            }
+            Err(Some(failure)) => return self.connections[key].proto.fail(id, &failure),
+        };
+        let call = offer.call();
+        let mut job = Job::new(key, id, call.function, message, layout, buffer, segments);
+        if call.output && self.connections[key].proto.takes_output() {
+            job.printing = Some(Printing::new(Instant::now()));
+        }
+        job.durability = durability;
+        let job = self.jobs.insert(job);
+        self.connections[key].jobs.insert(id, job);
+        if let Err(failure) = self.reserve(job) {
+            self.jobs[job].durability = Durability::None;
+            self.release(job);
+            return self.connections[key].proto.fail(id, &failure);
+        }
+        let now = self.nanos();
+        if self.connections[key].proto.accept(id, now) {
+            self.received(job);
         }
     }
 
@@ -177,7 +193,7 @@ impl Reactor {
     }
 
     /// Why there is no memory, for the client.
-    fn refusal(&self, bytes: usize, refusal: NoBuffer) -> Failure {
+    pub(super) fn refusal(&self, bytes: usize, refusal: NoBuffer) -> Failure {
         let limit = self.pool.limit();
         let (kind, text) = match refusal {
             NoBuffer::TooLarge => (
@@ -236,7 +252,7 @@ impl Reactor {
     }
 
     /// Lets the workers unmap what is no longer used.
-    fn unmap_retired(&mut self) {
+    pub(super) fn unmap_retired(&mut self) {
         for id in self.pool.take_retired() {
             for (_, worker) in &mut self.workers {
                 worker.forget(id);
@@ -245,7 +261,8 @@ impl Reactor {
     }
 
     /// Memory has become free: calls that wait for some go on, in their order.
-    fn wake_starved(&mut self) {
+    pub(super) fn wake_starved(&mut self) {
+        self.has_room = true;
         while let Some(key) = self.starved.pop_front() {
             let Some((id, call)) = self.connections[key].waiting.take() else {
                 continue;
@@ -261,7 +278,15 @@ impl Reactor {
         }
     }
 
-    fn enqueue(&mut self, job: usize) {
+    /// All arguments of a job are there.
+    fn received(&mut self, job: usize) {
+        match self.jobs[job].durability {
+            Durability::Submitting(..) => self.store_arguments(job),
+            Durability::None | Durability::Kept(_) => self.enqueue(job),
+        }
+    }
+
+    pub(super) fn enqueue(&mut self, job: usize) {
         self.jobs[job].state = job::State::Queued;
         self.queue.push_back(job);
         self.dispatch();
@@ -272,7 +297,7 @@ impl Reactor {
     /// no idle worker one is started, unless enough of them will soon be idle.
     pub(super) fn dispatch(&mut self) {
         self.held_until = None;
-        if self.queue.is_empty() {
+        if self.queue.is_empty() || self.stopping.is_some() {
             return;
         }
         let mut free = self.slots.saturating_sub(self.computing());
@@ -329,6 +354,13 @@ impl Reactor {
     }
 
     fn hand_over(&mut self, key: usize, worker: usize) {
+        match self.jobs[key].kept() {
+            Some(id) => self.book(key, id, worker),
+            None => self.launch(key, worker),
+        }
+    }
+
+    pub(super) fn launch(&mut self, key: usize, worker: usize) {
         let job = &mut self.jobs[key];
         let Ok(function) = self.functions.get(job.function) else {
             return;
@@ -388,6 +420,9 @@ impl Reactor {
 
     fn complete(&mut self, key: usize, exec_nanos: u64) {
         let now = self.nanos();
+        if self.jobs[key].kept().is_some() {
+            return self.store_result(key, exec_nanos);
+        }
         let job = &mut self.jobs[key];
         let Some(connection_key) = job.connection else {
             return self.release(key);
@@ -409,16 +444,19 @@ impl Reactor {
     }
 
     /// Fails a job that no worker has (any more).
-    fn fail_job(&mut self, key: usize, kind: FailureKind, cause: &str) {
+    pub(super) fn fail_job(&mut self, key: usize, kind: FailureKind, cause: &str) {
         let job = &self.jobs[key];
         let name = match self.functions.get(job.function) {
             Ok(function) => function.interface.qualified_name().into_owned(),
             Err(_) => "the function".to_string(),
         };
         let failure = Failure::new(kind, format!("{name} {cause}"));
-        let (connection, call) = (job.connection, job.call);
+        let (connection, call, kept) = (job.connection, job.call, job.kept());
         self.release(key);
         tracing::warn!("call failed: {failure}");
+        if let Some(id) = kept {
+            return self.record_failure(id, failure);
+        }
         if let Some(connection_key) = connection {
             self.connections[connection_key].proto.fail(call, &failure);
             self.answered(connection_key);
@@ -445,6 +483,8 @@ impl Reactor {
                 self.release(key);
             }
             job::State::Receiving | job::State::Sending => self.release(key),
+            // Goes on when the disk has answered.
+            job::State::OnDisk => {}
         }
     }
 
@@ -456,6 +496,7 @@ impl Reactor {
         if let Some(connection) = job.connection.and_then(|key| self.connections.get_mut(key)) {
             connection.jobs.remove(&job.call);
         }
+        self.leave_memory(&job.durability, job.layout.bytes);
         for segment in job.segments {
             self.give_up(segment);
         }
@@ -497,8 +538,13 @@ impl Reactor {
         let cause = death.cause(self.config.workers.memory);
         tracing::warn!("a worker {cause}");
         match state {
-            State::Running { job, .. } if self.jobs[job].connection.is_none() => self.release(job),
-            State::Running { job, .. } => self.fail_job(job, death.kind(), &cause),
+            State::Running { job, .. } | State::Booked { job } => {
+                let job_of = &self.jobs[job];
+                match job_of.connection.is_none() && job_of.kept().is_none() {
+                    true => self.release(job),
+                    false => self.fail_job(job, death.kind(), &cause),
+                }
+            }
             State::Starting => return self.fail_waiting(library, &cause),
             State::Idle | State::Unmapping => {}
         }

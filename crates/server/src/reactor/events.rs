@@ -69,6 +69,9 @@ impl Reactor {
         };
         let mut hello = Hello::new(concat!("farcall-server ", env!("CARGO_PKG_VERSION")));
         hello.features |= proto::ESTIMATES | proto::CALLBACKS | proto::OUTPUT;
+        if self.spool.is_some() {
+            hello.features |= proto::JOBS;
+        }
         if accepted.is_unix {
             hello.features |= proto::SHARED_MEMORY;
         } else if accepted.is_local {
@@ -212,6 +215,7 @@ impl Reactor {
         let _ = epoll::delete(&self.epoll, connection.fd());
         connection.waiting = None;
         self.closed.push(key);
+        self.stop_fetching(key, None);
         let sending = std::mem::take(&mut self.connections[key].sending);
         let mut jobs = std::mem::take(&mut self.connections[key].jobs);
         jobs.retain(|_, job| !sending.contains(job));
@@ -280,6 +284,7 @@ impl Reactor {
                 worker.end(FailureKind::TimeLimit, text);
             }
         }
+        self.expire();
         if now >= self.next_sweep {
             self.next_sweep = now + SWEEP;
             self.sweep();
