@@ -6,7 +6,10 @@
 
 use farcall_idl::Scalar;
 use farcall_rpc_proto::client::{Connection, Event};
-use farcall_rpc_proto::{CALLBACKS, Call, CallId, CallbackAnswer, Hello, Limits, OUTPUT, Transmit};
+use farcall_rpc_proto::{
+    CALLBACKS, Call, CallId, CallbackAnswer, Hello, JOBS, JobId, Limits, OUTPUT, Submission,
+    Transmit,
+};
 use std::collections::BTreeMap;
 
 /// Result bytes of the calls; 60 is that of the golden call of dgesv.
@@ -14,6 +17,10 @@ const RESULTS: [u64; 3] = [60, 0, 1000];
 
 /// Shared memory that is asked for.
 const MEMORY_BYTES: u64 = 4096;
+
+const JOB: JobId = JobId([3; 16]);
+/// Bytes of the results of a submitted call.
+const FETCHED: u64 = 70;
 
 struct Driver {
     proto: Connection,
@@ -54,10 +61,10 @@ impl Driver {
         let limits = Limits {
             control_bytes: 4096,
             chunk_bytes: 64,
-            calls: 8,
+            calls: 16,
         };
         let mut hello = Hello::new("fuzz");
-        hello.features = CALLBACKS | OUTPUT;
+        hello.features = CALLBACKS | OUTPUT | JOBS;
         let mut proto = Connection::new(limits, &hello);
         let mut open = BTreeMap::new();
         open.insert(proto.describe("dgesv").unwrap(), 0);
@@ -76,6 +83,15 @@ impl Driver {
         open.insert(proto.list(0).unwrap(), 0);
         open.insert(proto.estimate(&call(0)).unwrap(), 0);
         open.insert(proto.share(MEMORY_BYTES).unwrap(), 0);
+        let submission = Submission {
+            call: call(20),
+            keep: None,
+        };
+        open.insert(proto.submit(&submission).unwrap(), 0);
+        open.insert(proto.ask_job(JOB).unwrap(), 0);
+        open.insert(proto.cancel_job(JOB, true).unwrap(), 0);
+        open.insert(proto.list_jobs(0).unwrap(), 0);
+        open.insert(proto.fetch(JOB, FETCHED).unwrap(), FETCHED);
         Driver {
             proto,
             open,
@@ -128,6 +144,7 @@ impl Driver {
             }
             Event::Listing(id, _) | Event::Interface { request: id, .. } => id,
             Event::Failed(id, _) | Event::Estimated(id, _) => id,
+            Event::Submitted(id, _) | Event::Job(id, _) | Event::Jobs(id, _) => id,
             Event::Shared(id, bytes) => {
                 assert!(bytes >= MEMORY_BYTES);
                 self.proto.unshare(id);

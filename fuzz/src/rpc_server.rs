@@ -6,8 +6,9 @@
 
 use farcall_rpc_proto::server::{Connection, Event};
 use farcall_rpc_proto::{
-    CALLBACKS, Call, CallId, Callback, Chunk, Estimate, Failure, FailureKind, Hello, Limits,
-    Listing, OUTPUT, SHARED_MEMORY, Transmit,
+    CALLBACKS, Call, CallId, Callback, Chunk, Estimate, Failure, FailureKind, Hello, JOBS,
+    JobDescription, JobId, JobPage, JobRecord, JobState, Limits, Listing, OUTPUT, SHARED_MEMORY,
+    Times, Transmit,
 };
 use std::collections::BTreeMap;
 
@@ -21,6 +22,8 @@ struct Open {
     expected: u64,
     received: u64,
     ready: bool,
+    /// It is to outlive the connection.
+    submitted: bool,
     /// A callback waits for its answer.
     calls_back: bool,
     /// Result bytes put out; none before the call is completed.
@@ -31,6 +34,21 @@ struct Driver {
     proto: Connection,
     open: BTreeMap<CallId, Open>,
     now: u64,
+}
+
+fn record(id: JobId) -> JobRecord {
+    JobRecord {
+        id,
+        number: 1,
+        function: "f".into(),
+        state: JobState::Queued,
+        submitted: 1,
+        started: None,
+        ended: None,
+        expires: None,
+        bytes: 1,
+        failure: None,
+    }
 }
 
 /// Bytes of the result of a call.
@@ -47,7 +65,7 @@ pub fn run(data: &[u8]) {
         calls: CALLS,
     };
     let mut hello = Hello::new("fuzz");
-    hello.features = SHARED_MEMORY | CALLBACKS | OUTPUT;
+    hello.features = SHARED_MEMORY | CALLBACKS | OUTPUT | JOBS;
     let mut driver = Driver {
         proto: Connection::new(limits, hello),
         open: BTreeMap::new(),
@@ -132,7 +150,19 @@ impl Driver {
                 _ => self.fail(id),
             },
             Event::Unshare(_) => {}
-            Event::Call(id, call) => self.offered(id, &call),
+            Event::Call(id, call) => self.offered(id, &call, false),
+            Event::Submit(id, submission) => self.offered(id, &submission.call, true),
+            Event::AskJob(id, job) => self.tell(id, job),
+            // Answered at once, or never.
+            Event::CancelJob(id, job, forget) => match forget {
+                true => self.tell(id, job),
+                false => self.fail(id),
+            },
+            Event::Fetch(id, job) => self.fetch(id, job),
+            Event::ListJobs(id, after) => {
+                let (jobs, next) = (vec![record(JobId([0; 16]))], Some(after));
+                self.proto.jobs(id, &JobPage { jobs, next });
+            }
             Event::Ready(id) => self.ready(id),
             Event::Answer(id, answer) => {
                 self.proto.print(id, answer.data.clone());
@@ -150,7 +180,33 @@ impl Driver {
         }
     }
 
-    fn offered(&mut self, id: CallId, call: &Call) {
+    fn tell(&mut self, id: CallId, job: JobId) {
+        let record = record(job);
+        let call = None;
+        self.proto.job(id, &JobDescription { record, call });
+    }
+
+    fn fetch(&mut self, id: CallId, job: JobId) {
+        match job.0[0] % 3 {
+            0 => self.fail(id),
+            1 => self.proto.deliver(id, 0, Times::default(), self.now),
+            _ => {
+                let open = Open {
+                    expected: 0,
+                    received: 0,
+                    ready: true,
+                    submitted: false,
+                    calls_back: false,
+                    sent: Some(0),
+                };
+                assert!(self.open.insert(id, open).is_none());
+                self.proto
+                    .deliver(id, RESULT_BYTES, Times::default(), self.now);
+            }
+        }
+    }
+
+    fn offered(&mut self, id: CallId, call: &Call, submitted: bool) {
         if call.function % 3 == 1 {
             return self.fail(id);
         }
@@ -158,6 +214,7 @@ impl Driver {
             expected: call.data_bytes,
             received: 0,
             ready: false,
+            submitted,
             calls_back: false,
             sent: None,
         };
@@ -175,6 +232,10 @@ impl Driver {
         let call = self.open.get_mut(&id).expect("a call that was accepted");
         assert!(!call.ready && call.received == call.expected);
         call.ready = true;
+        if call.submitted {
+            self.open.remove(&id);
+            return self.proto.submitted(id, JobId([7; 16]));
+        }
         match id % 4 {
             // Goes on running, and calls back.
             0 => self.call_back(id),

@@ -128,6 +128,11 @@ impl Conversation {
         match event {
             server::Event::Connected(_) | server::Event::Share(..) | server::Event::Unshare(_) => {}
             server::Event::Answer(..) => panic!("an answer to nobody"),
+            server::Event::Submit(..)
+            | server::Event::AskJob(..)
+            | server::Event::Fetch(..)
+            | server::Event::CancelJob(..)
+            | server::Event::ListJobs(..) => panic!("without the feature"),
             server::Event::List(id, _) => {
                 self.server.listing(
                     id,
@@ -520,4 +525,16 @@ fn callbacks_out_of_place_end_the_connection() {
     let unasked = up(&mut other, &mut server);
     assert_eq!(unasked, Err(ProtocolError::OutOfPlace(Kind::Answer)));
     client.cancel(id);
+}
+
+#[test]
+fn requests_about_jobs_need_the_feature() {
+    let mut client = client::Connection::new(Limits::default(), &Hello::new("client"));
+    let mut server = server::Connection::new(Limits::default(), Hello::new("server"));
+    client.list_jobs(0).unwrap();
+    let mut frames = Vec::new();
+    while client.poll_transmit(&mut frames) != Transmit::Idle {}
+    let (taken, _) = server.handle_input(&frames, 0).unwrap();
+    let refused = server.handle_input(&frames[taken..], 0);
+    assert_eq!(refused, Err(ProtocolError::OutOfPlace(Kind::ListJobs)));
 }

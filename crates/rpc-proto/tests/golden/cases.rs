@@ -3,7 +3,8 @@
 use farcall_idl::Scalar;
 use farcall_rpc_proto::{
     CALLBACKS, Call, Callback, CallbackAnswer, ESTIMATES, Estimate, Failure, FailureKind,
-    FunctionSummary, Header, Hello, Limits, Listing, OUTPUT,
+    FunctionSummary, Header, Hello, JOBS, JobDescription, JobId, JobPage, JobRecord, JobState,
+    Limits, Listing, OUTPUT, Submission,
 };
 
 /// One conversation.
@@ -23,6 +24,12 @@ pub(crate) enum Request {
     List(u32),
     Describe(&'static str),
     Estimate(Call),
+    Submit(Submission, Vec<Elements>),
+    AskJob(JobId),
+    /// With the length of the results.
+    Fetch(JobId, u64),
+    CancelJob(JobId, bool),
+    ListJobs(u64),
     Call {
         call: Call,
         data: Vec<Elements>,
@@ -41,6 +48,11 @@ pub(crate) enum Answer {
     Interface(u64, String, Option<String>),
     Estimate(Estimate),
     Result(Vec<Elements>),
+    Submitted(JobId),
+    Job(JobDescription),
+    Jobs(JobPage),
+    /// The results of a submitted call.
+    Delivered(Vec<Elements>),
     /// Calls the client back, and answers with the result when it has the answer.
     CallsBack(Callback, CallbackAnswer, Vec<Elements>),
     Failure(Failure),
@@ -92,6 +104,7 @@ pub(crate) fn all() -> Vec<Case> {
         dgesv("dgesv-big-endian", true),
         directory(),
         estimate(),
+        jobs(),
         scalars(),
         callback(),
         cancel(),
@@ -218,6 +231,78 @@ fn estimate() -> Case {
     Case {
         hello,
         ..case("estimate", about, exchanges)
+    }
+}
+
+fn jobs() -> Case {
+    let about = "Submits the call of dgesv to be kept for an hour, asks about it, fetches what it\n\
+                 has come to, lists the calls there are, and has it forgotten. Bit 8 of the\n\
+                 features says that both sides have submitted calls.";
+    let Request::Call { call, data, .. } = dgesv_call(None, false) else {
+        unreachable!("dgesv_call makes a call");
+    };
+    let id = JobId(*b"0123456789abcdef");
+    let record = JobRecord {
+        id,
+        number: 7,
+        function: "lapack/dgesv".to_string(),
+        state: JobState::Done,
+        submitted: 1_700_000_000_000,
+        started: Some(1_700_000_000_010),
+        ended: Some(1_700_000_000_020),
+        expires: Some(1_700_003_600_020),
+        bytes: 500,
+        failure: None,
+    };
+    let queued = JobRecord {
+        state: JobState::Queued,
+        started: None,
+        ended: None,
+        expires: None,
+        ..record.clone()
+    };
+    let failed = JobRecord {
+        id: JobId(*b"fedcba9876543210"),
+        number: 8,
+        state: JobState::Failed,
+        failure: Some(Failure::new(FailureKind::OutcomeUnknown, "outcome unknown")),
+        ..record.clone()
+    };
+    let (submitted, keep) = (call.clone(), Some(3600));
+    let described = JobDescription {
+        record: queued,
+        call: Some((DGESV.to_string(), call.clone())),
+    };
+    let forgotten = JobDescription {
+        record: record.clone(),
+        call: None,
+    };
+    let page = JobPage {
+        jobs: vec![record, failed],
+        next: Some(8),
+    };
+    let result = vec![
+        Elements::Doubles(vec![2.0, 0.5, 1.0, 2.5]),
+        Elements::Ints(vec![1, 2]),
+        Elements::Doubles(vec![1.0, 2.0]),
+        Elements::Ints(vec![0]),
+    ];
+    let submission = Submission {
+        call: submitted,
+        keep,
+    };
+    let exchanges = vec![
+        (Request::Submit(submission, data), Answer::Submitted(id)),
+        (Request::AskJob(id), Answer::Job(described)),
+        (Request::Fetch(id, 60), Answer::Delivered(result)),
+        (Request::ListJobs(6), Answer::Jobs(page)),
+        (Request::CancelJob(id, true), Answer::Job(forgotten)),
+    ];
+    let mut hello = Hello::new("golden client");
+    hello.features = JOBS;
+    Case {
+        hello,
+        ..case("jobs", about, exchanges)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The two ends: each drives a connection after a case and says what it would send.
 
 use crate::cases::{Answer, Case, Elements, Request, stream};
-use farcall_rpc_proto::{CallId, Failure, Hello, ProtocolError, Transmit, client, server};
+use farcall_rpc_proto::{CallId, Failure, Hello, ProtocolError, Times, Transmit, client, server};
 
 const NATIVE: bool = cfg!(target_endian = "big");
 
@@ -114,9 +114,20 @@ impl Client<'_> {
             (Event::Estimated(id, estimate), Answer::Estimate(expected)) => {
                 assert_eq!((id, &estimate), (open, expected));
             }
+            (Event::Submitted(id, job), Answer::Submitted(expected)) => {
+                assert_eq!((id, job), (open, *expected));
+            }
+            (Event::Job(id, job), Answer::Job(expected)) => {
+                assert_eq!((id, &job), (open, expected));
+            }
+            (Event::Jobs(id, page), Answer::Jobs(expected)) => {
+                assert_eq!((id, &page), (open, expected));
+            }
             (
                 Event::Done(id, times),
-                Answer::Result(expected) | Answer::CallsBack(_, _, expected),
+                Answer::Result(expected)
+                | Answer::Delivered(expected)
+                | Answer::CallsBack(_, _, expected),
             ) => {
                 assert_eq!(id, open);
                 assert_eq!(times.exec, EXEC);
@@ -151,7 +162,9 @@ impl Client<'_> {
                 Transmit::Data(chunk) => {
                     let (_, sent) = self.open.as_mut().unwrap();
                     *sent += 1;
-                    let (Request::Call { data, .. }, _) = &self.case.exchanges[self.next] else {
+                    let (Request::Call { data, .. } | Request::Submit(_, data), _) =
+                        &self.case.exchanges[self.next]
+                    else {
                         panic!("data of no call");
                     };
                     let data = stream(data, self.case.big_endian);
@@ -167,6 +180,11 @@ impl Client<'_> {
             Request::List(from) => self.proto.list(*from),
             Request::Describe(name) => self.proto.describe(name),
             Request::Estimate(call) => self.proto.estimate(call),
+            Request::Submit(submission, _) => self.proto.submit(submission),
+            Request::AskJob(job) => self.proto.ask_job(*job),
+            Request::Fetch(job, result_bytes) => self.proto.fetch(*job, *result_bytes),
+            Request::CancelJob(job, forget) => self.proto.cancel_job(*job, *forget),
+            Request::ListJobs(after) => self.proto.list_jobs(*after),
             Request::Call {
                 call, result_bytes, ..
             } => self.proto.call(call, *result_bytes),
@@ -289,7 +307,27 @@ impl<'c> Server<'c> {
                     self.answer(id, answer);
                 }
             }
-            (Event::Ready(id), Request::Call { data, .. }) => {
+            (Event::Submit(id, submission), Request::Submit(expected, _)) => {
+                assert_eq!(submission, *expected);
+                assert!(!self.proto.accept(id, OFFERED));
+            }
+            (Event::AskJob(id, job), Request::AskJob(expected)) => {
+                assert_eq!(job, *expected);
+                self.answer(id, answer);
+            }
+            (Event::Fetch(id, job), Request::Fetch(expected, _)) => {
+                assert_eq!(job, *expected);
+                self.answer(id, answer);
+            }
+            (Event::CancelJob(id, job, forget), Request::CancelJob(expected, also)) => {
+                assert_eq!((job, forget), (*expected, *also));
+                self.answer(id, answer);
+            }
+            (Event::ListJobs(id, after), Request::ListJobs(expected)) => {
+                assert_eq!(after, *expected);
+                self.answer(id, answer);
+            }
+            (Event::Ready(id), Request::Call { data, .. } | Request::Submit(_, data)) => {
                 let received = std::mem::take(&mut self.received);
                 assert_eq!(received, stream(data, case.big_endian));
                 self.answer(id, answer);
@@ -319,6 +357,18 @@ impl<'c> Server<'c> {
             }
             Answer::Estimate(estimate) => self.proto.estimated(id, estimate),
             Answer::Result(data) => self.complete(id, data),
+            Answer::Submitted(job) => self.proto.submitted(id, *job),
+            Answer::Job(job) => self.proto.job(id, job),
+            Answer::Jobs(page) => self.proto.jobs(id, page),
+            Answer::Delivered(data) => {
+                self.sending = data;
+                let bytes = stream(data, false).len() as u64;
+                let times = Times {
+                    exec: EXEC,
+                    ..Times::default()
+                };
+                self.proto.deliver(id, bytes, times, COMPUTED);
+            }
             Answer::CallsBack(callback, ..) => {
                 self.proto.print(id, PRINTED.to_vec());
                 return self.proto.call_back(id, callback);
