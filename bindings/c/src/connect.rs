@@ -74,6 +74,10 @@ impl Server {
         Ok(self.client.share(bytes)?)
     }
 
+    pub(crate) fn job(&self, id: farcall_client::JobId) -> farcall_client::Job {
+        self.client.job(id)
+    }
+
     pub(crate) fn tag(&self) -> usize {
         self.tag
     }

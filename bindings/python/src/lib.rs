@@ -11,6 +11,7 @@ mod flow;
 mod function;
 mod future;
 mod interface;
+mod job;
 mod memory;
 mod plan;
 mod result;
@@ -33,6 +34,8 @@ mod _native {
     use crate::future::Future;
     #[pymodule_export]
     use crate::interface::{Interface, Parameter};
+    #[pymodule_export]
+    use crate::job::{Job, JobStatus};
     #[pymodule_export]
     use crate::memory::SharedMemory;
     #[pymodule_export]

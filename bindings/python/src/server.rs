@@ -11,6 +11,7 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::error;
 use crate::function::{Function, Times};
+use crate::job::{Job, JobStatus};
 use crate::memory::SharedMemory;
 
 /// Connects to a server: `farcall://host:port` or `unix:///path`.
@@ -249,6 +250,19 @@ impl Server {
         let result = Function::__call__(&function, py, args, kwargs)?;
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(function.unbind());
         Ok(result)
+    }
+
+    /// The submitted call of that id. Nothing is asked of the server yet.
+    fn job(&self, py: Python<'_>, id: &str) -> PyResult<Job> {
+        Job::named(py, &self.client, self.process, self.settings.clone(), id)
+    }
+
+    /// The caller's submitted calls at this server, in the order of submission.
+    fn jobs(&self, py: Python<'_>) -> PyResult<Vec<JobStatus>> {
+        self.process.check(py)?;
+        let jobs = py.detach(|| self.client.jobs());
+        let jobs = jobs.map_err(|error| error::from_client(py, &error))?;
+        Ok(jobs.into_iter().map(JobStatus::from).collect())
     }
 
     /// An array like `numpy.empty`, in memory shared with the server where it is on the same host:

@@ -119,8 +119,8 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// Where a server keeps what outlives it. Its first address names the folder, so that a server which
-/// is started again finds what is its own, and no other does; port 0 names nobody.
+/// Where a server keeps what outlives it. Its first address names the folder, so that a server
+/// which is started again finds what is its own, and no other does; port 0 names nobody.
 fn default_state(config: &Config) -> Option<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     if let Some(folder) = variable("STATE_DIRECTORY") {

@@ -99,8 +99,12 @@ fn payload_comment(case: &Case, frame: &Frame, header: &Header) -> Vec<String> {
 fn data_of<'c>(case: &'c Case, frame: &Frame) -> &'c [Elements] {
     for (request, answer) in &case.exchanges {
         match (request, answer) {
-            (Request::Call { data, .. }, _) if frame.from_client => return data,
-            (_, Answer::Result(data) | Answer::CallsBack(_, _, data)) if !frame.from_client => {
+            (Request::Call { data, .. } | Request::Submit(_, data), _) if frame.from_client => {
+                return data;
+            }
+            (_, Answer::Result(data) | Answer::Delivered(data) | Answer::CallsBack(_, _, data))
+                if !frame.from_client =>
+            {
                 return data;
             }
             _ => {}
