@@ -75,6 +75,7 @@ impl Driver {
             data_bytes: result_bytes * 3,
             places: vec![],
             output: false,
+            handles: vec![],
         };
         for result_bytes in RESULTS {
             let id = proto.call(&call(result_bytes), result_bytes).unwrap();

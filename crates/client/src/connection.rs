@@ -18,8 +18,9 @@ use crate::socket::{self, Socket, Waker};
 use crate::{Address, Argument, Error, Options};
 use farcall_idl::Layout;
 use farcall_rpc_proto::{
-    CALLBACKS, Call, CallId, ESTIMATES, Estimate, Failure, FailureKind, Hello, JOBS,
-    JobDescription, JobId, JobPage, Listing, OUTPUT, SHARED_MEMORY, Submission, Times,
+    CALLBACKS, Call, CallId, ESTIMATES, Estimate, Failure, FailureKind, HANDLES, HandleId,
+    HandlePage, HandleRecord, Hello, JOBS, JobDescription, JobId, JobPage, Listing, OUTPUT, Put,
+    SHARED_MEMORY, Submission, Times,
 };
 use farcall_spin::Spin;
 pub(crate) use state::Answered;
@@ -117,7 +118,7 @@ impl Connection {
         };
         let socket = socket.map_err(failed)?;
         let mut hello = Hello::new(concat!("farcall-client ", env!("CARGO_PKG_VERSION")));
-        hello.features |= ESTIMATES | CALLBACKS | OUTPUT | JOBS;
+        hello.features |= ESTIMATES | CALLBACKS | OUTPUT | JOBS | HANDLES;
         if socket.is_unix() {
             hello.features |= SHARED_MEMORY;
         }
@@ -245,7 +246,7 @@ impl Connection {
         // SAFETY: the caller's promise.
         let transfer = unsafe { Transfer::submitting(arguments, layout) };
         match self
-            .start(|state| state.submit(submission, transfer))?
+            .start(|state| state.move_data(|proto| proto.submit(submission), transfer))?
             .finish()?
         {
             Answer::Submitted(id) => Ok(id),
@@ -266,7 +267,8 @@ impl Connection {
         self.check_jobs()?;
         // SAFETY: the caller's promise.
         let transfer = unsafe { Transfer::fetching(arguments, layout) };
-        self.start(|state| state.fetch(job, transfer))
+        let bytes = transfer.result_bytes();
+        self.start(|state| state.move_data(|proto| proto.fetch(job, bytes), transfer))
     }
 
     /// Asks about a submitted call.
@@ -302,6 +304,74 @@ impl Connection {
             .finish()?
         {
             Answer::Jobs(page) => Ok(page),
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    /// Whether arrays may stay at the server; the error says that they may not.
+    pub(crate) fn check_handles(&self) -> Result<(), Error> {
+        if self.features & HANDLES != 0 {
+            return Ok(());
+        }
+        let text = "the server is too old to keep arrays; update it";
+        let failure = Failure::new(FailureKind::BadArgument, text);
+        Err(Error::Failed(failure))
+    }
+
+    /// Puts an array at the server: its bytes, or zeros.
+    pub(crate) fn put(self: &Arc<Self>, put: &Put, bytes: &[u8]) -> Result<HandleRecord, Error> {
+        self.check_handles()?;
+        // SAFETY: the borrow outlives the request, which is over or given up when this returns.
+        let transfer = unsafe { Transfer::of_one_piece(Argument::In(bytes)) };
+        let request = self.start(|state| state.move_data(|proto| proto.put(put), transfer))?;
+        self.handle_answer(request)
+    }
+
+    /// Gets an array from the server.
+    pub(crate) fn get(self: &Arc<Self>, handle: HandleId, bytes: &mut [u8]) -> Result<(), Error> {
+        self.check_handles()?;
+        let length = bytes.len() as u64;
+        // SAFETY: the borrow outlives the request, which is over or given up when this returns.
+        let transfer = unsafe { Transfer::of_one_piece(Argument::Out(bytes)) };
+        let get = |state: &mut State| state.move_data(|proto| proto.get(handle, length), transfer);
+        self.start(get)?.times().map(drop)
+    }
+
+    /// Asks about an array at the server.
+    pub(crate) fn handle(self: &Arc<Self>, handle: HandleId) -> Result<HandleRecord, Error> {
+        self.check_handles()?;
+        let request = self.start(|state| state.ask(|proto| proto.ask_handle(handle)))?;
+        self.handle_answer(request)
+    }
+
+    /// Gives an array at the server up.
+    pub(crate) fn drop_handle(self: &Arc<Self>, handle: HandleId) -> Result<HandleRecord, Error> {
+        self.check_handles()?;
+        let request = self.start(|state| state.ask(|proto| proto.drop_handle(handle)))?;
+        self.handle_answer(request)
+    }
+
+    /// Gives an array at the server up without waiting for the answer.
+    pub(crate) fn drop_handle_soon(self: &Arc<Self>, handle: HandleId) {
+        if self.process == std::process::id() && self.check_handles().is_ok() {
+            // Its answer is thrown away with the request.
+            drop(self.start(|state| state.ask(|proto| proto.drop_handle(handle))));
+        }
+    }
+
+    fn handle_answer(&self, request: Request) -> Result<HandleRecord, Error> {
+        match request.finish()? {
+            Answer::Handle(record) => Ok(record),
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    /// Asks for a page of arrays at the server.
+    pub(crate) fn handles(self: &Arc<Self>, after: u64) -> Result<HandlePage, Error> {
+        self.check_handles()?;
+        let request = self.start(|state| state.ask(|proto| proto.list_handles(after)))?;
+        match request.finish()? {
+            Answer::Handles(page) => Ok(page),
             _ => Err(self.unexpected()),
         }
     }

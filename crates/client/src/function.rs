@@ -5,7 +5,7 @@ use crate::callback::Callbacks;
 use crate::connection::{Answered, Connection, Reply};
 use crate::output::{Output, Printed};
 use crate::{Error, Job, Pending, Plan, Server, staging};
-use farcall_idl::{Interface, Scalar};
+use farcall_idl::{Interface, Place, Scalar};
 use farcall_rpc_proto::{self as proto, Call, Estimate, Failure, FailureKind, Submission};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -63,6 +63,9 @@ pub struct Times {
     pub total: f64,
 }
 
+/// Stands for memory of the server, where an array has its place that stays there.
+const AT_SERVER: u64 = u64::MAX;
+
 /// A call that was checked: what is sent, where its arrays lie, and whom it calls back.
 type Prepared = (Call, farcall_idl::Layout, Option<Callbacks>);
 
@@ -117,6 +120,7 @@ impl Function {
             data_bytes: layout.sent_bytes(),
             places: Vec::new(),
             output: false,
+            handles: Vec::new(),
         };
         /// The first question may wake the server up.
         const QUESTIONS: usize = 3;
@@ -195,6 +199,15 @@ impl Function {
         // SAFETY: the caller's promise is the same.
         let staging = unsafe { staging::place(&connection, interface, arguments, &mut layout) };
         call.places = layout.places();
+        if !call.handles.is_empty() {
+            connection.check_handles()?;
+            // The server knows where those are that it has.
+            let places = call.places.iter_mut();
+            places.for_each(|place| *place = place.filter(|place| place.segment != AT_SERVER));
+            if call.places.iter().all(Option::is_none) {
+                call.places.clear();
+            }
+        }
         call.data_bytes = layout.sent_bytes();
         let printed = match &self.output {
             Some(output) if connection.forwards_output() => {
@@ -251,10 +264,21 @@ impl Function {
         let interface = &self.described.interface;
         let scalars = argument::scalars(interface, arguments)?;
         let elements = argument::elements(interface, &scalars, arguments)?;
-        let layout = interface.layout(&scalars, &elements)?;
+        let mut layout = interface.layout(&scalars, &elements)?;
         for array in &layout.arrays {
             let param = &interface.params[array.param];
             argument::check_array(param, array, &arguments[array.param], way)?;
+        }
+        let handles = argument::handles(&layout, arguments);
+        let mut places = vec![None; layout.arrays.len()];
+        for (index, _) in &handles {
+            places[*index as usize] = Some(Place {
+                segment: AT_SERVER,
+                offset: 0,
+            });
+        }
+        if !handles.is_empty() {
+            layout.place(places);
         }
         let functions = argument::callbacks(interface, arguments)?;
         let callbacks = (!functions.is_empty()).then(|| Callbacks {
@@ -268,6 +292,7 @@ impl Function {
             data_bytes: layout.sent_bytes(),
             places: Vec::new(),
             output: false,
+            handles,
         };
         Ok((call, layout, callbacks))
     }

@@ -27,6 +27,7 @@ mod callback;
 mod connection;
 mod error;
 mod function;
+mod handle;
 mod job;
 mod memory;
 mod output;
@@ -42,8 +43,11 @@ pub use callback::{Callback, CallbackArguments};
 pub use connection::Progress;
 pub use error::{CallbackError, Error, Fault};
 pub use farcall_idl::{Interface, Scalar};
-pub use farcall_rpc_proto::{Failure, FailureKind, FunctionSummary, JobId, JobState, NoJobId};
+pub use farcall_rpc_proto::{
+    ArrayForm, Failure, FailureKind, FunctionSummary, HandleId, JobId, JobState, NoId,
+};
 pub use function::{Function, Outcome, Times};
+pub use handle::{Handle, HandleStatus};
 pub use job::{Job, JobStatus, Submitted};
 pub use memory::SharedMemory;
 pub use output::Output;

@@ -2,8 +2,11 @@
 
 use crate::connection::Connection;
 use crate::function::Described;
-use crate::{Address, Error, Function, Job, JobId, JobStatus, SharedMemory};
-use farcall_rpc_proto::FunctionSummary;
+use crate::{
+    Address, ArrayForm, Error, Function, Handle, HandleId, HandleStatus, Job, JobId, JobStatus,
+    SharedMemory,
+};
+use farcall_rpc_proto::{FunctionSummary, Put};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -162,6 +165,39 @@ impl Server {
             jobs.extend(page.jobs.into_iter().map(JobStatus::new));
         }
         Ok(jobs)
+    }
+
+    /// Puts an array at the server, in the byte order of this machine: its elements one after the
+    /// other as `form` says, or nothing where it is to be zero. It goes when it is dropped, when it
+    /// was not used for long, and, unless it `stays`, when the connection ends.
+    pub fn put(&self, form: ArrayForm, bytes: &[u8], stays: bool) -> Result<Handle, Error> {
+        let data_bytes = bytes.len() as u64;
+        let put = Put {
+            form,
+            data_bytes,
+            stays,
+        };
+        let record = self.connection()?.put(&put, bytes)?;
+        Ok(Handle::new(self.clone(), record))
+    }
+
+    /// An array that is at the server by now.
+    pub fn handle(&self, id: HandleId) -> Result<Handle, Error> {
+        let record = self.connection()?.handle(id)?;
+        Ok(Handle::new(self.clone(), record))
+    }
+
+    /// The caller's arrays at this server, in the order of their creation.
+    pub fn handles(&self) -> Result<Vec<HandleStatus>, Error> {
+        let mut handles = Vec::new();
+        let mut after = Some(0);
+        while let Some(number) = after {
+            let page = self.connection()?.handles(number)?;
+            // A page that leads nowhere would be asked for without end.
+            after = page.next.filter(|&next| next > number);
+            handles.extend(page.handles.into_iter().map(HandleStatus::new));
+        }
+        Ok(handles)
     }
 
     fn lock_functions(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Described>>> {

@@ -1,8 +1,10 @@
 //! The calling end of a connection.
 
 use crate::frame::{BIG_ENDIAN, Header, Kind, append_control, append_flagged};
+use crate::handles::{HANDLES, HandleMessage, HandlePage, HandleRecord, ListHandlesMessage, Put};
+use crate::ids::{HandleId, JobId};
 use crate::jobs::{
-    CancelJobMessage, JOBS, JobDescription, JobId, JobMessage, JobPage, ListJobsMessage, Submission,
+    CancelJobMessage, JOBS, JobDescription, JobMessage, JobPage, ListJobsMessage, Submission,
 };
 use crate::message::{
     self, CALLBACKS, Call, Callback, CallbackAnswer, DescribeRequest, Estimate, Failure,
@@ -45,6 +47,10 @@ pub enum Event {
     Job(CallId, JobDescription),
     /// A page of submitted calls.
     Jobs(CallId, JobPage),
+    /// What is known of an array at the server.
+    Handle(CallId, HandleRecord),
+    /// A page of arrays at the server.
+    Handles(CallId, HandlePage),
     /// The function of a running call has printed this.
     Output(CallId, Vec<u8>),
     /// The running call calls a function of the client: answer with [`Connection::answer`].
@@ -68,7 +74,7 @@ enum Request {
         /// A callback waits for its answer.
         calls_back: bool,
     },
-    /// A call that is to outlive the connection.
+    /// A call that is to outlive the connection, or an array that is to stay at the server.
     Submitting,
     Receiving(Stream),
     /// Cancelled here, not yet answered there.
@@ -208,6 +214,51 @@ impl Connection {
         let id = self.open(Request::Query)?;
         let out = &mut self.core.sender.control;
         message::append(out, Kind::ListJobs, id, &ListJobsMessage { after });
+        Ok(id)
+    }
+
+    /// Puts an array at a server with the feature [`HANDLES`].
+    pub fn put(&mut self, put: &Put) -> Result<CallId, ProtocolError> {
+        let id = self.open(Request::Submitting)?;
+        let mut opening = Vec::new();
+        message::append(&mut opening, Kind::Put, id, put);
+        self.core.sender.start_call(id, opening, put.data_bytes);
+        Ok(id)
+    }
+
+    /// Asks for an array of `bytes` bytes at the server. Its end is told as that of a call.
+    pub fn get(&mut self, handle: HandleId, bytes: u64) -> Result<CallId, ProtocolError> {
+        let id = self.open(Request::Computing {
+            result_bytes: bytes,
+            calls_back: false,
+        })?;
+        let out = &mut self.core.sender.control;
+        message::append(out, Kind::Get, id, &HandleMessage { id: handle });
+        Ok(id)
+    }
+
+    /// Asks about an array at the server.
+    pub fn ask_handle(&mut self, handle: HandleId) -> Result<CallId, ProtocolError> {
+        self.about_handle(Kind::AskHandle, handle)
+    }
+
+    /// Gives an array at the server up.
+    pub fn drop_handle(&mut self, handle: HandleId) -> Result<CallId, ProtocolError> {
+        self.about_handle(Kind::Drop, handle)
+    }
+
+    fn about_handle(&mut self, kind: Kind, handle: HandleId) -> Result<CallId, ProtocolError> {
+        let id = self.open(Request::Query)?;
+        let out = &mut self.core.sender.control;
+        message::append(out, kind, id, &HandleMessage { id: handle });
+        Ok(id)
+    }
+
+    /// Asks for the arrays at the server with numbers above `after`.
+    pub fn list_handles(&mut self, after: u64) -> Result<CallId, ProtocolError> {
+        let id = self.open(Request::Query)?;
+        let out = &mut self.core.sender.control;
+        message::append(out, Kind::ListHandles, id, &ListHandlesMessage { after });
         Ok(id)
     }
 
@@ -358,6 +409,15 @@ impl Core {
             Kind::Submitted | Kind::Job | Kind::Jobs if self.features & JOBS != 0 => {
                 self.about_jobs(kind, id, payload).map(Some)
             }
+            Kind::Handle if self.features & HANDLES != 0 => {
+                let record = message::parse(kind, payload)?;
+                self.close_handle(id)?;
+                Ok(Some(Event::Handle(id, record)))
+            }
+            Kind::Handles if self.features & HANDLES != 0 => {
+                self.close_query(id, kind)?;
+                Ok(Some(Event::Handles(id, message::parse(kind, payload)?)))
+            }
             Kind::Output if self.features & OUTPUT != 0 => self.output(id, payload),
             Kind::Callback if self.features & CALLBACKS != 0 => self.callback(&header, payload),
             Kind::Result => self
@@ -372,6 +432,17 @@ impl Core {
                 Ok(self.failed(id).then_some(Event::Failed(id, failure)))
             }
             _ => Err(ProtocolError::OutOfPlace(kind)),
+        }
+    }
+
+    /// The answer about an array has come, one that was put at the server too.
+    fn close_handle(&mut self, id: CallId) -> Result<(), ProtocolError> {
+        if self.sender.has_stream(id) {
+            return Err(ProtocolError::OutOfPlace(Kind::Handle));
+        }
+        match self.requests.remove(&id) {
+            Some(Request::Submitting | Request::Query | Request::Cancelled(None)) => Ok(()),
+            _ => Err(ProtocolError::OutOfPlace(Kind::Handle)),
         }
     }
 

@@ -77,15 +77,61 @@ pub enum Kind {
     ListJobs = 38,
     /// Answers [`Kind::ListJobs`].
     Jobs = 39,
+    /// Puts an array at the server; its data stream follows.
+    Put = 40,
+    /// Asks for an array at the server; answered as a call is.
+    Get = 41,
+    /// Asks about an array at the server.
+    AskHandle = 42,
+    /// The user no longer wants an array at the server.
+    Drop = 43,
+    /// Asks for a page of the arrays at the server.
+    ListHandles = 44,
+    /// Answers [`Kind::Put`], [`Kind::AskHandle`] and [`Kind::Drop`].
+    Handle = 45,
+    /// Answers [`Kind::ListHandles`].
+    Handles = 46,
 }
 
 impl Kind {
     fn from_byte(byte: u8) -> Option<Kind> {
         use Kind::*;
         [
-            Hello, List, Listing, Describe, Interface, Call, Data, Result, Done, Failure, Cancel,
-            Goodbye, Share, Shared, Unshare, Callback, Answer, Output, Estimate, Estimated, Submit,
-            Submitted, AskJob, Job, Fetch, CancelJob, ListJobs, Jobs,
+            Hello,
+            List,
+            Listing,
+            Describe,
+            Interface,
+            Call,
+            Data,
+            Result,
+            Done,
+            Failure,
+            Cancel,
+            Goodbye,
+            Share,
+            Shared,
+            Unshare,
+            Callback,
+            Answer,
+            Output,
+            Estimate,
+            Estimated,
+            Submit,
+            Submitted,
+            AskJob,
+            Job,
+            Fetch,
+            CancelJob,
+            ListJobs,
+            Jobs,
+            Put,
+            Get,
+            AskHandle,
+            Drop,
+            ListHandles,
+            Handle,
+            Handles,
         ]
         .into_iter()
         .find(|kind| *kind as u8 == byte)

@@ -1,72 +1,14 @@
 //! Messages about submitted calls, which outlive their connection and the server.
 
+use crate::ids::JobId;
 use crate::message::{Call, Failure, MessageError};
 use crate::{CallId, Kind, ProtocolError, message};
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
-use core::str::FromStr;
-use minicbor::{Decode, Decoder, Encode, Encoder, decode, encode};
+use minicbor::{Decode, Encode, decode, encode};
 
 /// Feature bit: calls may be submitted, and their results fetched later.
 pub const JOBS: u64 = 1 << 8;
-
-/// Names a submitted call. It is random, so that nobody guesses another one's.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct JobId(pub [u8; 16]);
-
-/// A text that is no [`JobId`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the id of a job has 32 hexadecimal digits")]
-pub struct NoJobId;
-
-impl fmt::Display for JobId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for JobId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl FromStr for JobId {
-    type Err = NoJobId;
-
-    fn from_str(text: &str) -> Result<JobId, NoJobId> {
-        let digits = text.as_bytes();
-        if digits.len() != 32 {
-            return Err(NoJobId);
-        }
-        let mut id = [0; 16];
-        for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
-            let digit = |digit: u8| char::from(digit).to_digit(16).ok_or(NoJobId);
-            *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
-        }
-        Ok(JobId(id))
-    }
-}
-
-impl<C> Encode<C> for JobId {
-    fn encode<W: encode::Write>(
-        &self,
-        e: &mut Encoder<W>,
-        _: &mut C,
-    ) -> Result<(), encode::Error<W::Error>> {
-        e.bytes(&self.0)?.ok()
-    }
-}
-
-impl<'b, C> Decode<'b, C> for JobId {
-    fn decode(d: &mut Decoder<'b>, _: &mut C) -> Result<Self, decode::Error> {
-        let bytes = d.bytes()?.try_into();
-        bytes
-            .map(JobId)
-            .map_err(|_| decode::Error::message("an id has 16 bytes"))
-    }
-}
 
 /// Where a submitted call is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
@@ -289,17 +231,7 @@ impl JobDescription {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::string::ToString;
     use alloc::vec;
-
-    #[test]
-    fn ids_are_read_as_they_are_written() {
-        let id = JobId([0xa5; 16]);
-        assert_eq!(id.to_string().parse(), Ok(id));
-        for text in ["", "a5", "zz000000000000000000000000000000", "é"] {
-            assert_eq!(text.parse::<JobId>(), Err(NoJobId));
-        }
-    }
 
     #[test]
     fn submission_round_trip() {
@@ -310,6 +242,7 @@ mod tests {
             data_bytes: 9,
             places: vec![],
             output: false,
+            handles: vec![],
         };
         for keep in [None, Some(3600)] {
             let submission = Submission {

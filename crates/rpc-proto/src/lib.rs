@@ -26,6 +26,8 @@ extern crate alloc;
 
 pub mod client;
 mod frame;
+mod handles;
+mod ids;
 mod jobs;
 mod message;
 mod receiver;
@@ -34,7 +36,9 @@ pub mod server;
 mod stream;
 
 pub use frame::{FrameError, HEADER_BYTES, Header, Kind};
-pub use jobs::{JOBS, JobDescription, JobId, JobPage, JobRecord, JobState, NoJobId, Submission};
+pub use handles::{ArrayForm, FormError, HANDLES, HandlePage, HandleRecord, Put};
+pub use ids::{HandleId, JobId, NoId};
+pub use jobs::{JOBS, JobDescription, JobPage, JobRecord, JobState, Submission};
 pub use message::{
     CALLBACK_BYTES, CALLBACKS, Call, Callback, CallbackAnswer, ESTIMATES, Estimate, Failure,
     FailureKind, Fault, FunctionSummary, Hello, Listing, MessageError, OUTPUT, SHARED_MEMORY,

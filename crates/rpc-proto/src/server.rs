@@ -1,8 +1,10 @@
 //! The serving end of a connection.
 
 use crate::frame::{BIG_ENDIAN, Header, Kind, append_flagged};
+use crate::handles::{HANDLES, HandleMessage, HandlePage, HandleRecord, ListHandlesMessage, Put};
+use crate::ids::{HandleId, JobId};
 use crate::jobs::{
-    CancelJobMessage, JOBS, JobDescription, JobId, JobMessage, JobPage, ListJobsMessage, Submission,
+    CancelJobMessage, JOBS, JobDescription, JobMessage, JobPage, ListJobsMessage, Submission,
 };
 use crate::message::{
     self, CALLBACKS, Call, Callback, CallbackAnswer, DescribeRequest, ESTIMATES, Estimate, Failure,
@@ -48,6 +50,17 @@ pub enum Event {
     CancelJob(CallId, JobId, bool),
     /// Wants the submitted calls after this number: answer with [`Connection::jobs`] or `fail`.
     ListJobs(CallId, u64),
+    /// Puts an array here: as with a call, answer with [`Connection::accept`] or
+    /// [`Connection::fail`]; once it is there, with [`Connection::handle`].
+    Put(CallId, Put),
+    /// Wants an array that is here: answer with [`Connection::deliver`] or `fail`.
+    Get(CallId, HandleId),
+    /// Asks about an array: answer with [`Connection::handle`] or `fail`.
+    AskHandle(CallId, HandleId),
+    /// No longer wants an array: answer with [`Connection::handle`] or `fail`.
+    Drop(CallId, HandleId),
+    /// Wants the arrays with numbers above this one: answer with [`Connection::handles`].
+    ListHandles(CallId, u64),
     /// The data stream of an accepted call is complete.
     Ready(CallId),
     /// Answers a callback of a running call.
@@ -86,6 +99,23 @@ impl State {
     fn offered(bytes: u64, now: Nanos) -> State {
         State::Offered { bytes, since: now }
     }
+
+    /// Of a request without data that is answered with some.
+    fn waiting(now: Nanos) -> State {
+        State::Running {
+            received: now,
+            send: 0,
+            calls_back: false,
+        }
+    }
+}
+
+/// Whether a frame is a request about arrays that stay at the server.
+fn is_about_handles(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Put | Kind::Get | Kind::AskHandle | Kind::Drop | Kind::ListHandles
+    )
 }
 
 /// Whether a frame is a request about submitted calls.
@@ -261,6 +291,17 @@ impl Connection {
         message::append(&mut self.core.sender.control, Kind::Jobs, request, page);
     }
 
+    /// Answers about an array, one that was put here too.
+    pub fn handle(&mut self, request: CallId, record: &HandleRecord) {
+        self.core.calls.remove(&request);
+        message::append(&mut self.core.sender.control, Kind::Handle, request, record);
+    }
+
+    /// Answers a request for arrays.
+    pub fn handles(&mut self, request: CallId, page: &HandlePage) {
+        message::append(&mut self.core.sender.control, Kind::Handles, request, page);
+    }
+
     /// Answers a fetch: sends the result stream of `result_bytes` bytes, then `times` with the
     /// time that sending took. A fetch that is no longer open is left alone.
     pub fn deliver(&mut self, request: CallId, result_bytes: u64, times: Times, now: Nanos) {
@@ -419,7 +460,8 @@ impl Core {
         let asks = matches!(
             kind,
             Kind::List | Kind::Describe | Kind::Estimate | Kind::Share | Kind::Call
-        ) || is_about_jobs(kind);
+        ) || is_about_jobs(kind)
+            || is_about_handles(kind);
         if asks && (id == 0 || self.calls.contains_key(&id)) {
             return Err(ProtocolError::OutOfPlace(kind));
         }
@@ -439,6 +481,9 @@ impl Core {
             }
             kind if is_about_jobs(kind) && self.features & JOBS != 0 => {
                 self.about_jobs(kind, id, payload, now).map(Some)?
+            }
+            kind if is_about_handles(kind) && self.features & HANDLES != 0 => {
+                self.about_handles(kind, id, payload, now).map(Some)?
             }
             Kind::Estimate if self.features & ESTIMATES != 0 => {
                 Some(Event::Estimate(id, message::parse_call(payload)?))
@@ -487,12 +532,7 @@ impl Core {
             }
             Kind::Fetch => {
                 let JobMessage { id: job } = message::parse(kind, payload)?;
-                let waiting = State::Running {
-                    received: now,
-                    send: 0,
-                    calls_back: false,
-                };
-                self.open(id, waiting)?;
+                self.open(id, State::waiting(now))?;
                 Event::Fetch(id, job)
             }
             Kind::CancelJob => {
@@ -508,6 +548,34 @@ impl Core {
                 let ListJobsMessage { after } = message::parse(Kind::ListJobs, payload)?;
                 Event::ListJobs(id, after)
             }
+        })
+    }
+
+    /// A request about arrays that stay here.
+    fn about_handles(
+        &mut self,
+        kind: Kind,
+        id: CallId,
+        payload: &[u8],
+        now: Nanos,
+    ) -> Result<Event, ProtocolError> {
+        if kind == Kind::Put {
+            let put: Put = message::parse(kind, payload)?;
+            self.open(id, State::offered(put.data_bytes, now))?;
+            return Ok(Event::Put(id, put));
+        }
+        if kind == Kind::ListHandles {
+            let ListHandlesMessage { after } = message::parse(kind, payload)?;
+            return Ok(Event::ListHandles(id, after));
+        }
+        let HandleMessage { id: handle } = message::parse(kind, payload)?;
+        Ok(match kind {
+            Kind::Get => {
+                self.open(id, State::waiting(now))?;
+                Event::Get(id, handle)
+            }
+            Kind::Drop => Event::Drop(id, handle),
+            _ => Event::AskHandle(id, handle),
         })
     }
 

@@ -62,6 +62,7 @@ impl Conversation {
             data_bytes: bytes,
             places: vec![],
             output: false,
+            handles: vec![],
         };
         let id = self.client.call(&call, bytes).unwrap();
         self.sources.insert(id, data);
@@ -299,6 +300,7 @@ fn order(lengths: &[u64]) -> Vec<(u8, CallId)> {
             data_bytes,
             places: vec![],
             output: false,
+            handles: vec![],
         };
         client.call(&call, 0).unwrap();
     }
@@ -407,6 +409,7 @@ fn running() -> (client::Connection, server::Connection, CallId) {
         data_bytes: 0,
         places: vec![],
         output: false,
+        handles: vec![],
     };
     let id = client.call(&call, 0).unwrap();
     assert_eq!(up(&mut client, &mut server).unwrap().len(), 2);

@@ -206,6 +206,18 @@ impl BufferPool {
         Ok(Segment { id, fd, bytes })
     }
 
+    /// Memory for an array that stays, all zero.
+    pub(crate) fn hold(&mut self, bytes: usize) -> Result<JobBuffer, NoBuffer> {
+        if bytes > self.limit {
+            return Err(NoBuffer::TooLarge);
+        }
+        let bytes = bytes.max(1).next_multiple_of(PAGE);
+        self.make_room(bytes)?;
+        let buffer = self.create(bytes).map_err(NoBuffer::System)?;
+        self.total += bytes;
+        Ok(buffer)
+    }
+
     /// Ends a segment. Its client may keep the mapping, so its memory serves nobody else.
     pub(crate) fn end(&mut self, segment: Segment) {
         self.total -= segment.bytes;

@@ -22,6 +22,8 @@ pub struct Config {
     pub workers: Workers,
     /// Calls that are submitted, and fetched later.
     pub jobs: Jobs,
+    /// Arrays that stay at the server.
+    pub data: Data,
     /// Whether IDL files may contain C text, which is compiled and run.
     pub allow_code: bool,
 }
@@ -82,6 +84,32 @@ impl Default for Jobs {
             longest_h: 720.0,
             per_user: 10_000,
             bytes_per_user: 16_000_000_000,
+        }
+    }
+}
+
+/// Arrays that stay at the server, to be used in calls.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Data {
+    /// Bytes of memory for them, a part of `limits.memory`; 0 means a quarter of it. Beyond that,
+    /// those that were not used for longest go to the folder `state`, where there is one.
+    pub memory: u64,
+    /// Arrays of one user.
+    pub per_user: usize,
+    /// Bytes of one user's arrays, in memory and on the disk.
+    pub bytes_per_user: u64,
+    /// Hours after its last use for which an array is kept.
+    pub keep_h: f64,
+}
+
+impl Default for Data {
+    fn default() -> Data {
+        Data {
+            memory: 0,
+            per_user: 1000,
+            bytes_per_user: 16_000_000_000,
+            keep_h: 24.0,
         }
     }
 }

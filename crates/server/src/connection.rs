@@ -6,7 +6,8 @@ use crate::listen::Accepted;
 use crate::user::User;
 use farcall_rpc_proto::server::{self, Event};
 use farcall_rpc_proto::{
-    Call, CallId, Chunk, Hello, Landing, Limits, Nanos, Piece, ProtocolError, Submission, Transmit,
+    Call, CallId, Chunk, Hello, Landing, Limits, Nanos, Piece, ProtocolError, Put, Submission,
+    Transmit,
 };
 use rustix::event::epoll::EventFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -60,13 +61,16 @@ pub(crate) enum Broken {
 pub(crate) enum Offer {
     Call(Call),
     Submission(Submission),
+    Put(Put),
 }
 
 impl Offer {
-    pub(crate) fn call(&self) -> &Call {
+    /// The call that it is, if it is one.
+    pub(crate) fn call(&self) -> Option<&Call> {
         match self {
-            Offer::Call(call) => call,
-            Offer::Submission(submission) => &submission.call,
+            Offer::Call(call) => Some(call),
+            Offer::Submission(submission) => Some(&submission.call),
+            Offer::Put(_) => None,
         }
     }
 }

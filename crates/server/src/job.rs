@@ -2,9 +2,10 @@
 
 use crate::buffer::{JobBuffer, Segment};
 use crate::spool::journal::Record;
+use crate::store::Use;
 use crate::user::User;
 use farcall_idl::Layout;
-use farcall_rpc_proto::{CallId, Direction, JobId, Piece, Pieces, Side};
+use farcall_rpc_proto::{CallId, Direction, JobId, Piece, Pieces, Put, Side};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -13,6 +14,8 @@ use std::time::Instant;
 pub(crate) enum State {
     /// Its arguments are arriving.
     Receiving,
+    /// Waits for arrays that stay at the server.
+    Waiting,
     /// Waits for a worker.
     Queued,
     Running {
@@ -22,6 +25,16 @@ pub(crate) enum State {
     Sending,
     /// Its buffer is with a thread that writes it to the disk, or reads it.
     OnDisk,
+}
+
+/// What a job is for.
+pub(crate) enum Task {
+    /// A call.
+    Call,
+    /// An array comes that is to stay.
+    Put(Put, User),
+    /// An array that stays is sent.
+    Get,
 }
 
 /// Whether a call outlives its connection.
@@ -53,6 +66,11 @@ pub(crate) struct Job {
     /// Where the client wants what the function prints.
     pub(crate) printing: Option<Printing>,
     pub(crate) durability: Durability,
+    pub(crate) task: Task,
+    /// The arrays that stay at the server and are used here.
+    pub(crate) uses: Vec<Use>,
+    /// Their memory, once it is this job's turn.
+    pub(crate) data: Vec<Rc<JobBuffer>>,
     incoming: Pieces,
     outgoing: Pieces,
 }
@@ -124,11 +142,31 @@ impl Job {
             swap: false,
             printing: None,
             durability: Durability::None,
+            task: Task::Call,
+            uses: Vec::new(),
+            data: Vec::new(),
             incoming,
             outgoing,
         };
         job.clear_gaps();
         job
+    }
+
+    /// One that moves a stream which lies in one piece at the start of its memory.
+    fn of_one_piece(
+        connection: usize,
+        request: CallId,
+        bytes: u64,
+        buffer: Option<JobBuffer>,
+    ) -> Job {
+        let layout = Layout {
+            arrays: Vec::new(),
+            bytes,
+            cost: None,
+            processor_elements: None,
+        };
+        let (message, segments) = (Vec::new(), Vec::new());
+        Job::new(connection, request, 0, message, layout, buffer, segments)
     }
 
     /// The results of a submitted call, on their way to a client that fetches them.
@@ -138,23 +176,32 @@ impl Job {
         bytes: u64,
         buffer: JobBuffer,
     ) -> Job {
-        let layout = Layout {
-            arrays: Vec::new(),
-            bytes,
-            cost: None,
-            processor_elements: None,
-        };
-        let mut job = Job::new(
-            connection,
-            request,
-            0,
-            Vec::new(),
-            layout,
-            Some(buffer),
-            Vec::new(),
-        );
+        let mut job = Job::of_one_piece(connection, request, bytes, Some(buffer));
         job.outgoing = Pieces::whole(bytes);
         job.state = State::Sending;
+        job
+    }
+
+    /// An array that comes and is to stay.
+    pub(crate) fn put(
+        connection: usize,
+        request: CallId,
+        put: Put,
+        user: User,
+        buffer: JobBuffer,
+    ) -> Job {
+        let mut job = Job::of_one_piece(connection, request, put.data_bytes, Some(buffer));
+        job.incoming = Pieces::whole(put.data_bytes);
+        job.task = Task::Put(put, user);
+        job
+    }
+
+    /// An array that stays, to be sent when it is its turn.
+    pub(crate) fn get(connection: usize, request: CallId, bytes: u64, of: Use) -> Job {
+        let mut job = Job::of_one_piece(connection, request, bytes, None);
+        job.outgoing = Pieces::whole(bytes);
+        job.task = Task::Get;
+        job.uses.push(of);
         job
     }
 
@@ -195,10 +242,8 @@ impl Job {
 
     /// The memory of a piece of the job's buffer.
     pub(crate) fn memory(&self, piece: &Piece) -> *mut [u8] {
-        let buffer = self
-            .buffer
-            .as_ref()
-            .expect("a job with arrays has a buffer");
+        let buffer = self.buffer.as_ref().or(self.data.first().map(Rc::as_ref));
+        let buffer = buffer.expect("a job with arrays has a buffer");
         let (offset, length) = (piece.offset as usize, piece.length as usize);
         assert!(
             offset + length <= buffer.bytes(),

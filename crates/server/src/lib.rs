@@ -8,7 +8,7 @@
 //!
 //! The parts, from the outside in: `reactor` is the one thread that waits and moves every call
 //! on; `connection` moves bytes between a socket, the protocol and job buffers; `job` is a call
-//! on its way; `spool` keeps submitted calls; `worker` is a worker process as the server sees it,
+//! on its way; `spool` keeps submitted calls, `store` arrays; `worker` is a worker process as the server sees it,
 //! `worker::process` what runs inside one; `buffer` is the memory they share.
 
 mod buffer;
@@ -19,10 +19,11 @@ mod job;
 mod listen;
 mod reactor;
 mod spool;
+mod store;
 mod user;
 mod worker;
 
-pub use config::{Config, Jobs, Limits, Workers};
+pub use config::{Config, Data, Jobs, Limits, Workers};
 pub use farcall_library::{Caller, Catalog, Source};
 pub use farcall_rpc_proto::{Failure, FailureKind};
 pub use spool::SpoolError;

@@ -8,6 +8,7 @@ mod calls;
 mod estimate;
 mod events;
 mod output;
+mod stored;
 mod submitted;
 
 use crate::WorkerCommand;
@@ -18,6 +19,7 @@ use crate::function::FunctionTable;
 use crate::job::Job;
 use crate::listen::Listener;
 use crate::spool::Spool;
+use crate::store::Store;
 use crate::worker::{Launcher, LibrarySource, State, Worker};
 use farcall_rpc_proto::{FailureKind, Nanos};
 use farcall_spin::Spin;
@@ -108,6 +110,10 @@ pub(crate) struct Reactor {
     links: estimate::Links,
     /// Submitted calls; none without a folder to keep them in.
     spool: Option<Spool>,
+    /// Arrays that stay.
+    store: Store,
+    /// Jobs whose turn it may be to use arrays.
+    candidates: VecDeque<usize>,
     /// Memory has become free that submitted calls may wait for.
     has_room: bool,
     start: Instant,
@@ -138,6 +144,7 @@ impl Reactor {
                 command: worker_command,
                 settings: config.workers.clone(),
             },
+            store: Store::new(config.data.clone(), config.limits.memory),
             config,
             epoll,
             listeners,
@@ -157,6 +164,7 @@ impl Reactor {
             held_until: None,
             links: estimate::Links::new(),
             spool: None,
+            candidates: VecDeque::new(),
             has_room: true,
             start: now,
             next_sweep: now + SWEEP,
@@ -210,7 +218,8 @@ impl Reactor {
         let mut wait = spin.begin();
         let mut looks = wait.spins();
         while !self.is_stopped() {
-            let sleeps = !looks && self.ready.is_empty() && self.ask_for_doorbells();
+            let waits = self.ready.is_empty() && self.candidates.is_empty() && !self.has_room;
+            let sleeps = !looks && waits && self.ask_for_doorbells();
             let timeout = if sleeps {
                 self.next_deadline(Instant::now())
             } else {
@@ -238,6 +247,7 @@ impl Reactor {
         }
         active |= self.collect_outcomes();
         active |= self.serve_spool();
+        active |= self.serve_candidates();
         self.dispatch();
         self.flush_answers();
         active |= self.serve_ready();

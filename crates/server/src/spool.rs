@@ -11,7 +11,9 @@ pub(crate) mod lifecycle;
 use crate::buffer::JobBuffer;
 use crate::config;
 use crate::user::User;
-use farcall_rpc_proto::{CallId, Failure, FailureKind, JobId, JobPage, JobRecord, JobState, Times};
+use farcall_rpc_proto::{
+    CallId, Failure, FailureKind, HandleId, JobId, JobPage, JobRecord, JobState, Times,
+};
 pub(crate) use files::{Content, Stored, Transfer};
 use files::{Files, Folder, Task};
 use journal::{Changed, Entry, Journal, JournalError, Outcome, Record};
@@ -64,6 +66,10 @@ pub(crate) enum Purpose {
     Load(usize),
     /// The results are read for a client.
     Deliver(Fetch),
+    /// An array goes to the disk for want of memory.
+    Spill(HandleId),
+    /// An array comes back.
+    Unspill(HandleId),
 }
 
 /// A client that wants the results of a submitted call.
@@ -172,6 +178,8 @@ impl Spool {
             record.is_some_and(|record| match content {
                 Content::Arguments => record.state == JobState::Queued,
                 Content::Result => record.state == JobState::Done,
+                // Arrays do not outlive the server.
+                Content::Array => false,
             })
         })?;
         if removed > 0 {

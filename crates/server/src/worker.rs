@@ -344,7 +344,9 @@ impl Worker {
             .map(|buffer| (buffer.id, buffer.bytes(), buffer.fd()));
         let segments = call.segments.iter();
         let segments = segments.map(|segment| (segment.id, segment.bytes, segment.fd.as_fd()));
-        for (id, bytes, fd) in buffer.into_iter().chain(segments) {
+        let data = call.data.iter();
+        let data = data.map(|array| (array.id, array.bytes(), array.fd()));
+        for (id, bytes, fd) in buffer.into_iter().chain(segments).chain(data) {
             if self.mapped.insert(id) {
                 let bytes = bytes as u64;
                 send(
@@ -561,6 +563,7 @@ pub(crate) struct CallRequest<'a> {
     pub(crate) buffer: Option<&'a JobBuffer>,
     /// Where the arrays lie that are not in the buffer.
     pub(crate) segments: &'a [Rc<Segment>],
+    pub(crate) data: &'a [Rc<JobBuffer>],
     pub(crate) swap: bool,
     /// Whether such calls take little time.
     pub(crate) brief: bool,

@@ -7,8 +7,9 @@ use crate::output::Printed;
 use crate::socket::Socket;
 use farcall_rpc_proto::client::{self, Event};
 use farcall_rpc_proto::{
-    Call, CallId, Callback, CallbackAnswer, Chunk, Estimate, Failure, Hello, JobDescription, JobId,
-    JobPage, Landing, Limits, Listing, Piece, ProtocolError, Submission, Times, Transmit,
+    Call, CallId, Callback, CallbackAnswer, Chunk, Estimate, Failure, HandlePage, HandleRecord,
+    Hello, JobDescription, JobId, JobPage, Landing, Limits, Listing, Piece, ProtocolError, Times,
+    Transmit,
 };
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -37,6 +38,8 @@ pub(crate) enum Answer {
     Submitted(JobId),
     Job(JobDescription),
     Jobs(JobPage),
+    Handle(HandleRecord),
+    Handles(HandlePage),
     /// Shared memory: its number, its length in bytes, itself.
     Shared(CallId, u64, OwnedFd),
     Done(Times),
@@ -203,19 +206,13 @@ impl State {
         Ok(id)
     }
 
-    pub(crate) fn submit(
+    /// Opens a request with data, either way.
+    pub(crate) fn move_data(
         &mut self,
-        submission: &Submission,
+        open: impl FnOnce(&mut client::Connection) -> Result<CallId, ProtocolError>,
         transfer: Transfer,
     ) -> Result<CallId, Loss> {
-        let id = self.proto.submit(submission).map_err(Loss::Protocol)?;
-        self.carry(id, transfer);
-        Ok(id)
-    }
-
-    pub(crate) fn fetch(&mut self, job: JobId, transfer: Transfer) -> Result<CallId, Loss> {
-        let bytes = transfer.result_bytes();
-        let id = self.proto.fetch(job, bytes).map_err(Loss::Protocol)?;
+        let id = open(&mut self.proto).map_err(Loss::Protocol)?;
         self.carry(id, transfer);
         Ok(id)
     }
@@ -651,6 +648,8 @@ impl State {
             Event::Submitted(id, job) => (id, Ok(Answer::Submitted(job))),
             Event::Job(id, job) => (id, Ok(Answer::Job(job))),
             Event::Jobs(id, page) => (id, Ok(Answer::Jobs(page))),
+            Event::Handle(id, record) => (id, Ok(Answer::Handle(record))),
+            Event::Handles(id, page) => (id, Ok(Answer::Handles(page))),
             Event::Callback(id, callback) => return self.calls_back(id, callback),
             Event::Output(id, bytes) => return self.prints(id, &bytes),
             Event::Done(id, times) => (id, Ok(Answer::Done(times))),

@@ -160,6 +160,7 @@ fn dgesv_call(pause_after: Option<usize>, cancels: bool) -> Request {
             data_bytes: 48,
             places: vec![],
             output: false,
+            handles: vec![],
         },
         data: vec![
             Elements::Doubles(vec![2.0, 1.0, 1.0, 3.0]),
@@ -324,6 +325,7 @@ fn scalars() -> Case {
         data_bytes: 0,
         places: vec![],
         output: false,
+        handles: vec![],
     };
     let request = Request::Call {
         call,
@@ -346,6 +348,7 @@ fn callback() -> Case {
         data_bytes: 0,
         places: vec![],
         output: false,
+        handles: vec![],
     };
     let call = Call {
         output: true,

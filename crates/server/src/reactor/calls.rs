@@ -3,7 +3,8 @@
 use super::{Reactor, Source};
 use crate::buffer::{JobBuffer, NoBuffer, Segment};
 use crate::connection::{Connection, MAX_SEGMENTS, Offer};
-use crate::job::{self, Durability, Job, Printing};
+use crate::job::{self, Durability, Job, Printing, Task};
+use crate::store::Use;
 use crate::worker::{CallRequest, Death, State, TEXT_BYTES, Worker};
 use farcall_idl::{Interface, Layout, Mode, Place};
 use farcall_rpc_proto::server::Event;
@@ -18,8 +19,9 @@ use std::time::Instant;
 /// The places of a call's arrays, and the memory they are in.
 type Placed = (Vec<Option<Place>>, Vec<Rc<Segment>>);
 
-/// A call that was checked: its layout, what the worker is told, and the memory it names.
-type Prepared = (Layout, Vec<u8>, Vec<Rc<Segment>>);
+/// A call that was checked: its layout, what the worker is told, the memory it names, and the
+/// arrays that it uses by their handles.
+type Prepared = (Layout, Vec<u8>, Vec<Rc<Segment>>, Vec<Use>);
 
 impl Reactor {
     pub(super) fn on_event(&mut self, key: usize, event: Event) {
@@ -56,6 +58,11 @@ impl Reactor {
             }
             Event::Call(id, call) => self.offer(key, id, Offer::Call(call)),
             Event::Submit(id, submission) => self.offer(key, id, Offer::Submission(submission)),
+            Event::Put(id, put) => self.offer_put(key, id, put),
+            Event::Get(request, id) => self.get_array(key, request, id),
+            Event::AskHandle(request, id) => self.tell_of_array(key, request, id),
+            Event::Drop(request, id) => self.drop_array(key, request, id),
+            Event::ListHandles(request, after) => self.list_arrays(key, request, after),
             Event::AskJob(request, id) => self.tell_of_job(key, request, id),
             Event::Fetch(request, id) => self.fetch(key, request, id),
             Event::CancelJob(request, id, forget) => self.cancel_job(key, request, id, forget),
@@ -73,12 +80,17 @@ impl Reactor {
 
     /// A client offers a call: it gets a job buffer, waits for one, or is refused.
     fn offer(&mut self, key: usize, id: CallId, offer: Offer) {
-        let prepared = self.prepare(key, offer.call());
+        let offer = match offer {
+            Offer::Put(put) => return self.offer_put(key, id, put),
+            offer => offer,
+        };
+        let Some(call) = offer.call() else { return };
+        let prepared = self.prepare(key, call);
         let prepared = prepared.and_then(|prepared| {
             let durability = self.durability(key, &offer, &prepared.0)?;
             Ok((prepared, durability))
         });
-        let ((layout, message, segments), durability) = match prepared {
+        let ((layout, message, segments, uses), durability) = match prepared {
             Ok(prepared) => prepared,
             Err(failure) => return self.connections[key].proto.fail(id, &failure),
         };
@@ -97,7 +109,6 @@ impl Reactor {
             }
             Err(Some(failure)) => return self.connections[key].proto.fail(id, &failure),
         };
-        let call = offer.call();
         let mut job = Job::new(key, id, call.function, message, layout, buffer, segments);
         if call.output && self.connections[key].proto.takes_output() {
             job.printing = Some(Printing::new(Instant::now()));
@@ -110,6 +121,8 @@ impl Reactor {
             self.release(job);
             return self.connections[key].proto.fail(id, &failure);
         }
+        self.store.line_up(job, &uses);
+        self.jobs[job].uses = uses;
         let now = self.nanos();
         if self.connections[key].proto.accept(id, now) {
             self.received(job);
@@ -117,7 +130,7 @@ impl Reactor {
     }
 
     /// Whether arguments of a call are on their way on this connection.
-    fn is_receiving(&self, key: usize) -> bool {
+    pub(super) fn is_receiving(&self, key: usize) -> bool {
         let mut jobs = self.connections[key].jobs.values();
         jobs.any(|job| self.jobs[*job].state == job::State::Receiving)
     }
@@ -143,8 +156,10 @@ impl Reactor {
             .layout(&call.scalars, &call.elements)
             .map_err(|error| bad(error.to_string()))?;
         let segments = &self.connections[key].segments;
-        let (places, segments) =
+        let (mut places, segments) =
             places(&function.interface, &layout, call, segments).map_err(bad)?;
+        let user = &self.connections[key].user;
+        let uses = self.uses(&function.interface, &layout, call, user, &mut places)?;
         layout.place(places.iter().copied());
         let expected = layout.sent_bytes();
         if call.data_bytes != expected {
@@ -158,6 +173,7 @@ impl Reactor {
             true => call.encode(&mut message),
             false => Call {
                 places,
+                handles: Vec::new(),
                 ..call.clone()
             }
             .encode(&mut message),
@@ -166,7 +182,7 @@ impl Reactor {
             let text = format!("its scalars and texts exceed {TEXT_BYTES} bytes; use an array");
             return Err(bad(text));
         }
-        Ok((layout, message, segments))
+        Ok((layout, message, segments, uses))
     }
 
     /// Memory for a call; `Err(None)` means that it must wait.
@@ -279,10 +295,13 @@ impl Reactor {
     }
 
     /// All arguments of a job are there.
-    fn received(&mut self, job: usize) {
-        match self.jobs[job].durability {
-            Durability::Submitting(..) => self.store_arguments(job),
-            Durability::None | Durability::Kept(_) => self.enqueue(job),
+    pub(super) fn received(&mut self, key: usize) {
+        let job = &self.jobs[key];
+        match (&job.durability, &job.task) {
+            (_, Task::Put(..)) => self.put_arrived(key),
+            (Durability::Submitting(..), _) => self.store_arguments(key),
+            _ if !job.uses.is_empty() => self.await_turn(key),
+            (Durability::None | Durability::Kept(_), _) => self.enqueue(key),
         }
     }
 
@@ -369,6 +388,7 @@ impl Reactor {
             function: function.entry.function,
             buffer: job.buffer.as_ref(),
             segments: &job.segments,
+            data: &job.data,
             brief: function.is_brief(),
             swap: job.swap,
             message: &job.message,
@@ -423,6 +443,7 @@ impl Reactor {
         if self.jobs[key].kept().is_some() {
             return self.store_result(key, exec_nanos);
         }
+        self.end_uses(key, None);
         let job = &mut self.jobs[key];
         let Some(connection_key) = job.connection else {
             return self.release(key);
@@ -452,6 +473,7 @@ impl Reactor {
         };
         let failure = Failure::new(kind, format!("{name} {cause}"));
         let (connection, call, kept) = (job.connection, job.call, job.kept());
+        self.end_uses(key, Some(&failure.message));
         self.release(key);
         tracing::warn!("call failed: {failure}");
         if let Some(id) = kept {
@@ -482,7 +504,7 @@ impl Reactor {
                 self.queue.retain(|queued| *queued != key);
                 self.release(key);
             }
-            job::State::Receiving | job::State::Sending => self.release(key),
+            job::State::Receiving | job::State::Waiting | job::State::Sending => self.release(key),
             // Goes on when the disk has answered.
             job::State::OnDisk => {}
         }
@@ -490,6 +512,7 @@ impl Reactor {
 
     /// Ends a job and hands its memory on.
     pub(super) fn release(&mut self, key: usize) {
+        self.end_uses(key, Some("the call that was to write it was given up"));
         let Some(job) = self.jobs.try_remove(key) else {
             return;
         };
@@ -500,9 +523,13 @@ impl Reactor {
         for segment in job.segments {
             self.give_up(segment);
         }
-        if let Some(buffer) = job.buffer {
-            self.pool.give_back(buffer);
-            self.wake_starved();
+        match (job.task, job.buffer) {
+            (Task::Put(put, user), Some(buffer)) => self.forget_put(&put, &user, buffer),
+            (_, Some(buffer)) => {
+                self.pool.give_back(buffer);
+                self.wake_starved();
+            }
+            (_, None) => {}
         }
     }
 

@@ -68,7 +68,7 @@ impl Reactor {
             ..proto::Limits::default()
         };
         let mut hello = Hello::new(concat!("farcall-server ", env!("CARGO_PKG_VERSION")));
-        hello.features |= proto::ESTIMATES | proto::CALLBACKS | proto::OUTPUT;
+        hello.features |= proto::ESTIMATES | proto::CALLBACKS | proto::OUTPUT | proto::HANDLES;
         if self.spool.is_some() {
             hello.features |= proto::JOBS;
         }
@@ -225,6 +225,7 @@ impl Reactor {
         for (_, job) in jobs {
             self.abandon(job);
         }
+        self.end_arrays_of(key);
         for (_, segment) in std::mem::take(&mut self.connections[key].segments) {
             self.give_up(segment);
         }
@@ -285,6 +286,7 @@ impl Reactor {
             }
         }
         self.expire();
+        self.expire_arrays();
         if now >= self.next_sweep {
             self.next_sweep = now + SWEEP;
             self.sweep();

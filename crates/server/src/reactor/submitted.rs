@@ -65,6 +65,11 @@ impl Reactor {
         if !function.interface.callbacks.is_empty() {
             return Err(bad("it calls functions of its caller"));
         }
+        if !submission.call.handles.is_empty() {
+            return Err(bad(
+                "arrays that stay at the server do not outlive it; pass them whole",
+            ));
+        }
         if !submission.call.places.is_empty() {
             return Err(bad("its arrays lie in memory of the connection"));
         }
@@ -224,6 +229,7 @@ impl Reactor {
                     self.jobs[job].buffer = Some(buffer);
                     self.result_written(job, exec, stored);
                 }
+                Some(Purpose::Spill(id)) => self.spilled(id, buffer, stored),
                 _ => self.pool.give_back(buffer),
             },
             Reply::Read {
@@ -236,6 +242,7 @@ impl Reactor {
                     self.arguments_read(job, read);
                 }
                 Some(Purpose::Deliver(fetch)) => self.result_read(fetch, buffer, read),
+                Some(Purpose::Unspill(id)) => self.unspilled(id, buffer, read),
                 _ => self.pool.give_back(buffer),
             },
             Reply::Inserted { id, number } => match (spool.inserted(id), number) {
@@ -286,7 +293,7 @@ impl Reactor {
         }
     }
 
-    fn refuse(&mut self, connection: usize, request: CallId, failure: &Failure) {
+    pub(super) fn refuse(&mut self, connection: usize, request: CallId, failure: &Failure) {
         self.connections[connection].proto.fail(request, failure);
         self.answered(connection);
     }
@@ -531,7 +538,7 @@ impl Reactor {
                 }
             },
             // Goes when the disk has answered.
-            job::State::OnDisk | job::State::Receiving | job::State::Sending => {}
+            _ => {}
         }
     }
 }

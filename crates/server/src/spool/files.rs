@@ -30,6 +30,8 @@ const PARTIAL: &str = "partial";
 pub(crate) enum Content {
     Arguments,
     Result,
+    /// An array that stays, for want of memory.
+    Array,
 }
 
 impl Content {
@@ -37,6 +39,7 @@ impl Content {
         match self {
             Content::Arguments => "arguments",
             Content::Result => "result",
+            Content::Array => "array",
         }
     }
 }
@@ -107,7 +110,7 @@ impl Folder {
             let name = path.file_stem().and_then(|name| name.to_str());
             let id = name.and_then(|name| name.parse().ok());
             let extension = path.extension().and_then(|extension| extension.to_str());
-            let content = [Content::Arguments, Content::Result]
+            let content = [Content::Arguments, Content::Result, Content::Array]
                 .into_iter()
                 .find(|content| Some(content.extension()) == extension);
             if let (Some(id), Some(content)) = (id, content)

@@ -6,7 +6,7 @@ use crate::job::Job;
 use crate::reactor::Reactor;
 use crate::spool::journal::{Outcome, Record};
 use crate::spool::lifecycle::Change;
-use crate::spool::{Asked, Content, Fetch, Kept, Purpose, Transfer, now_ms};
+use crate::spool::{Asked, Content, Fetch, Kept, Purpose, Spool, Transfer, now_ms};
 use farcall_rpc_proto::{
     Call, CallId, Failure, FailureKind, JobDescription, JobId, JobState, Pieces,
 };
@@ -214,7 +214,8 @@ impl Reactor {
     }
 
     pub(in crate::reactor) fn next_expiry(&self, now: Instant) -> Option<Instant> {
-        let at = self.spool.as_ref()?.next_expiry()?;
+        let calls = self.spool.as_ref().and_then(Spool::next_expiry);
+        let at = calls.into_iter().chain(self.store.next_expiry()).min()?;
         Some(now + Duration::from_millis(at.saturating_sub(now_ms())))
     }
 
