@@ -11,6 +11,7 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 
 use crate::array::{self, Slot, Typed};
 use crate::future::Future;
+use crate::handle::{self, Keep};
 use crate::interface::Interface;
 use crate::job::Job;
 use crate::plan::Plan;
@@ -223,6 +224,14 @@ impl Function {
                 let (name, given) = (&param.name, error::describe(value));
                 return Err(error::argument(py, &self.name, name, expected, &given));
             }
+        }
+        let is_handle = |value: &&Bound<'_, PyAny>| handle::given(value).is_some();
+        if let Some(handle) = given.iter().flatten().find(is_handle) {
+            let text = format!(
+                "{} does not outlive the server, and a submitted call may: pass the array",
+                error::describe(handle)
+            );
+            return Err(error::arguments(py, &self.name, &text));
         }
         let callbacks = self.callbacks(py, &given)?;
         let (layout, scalars, mut typed) = self.lay_out(py, &given)?;
@@ -475,6 +484,9 @@ impl Function {
                 Some(value) if param.is_scalar() => {
                     scalar = Some(scalar::read(&self.name, param, value)?);
                 }
+                // The server checks the form of what it has.
+                Some(value) if handle::given(value).is_some() => {}
+                Some(value) if param.mode == Mode::Out && value.cast::<Keep>().is_ok() => {}
                 Some(value) => array = Some(array::typed(&self.name, param, value)?),
                 None => {}
             }
@@ -519,6 +531,16 @@ impl Function {
             let param = &self.params()[index];
             slots[index] = match (&given[index], typed[index].take()) {
                 _ if param.mode == Mode::Work => None,
+                (Some(given), None) if handle::given(given).is_some() => {
+                    Some(Slot::at_server(given.clone())?)
+                }
+                (Some(given), None) if let Ok(keep) = given.cast::<Keep>() => {
+                    let whose = (self.process, self.settings.clone());
+                    let server = self.client.server();
+                    let form = (layout, order);
+                    let made = keep.get().make(py, server, whose, param, form)?;
+                    Some(Slot::at_server(Bound::new(py, made)?.into_any())?)
+                }
                 (Some(given), Some(typed)) => Some(array::place(
                     &self.name, param, layout, order, given, typed,
                 )?),
@@ -582,6 +604,9 @@ impl Function {
             match (scalar, slot) {
                 (Some(scalar), _) => Argument::Scalar(scalar),
                 (None, None) => Argument::Skip,
+                (None, Some(slot)) if let Some(handle) = handle::given(&slot.given) => {
+                    Argument::Handle(handle.get().handle_id())
+                }
                 // SAFETY: the slots outlive the call, and `part` has seen to it that no memory
                 // which is written belongs to two of them. That the user leaves the arrays alone
                 // until the call ends is the contract of the call.

@@ -10,6 +10,7 @@ mod error;
 mod flow;
 mod function;
 mod future;
+mod handle;
 mod interface;
 mod job;
 mod memory;
@@ -32,6 +33,8 @@ mod _native {
     use crate::function::{Function, Times, show_progress};
     #[pymodule_export]
     use crate::future::Future;
+    #[pymodule_export]
+    use crate::handle::{Handle, Keep, keep};
     #[pymodule_export]
     use crate::interface::{Interface, Parameter};
     #[pymodule_export]

@@ -75,7 +75,8 @@ impl Handle {
 
     /// The same without waiting for the answer.
     pub fn drop_soon(&self) {
-        if let Ok(connection) = self.server.connection() {
+        // With its connection it is gone already.
+        if let Some(connection) = self.server.live_connection() {
             connection.drop_handle_soon(self.id);
         }
     }

@@ -225,6 +225,13 @@ impl Server {
         express.clone().unwrap_or(connection)
     }
 
+    /// The connection, if it is still of use.
+    pub(crate) fn live_connection(&self) -> Option<Arc<Connection>> {
+        let connection = self.0.connection.lock();
+        let connection = connection.unwrap_or_else(PoisonError::into_inner);
+        (!connection.is_stale()).then(|| connection.clone())
+    }
+
     /// The connection, made anew where the last one is of no more use.
     pub(crate) fn connection(&self) -> Result<Arc<Connection>, Error> {
         let mut connection = self

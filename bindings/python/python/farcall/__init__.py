@@ -22,6 +22,7 @@ from ._native import (
     Function,
     FunctionSummary,
     Future,
+    Handle,
     Interface,
     Job,
     JobStatus,
@@ -31,6 +32,7 @@ from ._native import (
     Times,
     __version__,
     connect,
+    keep,
 )
 from ._progress import progress
 from ._serving import serve
@@ -44,6 +46,7 @@ __all__ = [
     "Function",
     "FunctionSummary",
     "Future",
+    "Handle",
     "Interface",
     "Job",
     "JobStatus",
@@ -58,6 +61,7 @@ __all__ = [
     "__version__",
     "connect",
     "empty",
+    "keep",
     "progress",
     "serve",
 ]

@@ -36,6 +36,8 @@ _Argument: TypeAlias = (
     | str
     | bytes
     | PathLike[str]
+    | Handle
+    | Keep
     | Callable[..., object]
     | None
 )
@@ -47,9 +49,11 @@ __all__ = [
     "Function",
     "FunctionSummary",
     "Future",
+    "Handle",
     "Interface",
     "Job",
     "JobStatus",
+    "Keep",
     "Parameter",
     "Plan",
     "Server",
@@ -57,6 +61,7 @@ __all__ = [
     "Times",
     "__version__",
     "connect",
+    "keep",
     "run_worker",
     "show_progress",
     "simulate_flow",
@@ -65,6 +70,7 @@ __all__ = [
 __version__: str
 
 def show_progress(shows: bool) -> None: ...
+def keep(*, stays: bool = False) -> Keep: ...
 def run_worker(
     bind: Callable[[str], list[Callable[[Sequence[Any], Sequence[Any]], None]]],
 ) -> None: ...
@@ -85,6 +91,16 @@ class Server:
     def ls(self) -> list[FunctionSummary]: ...
     def describe(self, name: str) -> str: ...
     def function(self, name: str) -> Function: ...
+    def put(
+        self,
+        array: npt.ArrayLike,
+        *,
+        order: Literal["C", "F"] | None = None,
+        stays: bool = False,
+    ) -> Handle: ...
+    def get(self, handle: Handle) -> npt.NDArray[Any]: ...
+    def handle(self, id: str) -> Handle: ...
+    def handles(self) -> list[Handle]: ...
     def job(self, id: str) -> Job: ...
     def jobs(self) -> list[JobStatus]: ...
     def empty(
@@ -131,6 +147,26 @@ class Future:
     @property
     def times(self) -> Times | None: ...
     def __await__(self) -> Generator[Any, None, Any]: ...
+
+@final
+class Handle:
+    @property
+    def id(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    @property
+    def order(self) -> Literal["C", "F"]: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def on_disk(self) -> bool: ...
+    def get(self) -> npt.NDArray[Any]: ...
+    def drop(self) -> None: ...
+
+@final
+class Keep: ...
 
 @final
 class Job:
