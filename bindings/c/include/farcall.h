@@ -175,6 +175,11 @@ typedef struct farcall_channel farcall_channel;
 typedef struct farcall_function farcall_function;
 
 /**
+ * An array that stays at a server. It is passed to calls where they take an array.
+ */
+typedef struct farcall_handle farcall_handle;
+
+/**
  * A server.
  */
 typedef struct farcall_server farcall_server;
@@ -517,6 +522,52 @@ const char *farcall_argument_name(const farcall_function *function, size_t index
  * `function` is from `farcall_function_of`, or NULL.
  */
 farcall_times farcall_times_of(const farcall_function *function);
+
+/**
+ * Puts an array at the server, to be used in calls: pass the handle where a call takes an array.
+ * Its `rank` lengths are at `shape`; `column_major` is not 0 where its first index varies fastest,
+ * as functions of Fortran want it. NULL for `data` makes all of it zero, for results that are to
+ * stay. The array goes with `farcall_drop`, when the connection ends, or when it was not used for
+ * long. NULL where that fails.
+ *
+ * `server` is from `farcall_connect`, `shape` points to `rank` lengths, and `data` is NULL or
+ * points to as many elements as they say.
+ */
+farcall_handle *farcall_put(farcall_server *server,
+                            farcall_kind element,
+                            const size_t *shape,
+                            size_t rank,
+                            int32_t column_major,
+                            const void *data);
+
+/**
+ * The handle of an array that is at the server by now, by its id; NULL where there is none.
+ *
+ * `server` is from `farcall_connect`, `id` a string ended by NUL.
+ */
+farcall_handle *farcall_handle_of(farcall_server *server, const char *id);
+
+/**
+ * Its id, 32 hexadecimal digits; lives as long as the handle.
+ *
+ * `handle` is from `farcall_put` or `farcall_handle_of`, or NULL, whose id is empty.
+ */
+const char *farcall_handle_id(const farcall_handle *handle);
+
+/**
+ * Gets the array, in its own order, after the calls that were made before. `bytes` is its length.
+ *
+ * `handle` is from `farcall_put` or `farcall_handle_of`; `data` points to `bytes` bytes.
+ */
+farcall_status farcall_get(const farcall_handle *handle, void *data, size_t bytes);
+
+/**
+ * The server need not keep the array any more, and the handle is good for nothing. Calls that use
+ * the array go on.
+ *
+ * `handle` is from `farcall_put` or `farcall_handle_of`, or NULL; nobody uses it any more.
+ */
+farcall_status farcall_drop(farcall_handle *handle);
 
 /**
  * Submits a call: once this returns `FARCALL_OK`, the server runs it whatever happens to this

@@ -8,7 +8,7 @@ use farcall_idl::{Interface, Mode, Param, Type};
 
 use crate::error::Problem;
 use crate::function::{Function, kind};
-use crate::{Kind, callback};
+use crate::{Kind, callback, handle};
 
 /// An argument that says what it is.
 #[repr(C)]
@@ -171,6 +171,13 @@ pub(crate) unsafe fn read<'a>(
             (Some(scalar), _) => Argument::Scalar(scalar),
             (None, None) => Argument::Skip,
             (None, Some(_)) if wanted.skips(param.mode) => Argument::Skip,
+            (None, Some(value)) if let Some(id) = handle::of_argument(value.data) => {
+                if wanted == Use::Submit {
+                    let text = "a handle does not outlive the server, as a submitted call may";
+                    return Err(problem(mismatch(param, text)));
+                }
+                Argument::Handle(id)
+            }
             (None, Some(value)) => {
                 check_array(param, &value, length).map_err(&problem)?;
                 let mode = match wanted {
@@ -221,6 +228,7 @@ fn elements(
         count * interface.params[param].ty.size().unwrap_or(0) as usize
     };
     interface.element_values(scalars, |param| match values[param] {
+        Some(value) if handle::of_argument(value.data).is_some() => &[],
         Some(value) if !value.data.is_null() => {
             let length = match value.is_checked() {
                 true => length(param).min(value.bytes),

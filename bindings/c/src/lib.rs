@@ -13,6 +13,7 @@ mod error;
 mod function;
 /// cbindgen:ignore
 mod gridrpc;
+mod handle;
 mod job;
 mod memory;
 /// cbindgen:ignore

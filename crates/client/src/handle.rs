@@ -6,8 +6,8 @@ use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// An array at a server, to be passed as [`crate::Argument::Handle`]. Calls use it in the order in
-/// which they are made: those that read it together, one that writes it alone. After a call that was
-/// to write it and failed its contents are undefined until another call has written all of it.
+/// which they are made: those that read it together, one that writes it alone. After a call that
+/// was to write it and failed its contents are undefined until another call has written all of it.
 #[derive(Clone)]
 pub struct Handle {
     server: Server,

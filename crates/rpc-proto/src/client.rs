@@ -409,14 +409,8 @@ impl Core {
             Kind::Submitted | Kind::Job | Kind::Jobs if self.features & JOBS != 0 => {
                 self.about_jobs(kind, id, payload).map(Some)
             }
-            Kind::Handle if self.features & HANDLES != 0 => {
-                let record = message::parse(kind, payload)?;
-                self.close_handle(id)?;
-                Ok(Some(Event::Handle(id, record)))
-            }
-            Kind::Handles if self.features & HANDLES != 0 => {
-                self.close_query(id, kind)?;
-                Ok(Some(Event::Handles(id, message::parse(kind, payload)?)))
+            Kind::Handle | Kind::Handles if self.features & HANDLES != 0 => {
+                self.about_handles(kind, id, payload).map(Some)
             }
             Kind::Output if self.features & OUTPUT != 0 => self.output(id, payload),
             Kind::Callback if self.features & CALLBACKS != 0 => self.callback(&header, payload),
@@ -433,6 +427,21 @@ impl Core {
             }
             _ => Err(ProtocolError::OutOfPlace(kind)),
         }
+    }
+
+    fn about_handles(
+        &mut self,
+        kind: Kind,
+        id: CallId,
+        payload: &[u8],
+    ) -> Result<Event, ProtocolError> {
+        if kind == Kind::Handles {
+            self.close_query(id, kind)?;
+            return Ok(Event::Handles(id, message::parse(kind, payload)?));
+        }
+        let record = message::parse(kind, payload)?;
+        self.close_handle(id)?;
+        Ok(Event::Handle(id, record))
     }
 
     /// The answer about an array has come, one that was put at the server too.

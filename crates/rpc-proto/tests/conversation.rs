@@ -133,7 +133,12 @@ impl Conversation {
             | server::Event::AskJob(..)
             | server::Event::Fetch(..)
             | server::Event::CancelJob(..)
-            | server::Event::ListJobs(..) => panic!("without the feature"),
+            | server::Event::ListJobs(..)
+            | server::Event::Put(..)
+            | server::Event::Get(..)
+            | server::Event::AskHandle(..)
+            | server::Event::Drop(..)
+            | server::Event::ListHandles(..) => panic!("without the feature"),
             server::Event::List(id, _) => {
                 self.server.listing(
                     id,

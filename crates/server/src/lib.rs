@@ -8,8 +8,8 @@
 //!
 //! The parts, from the outside in: `reactor` is the one thread that waits and moves every call
 //! on; `connection` moves bytes between a socket, the protocol and job buffers; `job` is a call
-//! on its way; `spool` keeps submitted calls, `store` arrays; `worker` is a worker process as the server sees it,
-//! `worker::process` what runs inside one; `buffer` is the memory they share.
+//! on its way; `spool` keeps submitted calls, `store` arrays; `worker` is a worker process as the
+//! server sees it, `worker::process` what runs inside one; `buffer` is the memory they share.
 
 mod buffer;
 mod config;

@@ -186,10 +186,11 @@ impl Store {
 
     /// The array that was used least of late and that nobody needs now, to go to the disk.
     pub(crate) fn least_used(&mut self) -> Option<(HandleId, u64, JobBuffer)> {
-        let idle = |array: &Array| {
-            array.jobs.is_empty()
-                && array.bytes > 0
-                && matches!(&array.location, Location::Memory(memory) if Rc::strong_count(memory) == 1)
+        let idle = |array: &Array| match &array.location {
+            Location::Memory(memory) => {
+                array.jobs.is_empty() && array.bytes > 0 && Rc::strong_count(memory) == 1
+            }
+            Location::Moving | Location::Disk(_) => false,
         };
         let mut oldest = self.by_use.iter().map(|(_, id)| *id);
         let id = oldest.find(|id| self.arrays.get(id).is_some_and(idle))?;
@@ -381,8 +382,8 @@ impl Store {
         uses.iter().filter_map(location).collect()
     }
 
-    /// A job is done with its arrays; `failed` is why what it was to write is undefined. Returns the
-    /// jobs that wait for them, and the memory of those that nobody wants any more.
+    /// A job is done with its arrays; `failed` is why what it was to write is undefined. Returns
+    /// the jobs that wait for them, and the memory of those that nobody wants any more.
     pub(crate) fn finish(
         &mut self,
         job: usize,

@@ -2,9 +2,9 @@
 
 use farcall_idl::Scalar;
 use farcall_rpc_proto::{
-    CALLBACKS, Call, Callback, CallbackAnswer, ESTIMATES, Estimate, Failure, FailureKind,
-    FunctionSummary, Header, Hello, JOBS, JobDescription, JobId, JobPage, JobRecord, JobState,
-    Limits, Listing, OUTPUT, Submission,
+    ArrayForm, CALLBACKS, Call, Callback, CallbackAnswer, ESTIMATES, Estimate, Failure,
+    FailureKind, FunctionSummary, HANDLES, HandleId, HandlePage, HandleRecord, Header, Hello, JOBS,
+    JobDescription, JobId, JobPage, JobRecord, JobState, Limits, Listing, OUTPUT, Put, Submission,
 };
 
 /// One conversation.
@@ -30,6 +30,12 @@ pub(crate) enum Request {
     Fetch(JobId, u64),
     CancelJob(JobId, bool),
     ListJobs(u64),
+    Put(Put, Vec<Elements>),
+    /// With its length.
+    Get(HandleId, u64),
+    AskHandle(HandleId),
+    Drop(HandleId),
+    ListHandles(u64),
     Call {
         call: Call,
         data: Vec<Elements>,
@@ -51,6 +57,8 @@ pub(crate) enum Answer {
     Submitted(JobId),
     Job(JobDescription),
     Jobs(JobPage),
+    Handle(HandleRecord),
+    Handles(HandlePage),
     /// The results of a submitted call.
     Delivered(Vec<Elements>),
     /// Calls the client back, and answers with the result when it has the answer.
@@ -105,6 +113,7 @@ pub(crate) fn all() -> Vec<Case> {
         directory(),
         estimate(),
         jobs(),
+        handles(),
         scalars(),
         callback(),
         cancel(),
@@ -235,16 +244,11 @@ fn estimate() -> Case {
     }
 }
 
-fn jobs() -> Case {
-    let about = "Submits the call of dgesv to be kept for an hour, asks about it, fetches what it\n\
-                 has come to, lists the calls there are, and has it forgotten. Bit 8 of the\n\
-                 features says that both sides have submitted calls.";
-    let Request::Call { call, data, .. } = dgesv_call(None, false) else {
-        unreachable!("dgesv_call makes a call");
-    };
-    let id = JobId(*b"0123456789abcdef");
-    let record = JobRecord {
-        id,
+const JOB: JobId = JobId(*b"0123456789abcdef");
+
+fn job_record() -> JobRecord {
+    JobRecord {
+        id: JOB,
         number: 7,
         function: "lapack/dgesv".to_string(),
         state: JobState::Done,
@@ -254,7 +258,18 @@ fn jobs() -> Case {
         expires: Some(1_700_003_600_020),
         bytes: 500,
         failure: None,
+    }
+}
+
+fn jobs() -> Case {
+    let about = "Submits the call of dgesv to be kept for an hour, asks about it, fetches what it\n\
+                 has come to, lists the calls there are, and has it forgotten. Bit 8 of the\n\
+                 features says that both sides have submitted calls.";
+    let Request::Call { call, data, .. } = dgesv_call(None, false) else {
+        unreachable!("dgesv_call makes a call");
     };
+    let id = JOB;
+    let record = job_record();
     let queued = JobRecord {
         state: JobState::Queued,
         started: None,
@@ -304,6 +319,79 @@ fn jobs() -> Case {
     Case {
         hello,
         ..case("jobs", about, exchanges)
+    }
+}
+
+fn handles() -> Case {
+    let about = "Puts the matrix of the call of dgesv at the server, calls dgesv with it, whose\n\
+                 factors stay there, gets them, lists what there is, and drops it. Bit 9 of the\n\
+                 features says that both sides have arrays that stay.";
+    let id = HandleId(*b"0123456789abcdef");
+    let form = ArrayForm {
+        element: "double".to_string(),
+        shape: vec![3, 2],
+        column_major: true,
+    };
+    let put = Put {
+        form: form.clone(),
+        data_bytes: 48,
+        stays: true,
+    };
+    let record = HandleRecord {
+        id,
+        number: 7,
+        form,
+        stays: true,
+        used: 1_700_000_000_000,
+        on_disk: false,
+        undefined: None,
+    };
+    let spoilt = HandleRecord {
+        on_disk: true,
+        undefined: Some("lapack/dgesv crashed".to_string()),
+        ..record.clone()
+    };
+    let page = HandlePage {
+        handles: vec![spoilt],
+        next: Some(7),
+    };
+    let Request::Call { call, .. } = dgesv_call(None, false) else {
+        unreachable!("dgesv_call makes a call");
+    };
+    let call = Request::Call {
+        call: Call {
+            data_bytes: 16,
+            handles: vec![(0, id)],
+            ..call
+        },
+        data: vec![Elements::Doubles(vec![4.0, 7.0])],
+        result_bytes: 28,
+        pause_after: None,
+        cancels: false,
+    };
+    let matrix = vec![2.0, 1.0, 0.0, 1.0, 3.0, 0.0];
+    let result = vec![
+        Elements::Ints(vec![1, 2]),
+        Elements::Doubles(vec![1.0, 2.0]),
+        Elements::Ints(vec![0]),
+    ];
+    let factors = vec![Elements::Doubles(vec![2.0, 0.5, 0.0, 1.0, 2.5, 0.0])];
+    let exchanges = vec![
+        (
+            Request::Put(put, vec![Elements::Doubles(matrix)]),
+            Answer::Handle(record.clone()),
+        ),
+        (call, Answer::Result(result)),
+        (Request::AskHandle(id), Answer::Handle(record.clone())),
+        (Request::Get(id, 48), Answer::Delivered(factors)),
+        (Request::ListHandles(6), Answer::Handles(page)),
+        (Request::Drop(id), Answer::Handle(record)),
+    ];
+    let mut hello = Hello::new("golden client");
+    hello.features = HANDLES;
+    Case {
+        hello,
+        ..case("handles", about, exchanges)
     }
 }
 

@@ -114,15 +114,6 @@ impl Client<'_> {
             (Event::Estimated(id, estimate), Answer::Estimate(expected)) => {
                 assert_eq!((id, &estimate), (open, expected));
             }
-            (Event::Submitted(id, job), Answer::Submitted(expected)) => {
-                assert_eq!((id, job), (open, *expected));
-            }
-            (Event::Job(id, job), Answer::Job(expected)) => {
-                assert_eq!((id, &job), (open, expected));
-            }
-            (Event::Jobs(id, page), Answer::Jobs(expected)) => {
-                assert_eq!((id, &page), (open, expected));
-            }
             (
                 Event::Done(id, times),
                 Answer::Result(expected)
@@ -142,7 +133,7 @@ impl Client<'_> {
                 assert_eq!(id, open);
                 assert!(matches!(request, Request::Call { cancels: true, .. }));
             }
-            (event, _) => panic!("unexpected {event:?}"),
+            (event, answer) => check_kept(event, open, answer),
         }
     }
 
@@ -162,8 +153,12 @@ impl Client<'_> {
                 Transmit::Data(chunk) => {
                     let (_, sent) = self.open.as_mut().unwrap();
                     *sent += 1;
-                    let (Request::Call { data, .. } | Request::Submit(_, data), _) =
-                        &self.case.exchanges[self.next]
+                    let (
+                        Request::Call { data, .. }
+                        | Request::Submit(_, data)
+                        | Request::Put(_, data),
+                        _,
+                    ) = &self.case.exchanges[self.next]
                     else {
                         panic!("data of no call");
                     };
@@ -185,6 +180,11 @@ impl Client<'_> {
             Request::Fetch(job, result_bytes) => self.proto.fetch(*job, *result_bytes),
             Request::CancelJob(job, forget) => self.proto.cancel_job(*job, *forget),
             Request::ListJobs(after) => self.proto.list_jobs(*after),
+            Request::Put(put, _) => self.proto.put(put),
+            Request::Get(handle, bytes) => self.proto.get(*handle, *bytes),
+            Request::AskHandle(handle) => self.proto.ask_handle(*handle),
+            Request::Drop(handle) => self.proto.drop_handle(*handle),
+            Request::ListHandles(after) => self.proto.list_handles(*after),
             Request::Call {
                 call, result_bytes, ..
             } => self.proto.call(call, *result_bytes),
@@ -223,6 +223,47 @@ impl Client<'_> {
             Some(error) => panic!("{error}"),
             None => assert!(!stops && self.proto.is_idle()),
         }
+    }
+}
+
+/// An answer about what the server keeps.
+fn check_kept(event: client::Event, open: CallId, answer: &Answer) {
+    use client::Event;
+    match (event, answer) {
+        (Event::Submitted(id, job), Answer::Submitted(expected)) => {
+            assert_eq!((id, job), (open, *expected));
+        }
+        (Event::Job(id, job), Answer::Job(expected)) => assert_eq!((id, &job), (open, expected)),
+        (Event::Jobs(id, page), Answer::Jobs(expected)) => {
+            assert_eq!((id, &page), (open, expected));
+        }
+        (Event::Handle(id, record), Answer::Handle(expected)) => {
+            assert_eq!((id, &record), (open, expected));
+        }
+        (Event::Handles(id, page), Answer::Handles(expected)) => {
+            assert_eq!((id, &page), (open, expected));
+        }
+        (event, _) => panic!("unexpected {event:?}"),
+    }
+}
+
+/// A question about what the server keeps; returns its number.
+fn asked(event: server::Event, request: &Request) -> CallId {
+    use server::Event;
+    match (event, request) {
+        (Event::AskJob(id, job), Request::AskJob(expected)) if job == *expected => id,
+        (Event::Fetch(id, job), Request::Fetch(expected, _)) if job == *expected => id,
+        (Event::CancelJob(id, job, forget), Request::CancelJob(expected, also))
+            if (job, forget) == (*expected, *also) =>
+        {
+            id
+        }
+        (Event::ListJobs(id, after), Request::ListJobs(expected)) if after == *expected => id,
+        (Event::Get(id, handle), Request::Get(expected, _)) if handle == *expected => id,
+        (Event::AskHandle(id, handle), Request::AskHandle(expected)) if handle == *expected => id,
+        (Event::Drop(id, handle), Request::Drop(expected)) if handle == *expected => id,
+        (Event::ListHandles(id, after), Request::ListHandles(expected)) if after == *expected => id,
+        (event, _) => panic!("unexpected {event:?}"),
     }
 }
 
@@ -311,23 +352,14 @@ impl<'c> Server<'c> {
                 assert_eq!(submission, *expected);
                 assert!(!self.proto.accept(id, OFFERED));
             }
-            (Event::AskJob(id, job), Request::AskJob(expected)) => {
-                assert_eq!(job, *expected);
-                self.answer(id, answer);
+            (Event::Put(id, put), Request::Put(expected, _)) => {
+                assert_eq!(put, *expected);
+                assert!(!self.proto.accept(id, OFFERED));
             }
-            (Event::Fetch(id, job), Request::Fetch(expected, _)) => {
-                assert_eq!(job, *expected);
-                self.answer(id, answer);
-            }
-            (Event::CancelJob(id, job, forget), Request::CancelJob(expected, also)) => {
-                assert_eq!((job, forget), (*expected, *also));
-                self.answer(id, answer);
-            }
-            (Event::ListJobs(id, after), Request::ListJobs(expected)) => {
-                assert_eq!(after, *expected);
-                self.answer(id, answer);
-            }
-            (Event::Ready(id), Request::Call { data, .. } | Request::Submit(_, data)) => {
+            (
+                Event::Ready(id),
+                Request::Call { data, .. } | Request::Submit(_, data) | Request::Put(_, data),
+            ) => {
                 let received = std::mem::take(&mut self.received);
                 assert_eq!(received, stream(data, case.big_endian));
                 self.answer(id, answer);
@@ -344,7 +376,10 @@ impl<'c> Server<'c> {
                 self.received.clear();
                 self.next += 1;
             }
-            (event, _) => panic!("unexpected {event:?}"),
+            (event, request) => {
+                let id = asked(event, request);
+                self.answer(id, answer);
+            }
         }
     }
 
@@ -360,6 +395,8 @@ impl<'c> Server<'c> {
             Answer::Submitted(job) => self.proto.submitted(id, *job),
             Answer::Job(job) => self.proto.job(id, job),
             Answer::Jobs(page) => self.proto.jobs(id, page),
+            Answer::Handle(record) => self.proto.handle(id, record),
+            Answer::Handles(page) => self.proto.handles(id, page),
             Answer::Delivered(data) => {
                 self.sending = data;
                 let bytes = stream(data, false).len() as u64;
