@@ -76,7 +76,7 @@ def command(source, folder):
     raise ValueError(source)
 
 
-def run(*command, timeout=60, **environment):
+def run(*command, timeout=60, cwd=None, **environment):
     """Runs a program with a clean choice of servers, and returns how it ended."""
     names = ("FARCALL_SERVER", "NINF_SERVER", "NINF_SERVER_PORT", "FARCALL_CONFIG")
     kept = {name: value for name, value in os.environ.items() if name not in names}
@@ -86,5 +86,6 @@ def run(*command, timeout=60, **environment):
         text=True,
         timeout=timeout,
         check=False,
+        cwd=cwd,
         env=kept | environment,
     )

@@ -159,6 +159,14 @@ impl Driver {
                 let next = Some(from);
                 self.proto.listing(id, &Listing { functions, next });
             }
+            Event::Register(id, path, text) => match (path.len() + text.len()) % 2 {
+                0 => {
+                    let functions = vec![];
+                    let next = None;
+                    self.proto.listing(id, &Listing { functions, next });
+                }
+                _ => self.fail(id),
+            },
             Event::Describe(id, name) => match name.len() % 2 {
                 0 => self.proto.interface(id, 7, name, None),
                 _ => self.fail(id),

@@ -22,6 +22,7 @@ public final class Script {
         try (Server server = new Server(args[0])) {
             arrays(server);
             kinds(server);
+            files(server);
             errors(server);
             several(server);
         }
@@ -93,6 +94,16 @@ public final class Script {
         } catch (FarcallException error) {
             System.out.println(what + ": " + error.status().name().toLowerCase().replace('_', ' '));
         }
+    }
+
+    private static void files(Server server) {
+        long[] bytes = new long[1];
+
+        server.call("conformance/upper", "text", "capitals", "tally", bytes);
+        System.out.printf("files: %d bytes%n", bytes[0]);
+        failing(
+                "no such file",
+                () -> server.call("conformance/upper", "nothing", "new", "tally", bytes));
     }
 
     private static void errors(Server server) {

@@ -1,5 +1,6 @@
 /* The functions of languages.idl. */
 #include <complex.h>
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,4 +90,24 @@ void conformance_nap(int ms, int *slept)
     struct timespec time = {ms / 1000, ms % 1000 * 1000000L};
     nanosleep(&time, NULL);
     *slept = ms;
+}
+
+void conformance_upper(const char *text, const char *capitals, const char *tally, long *bytes)
+{
+    FILE *in = fopen(text, "r"), *out = fopen(capitals, "w"), *sum = fopen(tally, "r+");
+    long before = 0;
+    int c;
+    *bytes = 0;
+    if (in != NULL && out != NULL && sum != NULL && fscanf(sum, "%ld", &before) == 1) {
+        for (; (c = getc(in)) != EOF; ++*bytes)
+            putc(toupper(c), out);
+        rewind(sum);
+        fprintf(sum, "%ld\n", before + *bytes);
+    }
+    if (in != NULL)
+        fclose(in);
+    if (out != NULL)
+        fclose(out);
+    if (sum != NULL)
+        fclose(sum);
 }

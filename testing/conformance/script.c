@@ -85,6 +85,15 @@ static void kinds(void) {
   show("grid", grid, 6);
 }
 
+static void files(void) {
+  int64_t bytes;
+
+  check(farcall_call(server, "conformance/upper", "text", "capitals", "tally", &bytes));
+  printf("files: %d bytes\n", (int)bytes);
+  printf("no such file: %s\n",
+         word(farcall_call(server, "conformance/upper", "nothing", "new", "tally", &bytes)));
+}
+
 static void errors(void) {
   double x[] = {1, 2, 3}, y[] = {4, 5, 6}, dot;
 
@@ -135,6 +144,7 @@ int main(int argc, char **argv) {
   }
   arrays();
   kinds();
+  files();
   errors();
   several();
   farcall_disconnect(server);

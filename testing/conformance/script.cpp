@@ -94,6 +94,16 @@ void failing(const char *what, auto body) {
   }
 }
 
+void files(const farcall::Server &server) {
+  std::int64_t bytes;
+
+  server.call("conformance/upper", "text", "capitals", "tally", farcall::out(bytes));
+  std::cout << "files: " << bytes << " bytes\n";
+  failing("no such file", [&] {
+    server.call("conformance/upper", "nothing", "new", "tally", farcall::out(bytes));
+  });
+}
+
 void errors(const farcall::Server &server) {
   const std::vector<double> x{1, 2, 3}, y{4, 5, 6}, shorter{1, 2};
   double dot;
@@ -145,6 +155,7 @@ int main(int argc, char **argv) {
     const farcall::Server server = argc > 1 ? farcall::Server(argv[1]) : farcall::Server();
     arrays(server);
     kinds(server);
+    files(server);
     errors(server);
     several(server);
   } catch (const farcall::Error &error) {

@@ -11,6 +11,7 @@ program script
   call farcall_connect(server, trim(address))
   call arrays()
   call kinds()
+  call files()
   call errors()
   call several()
   call farcall_disconnect(server)
@@ -104,6 +105,15 @@ contains
       text = farcall_status_text(status)
     end select
   end function
+
+  subroutine files()
+    integer(c_int64_t) :: length
+
+    call check(farcall_call(f("upper"), "text", "capitals", "tally", length))
+    print "(a,i0,a)", "files: ", length, " bytes"
+    print "(2a)", "no such file: ", &
+      word(farcall_call(f("upper"), "nothing", "new", "tally", length))
+  end subroutine
 
   subroutine errors()
     type(farcall_function) :: nothing

@@ -1,6 +1,7 @@
 """The call script in Python: prints what script.txt says. The server is the first argument."""
 
 import asyncio
+import pathlib
 import sys
 
 import farcall
@@ -67,6 +68,17 @@ def failing(what, body):
         print(f"{what}: {named[0] if named else type(error).__name__}")
 
 
+def files():
+    upper = function("upper")
+    moved = upper(text=pathlib.Path("text"), capitals="capitals", tally="tally")
+    print(f"files: {moved.bytes} bytes")
+    try:
+        upper("nothing", "new", "tally")
+    except FileNotFoundError as error:
+        assert error.filename == "nothing"
+        print("no such file: argument")
+
+
 def errors():
     x, y = np.array([1.0, 2, 3]), np.array([4.0, 5, 6])
     dot = function("dot")
@@ -104,5 +116,6 @@ def several():
 
 arrays()
 kinds()
+files()
 errors()
 several()

@@ -21,6 +21,13 @@ def languages():
     "source", ["script.c", "script.cpp", "script.f90", "Script.java", "script.py"]
 )
 def test_every_language_says_the_same(languages, tmp_path, source):
-    ran = run(*command(HERE / source, tmp_path), languages.address)
+    folder = tmp_path / "files"
+    folder.mkdir()
+    (folder / "text").write_text("hello, files\n")
+    (folder / "tally").write_text("100\n")
+    ran = run(*command(HERE / source, tmp_path), languages.address, cwd=folder)
     assert ran.stdout == (HERE / "script.txt").read_text(), ran.stderr
     assert ran.returncode == 0, ran.stderr
+    written = {path.name: path.read_text() for path in folder.iterdir()}
+    expected = {"text": "hello, files\n", "capitals": "HELLO, FILES\n", "tally": "113\n"}
+    assert written == expected

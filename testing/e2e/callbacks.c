@@ -76,6 +76,13 @@ int main(int argc, char **argv) {
   for (i = 0; i < 3; i++)
     CHECK(values[i][3] == 9 && values[i][2] == 4);
 
+  /* A probe answers what has come. */
+  CHECK((sessions[0] = farcall_invoke_async(evaluate, 4, values[0], square)) != 0);
+  values[0][3] = 0;
+  while (farcall_probe(sessions[0]) == FARCALL_RUNNING)
+    ;
+  CHECK(farcall_probe(sessions[0]) == FARCALL_OK && values[0][3] == 9);
+
   /* The other names. */
   CHECK(setenv("FARCALL_SERVER", address, 1) == 0);
   CHECK(grpc_initialize(NULL) == GRPC_NO_ERROR);

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -53,6 +54,27 @@ static void *two_servers(void *unused) {
   EXPECT(farcall_next_failed(), 0);
   EXPECT(farcall_probe(ids[0]), FARCALL_CANCELLED);
   EXPECT(now() - start < 30, 1);
+  return unused;
+}
+
+/* A call of which nobody waits for the end. */
+static void *only_probed(void *unused) {
+  enum { LENGTH = 1 << 15 };
+  double *x = malloc(LENGTH * sizeof *x), *y = malloc(LENGTH * sizeof *y);
+  farcall_session id;
+  int i;
+
+  for (i = 0; i < LENGTH; i++)
+    x[i] = y[i] = 1;
+  id = farcall_call_async(one, "axpy", LENGTH, 2.0, x, y);
+  EXPECT(id != 0, 1);
+  while (farcall_probe(id) == FARCALL_RUNNING)
+    ;
+  EXPECT(farcall_probe(id), FARCALL_OK);
+  EXPECT(y[0] == 3 && y[LENGTH - 1] == 3, 1);
+  EXPECT(farcall_wait(id, 30), FARCALL_OK);
+  free(x);
+  free(y);
   return unused;
 }
 
@@ -279,6 +301,7 @@ int main(int argc, char **argv) {
   EXPECT(farcall_abi_version(), 1);
   EXPECT(strlen(farcall_version()) > 0, 1);
   EXPECT(strcmp(farcall_status_text(FARCALL_OK), "done"), 0);
+  only_probed(NULL), in_threads(only_probed, NULL, NULL);
   two_servers(NULL), in_threads(two_servers, NULL, NULL);
   many();
   values();

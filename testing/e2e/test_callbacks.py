@@ -77,6 +77,21 @@ def test_an_error_handler_reads_fortran_text(server):
     assert said == [("DGETRF", 7)]
 
 
+def test_who_only_asks_answers_what_has_come(server):
+    threads = set()
+
+    def square(x, y):
+        threads.add(threading.get_ident())
+        y[0] = x * x
+        with pytest.raises(RuntimeError, match="a callback cannot ask its own call"):
+            future.done()
+
+    future = server.function("evaluate").call_async(n=4, f=square)
+    wait_until(future.done, what="the end of the call")
+    assert (future.result(timeout=1).values == [0, 1, 4, 9]).all()
+    assert threads == {threading.get_ident()}
+
+
 def test_an_exception_ends_the_call_and_is_chained(server):
     def broken(x, y):
         if x == 2:

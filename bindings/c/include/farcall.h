@@ -672,7 +672,9 @@ farcall_status farcall_forward_output(farcall_function *function,
 farcall_status farcall_keep_output(farcall_function *function);
 
 /**
- * Whether a call has ended: `FARCALL_RUNNING` while it has not, else what became of it.
+ * Whether a call has ended: `FARCALL_RUNNING` while it has not, else what became of it. Arguments
+ * and results travel as far as they can at once, and a callback that has come is run here: who
+ * only probes gets to the end, too.
  */
 farcall_status farcall_probe(farcall_session session);
 

@@ -50,7 +50,9 @@ impl Problem {
 impl From<Error> for Problem {
     fn from(error: Error) -> Problem {
         let status = match &error {
-            Error::Address(_) | Error::Argument { .. } => Status::FarcallArgument,
+            Error::Address(_) | Error::Argument { .. } | Error::File { .. } => {
+                Status::FarcallArgument
+            }
             Error::Timeout { .. } => Status::FarcallTimeout,
             Error::Callback { .. } => Status::FarcallCancelled,
             Error::Failed(failure) => match failure.kind {

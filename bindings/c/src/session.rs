@@ -19,10 +19,12 @@ thread_local! {
     static FAILED: RefCell<VecDeque<u64>> = const { RefCell::new(VecDeque::new()) };
 }
 
-/// Whether a call has ended: `FARCALL_RUNNING` while it has not, else what became of it.
+/// Whether a call has ended: `FARCALL_RUNNING` while it has not, else what became of it. Arguments
+/// and results travel as far as they can at once, and a callback that has come is run here: who
+/// only probes gets to the end, too.
 #[unsafe(no_mangle)]
 pub extern "C" fn farcall_probe(session: SessionId) -> Status {
-    status(|| match SESSIONS.end(session)? {
+    status(|| match SESSIONS.probe(session)? {
         Some(end) => end.map(|_| Status::FarcallOk),
         None => Ok(Status::FarcallRunning),
     })

@@ -89,6 +89,14 @@ impl Session {
         problem.of(&format!("session {} of {name}", self.id))
     }
 
+    /// Moves what can be moved at once, and tells how it ended, if it has.
+    pub(crate) fn probe(&self) -> Option<End> {
+        self.settle().or_else(|| {
+            self.pending.is_done();
+            self.settle()
+        })
+    }
+
     /// Ends it unless it is over: its arrays are the caller's again.
     pub(crate) fn cancel(&self) {
         self.give_up(|| Problem::new(Status::FarcallCancelled, "cancelled".to_owned()));
@@ -216,6 +224,15 @@ impl Sessions {
     pub(crate) fn end(&self, id: u64) -> Result<Option<End>, Problem> {
         match self.find(id) {
             Some(Found::Open(session)) => Ok(session.settle()),
+            Some(Found::Past(end)) => Ok(Some(end)),
+            None => Err(Problem::unknown_session(id)),
+        }
+    }
+
+    /// The same, after what can be moved at once was moved.
+    pub(crate) fn probe(&self, id: u64) -> Result<Option<End>, Problem> {
+        match self.find(id) {
+            Some(Found::Open(session)) => Ok(session.probe()),
             Some(Found::Past(end)) => Ok(Some(end)),
             None => Err(Problem::unknown_session(id)),
         }

@@ -1,5 +1,8 @@
 //! Errors of a call as Python's exceptions, which `farcall._errors` defines.
 
+use std::io;
+use std::path::Path;
+
 use farcall_channel::ChannelError;
 use farcall_client::{Error, FailureKind, Fault};
 use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PyRuntimeError};
@@ -48,6 +51,9 @@ pub(crate) fn from_client(py: Python<'_>, error: &Error) -> PyErr {
         exception.set_cause(py, Some(cause.clone_ref(py)));
         return exception;
     }
+    if let Error::File { path, source, .. } = error {
+        return file(py, error, path, source);
+    }
     let class = match error {
         Error::Argument { .. } | Error::Address(_) => "ArgumentError",
         Error::Timeout { .. } => "Timeout",
@@ -71,6 +77,24 @@ pub(crate) fn from_client(py: Python<'_>, error: &Error) -> PyErr {
         Fault::Machine => "machine",
     };
     raise(py, class, error.to_string(), Some(fault))
+}
+
+/// A file that an argument names: the exception is Python's own for what is wrong with it, too.
+fn file(py: Python<'_>, error: &Error, path: &Path, source: &io::Error) -> PyErr {
+    let class = match source.kind() {
+        io::ErrorKind::NotFound => "FileNotFoundError",
+        io::ErrorKind::PermissionDenied => "PermissionError",
+        _ => "FileError",
+    };
+    let exception = raise(py, class, error.to_string(), Some("caller"));
+    let value = exception.value(py);
+    let told = value
+        .setattr("filename", path.as_os_str())
+        .and_then(|()| value.setattr("errno", source.raw_os_error()));
+    match told {
+        Ok(()) => exception,
+        Err(error) => error,
+    }
 }
 
 /// The exception for a failed operation on a channel.

@@ -486,7 +486,7 @@ impl Function {
                 }
                 // The server checks the form of what it has.
                 Some(value) if handle::given(value).is_some() => {}
-                Some(value) if param.mode == Mode::Out && value.cast::<Keep>().is_ok() => {}
+                Some(value) if param.mode.is_returned() && value.cast::<Keep>().is_ok() => {}
                 Some(value) => array = Some(array::typed(&self.name, param, value)?),
                 None => {}
             }

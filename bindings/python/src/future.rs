@@ -26,7 +26,7 @@ pub(crate) struct Future {
 
 enum State {
     /// Under way, with the memory it reads and fills.
-    Pending(Pending, Vec<Option<Kept>>),
+    Pending(Box<Pending>, Vec<Option<Kept>>),
     /// Over, and its result not made yet.
     Over(Result<Outcome, Error>, Vec<Option<Kept>>),
     Done(Py<PyAny>, Times),
@@ -42,7 +42,7 @@ impl Future {
         pending: Pending,
         slots: Vec<Option<Kept>>,
     ) -> Future {
-        let state = Mutex::new(State::Pending(pending, slots));
+        let state = Mutex::new(State::Pending(Box::new(pending), slots));
         let waiter = Mutex::new(None);
         Future {
             function,
@@ -138,18 +138,23 @@ impl Future {
         }
     }
 
-    /// Whether the call is over or cancelled.
+    /// Whether the call is over or cancelled. Arrays and files travel as far as they can at once,
+    /// and a callback that has come is called on this thread.
     fn done(&self, py: Python<'_>) -> PyResult<bool> {
-        Ok(match &*self.lock(py)? {
-            State::Pending(pending, _) => py.detach(|| pending.is_done()),
-            _ => true,
-        })
+        let state = self.lock(py)?;
+        let State::Pending(pending, _) = &*state else {
+            return Ok(true);
+        };
+        *self.waiter() = Some(std::thread::current().id());
+        let done = py.detach(|| pending.is_done());
+        *self.waiter() = None;
+        Ok(done)
     }
 
     /// Gives the call up; the server ends it. Returns whether it was still under way.
     fn cancel(&self, py: Python<'_>) -> PyResult<bool> {
         let mut state = self.lock(py)?;
-        let pending = matches!(&*state, State::Pending(pending, _) if !pending.is_done());
+        let pending = matches!(&*state, State::Pending(pending, _) if !pending.has_ended());
         if pending {
             *state = State::Cancelled;
         }

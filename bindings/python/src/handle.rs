@@ -26,14 +26,15 @@ pub(crate) struct Handle {
     is_owned: AtomicBool,
 }
 
-/// Stands for an OUT argument whose array is to stay at the server: the result has its handle.
+/// Stands for an OUT or INOUT argument whose array is to stay at the server: the result has its handle.
 #[pyclass(frozen, module = "farcall")]
 pub(crate) struct Keep {
     stays: bool,
 }
 
-/// For an OUT argument of a call: its array stays at the server, and the result has the handle.
-/// With `stays`, it stays when the connection ends, too.
+/// For an OUT or INOUT argument of a call: its array stays at the server, and the result has the
+/// handle. What an INOUT argument reads is zero. With `stays`, it stays when the connection ends,
+/// too.
 #[pyfunction]
 #[pyo3(signature = (*, stays=false))]
 pub(crate) fn keep(stays: bool) -> Keep {

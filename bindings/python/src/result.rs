@@ -22,7 +22,7 @@ impl Results {
             .params
             .iter()
             .enumerate()
-            .filter(|(_, p)| p.mode.is_returned());
+            .filter(|(_, p)| p.mode.is_returned() && !p.is_scalar());
         let nothing: [Option<Scalar>; 0] = [];
         let values = Values {
             scalars: &nothing,

@@ -2,10 +2,11 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use farcall_client::Options;
+use farcall_client::{Credentials, Options};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -21,14 +22,27 @@ use crate::memory::SharedMemory;
 /// `NINF_SERVER` and `NINF_SERVER_PORT`. `timeout` bounds every call and `connect_timeout` the
 /// connection, in seconds. Where a server reached over TCP turns out to be on this host, the
 /// connection changes to a Unix socket and shared memory, unless `same_host` is false.
+///
+/// `farcalls://host:port` speaks TLS. `authorities` is a file with the certificates to believe
+/// instead of this machine's, `certificate` the files of a certificate to show and of its private
+/// key, `token` what tells the server who the caller is; without them the environment names them:
+/// `FARCALL_CA`, `FARCALL_CERT` with `FARCALL_KEY`, `FARCALL_TOKEN`. None of them goes into a
+/// pickled handle. A token is not sent in clear text over a network.
 #[pyfunction]
-#[pyo3(signature = (address=None, *, timeout=None, connect_timeout=10.0, same_host=true))]
+#[pyo3(signature = (
+    address=None, *, timeout=None, connect_timeout=10.0, same_host=true, token=None,
+    authorities=None, certificate=None
+))]
+#[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
 pub(crate) fn connect(
     py: Python<'_>,
     address: Option<String>,
     timeout: Option<f64>,
     connect_timeout: f64,
     same_host: bool,
+    token: Option<String>,
+    authorities: Option<PathBuf>,
+    certificate: Option<(PathBuf, PathBuf)>,
 ) -> PyResult<Server> {
     let address = match address.or_else(farcall_client::address_from_environment) {
         Some(address) => address,
@@ -45,6 +59,7 @@ pub(crate) fn connect(
             .transpose()?,
         on_interrupt: Some(Arc::new(is_interrupted)),
         same_host,
+        credentials: credentials(token, authorities, certificate),
         ..Options::default()
     };
     let client = py
@@ -62,6 +77,25 @@ pub(crate) fn connect(
         functions: Mutex::default(),
         last: Mutex::default(),
     })
+}
+
+/// What was given, and what the environment names for the rest.
+fn credentials(
+    token: Option<String>,
+    authorities: Option<PathBuf>,
+    certificate: Option<(PathBuf, PathBuf)>,
+) -> Credentials {
+    let mut credentials = Credentials::from_environment();
+    if let Some(token) = token {
+        credentials = credentials.with_token(token);
+    }
+    if let Some(file) = authorities {
+        credentials = credentials.with_authorities(file);
+    }
+    if let Some((certificate, key)) = certificate {
+        credentials = credentials.with_certificate(certificate, key);
+    }
+    credentials
 }
 
 pub(crate) fn seconds(py: Python<'_>, name: &str, value: f64) -> PyResult<Duration> {

@@ -1,6 +1,6 @@
 //! A worker process whose functions are Python's.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use farcall_idl::{Body, Document, Interface, Layout, Mode, Scalar};
 use farcall_server::{Callee, Caller, Failure, FailureKind, Source, run_worker_for};
@@ -82,6 +82,22 @@ impl Callee for Functions {
             let (major, minor, patch) = (python.major, python.minor, python.patch);
             Some(format!("Python {major}.{minor}.{patch}{numpy}"))
         })
+    }
+
+    /// Where modules come from that functions import when they run.
+    fn folders(&self) -> Vec<PathBuf> {
+        let folders = Python::attach(|py| {
+            let sys = py.import(intern!(py, "sys"))?;
+            let mut folders: Vec<PathBuf> = Vec::new();
+            for folder in sys.getattr(intern!(py, "path"))?.try_iter()? {
+                folders.extend(folder?.extract::<PathBuf>());
+            }
+            for prefix in ["prefix", "base_prefix", "exec_prefix"] {
+                folders.push(sys.getattr(prefix)?.extract()?);
+            }
+            PyResult::Ok(folders)
+        });
+        folders.unwrap_or_default()
     }
 }
 

@@ -4,6 +4,7 @@ mod call;
 mod contender;
 mod flow;
 pub(crate) mod gang;
+mod load;
 mod raw;
 mod table;
 mod trunk;
@@ -21,6 +22,7 @@ pub(crate) struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Call(call::Arguments),
+    Load(load::Arguments),
     Flow(flow::Arguments),
     Trunk(trunk::Arguments),
     Gang(gang::Arguments),
@@ -29,6 +31,7 @@ enum Command {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.command {
         Command::Call(arguments) => call::run(arguments),
+        Command::Load(arguments) => load::run(arguments),
         Command::Flow(arguments) => flow::run(arguments),
         Command::Trunk(arguments) => trunk::run(arguments),
         Command::Gang(arguments) => gang::run(arguments),

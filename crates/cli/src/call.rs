@@ -20,11 +20,13 @@ use std::time::{Duration, Instant};
 /// Call a function from the shell
 ///
 /// Scalars are written as they are, arrays as @FILE.npy or as numbers with commas between. OUT
-/// arrays need not be given. What the function calls back is shown on standard error.
+/// arrays need not be given. Arguments of type filename are paths of files here, which travel. What
+/// the function calls back is shown on standard error.
 #[derive(Args)]
 #[command(after_help = "Examples:
   farcall call ddot n=3 x=1,2,3 incx=1 y=4,5,6 incy=1
-  farcall call dgesv n=100 nrhs=1 a=@a.npy lda=100 b=@b.npy ldb=100 -o b=x.npy --time")]
+  farcall call dgesv n=100 nrhs=1 a=@a.npy lda=100 b=@b.npy ldb=100 -o b=x.npy --time
+  farcall call summary table=weather.csv summary=out.csv")]
 pub(crate) struct Arguments {
     /// Name of the function, with or without its module
     function: String,
@@ -235,6 +237,7 @@ impl Call {
     fn results(&self) -> Results<'_> {
         Results {
             interface: self.function.interface(),
+            scalars: &self.scalars,
             layout: &self.layout,
             arrays: &self.arrays,
             outputs: &self.outputs,

@@ -2,6 +2,7 @@
 
 mod bench;
 mod call;
+mod certificate;
 mod describe;
 mod doctor;
 mod failure;
@@ -11,9 +12,11 @@ mod idl;
 mod jobs;
 mod ls;
 mod npy;
+mod register;
 mod results;
 mod serve;
 mod target;
+mod token;
 mod trunk;
 
 use clap::{Parser, Subcommand};
@@ -31,6 +34,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Serve(serve::Arguments),
+    Register(register::Arguments),
     Call(call::Arguments),
     Submit(jobs::submit::Arguments),
     Jobs(jobs::list::Arguments),
@@ -39,6 +43,8 @@ enum Command {
     Ls(ls::Arguments),
     Describe(describe::Arguments),
     Doctor(doctor::Arguments),
+    Token(token::Arguments),
+    Certificate(certificate::Arguments),
     Idl(idl::Arguments),
     Flow(flow::Arguments),
     Trunk(trunk::Arguments),
@@ -58,6 +64,7 @@ fn main() -> ExitCode {
     }
     let result = match command {
         Command::Serve(arguments) => serve::run(arguments),
+        Command::Register(arguments) => register::run(&arguments),
         Command::Call(arguments) => call::run(arguments),
         Command::Submit(arguments) => jobs::submit::run(&arguments),
         Command::Jobs(arguments) => jobs::list::run(&arguments),
@@ -66,6 +73,8 @@ fn main() -> ExitCode {
         Command::Ls(arguments) => ls::run(&arguments),
         Command::Describe(arguments) => describe::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Token(arguments) => token::run(&arguments),
+        Command::Certificate(arguments) => certificate::run(&arguments),
         Command::Idl(arguments) => idl::run(&arguments),
         Command::Flow(arguments) => flow::run(&arguments),
         Command::Trunk(arguments) => trunk::run(&arguments),

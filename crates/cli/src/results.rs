@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::npy;
-use farcall_client::{Interface, Outcome};
+use farcall_client::{Interface, Outcome, Scalar};
 use farcall_idl::{ArrayLayout, Layout, Param};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -11,6 +11,7 @@ use std::path::PathBuf;
 /// The arrays of a call that is over.
 pub(crate) struct Results<'a> {
     pub(crate) interface: &'a Interface,
+    pub(crate) scalars: &'a [Option<Scalar>],
     pub(crate) layout: &'a Layout,
     /// Bytes of each array parameter.
     pub(crate) arrays: &'a BTreeMap<usize, Vec<u8>>,
@@ -30,6 +31,17 @@ impl Results<'_> {
             })
     }
 
+    /// Files that the call has written: the argument, and the file.
+    fn written(&self) -> impl Iterator<Item = (&str, &str)> {
+        let params = self.interface.params.iter().zip(self.scalars);
+        params.filter_map(|(param, scalar)| match scalar {
+            Some(Scalar::Text(path)) if param.is_file() && param.mode.is_returned() => {
+                Some((param.name.as_str(), path.as_str()))
+            }
+            _ => None,
+        })
+    }
+
     pub(crate) fn write(&self) -> Result<(), Failure> {
         let order = self.interface.order();
         for (param, array, bytes) in self.returned() {
@@ -42,6 +54,9 @@ impl Results<'_> {
 
     pub(crate) fn print(&self) {
         let order = self.interface.order();
+        for (name, path) in self.written() {
+            println!("{name} -> {path}");
+        }
         for (param, array, bytes) in self.returned() {
             let shape = array.shape(order);
             match self.outputs.get(&array.param) {
@@ -62,7 +77,8 @@ impl Results<'_> {
             let value = json!({ "type": param.ty.name(), "shape": shape, "file": file });
             (param.name.as_str(), value)
         });
-        let results: BTreeMap<&str, Value> = results.collect();
+        let file = |(name, path)| (name, json!({ "type": "filename", "file": path }));
+        let results: BTreeMap<&str, Value> = results.chain(self.written().map(file)).collect();
         let times = outcome.times;
         json!({
             "schema": 1,

@@ -1,9 +1,9 @@
 //! `farcall serve`
 
 use crate::failure::Failure;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use farcall_library::Catalog;
-use farcall_server::{Config, Server};
+use farcall_server::{Config, Policy, Server, Tls};
 use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -17,6 +17,8 @@ use tracing_subscriber::EnvFilter;
 #[command(after_help = "Examples:
   farcall serve libraries/lapack.idl
   farcall serve libraries/*.idl --listen 0.0.0.0:3717 --workers 4
+  farcall serve libraries/lapack.idl --listen 0.0.0.0:3717 --tls certificates --tokens tokens
+  farcall serve my.idl --policy sjf --pes 8 --threads 2
   farcall serve my.idl --unix /tmp/farcall.sock --listen 127.0.0.1:0")]
 pub(crate) struct Arguments {
     /// Interface files
@@ -35,19 +37,41 @@ pub(crate) struct Arguments {
     /// Configuration file; docs/farcall.toml shows every setting
     #[arg(long, value_name = "FILE", env = "FARCALL_CONFIG")]
     config: Option<PathBuf>,
-    /// Calls that compute at the same time [default: processor cores / threads]
+    /// File of tokens; only clients with one of them may come in over TCP
+    #[arg(long, value_name = "FILE")]
+    tokens: Option<PathBuf>,
+    /// Speak TLS, with server.pem and server.key of this folder; `farcall certificate` makes them
+    #[arg(long, value_name = "FOLDER")]
+    tls: Option<PathBuf>,
+    /// Certificates of authorities; only clients with a certificate of theirs, or with a token, may
+    /// come in over TCP
+    #[arg(long, value_name = "FILE", requires = "tls")]
+    tls_clients: Option<PathBuf>,
+    /// Which call goes first: fcfs (first come), sjf (shortest predicted), fpfs (first that fits
+    /// the free processor elements), fmpfs (widest that fits), at-once (no queue, each call on
+    /// everything) [default: fcfs]
+    #[arg(long, value_name = "POLICY", value_parser = policy)]
+    policy: Option<Policy>,
+    /// Processor elements that calls share [default: processor cores]
+    #[arg(long, value_name = "N")]
+    pes: Option<u32>,
+    /// Calls that compute at the same time [default: as many as have processor elements]
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
-    /// Threads that the library may use in each call [default: 1]
+    /// Processor elements, and threads, of a call whose interface does not say [default: 1]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// Seconds after which a running call is ended; 0 means never
     #[arg(long, value_name = "SECONDS")]
     time_limit: Option<f64>,
+    /// Let functions reach the network and whatever files the server can, as far as they like
+    #[arg(long)]
+    no_sandbox: bool,
     /// Compile and run C text in the interface files
     #[arg(long)]
     allow_code: bool,
-    /// What to log on standard error: error, warn, info, debug or trace
+    /// What to log on standard error: error, warn, info, debug or trace; `info,farcall::call=debug`
+    /// adds a line with its times for each call
     #[arg(
         long,
         value_name = "LEVEL",
@@ -55,15 +79,33 @@ pub(crate) struct Arguments {
         env = "FARCALL_LOG"
     )]
     log: String,
+    /// How to log: text, or one JSON object a line
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        default_value = "text",
+        env = "FARCALL_LOG_FORMAT"
+    )]
+    log_format: LogFormat,
+}
+
+/// How to log.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let filter = EnvFilter::try_new(&arguments.log).map_err(Failure::usage)?;
-    tracing_subscriber::fmt()
+    let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_target(false)
-        .with_writer(std::io::stderr)
-        .init();
+        .with_writer(std::io::stderr);
+    match arguments.log_format {
+        LogFormat::Text => log.init(),
+        LogFormat::Json => log.json().flatten_event(true).init(),
+    }
     let config = configuration(&arguments)?;
     let catalog = Catalog::load(&arguments.files).map_err(Failure::failed)?;
     let program = std::env::current_exe()?;
@@ -107,16 +149,36 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
             farcall_client::DEFAULT_PORT,
         )));
     }
+    if let Some(tokens) = &arguments.tokens {
+        config.access.tokens = Some(tokens.clone());
+    }
+    if let Some(folder) = &arguments.tls {
+        config.tls = Some(Tls {
+            certificate: folder.join("server.pem"),
+            key: folder.join("server.key"),
+            clients: arguments.tls_clients.clone(),
+        });
+    }
     if let Some(folder) = &arguments.state {
         config.state = Some(folder.clone());
     }
     config.state = config.state.take().or_else(|| default_state(&config));
+    config.queue.policy = arguments.policy.unwrap_or(config.queue.policy);
+    config.queue.pes = arguments.pes.unwrap_or(config.queue.pes);
     let workers = &mut config.workers;
     workers.count = arguments.workers.unwrap_or(workers.count);
     workers.threads = arguments.threads.unwrap_or(workers.threads);
     workers.time_limit_s = arguments.time_limit.unwrap_or(workers.time_limit_s);
+    workers.sandbox &= !arguments.no_sandbox;
     config.allow_code |= arguments.allow_code;
     Ok(config)
+}
+
+fn policy(name: &str) -> Result<Policy, String> {
+    Policy::named(name).ok_or_else(|| {
+        let names = Policy::NAMES.map(|(name, _)| name).join(", ");
+        format!("there are {names}")
+    })
 }
 
 /// Where a server keeps what outlives it. Its first address names the folder, so that a server

@@ -153,7 +153,7 @@ fn files(state: &Path) -> Vec<String> {
 #[test]
 fn no_acknowledged_call_is_lost_when_the_server_is_killed() {
     let kills = std::env::var("FARCALL_SOAK_KILLS").map_or(10, |text| text.parse().unwrap());
-    let mut server = Server::start("killed", FUNCTIONS, &["--workers", "2"]);
+    let mut server = Server::start("killed", FUNCTIONS, &["--workers", "2", "--no-sandbox"]);
     let folder = server.folder().join("once");
     std::fs::create_dir(&folder).unwrap();
     let acknowledged = Arc::new(Mutex::new(BTreeMap::new()));

@@ -17,6 +17,13 @@ pub enum Address {
         /// Port number.
         port: u16,
     },
+    /// `farcalls://host:port`: the same under TLS
+    Tls {
+        /// Name or address, as the server's certificate has it; IPv6 without brackets.
+        host: String,
+        /// Port number.
+        port: u16,
+    },
     /// `unix:///path`
     Unix(PathBuf),
 }
@@ -47,8 +54,8 @@ pub fn default_address() -> String {
 /// Text that is not an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{text}` is not a server address: {reason}; write farcall://HOST:PORT, HOST:PORT or \
-     unix:///PATH"
+    "`{text}` is not a server address: {reason}; write farcall://HOST:PORT, HOST:PORT, \
+     farcalls://HOST:PORT for TLS, or unix:///PATH"
 )]
 pub struct AddressError {
     text: String,
@@ -63,12 +70,13 @@ impl FromStr for Address {
             text: text.to_string(),
             reason,
         };
-        let rest = match text.split_once("://") {
+        let (tls, rest) = match text.split_once("://") {
             Some(("unix", path)) if path.starts_with('/') => return Ok(Address::Unix(path.into())),
             Some(("unix", _)) => return Err(error("the path of a Unix socket is absolute")),
-            Some(("farcall" | "ninf", rest)) => rest,
+            Some(("farcall" | "ninf", rest)) => (false, rest),
+            Some(("farcalls", rest)) => (true, rest),
             Some(_) => return Err(error("the scheme is unknown")),
-            None => text,
+            None => (false, text),
         };
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         let (host, port) = split_port(rest).map_err(error)?;
@@ -87,9 +95,10 @@ impl FromStr for Address {
                 .parse()
                 .map_err(|_| error("the port is not 0 to 65535"))?,
         };
-        Ok(Address::Tcp {
-            host: host.to_string(),
-            port,
+        let host = host.to_string();
+        Ok(match tls {
+            true => Address::Tls { host, port },
+            false => Address::Tcp { host, port },
         })
     }
 }
@@ -113,12 +122,14 @@ fn split_port(text: &str) -> Result<(&str, Option<&str>), &'static str> {
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Address::Tcp { host, port } if host.contains(':') => {
-                write!(f, "farcall://[{host}]:{port}")
-            }
-            Address::Tcp { host, port } => write!(f, "farcall://{host}:{port}"),
-            Address::Unix(path) => write!(f, "unix://{}", path.display()),
+        let (scheme, host, port) = match self {
+            Address::Tcp { host, port } => ("farcall", host, port),
+            Address::Tls { host, port } => ("farcalls", host, port),
+            Address::Unix(path) => return write!(f, "unix://{}", path.display()),
+        };
+        match host.contains(':') {
+            true => write!(f, "{scheme}://[{host}]:{port}"),
+            false => write!(f, "{scheme}://{host}:{port}"),
         }
     }
 }
@@ -132,6 +143,7 @@ mod tests {
         for text in [
             "farcall://host:1",
             "farcall://[::1]:3717",
+            "farcalls://host:3717",
             "unix:///run/farcall.sock",
         ] {
             assert_eq!(text.parse::<Address>().unwrap().to_string(), text);

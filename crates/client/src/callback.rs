@@ -1,5 +1,6 @@
 //! Functions of the caller that a called function may call while it runs.
 
+use crate::files::Files;
 use crate::function::Described;
 use crate::{CallbackError, Error};
 use farcall_idl::{Interface, Layout, Scalar};
@@ -143,6 +144,8 @@ fn range(piece: &Piece) -> std::ops::Range<usize> {
 pub(crate) struct Callbacks {
     pub(crate) described: Arc<Described>,
     pub(crate) functions: Vec<Callback>,
+    /// Their requests are numbered on from the functions, by parameter.
+    pub(crate) files: Files,
 }
 
 thread_local! {
@@ -154,6 +157,12 @@ impl Callbacks {
     /// Runs the function that the server wants to be called.
     pub(crate) fn run(&self, callback: proto::Callback) -> Result<CallbackAnswer, Error> {
         let index = callback.index as usize;
+        if let Some(param) = index.checked_sub(self.functions.len())
+            && self.files.has(param)
+        {
+            let function = self.described.qualified();
+            return self.files.answer(function, param, callback);
+        }
         let (Some(interface), Some(function)) = (
             self.described.callbacks.get(index),
             self.functions.get(index),

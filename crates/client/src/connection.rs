@@ -11,6 +11,7 @@ mod transfer;
 mod waiter;
 
 use crate::callback::{self, Callbacks};
+use crate::files::Files;
 use crate::function::Described;
 use crate::memory::{Pool, Segment};
 use crate::output::Printed;
@@ -18,9 +19,9 @@ use crate::socket::{self, Socket, Waker};
 use crate::{Address, Argument, Error, Options};
 use farcall_idl::Layout;
 use farcall_rpc_proto::{
-    CALLBACKS, Call, CallId, ESTIMATES, Estimate, Failure, FailureKind, HANDLES, HandleId,
-    HandlePage, HandleRecord, Hello, JOBS, JobDescription, JobId, JobPage, Listing, OUTPUT, Put,
-    SHARED_MEMORY, Submission, Times,
+    CALLBACKS, Call, CallId, ESTIMATES, Estimate, FILES, Failure, FailureKind, HANDLES, HandleId,
+    HandlePage, HandleRecord, Hello, JOBS, JobDescription, JobId, JobPage, Listing, OUTPUT,
+    ProtocolError, Put, REGISTER, SHARED_MEMORY, Submission, Times,
 };
 use farcall_spin::Spin;
 pub(crate) use state::Answered;
@@ -76,6 +77,12 @@ impl Reply {
     fn is_needed(&self) -> bool {
         self.callbacks.is_some() || self.printed.is_some()
     }
+
+    /// The files of the call, if it has any.
+    fn files(&self) -> Option<&Files> {
+        let callbacks = self.callbacks.as_ref()?;
+        Some(&callbacks.files).filter(|files| !files.is_empty())
+    }
 }
 
 /// A request under way. Dropped before its end, it is given up.
@@ -97,7 +104,7 @@ impl Connection {
     /// Connects and exchanges greetings; changes to a Unix socket where the server offers one.
     pub(crate) fn open(address: &Address, options: &Options) -> Result<Arc<Connection>, Error> {
         let timeout = options.connect_timeout;
-        let connect = Socket::connect(address, timeout);
+        let connect = Socket::connect(address, &options.credentials, timeout);
         let connection = Connection::over(connect, address, options)?;
         let local = connection.lock().local.take();
         let Some(name) = local.filter(|_| options.same_host && !connection.socket.is_unix()) else {
@@ -118,9 +125,12 @@ impl Connection {
         };
         let socket = socket.map_err(failed)?;
         let mut hello = Hello::new(concat!("farcall-client ", env!("CARGO_PKG_VERSION")));
-        hello.features |= ESTIMATES | CALLBACKS | OUTPUT | JOBS | HANDLES;
+        hello.features |= ESTIMATES | CALLBACKS | OUTPUT | FILES | REGISTER | JOBS | HANDLES;
         if socket.is_unix() {
             hello.features |= SHARED_MEMORY;
+        }
+        if socket.is_private() {
+            hello.token = options.credentials.token().map(str::to_owned);
         }
         static LAST: AtomicU64 = AtomicU64::new(0);
         let mut connection = Connection {
@@ -153,11 +163,27 @@ impl Connection {
                     return Ok(());
                 }
                 if let Some(loss) = &state.lost {
-                    return Err(self.error(loss.clone()));
+                    return Err(self.refusal(loss));
                 }
                 state.wants_to_write()
             };
             self.wait(writing, Some(deadline), self.options.connect_timeout)?;
+        }
+    }
+
+    /// Why the server does not greet.
+    fn refusal(&self, loss: &Loss) -> Error {
+        let Loss::Protocol(ProtocolError::Goodbye(reason)) = loss else {
+            return self.error(loss.clone());
+        };
+        let withheld = self.options.credentials.token().is_some() && !self.socket.is_private();
+        let hint = match withheld {
+            true => "; the token is not sent in clear text over a network: use farcalls://",
+            false => "",
+        };
+        Error::Refused {
+            address: self.address.clone(),
+            reason: format!("{reason}{hint}"),
         }
     }
 
@@ -206,6 +232,18 @@ impl Connection {
     pub(crate) fn describe(self: &Arc<Self>, name: &str) -> Result<Answered, Error> {
         match self.start(|state| state.describe(name))?.finish()? {
             Answer::Interface(answered) => Ok(answered),
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    /// Has the functions of an interface file served; returns them.
+    pub(crate) fn register(self: &Arc<Self>, path: &str, text: &str) -> Result<Listing, Error> {
+        if self.features & REGISTER == 0 {
+            let text = "the server is too old to register libraries; update it";
+            return Err(Error::Failed(Failure::new(FailureKind::NotAllowed, text)));
+        }
+        match self.start(|state| state.register(path, text))?.finish()? {
+            Answer::Listing(listing) => Ok(listing),
             _ => Err(self.unexpected()),
         }
     }
@@ -386,6 +424,11 @@ impl Connection {
         self.features & OUTPUT != 0
     }
 
+    /// Whether the server works on files of its clients.
+    pub(crate) fn moves_files(&self) -> bool {
+        self.features & (FILES | CALLBACKS) == FILES | CALLBACKS
+    }
+
     /// Whether arrays may lie in memory shared with the server.
     pub(crate) fn shares(&self) -> bool {
         self.socket.is_unix() && self.features & SHARED_MEMORY != 0
@@ -443,7 +486,8 @@ impl Connection {
         layout: Layout,
         reply: Reply,
     ) -> Result<Request, Error> {
-        let is_bulk = layout.sent_bytes() + layout.returned_bytes() >= BULK_BYTES;
+        let arrays = layout.sent_bytes() + layout.returned_bytes();
+        let is_bulk = arrays >= BULK_BYTES || reply.files().is_some();
         // SAFETY: the caller's promise.
         let transfer = unsafe { Transfer::new(arguments, layout) };
         let printed = reply.printed.clone();
@@ -549,18 +593,33 @@ impl Request {
         }
     }
 
-    /// Whether the end has come; moves what can be moved at once.
+    /// Whether the end has come. Moves what can be moved at once, and does what the running
+    /// function wants of its caller by now.
     pub(crate) fn is_done(&self) -> bool {
         let mut state = self.connection.lock();
         if !state.driven {
             state.progress(&self.connection.socket, Some(self.id));
         }
+        if self.has_work(&state) {
+            drop(state);
+            self.work();
+            state = self.connection.lock();
+        }
         state.has_ended(self.id)
+    }
+
+    /// Whether the end has come, as far as is known.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.connection.lock().has_ended(self.id)
     }
 
     /// How far its arrays have travelled; none when it has ended.
     pub(crate) fn progress(&self) -> Option<Progress> {
-        self.connection.lock().transfer_progress(self.id)
+        let mut progress = self.connection.lock().transfer_progress(self.id)?;
+        if let Some(files) = self.reply.as_ref().and_then(Reply::files) {
+            files.add_to(&mut progress);
+        }
+        Some(progress)
     }
 
     /// When its time-out passes.
@@ -591,7 +650,7 @@ impl Request {
             return Some(Err(error));
         }
         Some(match end {
-            Some(Ok(Answer::Done(times))) => Ok(times),
+            Some(Ok(Answer::Done(times))) => self.place_files().map(|()| times),
             Some(Ok(_)) => Err(self.connection.unexpected()),
             Some(Err(loss)) => Err(self.connection.error(loss)),
             None => Err(Error::Failed(Failure::new(
@@ -738,9 +797,19 @@ impl Request {
         self.settle()?;
         let end = self.connection.lock().take_end(self.id);
         match end {
-            Some(end) => end.map_err(|loss| self.connection.error(loss)),
+            Some(Ok(answer)) => self.place_files().map(|()| answer),
+            Some(Err(loss)) => Err(self.connection.error(loss)),
             None => Err(self.connection.unexpected()),
         }
+    }
+
+    /// The call has succeeded: what it returned in files takes their place.
+    fn place_files(&self) -> Result<(), Error> {
+        let Some(reply) = &self.reply else {
+            return Ok(());
+        };
+        let files = reply.files();
+        files.map_or(Ok(()), |files| files.place(reply.function.qualified()))
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::{Address, AddressError, ArgumentError};
 use farcall_rpc_proto::{self as proto, Failure, FailureKind, ProtocolError};
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Why a function of the caller failed.
@@ -22,6 +23,14 @@ pub enum Error {
         address: Address,
         /// What the system said.
         source: io::Error,
+    },
+    /// The server does not let this client in, and said why.
+    #[error("{address} refused the connection: {reason}")]
+    Refused {
+        /// Where to.
+        address: Address,
+        /// Why not.
+        reason: String,
     },
     /// The connection broke. A call under way may or may not have run.
     #[error("connection to {address} lost: {source}")]
@@ -78,6 +87,19 @@ pub enum Error {
         /// What the caller's function says.
         source: CallbackError,
     },
+    /// A file that an argument names cannot be read or written; the call was not made, or was given
+    /// up. No file was changed.
+    #[error("{function}: argument `{argument}`: {}: {source}", .path.display())]
+    File {
+        /// Qualified name of the function.
+        function: String,
+        /// Name of the argument.
+        argument: String,
+        /// The file, as the caller named it.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
     /// The server reports a failure.
     #[error("{0}")]
     Failed(Failure),
@@ -103,6 +125,8 @@ impl Error {
             Error::Address(_)
             | Error::Argument { .. }
             | Error::Callback { .. }
+            | Error::Refused { .. }
+            | Error::File { .. }
             | Error::Interrupted => Fault::Caller,
             Error::Connect { .. }
             | Error::Disconnected { .. }

@@ -1,8 +1,9 @@
 //! A handle on one remote function.
 
 use crate::argument::{self, Argument, ArgumentError, Way};
-use crate::callback::Callbacks;
+use crate::callback::{Callback, Callbacks};
 use crate::connection::{Answered, Connection, Reply};
+use crate::files::Files;
 use crate::output::{Output, Printed};
 use crate::{Error, Job, Pending, Plan, Server, staging};
 use farcall_idl::{Interface, Place, Scalar};
@@ -67,7 +68,7 @@ pub struct Times {
 const AT_SERVER: u64 = u64::MAX;
 
 /// A call that was checked: what is sent, where its arrays lie, and whom it calls back.
-type Prepared = (Call, farcall_idl::Layout, Option<Callbacks>);
+type Prepared = (Call, farcall_idl::Layout, Vec<Callback>);
 
 impl Function {
     pub(crate) fn new(server: Server, described: Arc<Described>) -> Function {
@@ -183,7 +184,7 @@ impl Function {
     pub unsafe fn start(&self, arguments: &mut [Argument<'_>]) -> Result<Pending, Error> {
         let start = Instant::now();
         let prepared = self.prepare(arguments, Way::Both);
-        let (mut call, mut layout, callbacks) = prepared.map_err(|source| Error::Argument {
+        let (mut call, mut layout, functions) = prepared.map_err(|source| Error::Argument {
             function: self.described.qualified.clone(),
             source,
         })?;
@@ -191,11 +192,21 @@ impl Function {
         const SMALL: u64 = 64 << 10;
         let mut connection = self.server.connection()?;
         call.function = self.described.number_on(&connection)?;
-        if layout.sent_bytes() + layout.returned_bytes() <= SMALL {
+        let interface = &self.described.interface;
+        let moves_files = interface.moves_files();
+        if moves_files && !connection.moves_files() {
+            return Err(self.too_old("work on files of its callers"));
+        }
+        if !moves_files && layout.sent_bytes() + layout.returned_bytes() <= SMALL {
             // The number holds for every connection to the server.
             connection = self.server.for_small(connection);
         }
-        let interface = &self.described.interface;
+        let files = Files::open(&self.described.qualified, interface, &mut call.scalars)?;
+        let callbacks = (!functions.is_empty() || moves_files).then(|| Callbacks {
+            described: self.described.clone(),
+            functions,
+            files,
+        });
         // SAFETY: the caller's promise is the same.
         let staging = unsafe { staging::place(&connection, interface, arguments, &mut layout) };
         call.places = layout.places();
@@ -236,11 +247,11 @@ impl Function {
         keep: Option<Duration>,
     ) -> Result<Job, Error> {
         let prepared = self.prepare(arguments, Way::There);
-        let (mut call, layout, callbacks) = prepared.map_err(|source| Error::Argument {
+        let (mut call, layout, functions) = prepared.map_err(|source| Error::Argument {
             function: self.described.qualified.clone(),
             source,
         })?;
-        if callbacks.is_some() {
+        if !functions.is_empty() {
             let text = "calls functions of its caller, so that it cannot be submitted";
             let text = format!("{} {text}", self.described.qualified);
             return Err(Error::Failed(Failure::new(FailureKind::BadArgument, text)));
@@ -281,10 +292,6 @@ impl Function {
             layout.place(places);
         }
         let functions = argument::callbacks(interface, arguments)?;
-        let callbacks = (!functions.is_empty()).then(|| Callbacks {
-            described: self.described.clone(),
-            functions,
-        });
         let call = Call {
             function: 0,
             scalars,
@@ -294,7 +301,7 @@ impl Function {
             output: false,
             handles,
         };
-        Ok((call, layout, callbacks))
+        Ok((call, layout, functions))
     }
 }
 

@@ -25,7 +25,9 @@ mod address;
 mod argument;
 mod callback;
 mod connection;
+mod credentials;
 mod error;
+mod files;
 mod function;
 mod handle;
 mod job;
@@ -41,6 +43,7 @@ pub use address::{Address, AddressError, DEFAULT_PORT, address_from_environment,
 pub use argument::{Argument, ArgumentError};
 pub use callback::{Callback, CallbackArguments};
 pub use connection::Progress;
+pub use credentials::Credentials;
 pub use error::{CallbackError, Error, Fault};
 pub use farcall_idl::{Interface, Scalar};
 pub use farcall_rpc_proto::{

@@ -24,9 +24,15 @@ impl Pending {
         }
     }
 
-    /// Whether the call has ended. Moves what can be moved without waiting.
+    /// Whether the call has ended. Moves what can be moved without waiting, and runs the callback
+    /// that has come: who asks again and again gets to the end without a wait.
     pub fn is_done(&self) -> bool {
         self.request.is_done()
+    }
+
+    /// Whether the call has ended, as far as is known; does nothing for it.
+    pub fn has_ended(&self) -> bool {
+        self.request.has_ended()
     }
 
     /// How far its arrays have travelled; none when it has ended.

@@ -3,8 +3,8 @@
 use crate::connection::Connection;
 use crate::function::Described;
 use crate::{
-    Address, ArrayForm, Error, Function, Handle, HandleId, HandleStatus, Job, JobId, JobStatus,
-    SharedMemory,
+    Address, ArrayForm, Credentials, Error, Function, Handle, HandleId, HandleStatus, Job, JobId,
+    JobStatus, SharedMemory,
 };
 use farcall_rpc_proto::{FunctionSummary, Put};
 use std::collections::HashMap;
@@ -24,6 +24,8 @@ pub struct Options {
     pub spin: Duration,
     /// Whether to change to a Unix socket and shared memory where the server is on this host.
     pub same_host: bool,
+    /// What proves who the client is, and which servers it believes.
+    pub credentials: Credentials,
     /// Asked whenever a signal interrupts the wait for the server, and ten times a second, because
     /// a signal may come just before the wait; `true` gives the operation up.
     pub on_interrupt: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
@@ -36,6 +38,7 @@ impl Default for Options {
             timeout: None,
             spin: Duration::from_micros(100),
             same_host: true,
+            credentials: Credentials::from_environment(),
             on_interrupt: None,
         }
     }
@@ -101,6 +104,15 @@ impl Server {
         // No server has so many functions: the page is empty.
         connection.list(u32::MAX)?;
         Ok(start.elapsed())
+    }
+
+    /// Has the server serve the functions of an interface file as well, until it ends: `text` is
+    /// what the file at `path` says, after the C preprocessor. Returns their names. The server
+    /// allows it to its operators only.
+    pub fn register(&self, path: &str, text: &str) -> Result<Vec<String>, Error> {
+        let listing = self.connection()?.register(path, text)?;
+        let functions = listing.functions.into_iter();
+        Ok(functions.map(|function| function.name).collect())
     }
 
     /// All functions served, by qualified name.

@@ -1,34 +1,43 @@
 //! The byte stream to a server.
 
-use crate::Address;
+use crate::{Address, Credentials};
+use farcall_tls::Session;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A connected stream socket that never blocks; [`wait`] does.
 pub(crate) enum Socket {
     Tcp(TcpStream),
+    /// One thread at a time has the session, because it has the connection's state.
+    Tls(TcpStream, Mutex<Session>),
     Unix(UnixStream),
 }
 
 impl Socket {
     /// Connects, trying every address of the host for at most `timeout` each.
-    pub(crate) fn connect(address: &Address, timeout: Duration) -> io::Result<Socket> {
-        let socket = match address {
+    pub(crate) fn connect(
+        address: &Address,
+        credentials: &Credentials,
+        timeout: Duration,
+    ) -> io::Result<Socket> {
+        Ok(match address {
             Address::Tcp { host, port } => Socket::Tcp(connect_tcp(host, *port, timeout)?),
+            Address::Tls { host, port } => {
+                let trust = credentials.trust().map_err(io::Error::other)?;
+                let session = Session::client(&trust, host)?;
+                Socket::Tls(connect_tcp(host, *port, timeout)?, Mutex::new(session))
+            }
             Address::Unix(path) => {
                 let name = path.as_os_str().as_bytes();
                 Socket::Unix(connect_unix(name, timeout)?)
             }
-        };
-        if let Socket::Tcp(stream) = &socket {
-            stream.set_nonblocking(true)?;
-        }
-        Ok(socket)
+        })
     }
 
     /// Connects to an abstract Unix socket.
@@ -42,6 +51,14 @@ impl Socket {
         matches!(self, Socket::Unix(_))
     }
 
+    /// Whether nobody on a network can read what is written.
+    pub(crate) fn is_private(&self) -> bool {
+        match self {
+            Socket::Tcp(stream) => is_within_host(stream).unwrap_or(false),
+            Socket::Tls(..) | Socket::Unix(_) => true,
+        }
+    }
+
     /// Reads; descriptors that come beside the bytes are appended to `handed_over`.
     pub(crate) fn read(
         &self,
@@ -50,6 +67,7 @@ impl Socket {
     ) -> io::Result<usize> {
         match self {
             Socket::Tcp(stream) => (&mut &*stream).read_vectored(places),
+            Socket::Tls(stream, session) => lock(session).read(&mut Silent(stream), places),
             Socket::Unix(stream) => receive(stream, places, handed_over),
         }
     }
@@ -57,6 +75,9 @@ impl Socket {
     /// Writes without the signal that a closed connection would raise: it ends programs that do
     /// not ignore it.
     pub(crate) fn write(&self, sources: &[IoSlice<'_>]) -> io::Result<usize> {
+        if let Socket::Tls(stream, session) = self {
+            return lock(session).write(&mut Silent(stream), sources);
+        }
         // SAFETY: all fields of the header may be zero.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         // `IoSlice` has the layout of `iovec`.
@@ -67,9 +88,25 @@ impl Socket {
         usize::try_from(count).map_err(|_| io::Error::last_os_error())
     }
 
+    /// Writes what TLS still holds; fails with `WouldBlock` where the socket has no room for all.
+    pub(crate) fn flush(&self) -> io::Result<()> {
+        match self {
+            Socket::Tls(stream, session) => lock(session).flush(&mut Silent(stream)),
+            Socket::Tcp(_) | Socket::Unix(_) => Ok(()),
+        }
+    }
+
+    /// Whether bytes that it has taken wait for room.
+    pub(crate) fn wants_write(&self) -> bool {
+        match self {
+            Socket::Tls(_, session) => lock(session).wants_write(),
+            Socket::Tcp(_) | Socket::Unix(_) => false,
+        }
+    }
+
     fn fd(&self) -> RawFd {
         match self {
-            Socket::Tcp(stream) => stream.as_raw_fd(),
+            Socket::Tcp(stream) | Socket::Tls(stream, _) => stream.as_raw_fd(),
             Socket::Unix(stream) => stream.as_raw_fd(),
         }
     }
@@ -77,11 +114,45 @@ impl Socket {
     /// Whether an idle connection is of no more use: the server closed it, or spoke unasked.
     pub(crate) fn is_stale(&self) -> bool {
         let mut byte = 0u8;
+        if let Socket::Tls(stream, session) = self {
+            // TLS has words of its own that come unasked.
+            let places = &mut [IoSliceMut::new(std::slice::from_mut(&mut byte))];
+            let read = lock(session).read(&mut Silent(stream), places);
+            return !matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
+        }
         let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
         // SAFETY: the buffer is one byte of this frame, the descriptor is open.
         let count = unsafe { libc::recv(self.fd(), (&raw mut byte).cast(), 1, flags) };
         count >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::WouldBlock
     }
+}
+
+/// Writes without the signal that a closed connection would raise.
+struct Silent<'s>(&'s TcpStream);
+
+impl Read for Silent<'_> {
+    fn read(&mut self, place: &mut [u8]) -> io::Result<usize> {
+        self.0.read(place)
+    }
+}
+
+impl Write for Silent<'_> {
+    fn write(&mut self, source: &[u8]) -> io::Result<usize> {
+        // The standard library asks for no signal here, but not where it writes several slices.
+        self.0.write(source)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn lock(session: &Mutex<Session>) -> MutexGuard<'_, Session> {
+    session.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn is_within_host(stream: &TcpStream) -> io::Result<bool> {
+    Ok(stream.local_addr()?.ip() == stream.peer_addr()?.ip())
 }
 
 /// Keeps little unsent data in the system's hands, for nothing overtakes it there. Within a host it
@@ -194,7 +265,8 @@ fn connect_tcp(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream
         match TcpStream::connect_timeout(&candidate, timeout) {
             Ok(stream) => {
                 stream.set_nodelay(true)?;
-                if stream.local_addr()?.ip() != stream.peer_addr()?.ip() {
+                stream.set_nonblocking(true)?;
+                if !is_within_host(&stream)? {
                     bound_unsent(&stream)?;
                 }
                 return Ok(stream);

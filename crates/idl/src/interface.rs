@@ -98,8 +98,11 @@ pub struct Interface {
     pub calc_order: Option<Expr>,
     /// Bytes one call moves, where the dimensions do not say it.
     pub comm_order: Option<Expr>,
-    /// Processor elements one call wants.
+    /// Processor elements one call is computed on; the most of them where `fewest_elements` is
+    /// given.
     pub processor_elements: Option<Expr>,
+    /// `ProcessorElements 1, n`: the fewest that will do.
+    pub fewest_elements: Option<Expr>,
     /// `Repeatable "yes"`: a call may be run again after a failure.
     pub repeatable: bool,
     /// Elements of IN arrays that expressions use; their values travel beside the scalars.
@@ -159,7 +162,7 @@ impl Convention {
 pub struct Param {
     /// Name, unique within the interface.
     pub name: String,
-    /// Direction. A scalar is always [`Mode::In`].
+    /// Direction. A scalar is always [`Mode::In`], unless it names a file.
     pub mode: Mode,
     /// `allocate`: under MPI, memory is made on every rank.
     pub allocate: bool,
@@ -175,6 +178,11 @@ impl Param {
     /// Whether the parameter has no dimensions, so that its value travels beside the call.
     pub fn is_scalar(&self) -> bool {
         self.dims.is_empty()
+    }
+
+    /// Whether the parameter names a file, whose contents travel as the mode says.
+    pub fn is_file(&self) -> bool {
+        self.is_scalar() && matches!(self.ty, Type::Filename | Type::FilePointer)
     }
 
     /// Whether a caller passes this parameter: all but work space.
@@ -416,6 +424,7 @@ impl Callback {
             calc_order: None,
             comm_order: None,
             processor_elements: None,
+            fewest_elements: None,
             repeatable: false,
             element_refs: Vec::new(),
             body: Body::Calls {
@@ -435,6 +444,11 @@ impl Interface {
             Some(module) => Cow::Owned(format!("{module}/{}", self.name)),
             None => Cow::Borrowed(&self.name),
         }
+    }
+
+    /// Whether files of the caller travel with a call.
+    pub fn moves_files(&self) -> bool {
+        self.params.iter().any(Param::is_file)
     }
 
     /// Index of the parameter of that name.

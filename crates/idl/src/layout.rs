@@ -29,8 +29,10 @@ pub struct Layout {
     pub bytes: u64,
     /// Operations from CalcOrder; none where the interface states no cost or it has no value.
     pub cost: Option<f64>,
-    /// Processor elements the call wants, at least 1.
+    /// Processor elements the call is computed on, at most; at least 1.
     pub processor_elements: Option<i64>,
+    /// The fewest that will do; the same where the interface leaves no choice.
+    pub fewest_elements: Option<i64>,
 }
 
 /// One array of one call.
@@ -280,11 +282,13 @@ impl Interface {
                 .ok_or_else(|| too_large(param))?;
             arrays.push(array);
         }
+        let (fewest_elements, processor_elements) = self.elements(values)?;
         Ok(Layout {
             arrays,
             bytes,
             cost: self.cost(values),
-            processor_elements: self.wanted_elements(values)?,
+            processor_elements,
+            fewest_elements,
         })
     }
 
@@ -361,12 +365,29 @@ impl Interface {
         (cost.is_finite() && cost >= 0.0).then_some(cost)
     }
 
-    fn wanted_elements(&self, values: Values<'_>) -> Result<Option<i64>, LayoutError> {
-        let Some(expr) = &self.processor_elements else {
-            return Ok(None);
+    /// The fewest processor elements and the most.
+    fn elements(&self, values: Values<'_>) -> Result<(Option<i64>, Option<i64>), LayoutError> {
+        let Some(most) = &self.processor_elements else {
+            return Ok((None, None));
         };
+        let Some(fewest) = &self.fewest_elements else {
+            let count = self.element_count(most, values, 1)?;
+            return Ok((Some(count), Some(count)));
+        };
+        let fewest = self.element_count(fewest, values, 1)?;
+        // A small problem has little use for many: `1, n / 500`.
+        let most = self.element_count(most, values, i64::MIN)?.max(fewest);
+        Ok((Some(fewest), Some(most)))
+    }
+
+    fn element_count(
+        &self,
+        expr: &Expr,
+        values: Values<'_>,
+        least: i64,
+    ) -> Result<i64, LayoutError> {
         let problem = match expr.integer(values) {
-            Ok(count) if count >= 1 => return Ok(Some(count)),
+            Ok(count) if count >= least => return Ok(count),
             Ok(count) => Problem::Negative(count),
             Err(error) => Problem::Eval(error),
         };

@@ -52,6 +52,7 @@ pub(crate) struct Options {
     pub(crate) calc_order: Option<Expression>,
     pub(crate) comm_order: Option<Expression>,
     pub(crate) processor_elements: Option<Expression>,
+    pub(crate) fewest_elements: Option<Expression>,
 }
 
 #[derive(Debug)]

@@ -114,6 +114,10 @@ impl Interface {
         ] {
             if let Some(expr) = expr {
                 write!(f, "    {name} ")?;
+                if let (Some(fewest), "ProcessorElements") = (&self.fewest_elements, name) {
+                    scope.write(f, fewest)?;
+                    f.write_str(", ")?;
+                }
                 scope.write(f, expr)?;
                 f.write_str("\n")?;
             }

@@ -102,7 +102,7 @@ fn interface() -> impl Strategy<Value = Interface> {
     let costs = (
         prop::option::of(cost()),
         prop::option::of(cost()),
-        prop::option::of(size()),
+        prop::option::of((size(), prop::option::of(size()))),
     );
     let texts = (text(), text(), text(), vec("[a-z.]{1,8}", 0..3));
     let convention =
@@ -140,7 +140,8 @@ fn interface() -> impl Strategy<Value = Interface> {
             language: texts.2,
             calc_order: costs.0,
             comm_order: costs.1,
-            processor_elements: costs.2,
+            processor_elements: costs.2.as_ref().map(|elements| elements.0.clone()),
+            fewest_elements: costs.2.and_then(|elements| elements.1),
             repeatable: flags.1,
             element_refs: vec![],
             body: Body::Calls {

@@ -3,7 +3,9 @@
 use std::ffi::c_void;
 use std::path::Path;
 
-use farcall_idl::{Body, Convention, Document, Interface, Library, Param, StringLengths, Type};
+use farcall_idl::{
+    Body, Convention, Document, Interface, Library, Mode, Param, StringLengths, Type,
+};
 use libffi::middle::{Cif, Type as FfiType};
 use thiserror::Error;
 
@@ -95,6 +97,8 @@ pub(crate) enum Argument {
     Reference { param: usize, ty: Type },
     /// The address of a private copy of a text, ended by NUL.
     Text { param: usize },
+    /// A stream of the C library on the file of that name, open as the mode says.
+    Stream { param: usize, mode: Mode },
     /// The address of an array in the job buffer, counted among arrays.
     Array { array: usize },
     /// A function of the caller, counted among the callbacks.
@@ -333,7 +337,7 @@ pub(crate) fn arguments(
     let mut arguments = Vec::with_capacity(order.len() * 2);
     let mut hidden = Vec::new();
     for &param in order {
-        let Some(Param { ty, .. }) = interface.params.get(param) else {
+        let Some(Param { ty, mode, .. }) = interface.params.get(param) else {
             let callback = param - interface.params.len();
             arguments.push(Argument::Function { callback });
             continue;
@@ -345,9 +349,10 @@ pub(crate) fn arguments(
                 Some(Argument::RowLength { array }),
             ),
             (Some(array), _) => (Argument::Array { array }, None),
-            (None, Type::FilePointer) => {
-                return Err("filepointer parameters are not served; use filename");
+            (None, Type::FilePointer) if fortran => {
+                return Err("Fortran has no use for a filepointer parameter; use filename");
             }
+            (None, Type::FilePointer) => (Argument::Stream { param, mode: *mode }, None),
             (None, Type::String | Type::Filename) => (
                 Argument::Text { param },
                 Some(Argument::TextLength { param }),
@@ -378,6 +383,7 @@ pub(crate) fn ffi_argument(argument: Argument) -> FfiType {
         }
         Argument::Reference { .. }
         | Argument::Text { .. }
+        | Argument::Stream { .. }
         | Argument::Array { .. }
         | Argument::Function { .. } => FfiType::pointer(),
     }

@@ -176,6 +176,7 @@ impl Site {
                     Argument::TextLength { .. }
                     | Argument::OneCharacter
                     | Argument::RowLength { .. }
+                    | Argument::Stream { .. }
                     | Argument::Function { .. } => {}
                 }
             }

@@ -76,27 +76,32 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// Adds a file, all of it or nothing, and returns its index.
-    pub fn add(&mut self, source: Source) -> Result<usize, CatalogError> {
+    /// What a file says, if it can be added.
+    pub fn check(&self, source: &Source) -> Result<Document, CatalogError> {
         let parsed = source.parse();
         if parsed.has_errors() {
             let path = source.path.display().to_string();
             let rendered = render(&parsed.diagnostics, &path, &source.text, false);
             return Err(CatalogError::Diagnostics {
-                path: source.path,
+                path: source.path.clone(),
                 rendered,
             });
         }
-        let document = parsed.document;
-        for interface in &document.interfaces {
+        for interface in &parsed.document.interfaces {
             if let Some(entry) = self.qualified.get(&*interface.qualified_name()) {
                 return Err(CatalogError::Twice {
                     name: interface.qualified_name().into_owned(),
                     first: self.files[entry.file].0.path.clone(),
-                    second: source.path,
+                    second: source.path.clone(),
                 });
             }
         }
+        Ok(parsed.document)
+    }
+
+    /// Adds a file, all of it or nothing, and returns its index.
+    pub fn add(&mut self, source: Source) -> Result<usize, CatalogError> {
+        let document = self.check(&source)?;
         let file = self.files.len();
         for (function, interface) in document.interfaces.iter().enumerate() {
             let entry = Entry { file, function };

@@ -31,14 +31,6 @@ pub enum CompileError {
         /// The first function that needs it.
         function: String,
     },
-    /// The function has something that bodies cannot have.
-    #[error("`{function}`: {what}")]
-    Unsupported {
-        /// The function.
-        function: String,
-        /// What it has.
-        what: &'static str,
-    },
     /// A file could not be written.
     #[error("cannot write the C text: {0}")]
     Write(#[from] io::Error),
@@ -109,7 +101,7 @@ pub fn compile(
     };
     let source = compiled.folder.path().join("bodies.c");
     let object = compiled.folder.path().join("bodies.o");
-    fs::write(&source, text(document)?)?;
+    fs::write(&source, text(document))?;
     let cc = document.compiler.clone().unwrap_or_else(compiler);
     let options = document
         .compile_options
@@ -185,7 +177,7 @@ fn run(command: &mut Command, name: &str) -> Result<(), CompileError> {
     })
 }
 
-fn text(document: &Document) -> Result<String, CompileError> {
+fn text(document: &Document) -> String {
     let mut text = String::new();
     for globals in &document.globals {
         text.push_str(globals);
@@ -198,9 +190,9 @@ fn text(document: &Document) -> Result<String, CompileError> {
         let params = interface
             .params
             .iter()
-            .map(|param| declaration(interface, param))
-            .chain(interface.callbacks.iter().map(|c| function(interface, c)));
-        let params = list(params)?;
+            .map(declaration)
+            .chain(interface.callbacks.iter().map(function));
+        let params = list(params);
         // Writing to a String does not fail.
         let _ = write!(
             text,
@@ -208,40 +200,33 @@ fn text(document: &Document) -> Result<String, CompileError> {
             symbol(index)
         );
     }
-    Ok(text)
+    text
 }
 
 /// A function of the caller as a parameter of the body.
-fn function(interface: &Interface, callback: &Callback) -> Result<String, CompileError> {
-    let params = callback.params.iter();
-    let params = list(params.map(|param| declaration(interface, param)))?;
-    Ok(format!("void (*{})({params})", callback.name))
+fn function(callback: &Callback) -> String {
+    let params = list(callback.params.iter().map(declaration));
+    format!("void (*{})({params})", callback.name)
 }
 
-fn list(
-    params: impl Iterator<Item = Result<String, CompileError>>,
-) -> Result<String, CompileError> {
-    let params = params.collect::<Result<Vec<_>, _>>()?;
-    Ok(match params.is_empty() {
+fn list(params: impl Iterator<Item = String>) -> String {
+    let params: Vec<String> = params.collect();
+    match params.is_empty() {
         true => "void".to_string(),
         false => params.join(", "),
-    })
+    }
 }
 
-fn declaration(interface: &Interface, param: &Param) -> Result<String, CompileError> {
+fn declaration(param: &Param) -> String {
     let ty = match param.ty {
         Type::LongLong => "long long",
         Type::UnsignedLongLong => "unsigned long long",
         Type::SComplex => "float _Complex",
         Type::DComplex => "double _Complex",
         Type::String | Type::Filename => "const char *",
-        Type::FilePointer => {
-            let function = interface.qualified_name().into_owned();
-            let what = "filepointer parameters are not served; use filename";
-            return Err(CompileError::Unsupported { function, what });
-        }
+        Type::FilePointer => "FILE *",
         other => other.name(),
     };
     let pointer = if param.is_scalar() { "" } else { "*" };
-    Ok(format!("{ty} {pointer}{}", param.name))
+    format!("{ty} {pointer}{}", param.name)
 }

@@ -61,30 +61,6 @@ impl Binding {
             kernel: text_of(library, &KERNELS),
         }
     }
-
-    /// Sets the number of threads that libraries which have such a call use; false where none has.
-    ///
-    /// # Safety
-    /// Runs code of the library; no function of it may be running.
-    pub unsafe fn set_threads(&self, threads: u32) -> bool {
-        let mut done = false;
-        for library in self.libraries() {
-            let symbols = ["openblas_set_num_threads", "omp_set_num_threads"];
-            let Some(address) = symbols
-                .into_iter()
-                .find_map(|symbol| library.symbol(symbol))
-            else {
-                continue;
-            };
-            // SAFETY: both are `void (int)` in every release of their libraries.
-            unsafe {
-                let set: unsafe extern "C" fn(libc::c_int) = std::mem::transmute(address);
-                set(threads.min(i32::MAX as u32) as libc::c_int);
-            }
-            done = true;
-        }
-        done
-    }
 }
 
 fn version(library: &Loaded) -> Option<String> {

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use farcall_idl::{Layout, Scalar, Type};
+use farcall_idl::{Layout, Mode, Scalar, Type};
 use libffi::raw::ffi_call;
 use smallvec::SmallVec;
 use thiserror::Error;
@@ -28,6 +28,9 @@ pub enum InvokeError {
     /// A scalar is missing or has another type than the interface says.
     #[error("argument {0} is missing or has another type")]
     Scalar(usize),
+    /// The stream on a file cannot be opened.
+    #[error("the file of argument {0} cannot be opened: {1}")]
+    Stream(usize, String),
 }
 
 /// Room for one scalar, or for an address or a length.
@@ -79,6 +82,34 @@ impl Slot {
 type Slots = SmallVec<[Slot; 32]>;
 type Texts = SmallVec<[Box<[u8]>; 2]>;
 
+/// A stream of the C library on a file, closed when the call is over.
+struct Stream(*mut libc::FILE);
+
+impl Stream {
+    fn open(scalars: &[Option<Scalar>], param: usize, mode: Mode) -> Result<Stream, InvokeError> {
+        let path = private_text(scalars, param)?;
+        let mode = match mode {
+            Mode::In | Mode::Work => c"r",
+            Mode::Out => c"w+",
+            Mode::InOut => c"r+",
+        };
+        // SAFETY: both texts end with NUL.
+        let stream = unsafe { libc::fopen(path.as_ptr().cast(), mode.as_ptr()) };
+        if stream.is_null() {
+            let error = std::io::Error::last_os_error().to_string();
+            return Err(InvokeError::Stream(param, error));
+        }
+        Ok(Stream(stream))
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // SAFETY: the stream is open: a library must not close what it was given.
+        unsafe { libc::fclose(self.0) };
+    }
+}
+
 impl Binding {
     /// Calls the function with this index on arrays in place.
     ///
@@ -106,6 +137,7 @@ impl Binding {
         }
         // Both are filled before addresses into them are taken, and not moved after.
         let mut texts = Texts::new();
+        let mut streams: Vec<Stream> = Vec::new();
         let mut storage = Slots::from_elem(Slot::default(), function.args.len());
         let mut values = Slots::from_elem(Slot::default(), function.args.len());
         for (place, argument) in function.args.iter().enumerate() {
@@ -122,6 +154,12 @@ impl Binding {
                             .last()
                             .map_or(ptr::null(), |text| text.as_ptr().cast()),
                     )
+                }
+                Argument::Stream { param, mode } => {
+                    let stream = Stream::open(scalars, param, mode)?;
+                    let address = Slot::address(stream.0.cast_const().cast());
+                    streams.push(stream);
+                    address
                 }
                 Argument::TextLength { param } => Slot::size(text(scalars, param)?.len()),
                 Argument::OneCharacter => Slot::size(1),
@@ -140,6 +178,7 @@ impl Binding {
         // SAFETY: every argument above has the type the call was prepared with; the caller answers
         // for the memory and for the library.
         unsafe { call(function, &mut values, starts) };
+        drop(streams);
         match xerbla::take() {
             Some(wrong) if function.has_info => {
                 // The caller has its number in `info`.

@@ -20,6 +20,7 @@ mod invoke;
 mod loader;
 mod python;
 mod source;
+mod threads;
 mod xerbla;
 
 pub use bind::{BindError, Binding, MissingSymbol};
@@ -31,4 +32,5 @@ pub use invoke::InvokeError;
 pub use loader::LoadError;
 pub use python::python_worker;
 pub use source::{Source, SourceError};
+pub use threads::{THREAD_VARIABLES, Threads};
 pub use xerbla::WrongArgument;

@@ -7,7 +7,7 @@ use std::process::Command;
 use farcall_idl::{Scalar, parse_document};
 use farcall_library::{
     BindError, Binding, CallbackAnswer, CallbackRequest, Catalog, CatalogError, CompileError,
-    InvokeError, Source, SourceError, check_files, compile,
+    InvokeError, Source, SourceError, Threads, check_files, compile,
 };
 
 fn root() -> PathBuf {
@@ -435,5 +435,5 @@ fn the_library_says_what_it_is() {
             .is_some_and(|version| version.contains("OpenBLAS"))
     );
     // SAFETY: nothing of the library runs.
-    assert!(unsafe { binding.set_threads(1) });
+    assert!(unsafe { Threads::of_process().set(1) });
 }

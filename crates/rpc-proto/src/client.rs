@@ -9,7 +9,7 @@ use crate::jobs::{
 use crate::message::{
     self, CALLBACKS, Call, Callback, CallbackAnswer, DescribeRequest, Estimate, Failure,
     GoodbyeMessage, Hello, InterfaceMessage, ListRequest, Listing, MemoryMessage, OUTPUT,
-    OutputMessage, ResultMessage, Times,
+    OutputMessage, RegisterRequest, ResultMessage, Times,
 };
 use crate::receiver::{Chunk, Frame, Receiver, Stream};
 use crate::sender::{Sender, Transmit};
@@ -133,6 +133,18 @@ impl Connection {
         let id = self.open(Request::Query)?;
         let request = DescribeRequest { name: name.into() };
         message::append(&mut self.core.sender.control, Kind::Describe, id, &request);
+        Ok(id)
+    }
+
+    /// Asks for the functions of an interface file to be served, of a server with the feature
+    /// [`REGISTER`](crate::REGISTER). [`Event::Listing`] names them.
+    pub fn register(&mut self, path: &str, text: &str) -> Result<CallId, ProtocolError> {
+        let id = self.open(Request::Query)?;
+        let request = RegisterRequest {
+            path: path.into(),
+            text: text.into(),
+        };
+        message::append(&mut self.core.sender.control, Kind::Register, id, &request);
         Ok(id)
     }
 

@@ -91,6 +91,8 @@ pub enum Kind {
     Handle = 45,
     /// Answers [`Kind::ListHandles`].
     Handles = 46,
+    /// Asks for an interface file to be served; a [`Kind::Listing`] of its functions answers.
+    Register = 56,
 }
 
 impl Kind {
@@ -132,6 +134,7 @@ impl Kind {
             ListHandles,
             Handle,
             Handles,
+            Register,
         ]
         .into_iter()
         .find(|kind| *kind as u8 == byte)

@@ -25,6 +25,7 @@
 extern crate alloc;
 
 pub mod client;
+mod file;
 mod frame;
 mod handles;
 mod ids;
@@ -35,14 +36,15 @@ mod sender;
 pub mod server;
 mod stream;
 
+pub use file::{FILE_PIECE_BYTES, FileRequest};
 pub use frame::{FrameError, HEADER_BYTES, Header, Kind};
 pub use handles::{ArrayForm, FormError, HANDLES, HandlePage, HandleRecord, Put};
 pub use ids::{HandleId, JobId, NoId};
 pub use jobs::{JOBS, JobDescription, JobPage, JobRecord, JobState, Submission};
 pub use message::{
-    CALLBACK_BYTES, CALLBACKS, Call, Callback, CallbackAnswer, ESTIMATES, Estimate, Failure,
-    FailureKind, Fault, FunctionSummary, Hello, Listing, MessageError, OUTPUT, SHARED_MEMORY,
-    Times, VERSION_MAX, VERSION_MIN,
+    CALLBACK_BYTES, CALLBACKS, Call, Callback, CallbackAnswer, ESTIMATES, Estimate, FILES, Failure,
+    FailureKind, Fault, FunctionSummary, Hello, Listing, MessageError, OUTPUT, REGISTER,
+    SHARED_MEMORY, Times, VERSION_MAX, VERSION_MIN,
 };
 pub use receiver::Chunk;
 pub use sender::Transmit;

@@ -24,8 +24,14 @@ pub const CALLBACKS: u64 = 1 << 1;
 /// Feature bit: calls may ask for what the function prints.
 pub const OUTPUT: u64 = 1 << 2;
 
+/// Feature bit: files that arguments name travel, piece by piece. Needs [`CALLBACKS`].
+pub const FILES: u64 = 1 << 3;
+
 /// Feature bit: the server says what a call would take.
 pub const ESTIMATES: u64 = 1 << 4;
+
+/// Feature bit: operators may register interface files.
+pub const REGISTER: u64 = 1 << 16;
 
 /// Most bytes of an encoded [`Callback`] or [`CallbackAnswer`]: a frame, less what the scalars of
 /// one that is not in the shortest form grow by when it is encoded again.
@@ -132,6 +138,17 @@ pub(crate) struct ListRequest {
     /// Index of the first function of the page.
     #[n(0)]
     pub(crate) from: u32,
+}
+
+/// Asks for the functions of an interface file to be served.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct RegisterRequest {
+    /// Where it is; names of libraries are relative to its folder.
+    #[n(0)]
+    pub(crate) path: String,
+    /// What it says, after the preprocessor.
+    #[n(1)]
+    pub(crate) text: String,
 }
 
 /// Asks for an interface by name, qualified or not.
@@ -533,6 +550,8 @@ pub enum FailureKind {
     StorageFault = 20,
     /// A submitted call was running when the server ended, and may not be run again.
     OutcomeUnknown = 21,
+    /// The user may not do this.
+    NotAllowed = 22,
 }
 
 impl<C> Encode<C> for FailureKind {
@@ -564,7 +583,7 @@ pub enum Fault {
 
 impl FailureKind {
     /// Every kind.
-    pub const ALL: [FailureKind; 17] = {
+    pub const ALL: [FailureKind; 18] = {
         use FailureKind::*;
         [
             UnknownFunction,
@@ -584,6 +603,7 @@ impl FailureKind {
             QuotaExceeded,
             StorageFault,
             OutcomeUnknown,
+            NotAllowed,
         ]
     };
 
@@ -599,7 +619,7 @@ impl FailureKind {
         use FailureKind::*;
         match self {
             UnknownFunction | StaleInterface | BadArgument | TooLarge | Cancelled | NoAnswer
-            | NotFound | QuotaExceeded => Fault::Caller,
+            | NotFound | QuotaExceeded | NotAllowed => Fault::Caller,
             LibraryCrashed | TimeLimit | OutOfMemory | FunctionFailed => Fault::Library,
             Busy | ServerStopping | Internal | StorageFault | OutcomeUnknown => Fault::Machine,
         }

@@ -7,9 +7,10 @@ use crate::jobs::{
     CancelJobMessage, JOBS, JobDescription, JobMessage, JobPage, ListJobsMessage, Submission,
 };
 use crate::message::{
-    self, CALLBACKS, Call, Callback, CallbackAnswer, DescribeRequest, ESTIMATES, Estimate, Failure,
-    FailureKind, GoodbyeMessage, Hello, InterfaceMessage, ListRequest, Listing, MemoryMessage,
-    OUTPUT, OutputMessage, ResultMessage, SHARED_MEMORY, Times,
+    self, CALLBACKS, Call, Callback, CallbackAnswer, DescribeRequest, ESTIMATES, Estimate, FILES,
+    Failure, FailureKind, GoodbyeMessage, Hello, InterfaceMessage, ListRequest, Listing,
+    MemoryMessage, OUTPUT, OutputMessage, REGISTER, RegisterRequest, ResultMessage, SHARED_MEMORY,
+    Times,
 };
 use crate::receiver::{Chunk, Frame, Receiver, Stream};
 use crate::sender::{Sender, Transmit};
@@ -21,10 +22,14 @@ use alloc::vec::Vec;
 /// What the client wants.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// The client greets. Answered already; later requests are served.
+    /// The client greets. Answered already, unless [`Connection::refuse`] takes the answer back
+    /// before it is put out; later requests are served.
     Connected(Hello),
     /// Wants the functions from this index on: answer with [`Connection::listing`].
     List(CallId, u32),
+    /// Wants the functions of an interface file served, by its path and its text: answer with
+    /// [`Connection::listing`] or `fail`.
+    Register(CallId, String, String),
     /// Wants an interface by name: answer with [`Connection::interface`] or `fail`.
     Describe(CallId, String),
     /// Wants to know what a call would take: answer with [`Connection::estimated`] or `fail`.
@@ -360,6 +365,11 @@ impl Connection {
         self.core.features & CALLBACKS != 0
     }
 
+    /// Whether files of the client travel.
+    pub fn moves_files(&self) -> bool {
+        self.core.features & (FILES | CALLBACKS) == FILES | CALLBACKS
+    }
+
     /// Whether the client takes what functions print.
     pub fn takes_output(&self) -> bool {
         self.core.features & OUTPUT != 0
@@ -416,6 +426,13 @@ impl Connection {
         message::append(&mut self.core.sender.control, Kind::Goodbye, 0, &message);
     }
 
+    /// Refuses the client that has just greeted: takes back the answer to its greeting, which has
+    /// not been put out yet, and says why instead.
+    pub fn refuse(&mut self, reason: impl Into<String>) {
+        self.core.sender.control.clear();
+        self.goodbye(reason);
+    }
+
     /// Puts out the next frames; see [`Transmit`].
     pub fn poll_transmit(&mut self, out: &mut Vec<u8>, now: Nanos) -> Transmit {
         // The caller has sent the last chunk by now: this is the end of RECV.
@@ -459,7 +476,12 @@ impl Core {
         }
         let asks = matches!(
             kind,
-            Kind::List | Kind::Describe | Kind::Estimate | Kind::Share | Kind::Call
+            Kind::List
+                | Kind::Describe
+                | Kind::Estimate
+                | Kind::Register
+                | Kind::Share
+                | Kind::Call
         ) || is_about_jobs(kind)
             || is_about_handles(kind);
         if asks && (id == 0 || self.calls.contains_key(&id)) {
@@ -487,6 +509,10 @@ impl Core {
             }
             Kind::Estimate if self.features & ESTIMATES != 0 => {
                 Some(Event::Estimate(id, message::parse_call(payload)?))
+            }
+            Kind::Register if self.features & REGISTER != 0 => {
+                let RegisterRequest { path, text } = message::parse(kind, payload)?;
+                Some(Event::Register(id, path, text))
             }
             Kind::Share if self.features & SHARED_MEMORY != 0 => {
                 let MemoryMessage { bytes } = message::parse(kind, payload)?;

@@ -139,6 +139,7 @@ impl Conversation {
             | server::Event::AskHandle(..)
             | server::Event::Drop(..)
             | server::Event::ListHandles(..) => panic!("without the feature"),
+            server::Event::Register(..) => panic!("registered by nobody"),
             server::Event::List(id, _) => {
                 self.server.listing(
                     id,
@@ -286,6 +287,17 @@ fn a_stranger_on_the_port_is_recognised() {
         server.handle_input(request, 0),
         Err(ProtocolError::NotFarcall)
     );
+}
+
+#[test]
+fn a_client_that_is_refused_learns_why() {
+    let mut client = client::Connection::new(Limits::default(), &Hello::new("client"));
+    let mut server = server::Connection::new(Limits::default(), Hello::new("server"));
+    let events = up(&mut client, &mut server).unwrap();
+    assert!(matches!(events[..], [server::Event::Connected(_)]));
+    server.refuse("no token");
+    let refused = down(&mut server, &mut client);
+    assert_eq!(refused, Err(ProtocolError::Goodbye("no token".into())));
 }
 
 /// What a client puts out for calls of these lengths: for each frame its kind and call.

@@ -1,11 +1,17 @@
-//! What a call will take, without a clock and without I/O: the server learns and predicts with the
-//! same code as a simulator.
+//! What a call will take and which call goes first, without a clock and without I/O: the server
+//! learns, predicts and decides with the same code as a simulator.
 //!
 //! - [`Predictor`] learns the time of one function from its calls.
+//! - [`Profile`] does so for each number of processor elements.
+//! - [`Queue`] holds the jobs that wait for processor elements and says which starts next.
 //! - [`Throughput`] learns the rate of one direction of a link from the transfers on it.
 
 mod predict;
+mod profile;
+pub mod queue;
 mod throughput;
 
-pub use predict::{Prediction, Predictor};
+pub use predict::{Learned, Prediction, Predictor};
+pub use profile::Profile;
+pub use queue::{Policy, Queue};
 pub use throughput::Throughput;

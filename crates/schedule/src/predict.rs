@@ -23,6 +23,19 @@ struct Rate {
     calls: u32,
 }
 
+/// What a predictor knows of calls with 2^octave to 2^(octave + 1) units of work.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Learned {
+    /// Below 64.
+    pub octave: u8,
+    /// Mean logarithm of the seconds for a unit of work.
+    pub mean: f64,
+    /// Its variance.
+    pub variance: f64,
+    /// Calls that were observed.
+    pub calls: u32,
+}
+
 /// How long a call will probably take.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
@@ -45,6 +58,48 @@ impl Predictor {
             Ok(index) => self.rates[index].1.observe(value),
             Err(index) => self.rates.insert(index, (octave, Rate::new(value))),
         }
+    }
+
+    /// What was learned, to be kept.
+    pub fn learned(&self) -> impl Iterator<Item = Learned> {
+        self.rates.iter().map(|(octave, rate)| Learned {
+            octave: *octave,
+            mean: rate.mean,
+            variance: rate.variance,
+            calls: rate.calls,
+        })
+    }
+
+    /// A predictor that goes on where another one was. None where that cannot have been learned.
+    pub fn resume(learned: impl IntoIterator<Item = Learned>) -> Option<Predictor> {
+        let mut predictor = Predictor::default();
+        for Learned {
+            octave,
+            mean,
+            variance,
+            calls,
+        } in learned
+        {
+            // From an attosecond for a unit of work up to some centuries.
+            let sound = (-64.0..=23.0).contains(&mean)
+                && (0.0..=1e4).contains(&variance)
+                && usize::from(octave) < OCTAVES
+                && calls > 0;
+            let in_order = predictor
+                .rates
+                .last()
+                .is_none_or(|(last, _)| *last < octave);
+            if !sound || !in_order {
+                return None;
+            }
+            let rate = Rate {
+                mean,
+                variance,
+                calls,
+            };
+            predictor.rates.push((octave, rate));
+        }
+        Some(predictor)
     }
 
     /// What a call with so much work will take; none before the first call of the function.
@@ -180,6 +235,28 @@ mod tests {
             (140..=270).contains(&within),
             "{within} of 300 within {factor}"
         );
+    }
+
+    #[test]
+    fn what_was_learned_can_be_kept() {
+        let mut predictor = Predictor::default();
+        for work in [1.0, 1e3, 1e6, 1e12] {
+            (0..5).for_each(|round| predictor.observe(work, work * 1e-9 * f64::from(1 + round)));
+        }
+        let learned: Vec<Learned> = predictor.learned().collect();
+        assert_eq!(Predictor::resume(learned.clone()), Some(predictor));
+        let twice = learned.iter().chain(&learned).copied();
+        assert_eq!(Predictor::resume(twice), None);
+        let [mut wrong, ..] = learned[..] else {
+            panic!("nothing was learned")
+        };
+        wrong.mean = f64::NAN;
+        assert_eq!(Predictor::resume([wrong]), None);
+        wrong = Learned {
+            octave: 64,
+            ..learned[0]
+        };
+        assert_eq!(Predictor::resume([wrong]), None);
     }
 
     #[test]

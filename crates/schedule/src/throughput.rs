@@ -24,6 +24,13 @@ impl Throughput {
         self.mean = Some(mean + (value - mean) * WEIGHT);
     }
 
+    /// One that has learned this rate, in bytes per second; none where that cannot be.
+    pub fn of_rate(rate: f64) -> Option<Throughput> {
+        (rate.is_finite() && rate > 0.0).then(|| Throughput {
+            mean: Some(rate.ln()),
+        })
+    }
+
     /// Bytes per second; none before the first transfer that counts.
     pub fn rate(&self) -> Option<f64> {
         self.mean.map(f64::exp)

@@ -2,6 +2,7 @@
 //! mapped by the server and by the worker that runs the call. Segments are mapped by a client on
 //! this host and by the workers, and the server only counts them.
 
+use crate::user::User;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::io;
@@ -73,6 +74,8 @@ pub(crate) fn sealed_memory(name: &str, bytes: usize) -> io::Result<OwnedFd> {
 
 /// Memory for the arrays of one call.
 pub(crate) struct JobBuffer {
+    /// Whose arrays it has held. It never holds another user's: workers keep it mapped.
+    user: User,
     /// Never used twice, so that a worker can keep mappings by it.
     pub(crate) id: u64,
     fd: OwnedFd,
@@ -168,13 +171,16 @@ impl BufferPool {
         self.limit
     }
 
-    /// A buffer of at least `bytes` bytes, a warm one where one fits without much waste.
-    pub(crate) fn take(&mut self, bytes: usize) -> Result<JobBuffer, NoBuffer> {
+    /// A buffer of at least `bytes` bytes, a warm one of the user's where one fits without much
+    /// waste.
+    pub(crate) fn take(&mut self, bytes: usize, user: &User) -> Result<JobBuffer, NoBuffer> {
         if bytes > self.limit {
             return Err(NoBuffer::TooLarge);
         }
         let wanted = rounded(bytes).min(self.limit);
-        let fits = |buffer: &JobBuffer| (wanted..=2 * wanted).contains(&buffer.bytes());
+        let fits = |buffer: &JobBuffer| {
+            (wanted..=2 * wanted).contains(&buffer.bytes()) && buffer.user == *user
+        };
         let best = (0..self.idle.len())
             .filter(|&index| fits(&self.idle[index]))
             .min_by_key(|&index| self.idle[index].bytes());
@@ -182,7 +188,7 @@ impl BufferPool {
             return Ok(self.idle.remove(index));
         }
         self.make_room(wanted)?;
-        let buffer = self.create(wanted).map_err(NoBuffer::System)?;
+        let buffer = self.create(wanted, user).map_err(NoBuffer::System)?;
         self.total += wanted;
         Ok(buffer)
     }
@@ -207,13 +213,13 @@ impl BufferPool {
     }
 
     /// Memory for an array that stays, all zero.
-    pub(crate) fn hold(&mut self, bytes: usize) -> Result<JobBuffer, NoBuffer> {
+    pub(crate) fn hold(&mut self, bytes: usize, user: &User) -> Result<JobBuffer, NoBuffer> {
         if bytes > self.limit {
             return Err(NoBuffer::TooLarge);
         }
         let bytes = bytes.max(1).next_multiple_of(PAGE);
         self.make_room(bytes)?;
-        let buffer = self.create(bytes).map_err(NoBuffer::System)?;
+        let buffer = self.create(bytes, user).map_err(NoBuffer::System)?;
         self.total += bytes;
         Ok(buffer)
     }
@@ -238,11 +244,12 @@ impl BufferPool {
         }
     }
 
-    fn create(&mut self, bytes: usize) -> io::Result<JobBuffer> {
+    fn create(&mut self, bytes: usize, user: &User) -> io::Result<JobBuffer> {
         let fd = sealed_memory("farcall-job", bytes)?;
         let mapping = Mapping::soon(fd.as_fd(), bytes)?;
         self.last_id += 1;
         Ok(JobBuffer {
+            user: user.clone(),
             id: self.last_id,
             fd,
             mapping,
@@ -288,31 +295,52 @@ mod tests {
     #[test]
     fn a_buffer_is_reused() {
         let mut pool = BufferPool::new(1 << 24);
-        let buffer = pool.take(100_000).unwrap();
+        let user = User::anonymous();
+        let buffer = pool.take(100_000, &user).unwrap();
         let id = buffer.id;
         pool.give_back(buffer);
-        assert_eq!(pool.take(90_000).unwrap().id, id);
+        assert_eq!(pool.take(90_000, &user).unwrap().id, id);
+    }
+
+    #[test]
+    fn a_buffer_never_changes_its_user() {
+        let mut pool = BufferPool::new(1 << 20);
+        let buffer = pool.take(1 << 19, &User::named("alice")).unwrap();
+        let id = buffer.id;
+        pool.give_back(buffer);
+        let other = pool.take(1 << 19, &User::named("bob")).unwrap();
+        assert_ne!(other.id, id);
+        assert!(matches!(
+            pool.take(1 << 20, &User::named("bob")),
+            Err(NoBuffer::Wait)
+        ));
+        assert_eq!(pool.take_retired(), [id]);
     }
 
     #[test]
     fn the_limit_holds_and_idle_memory_makes_room() {
         let mut pool = BufferPool::new(1 << 20);
-        assert!(matches!(pool.take((1 << 20) + 1), Err(NoBuffer::TooLarge)));
-        let small = pool.take(1 << 19).unwrap();
-        assert!(matches!(pool.take(1 << 20), Err(NoBuffer::Wait)));
+        let user = User::anonymous();
+        assert!(matches!(
+            pool.take((1 << 20) + 1, &user),
+            Err(NoBuffer::TooLarge)
+        ));
+        let small = pool.take(1 << 19, &user).unwrap();
+        assert!(matches!(pool.take(1 << 20, &user), Err(NoBuffer::Wait)));
         let id = small.id;
         pool.give_back(small);
-        assert_eq!(pool.take((1 << 20) - 1).unwrap().bytes(), 1 << 20);
+        assert_eq!(pool.take((1 << 20) - 1, &user).unwrap().bytes(), 1 << 20);
         assert_eq!(pool.take_retired(), [id]);
     }
 
     #[test]
     fn segments_leave_room_for_buffers() {
         let mut pool = BufferPool::new(1 << 20);
+        let user = User::anonymous();
         assert!(matches!(pool.share((1 << 19) + 1), Err(NoBuffer::TooLarge)));
         let segment = pool.share(300_000).unwrap();
         assert!(matches!(pool.share(300_000), Err(NoBuffer::Wait)));
-        let buffer = pool.take(1 << 19).unwrap();
+        let buffer = pool.take(1 << 19, &user).unwrap();
         let id = segment.id;
         assert_ne!(id, buffer.id);
         pool.end(segment);

@@ -1,9 +1,22 @@
 //! What an operator can set. `docs/farcall.toml` is the same with comments for people.
 
-use serde::Deserialize;
+use crate::worker::sandbox::Sandbox;
+use farcall_schedule::Policy;
+use farcall_schedule::queue::{Patience, Settings};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// Libraries reserve memory that they do not use.
+const LEAST_WORKER_MEMORY: u64 = 4 << 30;
+
+/// Calls that compute at the same time where each starts at once and nothing else bounds them.
+const MOST_AT_ONCE: usize = 256;
 
 /// Settings of a server. Every field has a default; unknown names are errors.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -24,8 +37,42 @@ pub struct Config {
     pub jobs: Jobs,
     /// Arrays that stay at the server.
     pub data: Data,
+    /// Who may come in.
+    pub access: Access,
+    /// TLS on the TCP addresses; without it they speak in clear text.
+    pub tls: Option<Tls>,
+    /// Which call computes next, and on how many processor elements.
+    pub queue: Queue,
     /// Whether IDL files may contain C text, which is compiled and run.
     pub allow_code: bool,
+}
+
+/// Who may come in.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Access {
+    /// File of tokens and their users; see [`crate::TokenFile`].
+    pub tokens: Option<PathBuf>,
+    /// Whether clients may come over TCP that prove nothing. By default only where there are
+    /// neither tokens nor certificates of clients. Processes of this host that come over a Unix
+    /// socket are known by their user id.
+    pub anonymous: Option<bool>,
+    /// Users who may register libraries, besides root and the server's own user: `uid:1000`, or the
+    /// name of a token or certificate. A library runs as workers do once it is loaded, and as the
+    /// server while it is.
+    pub operators: Vec<String>,
+}
+
+/// TLS on the TCP addresses. All are PEM files.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    /// The server's certificate, followed by those it rests on.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// Authorities whose certificates tell the names of clients.
+    pub clients: Option<PathBuf>,
 }
 
 /// Bounds on what clients may ask for.
@@ -43,15 +90,40 @@ pub struct Limits {
     /// Seconds within which a client must answer a callback of the function it called; 0 means
     /// that there is no limit.
     pub callback_s: f64,
+    /// Bytes that the files of one call may come to, those that come and those that go back each; 0
+    /// means that there is no limit.
+    pub files: u64,
+}
+
+/// Which call computes next, and on how many processor elements.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Queue {
+    /// The order in which calls start.
+    #[serde(deserialize_with = "policy")]
+    pub policy: Policy,
+    /// Processor elements that calls share; 0 means the threads of all calls that
+    /// [`Workers::count`] lets compute, else the processor cores.
+    pub pes: u32,
+    /// Seconds after which what a user has computed counts half in the shares; 0 means that no
+    /// shares are kept and all users are one.
+    pub half_life_s: f64,
+    /// Seconds for which a user's oldest call lets others go before; then it is next. 0: for ever.
+    pub patience_s: f64,
+    /// Calls of others that it lets go before; then it is next. 0: any number.
+    pub passes: u64,
+    /// Priorities of functions by qualified name, 0 for the others; a higher one goes first.
+    pub priorities: BTreeMap<String, i32>,
 }
 
 /// The processes that call the libraries.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Workers {
-    /// Calls that compute at the same time; 0 means processor cores divided by `threads`.
+    /// Calls that compute at the same time; 0 means as many as the processor elements allow.
     pub count: usize,
-    /// Threads that the library may use in each call.
+    /// Processor elements, and so threads of the library, of a call whose interface does not say
+    /// how many it wants.
     pub threads: usize,
     /// Seconds after which a call is ended; 0 means never.
     pub time_limit_s: f64,
@@ -61,6 +133,18 @@ pub struct Workers {
     /// while the cores have nothing else to do. It saves the time to wake up; 0 saves the
     /// processor instead.
     pub spin_us: u64,
+    /// Folder for files of calls that run; without one, that of the system.
+    pub folder: Option<PathBuf>,
+    /// Whether workers are kept from what they do not need. See `docs/security.md`.
+    pub sandbox: bool,
+    /// Whether they may have sockets all the same.
+    pub network: bool,
+    /// Private folders that they may read, besides those of the interface files.
+    pub read: Vec<PathBuf>,
+    /// Folders to which they may write.
+    pub write: Vec<PathBuf>,
+    /// The user that they become where the server is root.
+    pub user: String,
 }
 
 /// Calls that are submitted, and fetched later. They are kept in the folder `state`.
@@ -123,6 +207,20 @@ impl Default for Limits {
             memory,
             greeting_s: 10.0,
             callback_s: 60.0,
+            files: 4 << 30,
+        }
+    }
+}
+
+impl Default for Queue {
+    fn default() -> Queue {
+        Queue {
+            policy: Policy::default(),
+            pes: 0,
+            half_life_s: 3600.0,
+            patience_s: 600.0,
+            passes: 10_000,
+            priorities: BTreeMap::new(),
         }
     }
 }
@@ -133,13 +231,43 @@ impl Default for Workers {
             count: 0,
             threads: 1,
             time_limit_s: 0.0,
-            memory: 0,
+            memory: physical_memory().max(LEAST_WORKER_MEMORY),
             spin_us: 100,
+            folder: None,
+            sandbox: true,
+            network: false,
+            read: Vec::new(),
+            write: Vec::new(),
+            user: "nobody".to_string(),
         }
     }
 }
 
 impl Config {
+    /// What workers may reach; none where they may reach what the server may.
+    pub(crate) fn sandbox(&self) -> io::Result<Option<Sandbox>> {
+        let workers = &self.workers;
+        if !workers.sandbox {
+            return Ok(None);
+        }
+        let tokens = self.access.tokens.iter();
+        let key = self.tls.iter().map(|tls| &tls.key);
+        let own = tokens.chain(key).chain(&self.state);
+        // What is not there yet is hidden under the name that it will have.
+        let own = own.map(|path| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone()));
+        let is_root = rustix::process::geteuid().is_root();
+        Ok(Some(Sandbox {
+            read: workers.read.clone(),
+            write: workers.write.clone(),
+            secrets: own.collect(),
+            network: workers.network,
+            user: match is_root {
+                true => Some(user_ids(&workers.user)?),
+                false => None,
+            },
+        }))
+    }
+
     /// Reads the text of a configuration file.
     pub fn parse(text: &str) -> Result<Config, toml::de::Error> {
         toml::from_str(text)
@@ -153,23 +281,85 @@ impl Limits {
     }
 }
 
-impl Workers {
-    /// Calls that compute at the same time, at least 1.
-    pub(crate) fn slots(&self) -> usize {
-        if self.count > 0 {
-            return self.count;
-        }
+impl Queue {
+    /// What the queue is made with.
+    pub(crate) fn settings(&self, workers: &Workers) -> Settings {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        (cores / self.threads.max(1)).max(1)
+        let pes = match (self.pes, workers.count) {
+            (0, 0) => u32::try_from(cores).unwrap_or(u32::MAX),
+            (0, count) => u32::try_from(count)
+                .unwrap_or(u32::MAX)
+                .saturating_mul(workers.elements()),
+            (pes, _) => pes,
+        };
+        // Whoever starts everything at once is still to be bounded.
+        let most_running = match (workers.count, self.policy) {
+            (0, Policy::AtOnce) => MOST_AT_ONCE,
+            (0, _) => usize::MAX,
+            (count, _) => count,
+        };
+        Settings {
+            policy: self.policy,
+            most_running,
+            half_life_s: (self.half_life_s > 0.0).then_some(self.half_life_s),
+            patience: Patience {
+                time: match self.patience_s > 0.0 {
+                    true => (self.patience_s * 1e9) as u64,
+                    false => u64::MAX,
+                },
+                passes: if self.passes > 0 {
+                    self.passes
+                } else {
+                    u64::MAX
+                },
+            },
+            ..Settings::new(pes)
+        }
+    }
+}
+
+fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Policy, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    Policy::named(&name).ok_or_else(|| {
+        let names = Policy::NAMES.map(|(name, _)| name).join(", ");
+        D::Error::custom(format!("no policy is called `{name}`; there are {names}"))
+    })
+}
+
+impl Workers {
+    /// Processor elements of a call that does not say how many.
+    pub(crate) fn elements(&self) -> u32 {
+        u32::try_from(self.threads.max(1)).unwrap_or(u32::MAX)
     }
 
     pub(crate) fn time_limit(&self) -> Option<Duration> {
         (self.time_limit_s > 0.0).then(|| Duration::from_secs_f64(self.time_limit_s))
     }
 
+    /// Where the files of calls lie while they run.
+    pub(crate) fn folder(&self) -> PathBuf {
+        self.folder.clone().unwrap_or_else(std::env::temp_dir)
+    }
+
     /// How long to spin at most.
     pub(crate) fn spin(&self) -> Duration {
         Duration::from_micros(self.spin_us)
+    }
+}
+
+/// The numbers of a user of this machine and of its group.
+fn user_ids(name: &str) -> io::Result<(u32, u32)> {
+    let unknown = || {
+        let text = format!("there is no user `{name}` (workers.user in the configuration)");
+        io::Error::new(io::ErrorKind::NotFound, text)
+    };
+    let name = CString::new(name).map_err(|_| unknown())?;
+    // SAFETY: the name is a C string; no other thread asks for users, and what is pointed to is
+    // read at once.
+    unsafe {
+        let user = libc::getpwnam(name.as_ptr()).as_ref();
+        user.map(|user| (user.pw_uid, user.pw_gid))
+            .ok_or_else(unknown)
     }
 }
 
@@ -188,6 +378,7 @@ mod tests {
         let mut config = Config::parse(text).unwrap();
         // The default depends on the machine, so the file cannot state it.
         config.limits.memory = Limits::default().memory;
+        config.workers.memory = Workers::default().memory;
         let expected = Config {
             listen: config.listen.clone(),
             ..Config::default()
@@ -199,5 +390,23 @@ mod tests {
     fn unknown_names_are_errors() {
         assert!(Config::parse("lissten = []").is_err());
         assert!(Config::parse("[workers]\ncount = -1").is_err());
+        assert!(Config::parse("[queue]\npolicy = \"sjf\"").is_ok());
+        let error = Config::parse("[queue]\npolicy = \"lifo\"").unwrap_err();
+        assert!(error.to_string().contains("fmpfs"), "{error}");
+    }
+
+    #[test]
+    fn processor_elements_follow_from_workers_and_threads() {
+        let settings = |text: &str| {
+            let config = Config::parse(text).unwrap();
+            let settings = config.queue.settings(&config.workers);
+            (settings.pes, settings.most_running)
+        };
+        let cores = std::thread::available_parallelism().unwrap().get() as u32;
+        assert_eq!(settings(""), (cores, usize::MAX));
+        assert_eq!(settings("[workers]\ncount = 3\nthreads = 2"), (6, 3));
+        assert_eq!(settings("[queue]\npes = 5\n[workers]\ncount = 3"), (5, 3));
+        let at_once = "[queue]\npolicy = \"at-once\"\npes = 4";
+        assert_eq!(settings(at_once), (4, MOST_AT_ONCE));
     }
 }

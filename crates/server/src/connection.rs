@@ -1,5 +1,6 @@
 //! One client connection: moves bytes between the socket, the protocol and the job buffers.
 
+use crate::access::Evidence;
 use crate::buffer::Segment;
 use crate::job::Job;
 use crate::listen::Accepted;
@@ -9,13 +10,14 @@ use farcall_rpc_proto::{
     Call, CallId, Chunk, Hello, Landing, Limits, Nanos, Piece, ProtocolError, Put, Submission,
     Transmit,
 };
+use farcall_tls::Session;
 use rustix::event::epoll::EventFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::io::{Errno, readv, writev};
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::io::{readv, writev};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use slab::Slab;
 use std::collections::{HashMap, VecDeque};
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -83,9 +85,31 @@ enum Part {
     Data { job: usize, piece: Piece },
 }
 
+/// The socket under TLS.
+struct Bare<'s>(BorrowedFd<'s>);
+
+impl Read for Bare<'_> {
+    fn read(&mut self, place: &mut [u8]) -> io::Result<usize> {
+        Ok(rustix::io::read(self.0, place)?)
+    }
+}
+
+impl Write for Bare<'_> {
+    fn write(&mut self, source: &[u8]) -> io::Result<usize> {
+        Ok(rustix::net::send(self.0, source, SendFlags::NOSIGNAL)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// One client connection.
 pub(crate) struct Connection {
     socket: OwnedFd,
+    session: Option<Session>,
+    /// Whether the client speaks TLS where it should; none before its first bytes.
+    speaks_tls: Option<bool>,
     /// Who it is, for the log.
     pub(crate) peer: String,
     pub(crate) user: User,
@@ -117,6 +141,11 @@ impl Connection {
     pub(crate) fn new(accepted: Accepted, limits: Limits, hello: Hello, now: Nanos) -> Connection {
         Connection {
             socket: accepted.socket,
+            speaks_tls: match accepted.session {
+                Some(_) => None,
+                None => Some(true),
+            },
+            session: accepted.session,
             peer: accepted.peer,
             user: accepted.user,
             host: accepted.host,
@@ -146,6 +175,15 @@ impl Connection {
         self.waiting.is_none() && !self.proto.is_congested()
     }
 
+    /// What it shows of its client, who gives this token.
+    pub(crate) fn evidence<'e>(&'e self, token: Option<&'e str>) -> Evidence<'e> {
+        Evidence {
+            peer: &self.user,
+            certificate: self.session.as_ref().and_then(Session::peer_name),
+            token,
+        }
+    }
+
     /// Answers a request for shared memory.
     pub(crate) fn share(&mut self, request: CallId, segment: Segment) -> io::Result<()> {
         self.descriptors.push(segment.fd.try_clone()?);
@@ -168,20 +206,51 @@ impl Connection {
         Ok(event.map_or(Step::Progress(taken), Step::Event))
     }
 
+    /// Whether the client speaks in clear text to an address that speaks TLS.
+    pub(crate) fn lacks_tls(&self) -> bool {
+        self.speaks_tls == Some(false)
+    }
+
+    /// Looks at a client's first bytes: one that does not speak TLS is to be told in clear text.
+    fn look_for_tls(&mut self) -> io::Result<()> {
+        /// How a TLS record with a part of a greeting begins (RFC 8446, 5.1).
+        const GREETING: [u8; 2] = [0x16, 0x03];
+        let mut first = [0; 2];
+        let flags = RecvFlags::PEEK;
+        let (count, _) = rustix::net::recv(&self.socket, &mut first, flags)?;
+        self.speaks_tls = Some(first[..count] == GREETING[..count]);
+        if self.lacks_tls() {
+            self.session = None;
+        }
+        Ok(())
+    }
+
     /// Reads into `places`, and what comes beyond them into the input buffer.
     fn read<'a>(&'a mut self, mut places: Vec<IoSliceMut<'a>>) -> Result<Step, Broken> {
+        if self.speaks_tls.is_none()
+            && let Err(error) = self.look_for_tls()
+        {
+            return match error.kind() {
+                io::ErrorKind::WouldBlock => Ok(Step::Blocked),
+                _ => Err(error.into()),
+            };
+        }
         let room: usize = places.iter().map(|place| place.len()).sum();
         let most = if room > 0 { LOOK_AHEAD } else { INPUT_BYTES };
         places.push(IoSliceMut::new(&mut self.input[..most]));
-        match readv(&self.socket, &mut places) {
+        let read = match &mut self.session {
+            None => readv(&self.socket, &mut places).map_err(io::Error::from),
+            Some(session) => session.read(&mut Bare(self.socket.as_fd()), &mut places),
+        };
+        match read {
             Ok(0) => Ok(Step::Closed),
             Ok(count) => {
                 self.unread = 0..count.saturating_sub(room);
                 Ok(Step::Progress(count))
             }
-            Err(Errno::AGAIN) => Ok(Step::Blocked),
-            Err(Errno::INTR) => Ok(Step::Progress(0)),
-            Err(error) => Err(io::Error::from(error).into()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Step::Blocked),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Step::Progress(0)),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -267,7 +336,7 @@ impl Connection {
                 self.gather(jobs, clock());
             }
             if self.parts.is_empty() {
-                return Ok(true);
+                return self.flush_session();
             }
             if moved >= TURN_BYTES {
                 // What was gathered keeps the connection waiting for its next turn.
@@ -279,16 +348,29 @@ impl Connection {
                     self.written(count);
                     moved += count;
                 }
-                Err(Errno::AGAIN) => return Ok(false),
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// Writes what TLS still holds. Returns whether all is out.
+    fn flush_session(&mut self) -> io::Result<bool> {
+        let Some(session) = &mut self.session else {
+            return Ok(true);
+        };
+        match session.flush(&mut Bare(self.socket.as_fd())) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error),
         }
     }
 
     /// Whether nothing that was gathered is still to be written.
     pub(crate) fn is_flushed(&self) -> bool {
-        self.parts.is_empty()
+        let session = self.session.as_ref();
+        self.parts.is_empty() && !session.is_some_and(Session::wants_write)
     }
 
     /// Collects what the protocol wants sent, up to a bound.
@@ -324,7 +406,7 @@ impl Connection {
         }
     }
 
-    fn write(&self, jobs: &Slab<Job>) -> Result<usize, Errno> {
+    fn write(&mut self, jobs: &Slab<Job>) -> io::Result<usize> {
         let slices = self.parts.iter().take(MAX_SLICES).map(|part| match part {
             Part::Frames { start, end } => IoSlice::new(&self.frames[*start..*end]),
             // SAFETY: the job lives until its last piece is written, and its worker has finished
@@ -332,14 +414,18 @@ impl Connection {
             Part::Data { job, piece } => IoSlice::new(unsafe { &*jobs[*job].memory(piece) }),
         });
         let slices: Vec<_> = slices.collect();
+        if let Some(session) = &mut self.session {
+            return session.write(&mut Bare(self.socket.as_fd()), &slices);
+        }
         if self.descriptors.is_empty() {
-            return writev(&self.socket, &slices);
+            return Ok(writev(&self.socket, &slices)?);
         }
         let descriptors: Vec<_> = self.descriptors.iter().map(AsFd::as_fd).collect();
         let mut space = vec![MaybeUninit::uninit(); ANCILLARY_BYTES];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
-        sendmsg(&self.socket, &slices, &mut ancillary, SendFlags::NOSIGNAL)
+        let sent = sendmsg(&self.socket, &slices, &mut ancillary, SendFlags::NOSIGNAL);
+        Ok(sent?)
     }
 
     fn written(&mut self, mut count: usize) {

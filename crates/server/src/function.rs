@@ -1,10 +1,11 @@
 //! The functions a server has, by name and by number.
 
-use farcall_idl::{Interface, Layout};
-use farcall_library::{Catalog, CatalogError, Entry};
+use farcall_idl::{Document, Interface, Layout};
+use farcall_library::{Catalog, CatalogError, Entry, Source};
 use farcall_rpc_proto::{Failure, FailureKind, FunctionSummary, Listing};
-use farcall_schedule::{Prediction, Predictor};
-use std::collections::HashMap;
+use farcall_schedule::{Prediction, Profile};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Functions of one page of a listing.
@@ -19,7 +20,9 @@ pub(crate) struct Function {
     text: String,
     /// Mean nanoseconds in the library, of late; none before the first call.
     exec: Option<f64>,
-    predictor: Predictor,
+    profile: Profile,
+    /// A higher one goes first.
+    pub(crate) priority: i32,
 }
 
 /// How much a call computes: operations where the interface states them, else bytes.
@@ -34,17 +37,18 @@ impl Function {
         self.exec.is_some_and(|exec| exec < BRIEF)
     }
 
-    /// How long the library will take for a call.
-    pub(crate) fn predict(&self, layout: &Layout) -> Option<Prediction> {
-        self.predictor.predict(work(layout))
+    /// How long the library will take for a call on so many processor elements.
+    pub(crate) fn predict(&self, layout: &Layout, pes: u32) -> Option<Prediction> {
+        self.profile.predict(work(layout), pes)
     }
 }
 
 /// All functions served.
 pub(crate) struct FunctionTable {
     catalog: Catalog,
-    /// In the order of their qualified names.
     functions: Vec<Function>,
+    /// Their indices in the order of their qualified names.
+    order: Vec<usize>,
     by_entry: HashMap<Entry, usize>,
     /// Number of the first function. It differs from one start of a server to the next, so that
     /// numbers from before a restart are recognised as stale.
@@ -52,36 +56,78 @@ pub(crate) struct FunctionTable {
 }
 
 impl FunctionTable {
-    pub(crate) fn new(catalog: Catalog) -> FunctionTable {
+    pub(crate) fn new(catalog: Catalog, priorities: &BTreeMap<String, i32>) -> FunctionTable {
         let since_epoch = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
         let base = (since_epoch.as_nanos() as u64 & 0xffff_ffff_ffff) << 16;
-        let mut functions: Vec<Function> = catalog
-            .entries()
-            .map(|(entry, interface)| Function {
-                entry,
-                interface: interface.clone(),
-                text: interface.public_text(),
-                exec: None,
-                predictor: Predictor::default(),
-            })
-            .collect();
-        functions.sort_by_cached_key(|function| function.interface.qualified_name().into_owned());
-        let numbered = functions.iter().enumerate();
-        let by_entry = numbered
-            .map(|(index, function)| (function.entry, index))
-            .collect();
-        FunctionTable {
-            catalog,
-            functions,
-            by_entry,
+        let mut table = FunctionTable {
+            catalog: Catalog::default(),
+            functions: Vec::new(),
+            order: Vec::new(),
+            by_entry: HashMap::new(),
             base,
+        };
+        for (entry, interface) in catalog.entries() {
+            table.insert(entry, interface, priorities);
         }
+        table.catalog = catalog;
+        table.sort();
+        table
     }
 
-    /// A call of the function spent so many nanoseconds in the library.
-    pub(crate) fn observe(&mut self, number: u64, layout: &Layout, exec_nanos: u64) {
+    fn insert(&mut self, entry: Entry, interface: &Interface, priorities: &BTreeMap<String, i32>) {
+        let priority = priorities.get(&*interface.qualified_name());
+        self.by_entry.insert(entry, self.functions.len());
+        self.functions.push(Function {
+            entry,
+            interface: interface.clone(),
+            text: interface.public_text(),
+            exec: None,
+            profile: Profile::default(),
+            priority: priority.copied().unwrap_or(0),
+        });
+    }
+
+    fn sort(&mut self) {
+        let functions = &self.functions;
+        self.order = (0..functions.len()).collect();
+        self.order
+            .sort_by_cached_key(|index| functions[*index].interface.qualified_name());
+    }
+
+    /// What a file says, if it can be added.
+    pub(crate) fn check(&self, source: &Source) -> Result<Document, CatalogError> {
+        self.catalog.check(source)
+    }
+
+    /// Adds the functions of a file; returns their names. Numbers of functions stay.
+    pub(crate) fn add(
+        &mut self,
+        source: Source,
+        priorities: &BTreeMap<String, i32>,
+    ) -> Result<Vec<String>, CatalogError> {
+        let file = self.catalog.add(source)?;
+        let entries = self
+            .catalog
+            .entries()
+            .filter(|(entry, _)| entry.file == file);
+        let added: Vec<_> = entries
+            .map(|(entry, interface)| (entry, interface.clone()))
+            .collect();
+        for (entry, interface) in &added {
+            self.insert(*entry, interface, priorities);
+        }
+        self.sort();
+        let names = added.iter();
+        Ok(names
+            .map(|(_, interface)| interface.qualified_name().into_owned())
+            .collect())
+    }
+
+    /// A call of the function on so many processor elements spent so many nanoseconds in the
+    /// library.
+    pub(crate) fn observe(&mut self, number: u64, layout: &Layout, pes: u32, exec_nanos: u64) {
         /// Weight of the latest call in the mean.
         const WEIGHT: f64 = 1.0 / 8.0;
         let index = number.wrapping_sub(self.base) as usize;
@@ -89,8 +135,32 @@ impl FunctionTable {
             let exec = exec_nanos as f64;
             let mean = function.exec.unwrap_or(exec);
             function.exec = Some(mean + (exec - mean) * WEIGHT);
-            function.predictor.observe(work(layout), exec * 1e-9);
+            function.profile.observe(work(layout), pes, exec * 1e-9);
         }
+    }
+
+    /// Goes on with what was learned of a function before.
+    pub(crate) fn resume(&mut self, name: &str, exec: Option<f64>, profile: Profile) {
+        let mut functions = self.functions.iter_mut();
+        if let Some(function) = functions.find(|f| f.interface.qualified_name() == name) {
+            function.exec = exec;
+            function.profile = profile;
+        }
+    }
+
+    /// What was learned: name, mean nanoseconds of late, and times by work.
+    pub(crate) fn learned(&self) -> impl Iterator<Item = (Cow<'_, str>, Option<f64>, &Profile)> {
+        let known = self
+            .functions
+            .iter()
+            .filter(|f| !f.profile.predictors().is_empty());
+        known.map(|f| (f.interface.qualified_name(), f.exec, &f.profile))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn empty() -> FunctionTable {
+        let catalog = Catalog::load(Vec::<std::path::PathBuf>::new()).unwrap();
+        FunctionTable::new(catalog, &BTreeMap::new())
     }
 
     /// Number of functions.
@@ -125,8 +195,9 @@ impl FunctionTable {
     pub(crate) fn page(&self, from: u32) -> Listing {
         let from = (from as usize).min(self.functions.len());
         let end = (from + PAGE).min(self.functions.len());
-        let functions = self.functions[from..end]
+        let functions = self.order[from..end]
             .iter()
+            .map(|index| &self.functions[*index])
             .map(|function| FunctionSummary {
                 name: function.interface.qualified_name().into_owned(),
                 title: title(&function.interface),

@@ -5,7 +5,7 @@ use crate::spool::journal::Record;
 use crate::store::Use;
 use crate::user::User;
 use farcall_idl::Layout;
-use farcall_rpc_proto::{CallId, Direction, JobId, Piece, Pieces, Put, Side};
+use farcall_rpc_proto::{CallId, Direction, JobId, Nanos, Piece, Pieces, Put, Side};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -49,7 +49,8 @@ pub(crate) enum Durability {
 
 /// One call.
 pub(crate) struct Job {
-    /// Whose it is; none when the client has gone.
+    pub(crate) user: User,
+    /// Who waits for it; none when the client has gone.
     pub(crate) connection: Option<usize>,
     pub(crate) call: CallId,
     /// Number of the function in the table.
@@ -61,6 +62,8 @@ pub(crate) struct Job {
     /// Shared memory with arrays of the call.
     pub(crate) segments: Vec<Rc<Segment>>,
     pub(crate) state: State,
+    /// Processor elements it has, once it may start.
+    pub(crate) pes: u32,
     /// The arguments came in the other byte order.
     pub(crate) swap: bool,
     /// Where the client wants what the function prints.
@@ -71,8 +74,24 @@ pub(crate) struct Job {
     pub(crate) uses: Vec<Use>,
     /// Their memory, once it is this job's turn.
     pub(crate) data: Vec<Rc<JobBuffer>>,
+    pub(crate) times: Times,
     incoming: Pieces,
     outgoing: Pieces,
+}
+
+/// When a job went from one state to the next, as far as it has come.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Times {
+    /// The server took the call.
+    pub(crate) accepted: Nanos,
+    /// All arguments were there.
+    pub(crate) queued: Nanos,
+    /// A worker had it.
+    pub(crate) started: Nanos,
+    /// The worker was done.
+    pub(crate) ended: Nanos,
+    /// In the library.
+    pub(crate) exec: Nanos,
 }
 
 /// How much of what a function prints may still go to its client.
@@ -119,7 +138,9 @@ impl Printing {
 }
 
 impl Job {
+    #[expect(clippy::too_many_arguments, reason = "each is a field")]
     pub(crate) fn new(
+        user: User,
         connection: usize,
         call: CallId,
         function: u64,
@@ -131,6 +152,7 @@ impl Job {
         let incoming = Pieces::new(&layout, Direction::Sent, Side::Buffer);
         let outgoing = Pieces::new(&layout, Direction::Returned, Side::Buffer);
         let job = Job {
+            user,
             connection: Some(connection),
             call,
             function,
@@ -139,12 +161,14 @@ impl Job {
             buffer,
             segments,
             state: State::Receiving,
+            pes: 0,
             swap: false,
             printing: None,
             durability: Durability::None,
             task: Task::Call,
             uses: Vec::new(),
             data: Vec::new(),
+            times: Times::default(),
             incoming,
             outgoing,
         };
@@ -154,6 +178,7 @@ impl Job {
 
     /// One that moves a stream which lies in one piece at the start of its memory.
     fn of_one_piece(
+        user: User,
         connection: usize,
         request: CallId,
         bytes: u64,
@@ -164,19 +189,23 @@ impl Job {
             bytes,
             cost: None,
             processor_elements: None,
+            fewest_elements: None,
         };
         let (message, segments) = (Vec::new(), Vec::new());
-        Job::new(connection, request, 0, message, layout, buffer, segments)
+        Job::new(
+            user, connection, request, 0, message, layout, buffer, segments,
+        )
     }
 
     /// The results of a submitted call, on their way to a client that fetches them.
     pub(crate) fn delivery(
+        user: User,
         connection: usize,
         request: CallId,
         bytes: u64,
         buffer: JobBuffer,
     ) -> Job {
-        let mut job = Job::of_one_piece(connection, request, bytes, Some(buffer));
+        let mut job = Job::of_one_piece(user, connection, request, bytes, Some(buffer));
         job.outgoing = Pieces::whole(bytes);
         job.state = State::Sending;
         job
@@ -190,15 +219,16 @@ impl Job {
         user: User,
         buffer: JobBuffer,
     ) -> Job {
-        let mut job = Job::of_one_piece(connection, request, put.data_bytes, Some(buffer));
+        let bytes = put.data_bytes;
+        let mut job = Job::of_one_piece(user.clone(), connection, request, bytes, Some(buffer));
         job.incoming = Pieces::whole(put.data_bytes);
         job.task = Task::Put(put, user);
         job
     }
 
     /// An array that stays, to be sent when it is its turn.
-    pub(crate) fn get(connection: usize, request: CallId, bytes: u64, of: Use) -> Job {
-        let mut job = Job::of_one_piece(connection, request, bytes, None);
+    pub(crate) fn get(user: User, connection: usize, request: CallId, bytes: u64, of: Use) -> Job {
+        let mut job = Job::of_one_piece(user, connection, request, bytes, None);
         job.outgoing = Pieces::whole(bytes);
         job.task = Task::Get;
         job.uses.push(of);

@@ -9,13 +9,16 @@
 //! The parts, from the outside in: `reactor` is the one thread that waits and moves every call
 //! on; `connection` moves bytes between a socket, the protocol and job buffers; `job` is a call
 //! on its way; `spool` keeps submitted calls, `store` arrays; `worker` is a worker process as the
-//! server sees it, `worker::process` what runs inside one; `buffer` is the memory they share.
+//! server sees it, `worker::process` what runs inside one; `learned` keeps what was learned;
+//! `buffer` is the memory they share.
 
+mod access;
 mod buffer;
 mod config;
 mod connection;
 mod function;
 mod job;
+mod learned;
 mod listen;
 mod reactor;
 mod spool;
@@ -23,15 +26,18 @@ mod store;
 mod user;
 mod worker;
 
-pub use config::{Config, Data, Jobs, Limits, Workers};
+pub use access::{TokenError, TokenFile};
+pub use config::{Access, Config, Data, Jobs, Limits, Queue, Tls, Workers};
 pub use farcall_library::{Caller, Catalog, Source};
 pub use farcall_rpc_proto::{Failure, FailureKind};
+pub use farcall_schedule::Policy;
 pub use spool::SpoolError;
 pub use spool::journal::JournalError;
 pub use worker::process::{Callee, run_worker, run_worker_for};
 
 use farcall_idl::Document;
 use farcall_library::CompileError;
+use farcall_tls::{FileError, Identity};
 use function::FunctionTable;
 use listen::Listener;
 use reactor::Reactor;
@@ -50,6 +56,14 @@ pub enum StartError {
     Listen {
         /// The address.
         address: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The folder for what outlives the server cannot be made.
+    #[error("{}: {source}; name another folder with --state", folder.display())]
+    State {
+        /// The folder.
+        folder: PathBuf,
         /// What the system said.
         source: io::Error,
     },
@@ -75,6 +89,12 @@ pub enum StartError {
     /// A library cannot be bound, or its worker cannot be started.
     #[error("{0}")]
     Library(String),
+    /// The certificate, its key or the certificates of clients cannot be used.
+    #[error("TLS: {0}")]
+    Tls(#[from] FileError),
+    /// The tokens cannot be used.
+    #[error("tokens: {0}")]
+    Tokens(#[from] TokenError),
     /// The system refused something else.
     #[error("cannot start the server: {0}")]
     System(#[from] io::Error),
@@ -102,12 +122,20 @@ impl Server {
         catalog: Catalog,
         worker: WorkerCommand,
     ) -> Result<Server, StartError> {
+        if let Some(folder) = &config.state {
+            learned::make_folder(folder).map_err(|source| StartError::State {
+                folder: folder.clone(),
+                source,
+            })?;
+        }
         let libraries = libraries(&catalog, config.allow_code)?;
-        let table = FunctionTable::new(catalog);
+        let table = FunctionTable::new(catalog, &config.queue.priorities);
         let functions = table.len();
+        let access = access::Access::new(&config)?;
         let listeners = listen(&config)?;
+        warn_of_strangers(&config, &access);
         let addresses = listeners.iter().filter_map(Listener::address).collect();
-        let mut reactor = Reactor::new(config, listeners, table, libraries, worker)?;
+        let mut reactor = Reactor::new(config, access, listeners, table, libraries, worker)?;
         reactor.open_spool()?;
         reactor.warm_up().map_err(StartError::Library)?;
         Ok(Server {
@@ -151,10 +179,31 @@ fn libraries(catalog: &Catalog, allow_code: bool) -> Result<Vec<LibrarySource>, 
     catalog.files().map(library).collect()
 }
 
+/// Says so where anybody on a network may call.
+fn warn_of_strangers(config: &Config, access: &access::Access) {
+    let open = config.listen.iter().find(|at| !at.ip().is_loopback());
+    if let Some(address) = open.filter(|_| access.is_open()) {
+        tracing::warn!(
+            "everybody who reaches {address} may call: give users tokens (`farcall token add`, \
+             --tokens), or certificates (--tls-clients)"
+        );
+    }
+}
+
 fn listen(config: &Config) -> Result<Vec<Listener>, StartError> {
     let mut listeners = Vec::new();
+    let identity = config.tls.as_ref().map(|tls| {
+        let Tls {
+            certificate,
+            key,
+            clients,
+        } = tls;
+        Identity::load(certificate, key, clients.as_deref())
+    });
+    let identity = identity.transpose()?;
     for address in &config.listen {
-        let listener = Listener::tcp(*address).map_err(|source| StartError::Listen {
+        let listener = Listener::tcp(*address, identity.clone());
+        let listener = listener.map_err(|source| StartError::Listen {
             address: format!("farcall://{address}"),
             source,
         })?;

@@ -1,6 +1,7 @@
 //! Listening sockets.
 
 use crate::user::User;
+use farcall_tls::{Identity, Session};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::fs;
 use std::io;
@@ -20,23 +21,25 @@ pub(crate) struct Accepted {
     pub(crate) host: Option<IpAddr>,
     /// Whether memory can be handed over on it.
     pub(crate) is_unix: bool,
+    /// TLS, where the listener speaks it.
+    pub(crate) session: Option<Session>,
     /// Whether the client is on this host.
     pub(crate) is_local: bool,
 }
 
 /// A socket that accepts connections.
 pub(crate) enum Listener {
-    Tcp(TcpListener),
+    Tcp(TcpListener, Option<Identity>),
     Unix(UnixListener, PathBuf),
     /// For clients that came over TCP and are on this host, by its abstract name.
     Local(UnixListener, String),
 }
 
 impl Listener {
-    pub(crate) fn tcp(address: SocketAddr) -> io::Result<Listener> {
+    pub(crate) fn tcp(address: SocketAddr, identity: Option<Identity>) -> io::Result<Listener> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
-        Ok(Listener::Tcp(listener))
+        Ok(Listener::Tcp(listener, identity))
     }
 
     /// Listens on a path. A socket that a dead server left there is replaced.
@@ -64,13 +67,13 @@ impl Listener {
     pub(crate) fn local_name(&self) -> Option<&str> {
         match self {
             Listener::Local(_, name) => Some(name),
-            Listener::Tcp(_) | Listener::Unix(..) => None,
+            Listener::Tcp(..) | Listener::Unix(..) => None,
         }
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         match self {
-            Listener::Tcp(listener) => listener.as_fd(),
+            Listener::Tcp(listener, _) => listener.as_fd(),
             Listener::Unix(listener, _) | Listener::Local(listener, _) => listener.as_fd(),
         }
     }
@@ -78,10 +81,16 @@ impl Listener {
     /// As clients write it, if they do.
     pub(crate) fn address(&self) -> Option<String> {
         match self {
-            Listener::Tcp(listener) => Some(match listener.local_addr() {
-                Ok(address) => format!("farcall://{address}"),
-                Err(error) => format!("farcall://? ({error})"),
-            }),
+            Listener::Tcp(listener, identity) => {
+                let scheme = match identity {
+                    Some(_) => "farcalls",
+                    None => "farcall",
+                };
+                Some(match listener.local_addr() {
+                    Ok(address) => format!("{scheme}://{address}"),
+                    Err(error) => format!("{scheme}://? ({error})"),
+                })
+            }
             Listener::Unix(_, path) => Some(format!("unix://{}", path.display())),
             Listener::Local(..) => None,
         }
@@ -90,7 +99,7 @@ impl Listener {
     /// The next connection, if one waits.
     pub(crate) fn accept(&self) -> io::Result<Accepted> {
         match self {
-            Listener::Tcp(listener) => {
+            Listener::Tcp(listener, identity) => {
                 let (stream, peer) = listener.accept()?;
                 stream.set_nodelay(true)?;
                 stream.set_nonblocking(true)?;
@@ -105,6 +114,7 @@ impl Listener {
                     user: User::anonymous(),
                     host: Some(peer.ip()),
                     is_unix: false,
+                    session: identity.as_ref().map(Session::server).transpose()?,
                 })
             }
             Listener::Unix(listener, _) | Listener::Local(listener, _) => {
@@ -117,6 +127,7 @@ impl Listener {
                     user,
                     host: None,
                     is_unix: true,
+                    session: None,
                     is_local: true,
                 })
             }

@@ -3,25 +3,32 @@
 //! One thread is enough because it never computes and never blocks: array bytes go from the socket
 //! to the job buffer by the kernel's hand, and the library runs in the workers.
 
+mod account;
 mod callbacks;
 mod calls;
+mod dispatch;
 mod estimate;
 mod events;
 mod output;
+mod register;
 mod stored;
 mod submitted;
 
 use crate::WorkerCommand;
+use crate::access::Access;
 use crate::buffer::BufferPool;
 use crate::config::Config;
 use crate::connection::Connection;
 use crate::function::FunctionTable;
 use crate::job::Job;
+use crate::learned;
 use crate::listen::Listener;
 use crate::spool::Spool;
 use crate::store::Store;
-use crate::worker::{Launcher, LibrarySource, State, Worker};
+use crate::worker::{Launcher, LibrarySource, Ready, State, Worker, files};
+pub(crate) use estimate::Links;
 use farcall_rpc_proto::{FailureKind, Nanos};
+use farcall_schedule::{Policy, Queue};
 use farcall_spin::Spin;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
@@ -38,6 +45,8 @@ use std::time::{Duration, Instant};
 const EVENTS: usize = 256;
 /// How long a stopping server waits for its last words to be taken.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// What is learned is kept after this time at the latest.
+const KEEP: Duration = Duration::from_secs(60);
 /// How often connections are looked through for some that never greeted.
 const SWEEP: Duration = Duration::from_secs(1);
 
@@ -81,12 +90,12 @@ impl Source {
 /// The state of a running server.
 pub(crate) struct Reactor {
     config: Config,
+    access: Access,
     epoll: OwnedFd,
     listeners: Vec<Listener>,
     functions: FunctionTable,
     libraries: Vec<LibrarySource>,
     launcher: Launcher,
-    slots: usize,
     /// Rung by workers that finish while this thread sleeps.
     doorbell: OwnedFd,
     signals: UnixStream,
@@ -102,12 +111,21 @@ pub(crate) struct Reactor {
     /// Whether the listeners are watched: not while connections cannot be accepted.
     accepts: bool,
     workers: Slab<Worker>,
+    /// Protections that workers cannot have, as the log says already.
+    unprotected: Vec<String>,
+    /// The interface file that is being registered.
+    registration: Option<register::Registration>,
     jobs: Slab<Job>,
-    queue: VecDeque<usize>,
+    /// Who computes, and who waits for processor elements.
+    queue: Queue,
+    /// Jobs that have processor elements and wait for a worker.
+    admitted: VecDeque<usize>,
     /// When a brief job that waits for a certain worker is to have another one.
     held_until: Option<Instant>,
     pool: BufferPool,
-    links: estimate::Links,
+    links: Links,
+    /// Since when something was learned that is not kept yet.
+    learned_since: Option<Instant>,
     /// Submitted calls; none without a folder to keep them in.
     spool: Option<Spool>,
     /// Arrays that stay.
@@ -124,6 +142,7 @@ pub(crate) struct Reactor {
 impl Reactor {
     pub(crate) fn new(
         config: Config,
+        access: Access,
         listeners: Vec<Listener>,
         functions: FunctionTable,
         libraries: Vec<LibrarySource>,
@@ -136,16 +155,28 @@ impl Reactor {
         for signal in [libc::SIGTERM, libc::SIGINT] {
             signal_hook::low_level::pipe::register(signal, signal_end.try_clone()?)?;
         }
+        files::remove_left_over(&config.workers.folder());
         let now = Instant::now();
+        let (mut functions, mut links) = (functions, Links::default());
+        if let Some(folder) = &config.state {
+            learned::load(folder, &mut functions, &mut links);
+        }
+        let settings = config.queue.settings(&config.workers);
         let reactor = Reactor {
-            slots: config.workers.slots(),
             pool: BufferPool::new(usize::try_from(config.limits.memory).unwrap_or(usize::MAX)),
             launcher: Launcher {
                 command: worker_command,
+                threads: match settings.policy {
+                    Policy::AtOnce => settings.pes,
+                    _ => config.workers.elements().min(settings.pes),
+                },
                 settings: config.workers.clone(),
+                files: config.limits.files,
+                sandbox: config.sandbox()?,
             },
             store: Store::new(config.data.clone(), config.limits.memory),
             config,
+            access,
             epoll,
             listeners,
             functions,
@@ -159,10 +190,14 @@ impl Reactor {
             starved: VecDeque::new(),
             accepts: true,
             workers: Slab::new(),
+            unprotected: Vec::new(),
+            registration: None,
             jobs: Slab::new(),
-            queue: VecDeque::new(),
+            admitted: VecDeque::new(),
+            queue: Queue::new(settings),
             held_until: None,
-            links: estimate::Links::new(),
+            links,
+            learned_since: None,
             spool: None,
             candidates: VecDeque::new(),
             has_room: true,
@@ -197,10 +232,7 @@ impl Reactor {
             let mut poll = [PollFd::new(&socket, PollFlags::IN)];
             while rustix::event::poll(&mut poll, None) == Err(Errno::INTR) {}
             match worker.read_greeting() {
-                Some(Ok(identities)) => {
-                    worker.state = State::Idle;
-                    self.libraries[worker.library].identities = identities;
-                }
+                Some(Ok(ready)) => self.worker_is_ready(key, ready),
                 Some(Err(error)) => return Err(error),
                 None => {
                     let death = self.forget_worker(key);
@@ -209,6 +241,21 @@ impl Reactor {
             }
         }
         Ok(())
+    }
+
+    /// A worker has bound its library.
+    fn worker_is_ready(&mut self, key: usize, ready: Ready) {
+        let worker = &mut self.workers[key];
+        worker.state = State::Idle;
+        let library = worker.library;
+        self.libraries[library].identities = ready.identities;
+        self.complete_registration(library);
+        for text in ready.unprotected {
+            if !self.unprotected.contains(&text) {
+                tracing::warn!("workers are not fully protected: {text}");
+                self.unprotected.push(text);
+            }
+        }
     }
 
     /// Serves until it is told to stop by SIGTERM or SIGINT.
@@ -298,10 +345,29 @@ impl Reactor {
         let sweep = (greeting || !self.accepts).then_some(self.next_sweep);
         let stop = self.stopping;
         let held = self.held_until;
+        let keep = self.learned_since.map(|since| since + KEEP);
         let expiry = self.next_expiry(now);
-        let next = running.chain(sweep).chain(stop).chain(held).chain(expiry);
-        let next = next.min()?;
+        let next = running
+            .chain(sweep)
+            .chain(keep)
+            .chain(stop)
+            .chain(held)
+            .chain(expiry)
+            .min()?;
         Some(next.saturating_duration_since(now))
+    }
+
+    /// Keeps what was learned, if there is anything new and a place for it.
+    fn keep_learned(&mut self) {
+        let (Some(folder), Some(_)) = (&self.config.state, self.learned_since.take()) else {
+            return;
+        };
+        if let Err(error) = learned::save(folder, &self.functions, &self.links) {
+            tracing::warn!(
+                "{}: what was learned is not kept: {error}",
+                folder.display()
+            );
+        }
     }
 
     fn is_stopped(&self) -> bool {
@@ -315,6 +381,7 @@ impl Reactor {
     }
 
     fn shut_down(&mut self) {
+        self.keep_learned();
         for (_, worker) in &mut self.workers {
             worker.end(FailureKind::ServerStopping, "was ended with its server");
         }

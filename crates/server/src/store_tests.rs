@@ -30,7 +30,9 @@ fn put(bytes: u64) -> Put {
 
 fn add(store: &mut Store, byte: u8, bytes: u64) -> HandleId {
     let (id, put, user) = (HandleId([byte; 16]), put(bytes), User::anonymous());
-    let memory = BufferPool::new(1 << 24).hold(bytes as usize).unwrap();
+    let memory = BufferPool::new(1 << 24)
+        .hold(bytes as usize, &user)
+        .unwrap();
     store.reserve(&user, bytes);
     store.insert(id, &put, user, usize::from(byte), memory);
     id
@@ -109,7 +111,9 @@ fn what_was_used_least_leaves_and_comes_back() {
     assert_eq!(store.turn(8, &uses(new, false)), Turn::Read(new));
     assert_eq!(store.returning(new), Some(stored));
     assert!(!store.has_room(100_000));
-    let memory = BufferPool::new(1 << 24).hold(100_000).unwrap();
+    let memory = BufferPool::new(1 << 24)
+        .hold(100_000, &User::anonymous())
+        .unwrap();
     assert!(store.returned(new, Ok(memory)).is_none());
     assert_eq!(store.turn(8, &uses(new, false)), Turn::Now);
 }

@@ -2,29 +2,40 @@
 
 use rustix::fd::AsFd;
 use std::fmt;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// The user of a connection. What one user has at the server, nobody else can reach.
 ///
 /// The name says how the user is known: `uid:1000` is a user of this host, by what the system says
 /// of the other end of a Unix socket; `anonymous` are all who come over TCP and prove nothing.
+/// Any other name is that of a token or of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct User(Rc<str>);
+pub(crate) struct User(Arc<str>);
 
 impl User {
     pub(crate) fn anonymous() -> User {
         User("anonymous".into())
     }
 
-    /// The user of that name, who was here before.
+    /// The user of this name, by a token or a certificate, or who was here before.
     pub(crate) fn named(name: &str) -> User {
         User(name.into())
+    }
+
+    /// Whether it is one who proves nothing.
+    pub(crate) fn is_anonymous(&self) -> bool {
+        *self.0 == *"anonymous"
     }
 
     /// The user of the process at the other end of a Unix socket.
     pub(crate) fn of_peer(socket: impl AsFd) -> rustix::io::Result<User> {
         let peer = rustix::net::sockopt::socket_peercred(socket)?;
-        Ok(User(format!("uid:{}", peer.uid.as_raw()).into()))
+        Ok(User::of_process(peer.uid.as_raw()))
+    }
+
+    /// A user of this host.
+    pub(crate) fn of_process(uid: u32) -> User {
+        User(format!("uid:{uid}").into())
     }
 }
 

@@ -2,9 +2,12 @@
 
 mod callback;
 mod control;
+pub(crate) mod files;
 pub(crate) mod process;
+pub(crate) mod sandbox;
 
 use crate::buffer::{JobBuffer, Segment, sealed_memory};
+use crate::user::User;
 use crate::{WorkerCommand, config};
 pub(crate) use callback::Word;
 use callback::{AnswerWord, Mailbox, WORD_BYTES};
@@ -19,22 +22,24 @@ use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
     sendmsg, socketpair,
 };
+use sandbox::Sandbox;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// Descriptor under which a worker finds its socket.
 const SOCKET_FD: i32 = 3;
 /// Most bytes of what a worker says when it has bound its library.
 const GREETING_BYTES: usize = 60 << 10;
-/// How that begins where all went well; [`Identities`] follow as JSON.
+/// How that begins where all went well; [`Ready`] follows as JSON.
 const READY: &[u8] = b"ready";
 /// Bytes of one read of a worker's output.
 const READ_BYTES: usize = 16 << 10;
@@ -54,8 +59,16 @@ struct Start {
     /// The shared library made from its C text.
     compiled: Option<PathBuf>,
     spin_us: u64,
+    /// Threads of the library to begin with.
+    threads: u32,
     /// 0 means no limit.
     memory: u64,
+    /// The worker's own, for the files of calls and temporary ones of the library.
+    folder: PathBuf,
+    /// Bytes that the files of one call may come to; 0 means any.
+    files: u64,
+    /// What it may reach; none where it may reach what the server may.
+    sandbox: Option<Sandbox>,
 }
 
 /// A brief call that has not ended after this time is not brief.
@@ -139,6 +152,14 @@ pub(crate) struct Identities {
     functions: Vec<Option<u16>>,
 }
 
+/// What a worker says when it has bound its library.
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct Ready {
+    pub(crate) identities: Identities,
+    /// Protections that this machine cannot give.
+    pub(crate) unprotected: Vec<String>,
+}
+
 impl Identities {
     pub(crate) fn new(of_functions: impl Iterator<Item = Option<String>>) -> Identities {
         let mut identities = Identities::default();
@@ -175,13 +196,23 @@ pub(crate) struct Launcher {
     /// Program and first arguments of a worker process.
     pub(crate) command: WorkerCommand,
     pub(crate) settings: config::Workers,
+    /// Threads of the library to begin with.
+    pub(crate) threads: u32,
+    /// Bytes that the files of one call may come to; 0 means any.
+    pub(crate) files: u64,
+    /// What workers may reach; none where they may reach what the server may.
+    pub(crate) sandbox: Option<Sandbox>,
 }
 
 /// A worker process.
 pub(crate) struct Worker {
     /// Index of the library it is bound to.
     pub(crate) library: usize,
+    /// Whose calls it runs, from the first one on: what they leave in its memory is nobody else's.
+    pub(crate) user: Option<User>,
     pub(crate) state: State,
+    /// Since when it is idle, or has run something.
+    rested: Instant,
     /// Why the server ended it, if it did.
     ended_for: Option<Failure>,
     /// Number of the function it ran last.
@@ -198,6 +229,8 @@ pub(crate) struct Worker {
     waiting: Option<Instant>,
     mapped: HashSet<u64>,
     stale: Vec<u64>,
+    /// Where the files of its calls lie; it outlives the process.
+    _folder: TempDir,
 }
 
 impl Launcher {
@@ -218,22 +251,43 @@ impl Launcher {
         fcntl_setfl(&output, OFlags::NONBLOCK)?;
         let control = Control::create()?;
         let mailbox = Mailbox::create()?;
+        let parent = self.settings.folder();
+        let folder = files::folder(&parent).and_then(|folder| {
+            let user = self.sandbox.as_ref().and_then(|sandbox| sandbox.user);
+            if let Some((user, group)) = user {
+                std::os::unix::fs::chown(&folder, Some(user), Some(group))?;
+            }
+            Ok(folder)
+        });
+        let folder = folder.map_err(|error| {
+            let parent = parent.display();
+            let text = format!("no folder for files in {parent} (workers.folder): {error}");
+            io::Error::new(error.kind(), text)
+        })?;
         let start = Start {
             path: source.source.path.clone(),
             text: source.source.text.clone(),
             compiled: source.compiled.as_ref().map(Compiled::path),
             spin_us: self.settings.spin().as_micros() as u64,
+            threads: self.threads,
             memory: self.settings.memory,
+            folder: folder.path().to_owned(),
+            files: self.files,
+            sandbox: self.sandbox.clone(),
         };
         let text = serde_json::to_vec(&start).map_err(io::Error::other)?;
         let start = sealed_memory("farcall-start", text.len())?;
         File::from(start.try_clone()?).write_all(&text)?;
-        let process = self.command(source, &theirs, child_output).spawn()?;
+        let process = self
+            .command(source, &theirs, child_output, folder.path())
+            .spawn()?;
         let descriptors = [control.fd(), doorbell, start.as_fd(), mailbox.fd()];
         send(&ours, &(text.len() as u64).to_ne_bytes(), &descriptors)?;
         Ok(Worker {
             library,
+            user: None,
             state: State::Starting,
+            rested: Instant::now(),
             ended_for: None,
             function: None,
             process,
@@ -246,20 +300,28 @@ impl Launcher {
             waiting: None,
             mapped: HashSet::new(),
             stale: Vec::new(),
+            _folder: folder,
         })
     }
 
-    fn command(&self, source: &LibrarySource, socket: &OwnedFd, output: OwnedFd) -> Command {
+    fn command(
+        &self,
+        source: &LibrarySource,
+        socket: &OwnedFd,
+        output: OwnedFd,
+        folder: &Path,
+    ) -> Command {
         let (program, arguments) = match source.source.is_python() {
             true => farcall_library::python_worker(),
             false => (self.command.0.clone().into(), self.command.1.clone()),
         };
         let mut command = Command::new(program);
         command.args(arguments);
-        let threads = self.settings.threads.max(1).to_string();
-        for name in ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"] {
+        let threads = self.threads.to_string();
+        for name in farcall_library::THREAD_VARIABLES {
             command.env(name, &threads);
         }
+        command.env("TMPDIR", folder);
         // Fortran's own buffer would hold lines back until the process ends.
         command.env("GFORTRAN_UNBUFFERED_PRECONNECTED", "y");
         let stdout = output
@@ -305,6 +367,21 @@ impl Worker {
     /// Whether it can take a job. One that was told to end may still finish what it had.
     pub(crate) fn is_idle(&self) -> bool {
         self.state == State::Idle && self.ended_for.is_none()
+    }
+
+    /// Whether the server has told it to end.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.ended_for.is_some()
+    }
+
+    /// Whether it can run this user's calls of this library, now or when it is idle.
+    pub(crate) fn serves(&self, library: usize, user: &User) -> bool {
+        self.library == library && self.user.as_ref().is_none_or(|bound| bound == user)
+    }
+
+    /// For how long nobody has needed it.
+    pub(crate) fn idle_for(&self) -> Option<Duration> {
+        self.is_idle().then(|| self.rested.elapsed())
     }
 
     /// When it will probably be idle again, if that is worth waiting for.
@@ -364,6 +441,7 @@ impl Worker {
             buffer,
             swap: call.swap,
             memory_messages,
+            pes: call.pes,
         };
         self.tail.clear();
         self.control.post(&request, call.message);
@@ -403,6 +481,7 @@ impl Worker {
     /// It has nothing to compute: is idle, or unmaps first what is gone.
     pub(crate) fn rest(&mut self) {
         self.state = State::Idle;
+        self.rested = Instant::now();
         if !self.stale.is_empty() {
             // Its death is on its way if this fails, and will be handled as such.
             let _ = self.unmap();
@@ -438,12 +517,12 @@ impl Worker {
     }
 
     /// Reads what has come on the socket of a starting worker: ready, or why not.
-    pub(crate) fn read_greeting(&self) -> Option<Result<Identities, String>> {
+    pub(crate) fn read_greeting(&self) -> Option<Result<Ready, String>> {
         let mut text = vec![0; GREETING_BYTES];
         match rustix::net::recv(&self.socket, &mut text, rustix::net::RecvFlags::DONTWAIT) {
             Ok((0, _)) | Err(_) => None,
             Ok((count, _)) => Some(match text[..count].strip_prefix(READY) {
-                Some(identities) => Ok(serde_json::from_slice(identities).unwrap_or_default()),
+                Some(ready) => Ok(serde_json::from_slice(ready).unwrap_or_default()),
                 None => Err(String::from_utf8_lossy(&text[..count]).into_owned()),
             }),
         }
@@ -565,6 +644,8 @@ pub(crate) struct CallRequest<'a> {
     pub(crate) segments: &'a [Rc<Segment>],
     pub(crate) data: &'a [Rc<JobBuffer>],
     pub(crate) swap: bool,
+    /// Processor elements it has.
+    pub(crate) pes: u32,
     /// Whether such calls take little time.
     pub(crate) brief: bool,
     pub(crate) message: &'a [u8],
@@ -582,11 +663,18 @@ pub(crate) struct Death {
 }
 
 impl Death {
+    /// The signal that has ended it.
+    fn signal(&self) -> Option<i32> {
+        let status = self.status?;
+        status.signal().or(nonzero(self.signal))
+    }
+
     /// What kind of failure it is for the call that was running.
     pub(crate) fn kind(&self) -> FailureKind {
         match &self.ended_for {
             Some(failure) => failure.kind,
             None if self.out_of_memory => FailureKind::OutOfMemory,
+            None if self.signal() == Some(libc::SIGXFSZ) => FailureKind::TooLarge,
             None => FailureKind::LibraryCrashed,
         }
     }
@@ -599,7 +687,7 @@ impl Death {
             format!("ran out of memory (limit of a worker: {memory_limit} bytes)")
         } else {
             match self.status {
-                Some(status) => match status.signal().or(nonzero(self.signal)) {
+                Some(status) => match self.signal() {
                     Some(signal) => describe_signal(signal),
                     None => format!(
                         "ended its process (exit status {}), as exit() or STOP do",
@@ -630,6 +718,10 @@ fn describe_signal(signal: i32) -> String {
             "ran into an instruction this processor does not have",
         ),
         libc::SIGABRT => ("SIGABRT", "called abort()"),
+        libc::SIGXFSZ => (
+            "SIGXFSZ",
+            "wrote more to a file than the server allows, limits.files in its configuration",
+        ),
         libc::SIGKILL => (
             "SIGKILL",
             "was killed from outside, or by the system for lack of memory",

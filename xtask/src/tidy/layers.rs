@@ -29,6 +29,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "crates/channel",
             "crates/library",
             "crates/spin",
+            "crates/tls",
             "crates/trunk-device",
             "crates/trunk-lab",
             "crates/worker",

@@ -35,7 +35,7 @@ unsafe fn ids(sessions: *const c_int, length: usize) -> Result<Vec<u64>, Fault> 
 pub extern "C" fn grpc_probe(session: c_int) -> Code {
     run(|| {
         grid()?;
-        let end = SESSIONS.end(id(session)?)?;
+        let end = SESSIONS.probe(id(session)?)?;
         Ok(end.map_or(NOT_COMPLETED, |_| NO_ERROR))
     })
 }
@@ -60,7 +60,7 @@ pub unsafe extern "C" fn grpc_probe_or(
         let ids = unsafe { ids(sessions, length) }?;
         for &id in &ids {
             let over = match SESSIONS.find(id) {
-                Some(Found::Open(session)) => session.is_over(),
+                Some(Found::Open(session)) => session.probe().is_some(),
                 Some(Found::Past(_)) => true,
                 None => return Err(Problem::unknown_session(id).into()),
             };

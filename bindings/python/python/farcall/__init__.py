@@ -12,6 +12,7 @@ from ._errors import (
     ChannelError,
     ConnectionError,  # noqa: A004
     Error,
+    FileError,
     LibraryError,
     ServerError,
     Timeout,
@@ -43,6 +44,7 @@ __all__ = [
     "ChannelError",
     "ConnectionError",
     "Error",
+    "FileError",
     "Function",
     "FunctionSummary",
     "Future",

@@ -42,6 +42,24 @@ class CallbackError(Error, RuntimeError):
     fault = "caller"
 
 
+class FileError(Error, OSError):
+    """A file that an argument names cannot be read or written; `filename` is its name."""
+
+    fault = "caller"
+
+    def __str__(self) -> str:
+        """What an OSError with `filename` set would leave out."""
+        return str(self.args[0]) if self.args else ""
+
+
+class FileNotFoundError(FileError, builtins.FileNotFoundError):  # noqa: A001
+    """There is no such file; nothing was sent."""
+
+
+class PermissionError(FileError, builtins.PermissionError):  # noqa: A001
+    """The file may not be read, or its folder may not be written to."""
+
+
 class LibraryError(Error, RuntimeError):
     """The called library crashed, ended its process, or ran past a limit."""
 
@@ -60,5 +78,5 @@ class ChannelError(Error, RuntimeError):
     fault = "caller"
 
 
-for _class in Error, *Error.__subclasses__():
+for _class in Error, *Error.__subclasses__(), *FileError.__subclasses__():
     _class.__module__ = "farcall"  # where users find them

@@ -80,6 +80,9 @@ def connect(
     timeout: float | None = None,
     connect_timeout: float = 10.0,
     same_host: bool = True,
+    token: str | None = None,
+    authorities: str | PathLike[str] | None = None,
+    certificate: tuple[str | PathLike[str], str | PathLike[str]] | None = None,
 ) -> Server: ...
 
 @final

@@ -38,7 +38,7 @@ impl Row {
         }
     }
 
-    fn to_json(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         let (least, most) = spread(&self.values);
         json!({
             "name": self.name,
@@ -63,18 +63,26 @@ pub(crate) fn report(rows: &[Row], as_json: bool, check: bool) -> Result<(), Fai
     } else {
         print_table(rows);
     }
+    match check {
+        true => bars(rows),
+        false => Ok(()),
+    }
+}
+
+/// A missed bar is a failure.
+pub(crate) fn bars(rows: &[Row]) -> Result<(), Failure> {
     let missed: Vec<&str> = rows
         .iter()
         .filter(|row| row.misses_bar())
         .map(|row| row.name.as_str())
         .collect();
-    if check && !missed.is_empty() {
-        return Err(Failure::failed(format!(
+    match missed.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::failed(format!(
             "bars missed: {}",
             missed.join("; ")
-        )));
+        ))),
     }
-    Ok(())
 }
 
 fn print_table(rows: &[Row]) {

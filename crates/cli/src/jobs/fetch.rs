@@ -81,6 +81,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     drop(slots);
     let results = Results {
         interface,
+        scalars: submitted.scalars(),
         layout,
         arrays: &arrays,
         outputs: &outputs,

@@ -117,6 +117,8 @@ pub(crate) struct State {
     landing: Landing,
     frames: Vec<u8>,
     parts: VecDeque<Part>,
+    /// The socket holds bytes that wait for room.
+    unsent: bool,
 }
 
 impl State {
@@ -141,6 +143,7 @@ impl State {
             landing: Landing::default(),
             frames: Vec::new(),
             parts: VecDeque::new(),
+            unsent: false,
         }
     }
 
@@ -154,6 +157,12 @@ impl State {
 
     pub(crate) fn list(&mut self, from: u32) -> Result<CallId, Loss> {
         let id = self.proto.list(from).map_err(Loss::Protocol)?;
+        self.open.insert(id, Open::default());
+        Ok(id)
+    }
+
+    pub(crate) fn register(&mut self, path: &str, text: &str) -> Result<CallId, Loss> {
+        let id = self.proto.register(path, text).map_err(Loss::Protocol)?;
         self.open.insert(id, Open::default());
         Ok(id)
     }
@@ -320,7 +329,7 @@ impl State {
 
     /// Whether something waits for room in the socket.
     pub(crate) fn wants_to_write(&self) -> bool {
-        !self.parts.is_empty()
+        !self.parts.is_empty() || self.unsent
     }
 
     /// Writes and reads until the socket has no more, the request `until` has ended, or it is time
@@ -389,6 +398,15 @@ impl State {
     }
 
     fn write(&mut self, socket: &Socket) -> Result<(), Loss> {
+        let written = self.write_parts(socket);
+        match socket.flush() {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error.into()),
+            _ => self.unsent = socket.wants_write(),
+        }
+        written
+    }
+
+    fn write_parts(&mut self, socket: &Socket) -> Result<(), Loss> {
         for _ in 0..TURN_WRITES {
             if self.parts.is_empty() {
                 self.frames.clear();

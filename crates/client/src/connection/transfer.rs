@@ -92,6 +92,7 @@ impl Transfer {
             bytes: 0,
             cost: None,
             processor_elements: None,
+            fewest_elements: None,
         };
         let sent = matches!(argument, Argument::In(_));
         // SAFETY: the caller's promise is the same.

@@ -49,6 +49,7 @@ impl Checker<'_> {
         };
         let calc_order = cost(self, options.calc_order, Kind::Real);
         let comm_order = cost(self, options.comm_order, Kind::Real);
+        let fewest_elements = cost(self, options.fewest_elements, Kind::Integer);
         let processor_elements = cost(self, options.processor_elements, Kind::Integer);
         let body = self.body(body, &parameters, &params, &callbacks);
         let interface = Interface {
@@ -64,6 +65,7 @@ impl Checker<'_> {
             calc_order,
             comm_order,
             processor_elements,
+            fewest_elements,
             repeatable: options.repeatable.unwrap_or(false),
             element_refs,
             body: body?,
@@ -235,6 +237,7 @@ fn is_used(interface: &Interface, index: usize) -> bool {
             &interface.calc_order,
             &interface.comm_order,
             &interface.processor_elements,
+            &interface.fewest_elements,
         ]
         .into_iter()
         .flatten()

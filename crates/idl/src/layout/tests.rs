@@ -57,6 +57,7 @@ fn interface(params: Vec<Param>) -> Interface {
         calc_order: None,
         comm_order: None,
         processor_elements: None,
+        fewest_elements: None,
         repeatable: false,
         element_refs: vec![],
         body: Body::Calls {
@@ -311,4 +312,16 @@ fn a_cost_without_a_value_does_not_fail_the_call() {
     );
     let error = interface.layout(&ints(&[0, 4], 4), &[]).unwrap_err();
     assert_eq!(error.to_string(), "ProcessorElements `n` is 0");
+    interface.fewest_elements = Some(Expr::constant(3));
+    let elements = |n| {
+        let layout = interface.layout(&ints(&[n, 8], 4), &[]).unwrap();
+        (layout.fewest_elements, layout.processor_elements)
+    };
+    assert_eq!(elements(7), (Some(3), Some(7)));
+    assert_eq!(
+        elements(2),
+        (Some(3), Some(3)),
+        "at most means at least the fewest"
+    );
+    assert_eq!(elements(0), (Some(3), Some(3)));
 }

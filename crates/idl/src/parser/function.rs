@@ -146,14 +146,22 @@ impl Parser<'_> {
                 let answer = self.yes_or_no()?;
                 self.once(&mut options.repeatable, answer, word, span)?;
             }
-            "CalcOrder" | "CommOrder" | "ProcessorElements" => {
+            "CalcOrder" | "CommOrder" => {
                 let expression = self.expression()?;
                 let option = match word {
                     "CalcOrder" => &mut options.calc_order,
-                    "CommOrder" => &mut options.comm_order,
-                    _ => &mut options.processor_elements,
+                    _ => &mut options.comm_order,
                 };
                 self.once(option, expression, word, span)?;
+            }
+            "ProcessorElements" => {
+                let mut expression = self.expression()?;
+                if self.is(",") {
+                    self.advance();
+                    let most = self.expression()?;
+                    options.fewest_elements = Some(core::mem::replace(&mut expression, most));
+                }
+                self.once(&mut options.processor_elements, expression, word, span)?;
             }
             other => return self.unknown_option(other, span),
         }

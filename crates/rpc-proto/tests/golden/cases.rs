@@ -2,9 +2,10 @@
 
 use farcall_idl::Scalar;
 use farcall_rpc_proto::{
-    ArrayForm, CALLBACKS, Call, Callback, CallbackAnswer, ESTIMATES, Estimate, Failure,
-    FailureKind, FunctionSummary, HANDLES, HandleId, HandlePage, HandleRecord, Header, Hello, JOBS,
-    JobDescription, JobId, JobPage, JobRecord, JobState, Limits, Listing, OUTPUT, Put, Submission,
+    ArrayForm, CALLBACKS, Call, Callback, CallbackAnswer, ESTIMATES, Estimate, FILES, Failure,
+    FailureKind, FileRequest, FunctionSummary, HANDLES, HandleId, HandlePage, HandleRecord, Header,
+    Hello, JOBS, JobDescription, JobId, JobPage, JobRecord, JobState, Limits, Listing, OUTPUT, Put,
+    REGISTER, Submission,
 };
 
 /// One conversation.
@@ -23,6 +24,8 @@ pub(crate) struct Case {
 pub(crate) enum Request {
     List(u32),
     Describe(&'static str),
+    /// Path and text of an interface file.
+    Register(&'static str, &'static str),
     Estimate(Call),
     Submit(Submission, Vec<Elements>),
     AskJob(JobId),
@@ -114,8 +117,10 @@ pub(crate) fn all() -> Vec<Case> {
         estimate(),
         jobs(),
         handles(),
+        register(),
         scalars(),
         callback(),
+        file(),
         cancel(),
         refused(),
         stopping(),
@@ -211,6 +216,37 @@ fn directory() -> Case {
     Case {
         hello,
         ..case("directory", about, exchanges)
+    }
+}
+
+fn register() -> Case {
+    let about = "An interface file registered with a running server, and one that may not be.\n\
+                 Bit 16 of the features says that both sides have this request.";
+    let functions = vec![FunctionSummary {
+        name: "blas/ddot".to_string(),
+        title: String::new(),
+    }];
+    let added = Listing {
+        functions,
+        next: None,
+    };
+    let refused = Failure::new(FailureKind::NotAllowed, "bob may not register libraries");
+    let text = "Module blas;";
+    let exchanges = vec![
+        (
+            Request::Register("/srv/blas.idl", text),
+            Answer::Listing(added),
+        ),
+        (
+            Request::Register("/srv/blas.idl", text),
+            Answer::Failure(refused),
+        ),
+    ];
+    let mut hello = Hello::new("golden client");
+    hello.features = REGISTER;
+    Case {
+        hello,
+        ..case("register", about, exchanges)
     }
 }
 
@@ -471,6 +507,44 @@ fn callback() -> Case {
     Case {
         hello,
         ..case("callback", about, vec![(request, answer)])
+    }
+}
+
+fn file() -> Case {
+    let about = "A function counts the bytes of a file of its client, count(IN filename text,\n\
+                 OUT int *bytes): the server reads the file in one piece. It prints a line\n\
+                 before.";
+    let call = Call {
+        function: FUNCTION + 3,
+        scalars: vec![Some(Scalar::Text("words.txt".to_string())), None],
+        elements: vec![],
+        data_bytes: 0,
+        places: vec![],
+        output: true,
+        handles: vec![],
+    };
+    let request = Request::Call {
+        call,
+        data: vec![],
+        result_bytes: 4,
+        pause_after: None,
+        cancels: false,
+    };
+    let read = FileRequest::Read {
+        offset: 0,
+        length: 5,
+    };
+    let piece = CallbackAnswer {
+        data: b"hello".to_vec(),
+        big_endian: false,
+    };
+    let result = vec![Elements::Ints(vec![5])];
+    let answer = Answer::CallsBack(read.into_callback(0), piece, result);
+    let mut hello = Hello::new("golden client");
+    hello.features = CALLBACKS | OUTPUT | FILES;
+    Case {
+        hello,
+        ..case("file", about, vec![(request, answer)])
     }
 }
 

@@ -174,6 +174,7 @@ impl Client<'_> {
         let id = match request {
             Request::List(from) => self.proto.list(*from),
             Request::Describe(name) => self.proto.describe(name),
+            Request::Register(path, text) => self.proto.register(path, text),
             Request::Estimate(call) => self.proto.estimate(call),
             Request::Submit(submission, _) => self.proto.submit(submission),
             Request::AskJob(job) => self.proto.ask_job(*job),
@@ -336,6 +337,10 @@ impl<'c> Server<'c> {
             }
             (Event::Describe(id, name), Request::Describe(expected)) => {
                 assert_eq!(name, *expected);
+                self.answer(id, answer);
+            }
+            (Event::Register(id, path, text), Request::Register(where_, what)) => {
+                assert_eq!((path.as_str(), text.as_str()), (*where_, *what));
                 self.answer(id, answer);
             }
             (Event::Estimate(id, call), Request::Estimate(expected)) => {

@@ -10,16 +10,6 @@ use farcall_rpc_proto::{CallId, CallbackAnswer, FailureKind};
 const MOST_WAITING: usize = 64;
 
 impl Reactor {
-    /// Workers that compute.
-    pub(super) fn computing(&self) -> usize {
-        let busy = self.workers.iter().filter(|(_, w)| w.job().is_some());
-        let waits = |worker: &crate::worker::Worker| usize::from(worker.waits_since().is_some());
-        let (busy, waiting) = busy.fold((0, 0), |(busy, waiting), (_, worker)| {
-            (busy + 1, waiting + waits(worker))
-        });
-        busy - waiting.min(MOST_WAITING)
-    }
-
     /// A worker that runs a call says something.
     pub(super) fn worker_says(&mut self, key: usize, word: Word) {
         let worker = &mut self.workers[key];
@@ -41,7 +31,8 @@ impl Reactor {
                 return worker.end(FailureKind::LibraryCrashed, text);
             }
         };
-        let job = &self.jobs[job];
+        let key = job;
+        let job = &self.jobs[key];
         // A job without a connection was given up, and its worker is about to end.
         if let Some(connection) = job.connection {
             let proto = &mut self.connections[connection].proto;
@@ -49,6 +40,13 @@ impl Reactor {
             self.answered(connection);
         }
         // While it waits another call can compute.
+        let waiting = self
+            .workers
+            .iter()
+            .filter(|(_, worker)| worker.waits_since().is_some());
+        if waiting.count() <= MOST_WAITING {
+            self.queue.pause(key as u64, self.nanos());
+        }
         self.dispatch();
     }
 
@@ -60,6 +58,7 @@ impl Reactor {
         let job::State::Running { worker } = self.jobs[*job].state else {
             return;
         };
+        self.queue.resume(*job as u64, self.nanos());
         let worker = &mut self.workers[worker];
         if let Err(error) = worker.answer(answer) {
             let text = format!("could not be given the answer of its callback: {error}");

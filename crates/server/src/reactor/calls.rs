@@ -2,10 +2,10 @@
 
 use super::{Reactor, Source};
 use crate::buffer::{JobBuffer, NoBuffer, Segment};
-use crate::connection::{Connection, MAX_SEGMENTS, Offer};
+use crate::connection::{MAX_SEGMENTS, Offer};
 use crate::job::{self, Durability, Job, Printing, Task};
 use crate::store::Use;
-use crate::worker::{CallRequest, Death, State, TEXT_BYTES, Worker};
+use crate::worker::{Death, State, TEXT_BYTES, Worker};
 use farcall_idl::{Interface, Layout, Mode, Place};
 use farcall_rpc_proto::server::Event;
 use farcall_rpc_proto::{Call, CallId, Failure, FailureKind};
@@ -27,15 +27,14 @@ impl Reactor {
     pub(super) fn on_event(&mut self, key: usize, event: Event) {
         let connection = &mut self.connections[key];
         match event {
-            Event::Connected(hello) => {
-                let Connection { peer, user, .. } = &*connection;
-                tracing::debug!("{peer}: connected, {}, user {user}", hello.agent);
-                connection.connected = true;
-            }
+            Event::Connected(hello) => self.welcome(key, &hello),
             Event::List(request, from) => {
                 connection
                     .proto
                     .listing(request, &self.functions.page(from));
+            }
+            Event::Register(request, path, text) => {
+                self.register(key, request, path.into(), text);
             }
             Event::Describe(request, name) => match self.functions.describe(&name) {
                 Ok((number, text, entry)) => {
@@ -109,11 +108,14 @@ impl Reactor {
             }
             Err(Some(failure)) => return self.connections[key].proto.fail(id, &failure),
         };
-        let mut job = Job::new(key, id, call.function, message, layout, buffer, segments);
+        let (user, function) = (self.connections[key].user.clone(), call.function);
+        let mut job = Job::new(user, key, id, function, message, layout, buffer, segments);
         if call.output && self.connections[key].proto.takes_output() {
             job.printing = Some(Printing::new(Instant::now()));
         }
         job.durability = durability;
+        let now = self.nanos();
+        job.times.accepted = now;
         let job = self.jobs.insert(job);
         self.connections[key].jobs.insert(id, job);
         if let Err(failure) = self.reserve(job) {
@@ -123,7 +125,6 @@ impl Reactor {
         }
         self.store.line_up(job, &uses);
         self.jobs[job].uses = uses;
-        let now = self.nanos();
         if self.connections[key].proto.accept(id, now) {
             self.received(job);
         }
@@ -149,6 +150,10 @@ impl Reactor {
         let answers = self.connections[key].proto.answers_callbacks();
         if !answers && !function.interface.callbacks.is_empty() {
             let text = "calls functions of its caller, which this client cannot do; update it";
+            return Err(bad(text.to_string()));
+        }
+        if !self.connections[key].proto.moves_files() && function.interface.moves_files() {
+            let text = "works on files of its caller, which this client cannot move; update it";
             return Err(bad(text.to_string()));
         }
         let mut layout = function
@@ -199,7 +204,7 @@ impl Reactor {
             return Err(None);
         }
         let bytes = usize::try_from(layout.bytes).unwrap_or(usize::MAX);
-        let result = self.pool.take(bytes);
+        let result = self.pool.take(bytes, &self.connections[key].user);
         self.unmap_retired();
         match result {
             Ok(buffer) => Ok(Some(buffer)),
@@ -305,110 +310,6 @@ impl Reactor {
         }
     }
 
-    pub(super) fn enqueue(&mut self, job: usize) {
-        self.jobs[job].state = job::State::Queued;
-        self.queue.push_back(job);
-        self.dispatch();
-    }
-
-    /// Gives queued jobs to workers, first come first served, as far as slots are free. A brief one
-    /// rather waits for a worker that will be idle soon than to wake another. Where a library has
-    /// no idle worker one is started, unless enough of them will soon be idle.
-    pub(super) fn dispatch(&mut self) {
-        self.held_until = None;
-        if self.queue.is_empty() || self.stopping.is_some() {
-            return;
-        }
-        let mut free = self.slots.saturating_sub(self.computing());
-        let mut starting: Vec<usize> = self
-            .workers
-            .iter()
-            .filter(|(_, worker)| matches!(worker.state, State::Starting | State::Unmapping))
-            .map(|(_, worker)| worker.library)
-            .collect();
-        let mut waiting = std::collections::VecDeque::new();
-        while free > 0
-            && let Some(job) = self.queue.pop_front()
-        {
-            free -= 1;
-            let Ok(function) = self.functions.get(self.jobs[job].function) else {
-                continue;
-            };
-            let library = function.entry.file;
-            if function.is_brief()
-                && let Some(soon) = self.idle_soon(library)
-            {
-                self.held_until = Some(soon);
-                waiting.push_back(job);
-                continue;
-            }
-            let idle = self
-                .workers
-                .iter()
-                .find(|(_, worker)| worker.library == library && worker.is_idle());
-            if let Some((worker, _)) = idle {
-                self.hand_over(job, worker);
-                continue;
-            }
-            if let Some(index) = starting.iter().position(|starting| *starting == library) {
-                starting.swap_remove(index);
-            } else if let Err(error) = self.start_worker(library) {
-                self.fail_job(job, FailureKind::Internal, &format!("no worker: {error}"));
-                continue;
-            }
-            waiting.push_back(job);
-        }
-        waiting.append(&mut self.queue);
-        self.queue = waiting;
-    }
-
-    /// When a worker of the library that runs a brief call will probably be idle.
-    fn idle_soon(&self, library: usize) -> Option<Instant> {
-        let now = Instant::now();
-        let workers = self.workers.iter();
-        workers
-            .filter(|(_, worker)| worker.library == library)
-            .filter_map(|(_, worker)| worker.idle_soon())
-            .find(|soon| *soon > now)
-    }
-
-    fn hand_over(&mut self, key: usize, worker: usize) {
-        match self.jobs[key].kept() {
-            Some(id) => self.book(key, id, worker),
-            None => self.launch(key, worker),
-        }
-    }
-
-    pub(super) fn launch(&mut self, key: usize, worker: usize) {
-        let job = &mut self.jobs[key];
-        let Ok(function) = self.functions.get(job.function) else {
-            return;
-        };
-        let call = CallRequest {
-            function: function.entry.function,
-            buffer: job.buffer.as_ref(),
-            segments: &job.segments,
-            data: &job.data,
-            brief: function.is_brief(),
-            swap: job.swap,
-            message: &job.message,
-        };
-        let time_limit = self.config.workers.time_limit();
-        self.workers[worker].function = Some(job.function);
-        match self.workers[worker].run(key, &call, time_limit) {
-            Ok(()) => job.state = job::State::Running { worker },
-            // Its death is on its way and will be handled as such.
-            Err(error) => {
-                self.workers[worker].end(FailureKind::Internal, error.to_string());
-                self.fail_job(
-                    key,
-                    FailureKind::Internal,
-                    "its worker died before the call",
-                );
-            }
-        }
-    }
-
     /// Takes the outcomes of finished calls. Returns whether there were any.
     pub(super) fn collect_outcomes(&mut self) -> bool {
         let mut any = false;
@@ -426,10 +327,16 @@ impl Reactor {
             match outcome.failure {
                 None => {
                     let Job {
-                        function, layout, ..
+                        function,
+                        layout,
+                        pes,
+                        ..
                     } = &self.jobs[job];
                     self.functions
-                        .observe(*function, layout, outcome.exec_nanos);
+                        .observe(*function, layout, *pes, outcome.exec_nanos);
+                    if self.config.state.is_some() {
+                        self.learned_since.get_or_insert_with(Instant::now);
+                    }
                     self.complete(job, outcome.exec_nanos);
                 }
                 Some(failure) => self.fail_job(job, failure.kind, &failure.message),
@@ -440,6 +347,7 @@ impl Reactor {
 
     fn complete(&mut self, key: usize, exec_nanos: u64) {
         let now = self.nanos();
+        self.queue.remove(key as u64, now);
         if self.jobs[key].kept().is_some() {
             return self.store_result(key, exec_nanos);
         }
@@ -449,6 +357,8 @@ impl Reactor {
             return self.release(key);
         };
         job.state = job::State::Sending;
+        job.times.ended = now;
+        job.times.exec = exec_nanos;
         let connection = &mut self.connections[connection_key];
         connection
             .proto
@@ -501,7 +411,7 @@ impl Reactor {
             // Pieces of it may still have to be written.
             job::State::Sending if connection.is_some_and(|key| !self.closed.contains(&key)) => {}
             job::State::Queued => {
-                self.queue.retain(|queued| *queued != key);
+                self.admitted.retain(|admitted| *admitted != key);
                 self.release(key);
             }
             job::State::Receiving | job::State::Waiting | job::State::Sending => self.release(key),
@@ -516,6 +426,7 @@ impl Reactor {
         let Some(job) = self.jobs.try_remove(key) else {
             return;
         };
+        self.queue.remove(key as u64, self.nanos());
         if let Some(connection) = job.connection.and_then(|key| self.connections.get_mut(key)) {
             connection.jobs.remove(&job.call);
         }
@@ -561,9 +472,13 @@ impl Reactor {
         self.drain_output(key);
         let Worker { library, state, .. } = &self.workers[key];
         let (library, state) = (*library, *state);
+        let made_room = state == State::Idle && self.workers[key].is_ended();
         let death = self.forget_worker(key);
         let cause = death.cause(self.config.workers.memory);
-        tracing::warn!("a worker {cause}");
+        match made_room {
+            true => tracing::debug!("a worker {cause}"),
+            false => tracing::warn!("a worker {cause}"),
+        }
         match state {
             State::Running { job, .. } | State::Booked { job } => {
                 let job_of = &self.jobs[job];
@@ -584,25 +499,6 @@ impl Reactor {
             && let Err(error) = self.start_worker(library)
         {
             tracing::error!("cannot start a worker: {error}");
-        }
-    }
-
-    /// A worker could not bind its library: calls that wait for one like it fail, because the
-    /// next would fare no better.
-    fn fail_waiting(&mut self, library: usize, cause: &str) {
-        let of_library = |job: &usize| {
-            self.functions
-                .get(self.jobs[*job].function)
-                .is_ok_and(|f| f.entry.file == library)
-        };
-        let waiting: Vec<usize> = self.queue.iter().copied().filter(of_library).collect();
-        self.queue.retain(|job| !waiting.contains(job));
-        for job in waiting {
-            self.fail_job(
-                job,
-                FailureKind::Internal,
-                &format!("has no worker: it {cause}"),
-            );
         }
     }
 }

@@ -4,6 +4,7 @@ use super::Reactor;
 use crate::job::Job;
 use farcall_rpc_proto::{Call, Estimate, Failure};
 use farcall_schedule::Throughput;
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 /// Hosts whose links are remembered.
@@ -19,9 +20,17 @@ pub(super) struct Link {
 impl Reactor {
     pub(super) fn estimate(&self, key: usize, call: &Call) -> Result<Estimate, Failure> {
         let (layout, ..) = self.prepare(key, call)?;
-        let prediction = self.functions.get(call.function)?.predict(&layout);
+        let elements = match layout.processor_elements {
+            Some(most) => u32::try_from(most).unwrap_or(u32::MAX),
+            None => self.config.workers.elements(),
+        };
+        let elements = elements.min(self.queue.settings().pes);
+        let prediction = self
+            .functions
+            .get(call.function)?
+            .predict(&layout, elements);
         let host = self.connections[key].host;
-        let link = host.and_then(|host| self.links.get(&host).copied());
+        let link = host.and_then(|host| self.links.0.get(&host).copied());
         let link = link.unwrap_or_default();
         let rate = |throughput: Throughput| throughput.rate().map(|rate| rate as u64);
         Ok(Estimate {
@@ -33,24 +42,32 @@ impl Reactor {
         })
     }
 
-    /// Seconds until a slot is free for one more call; what was never observed counts nothing.
+    /// Seconds until processor elements are free for one more call, if all computed all the time;
+    /// what was never observed counts nothing.
     fn backlog(&self) -> f64 {
-        let predicted = |job: &Job| {
-            let function = self.functions.get(job.function).ok()?;
-            Some(function.predict(&job.layout)?.seconds)
-        };
-        let running = self.workers.iter().filter_map(|(_, worker)| {
-            let left = predicted(&self.jobs[worker.job()?])? - worker.running_for().as_secs_f64();
-            Some(left.max(0.0))
-        });
-        if self.queue.is_empty() && self.computing() < self.slots {
+        if self.queue.is_empty() && self.queue.free() > 0 {
             return 0.0;
         }
-        let queued = self
-            .queue
-            .iter()
-            .filter_map(|job| predicted(&self.jobs[*job]));
-        running.chain(queued).sum::<f64>() / self.slots.max(1) as f64
+        let work = |job: &Job, pes: u32, done: f64| {
+            let function = self.functions.get(job.function).ok()?;
+            let seconds = function.predict(&job.layout, pes)?.seconds - done;
+            Some(seconds.max(0.0) * f64::from(pes))
+        };
+        let running = self.workers.iter().filter_map(|(_, worker)| {
+            let job = &self.jobs[worker.job()?];
+            work(job, job.pes, worker.running_for().as_secs_f64())
+        });
+        let admitted = self.admitted.iter().filter_map(|job| {
+            let job = &self.jobs[*job];
+            work(job, job.pes, 0.0)
+        });
+        let waiting = self.queue.waiting().filter_map(|id| {
+            let job = &self.jobs[id as usize];
+            let fewest = job.layout.fewest_elements.unwrap_or(1);
+            work(job, u32::try_from(fewest).unwrap_or(u32::MAX), 0.0)
+        });
+        let seconds: f64 = running.chain(admitted).chain(waiting).sum();
+        seconds / f64::from(self.queue.settings().pes)
     }
 
     /// Learns the rates of a link from the streams that have ended on a connection.
@@ -62,10 +79,7 @@ impl Reactor {
         if !ends.any(|(bytes, _)| bytes >= Throughput::LEAST_BYTES) {
             return;
         }
-        if self.links.len() >= MAX_HOSTS && !self.links.contains_key(&host) {
-            self.links.clear();
-        }
-        let link = self.links.entry(host).or_default();
+        let link = self.links.entry(host);
         for (throughput, stream) in [(&mut link.up, moved.up), (&mut link.down, moved.down)] {
             if let Some((bytes, nanos)) = stream {
                 throughput.observe(bytes, nanos as f64 * 1e-9);
@@ -79,4 +93,27 @@ fn nanos(seconds: f64) -> u64 {
 }
 
 /// Links by the address of the other host.
-pub(super) type Links = std::collections::HashMap<IpAddr, Link>;
+#[derive(Debug, Default)]
+pub(crate) struct Links(HashMap<IpAddr, Link>);
+
+impl Links {
+    /// The link to a host, made where there is none.
+    fn entry(&mut self, host: IpAddr) -> &mut Link {
+        if self.0.len() >= MAX_HOSTS && !self.0.contains_key(&host) {
+            self.0.clear();
+        }
+        self.0.entry(host).or_default()
+    }
+
+    /// Goes on with what was learned of a link before.
+    pub(crate) fn resume(&mut self, host: IpAddr, up: Throughput, down: Throughput) {
+        *self.entry(host) = Link { up, down };
+    }
+
+    /// What was learned.
+    pub(crate) fn rates(&self) -> impl Iterator<Item = (IpAddr, Throughput, Throughput)> {
+        self.0
+            .iter()
+            .map(|(host, link)| (*host, link.up, link.down))
+    }
+}

@@ -1,6 +1,6 @@
 //! What happens on sockets, pipes and timers.
 
-use super::{LAST_WORDS, Reactor, SWEEP, Source};
+use super::{KEEP, LAST_WORDS, Reactor, SWEEP, Source};
 use crate::connection::{Broken, Connection, Step, TURN_BYTES};
 use crate::listen::{Accepted, Listener};
 use crate::worker::State;
@@ -68,13 +68,14 @@ impl Reactor {
             ..proto::Limits::default()
         };
         let mut hello = Hello::new(concat!("farcall-server ", env!("CARGO_PKG_VERSION")));
-        hello.features |= proto::ESTIMATES | proto::CALLBACKS | proto::OUTPUT | proto::HANDLES;
+        hello.features |= proto::ESTIMATES | proto::CALLBACKS | proto::OUTPUT | proto::FILES;
+        hello.features |= proto::REGISTER | proto::HANDLES;
         if self.spool.is_some() {
             hello.features |= proto::JOBS;
         }
         if accepted.is_unix {
             hello.features |= proto::SHARED_MEMORY;
-        } else if accepted.is_local {
+        } else if accepted.is_local && accepted.session.is_none() {
             hello.local = self
                 .listeners
                 .iter()
@@ -101,6 +102,34 @@ impl Reactor {
         match registered {
             Ok(()) => drop(self.connections.insert(connection)),
             Err(error) => tracing::warn!("{}: {error}", connection.peer),
+        }
+    }
+
+    /// A client has greeted: it becomes a user, or is refused.
+    pub(super) fn welcome(&mut self, key: usize, hello: &Hello) {
+        let connection = &self.connections[key];
+        let user = match connection.lacks_tls() {
+            true => Err("this address speaks TLS; connect to farcalls://".to_string()),
+            false => {
+                let evidence = connection.evidence(hello.token.as_deref());
+                self.access.user(&evidence)
+            }
+        };
+        let connection = &mut self.connections[key];
+        let peer = &connection.peer;
+        match user {
+            Ok(user) => {
+                tracing::debug!("{peer}: connected, {}, user {user}", hello.agent);
+                connection.user = user;
+                connection.connected = true;
+            }
+            Err(refusal) => {
+                tracing::warn!("{peer}: refused: {refusal}");
+                connection.proto.refuse(refusal);
+                // One try: a fresh socket has room for it.
+                let _ = connection.flush(&mut self.jobs, || 0);
+                self.close(key, None);
+            }
         }
     }
 
@@ -170,6 +199,7 @@ impl Reactor {
         match self.connections[key].flush(&mut self.jobs, clock) {
             Ok(true) => {
                 for job in std::mem::take(&mut self.connections[key].sending) {
+                    self.account(job);
                     self.release(job);
                 }
             }
@@ -251,11 +281,7 @@ impl Reactor {
         let worker = &mut self.workers[key];
         if worker.state == State::Starting {
             match worker.read_greeting() {
-                Some(Ok(identities)) => {
-                    worker.state = State::Idle;
-                    self.libraries[worker.library].identities = identities;
-                    return;
-                }
+                Some(Ok(ready)) => return self.worker_is_ready(key, ready),
                 Some(Err(error)) => worker.end(FailureKind::Internal, error),
                 None => {}
             }
@@ -287,6 +313,9 @@ impl Reactor {
         }
         self.expire();
         self.expire_arrays();
+        if self.learned_since.is_some_and(|since| now >= since + KEEP) {
+            self.keep_learned();
+        }
         if now >= self.next_sweep {
             self.next_sweep = now + SWEEP;
             self.sweep();

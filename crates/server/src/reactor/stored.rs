@@ -91,7 +91,7 @@ impl Reactor {
     pub(super) fn offer_put(&mut self, key: usize, id: CallId, put: Put) {
         let user = self.connections[key].user.clone();
         let checked = self.store.check(&put, &user);
-        let checked = checked.and_then(|bytes| Ok((bytes, self.memory_for_array(bytes)?)));
+        let checked = checked.and_then(|bytes| Ok((bytes, self.memory_for_array(bytes, &user)?)));
         let failure = match checked {
             Ok((bytes, Some(buffer))) => {
                 self.store.reserve(&user, bytes);
@@ -115,7 +115,7 @@ impl Reactor {
     }
 
     /// Memory for an array; none where it must wait for others that leave.
-    fn memory_for_array(&mut self, bytes: u64) -> Result<Option<JobBuffer>, Failure> {
+    fn memory_for_array(&mut self, bytes: u64, user: &User) -> Result<Option<JobBuffer>, Failure> {
         self.spill(bytes);
         if !self.store.has_room(bytes) {
             if self.store.leaving > 0 {
@@ -128,7 +128,7 @@ impl Reactor {
             return Err(Failure::new(FailureKind::Busy, text));
         }
         let length = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let buffer = self.pool.hold(length);
+        let buffer = self.pool.hold(length, user);
         self.unmap_retired();
         match buffer {
             Ok(buffer) => Ok(Some(buffer)),
@@ -256,7 +256,9 @@ impl Reactor {
     fn unspill(&mut self, key: usize, id: HandleId) {
         let bytes = self.store.get(id).map_or(0, |array| array.bytes);
         self.spill(bytes);
-        let buffer = self.pool.hold(usize::try_from(bytes).unwrap_or(usize::MAX));
+        let user = self.jobs[key].user.clone();
+        let length = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let buffer = self.pool.hold(length, &user);
         self.unmap_retired();
         let (Ok(buffer), Some(spool)) = (buffer, &mut self.spool) else {
             // What leaves makes room, and has the job looked at again.
@@ -361,7 +363,9 @@ impl Reactor {
                     replaces: false,
                     array: 0,
                 };
-                let job = self.jobs.insert(Job::get(key, request, bytes, wanted));
+                let job = self
+                    .jobs
+                    .insert(Job::get(user, key, request, bytes, wanted));
                 self.connections[key].jobs.insert(request, job);
                 self.store.line_up(job, &[wanted]);
                 self.await_turn(job);

@@ -12,6 +12,7 @@ use crate::spool::journal::{Changed, Outcome, Record};
 use crate::spool::lifecycle::Change;
 use crate::spool::now_ms;
 use crate::spool::{Content, Kept, Purpose, Reply, Spool, Stage, Stored, Transfer};
+use crate::user::User;
 use crate::worker::State;
 use farcall_idl::Layout;
 use farcall_rpc_proto::{
@@ -64,6 +65,9 @@ impl Reactor {
         };
         if !function.interface.callbacks.is_empty() {
             return Err(bad("it calls functions of its caller"));
+        }
+        if function.interface.moves_files() {
+            return Err(bad("it works on files of its caller"));
         }
         if !submission.call.handles.is_empty() {
             return Err(bad(
@@ -343,12 +347,12 @@ impl Reactor {
             return Ok(false);
         }
         let (stored, big_endian) = (record.arguments, record.big_endian);
-        let message = record.call.clone();
+        let (message, user) = (record.call.clone(), User::named(&record.user));
         let bytes = usize::try_from(layout.bytes).unwrap_or(usize::MAX);
         let buffer = match bytes {
             0 => None,
             bytes => {
-                let buffer = self.pool.take(bytes);
+                let buffer = self.pool.take(bytes, &user);
                 self.unmap_retired();
                 match buffer {
                     Ok(buffer) => Some(buffer),
@@ -357,7 +361,8 @@ impl Reactor {
                 }
             }
         };
-        let mut job = Job::new(0, 0, number, message, layout, buffer, Vec::new());
+        let mut job = Job::new(user, 0, 0, number, message, layout, buffer, Vec::new());
+        job.times.accepted = self.nanos();
         job.connection = None;
         job.state = job::State::OnDisk;
         job.swap = big_endian != cfg!(target_endian = "big");
@@ -422,12 +427,14 @@ impl Reactor {
 
     /// A submitted call was computed: its results go to the disk.
     pub(super) fn store_result(&mut self, key: usize, exec: u64) {
+        let now = self.nanos();
         let job = &mut self.jobs[key];
         let bytes = job.layout.returned_bytes();
         let (Some(id), Some(spool)) = (job.kept(), &mut self.spool) else {
             return;
         };
         job.state = job::State::OnDisk;
+        (job.times.ended, job.times.exec) = (now, exec);
         let pieces = Pieces::new(&job.layout, Direction::Returned, Side::Buffer);
         match job.buffer.take() {
             Some(buffer) if bytes > 0 => {
@@ -450,6 +457,7 @@ impl Reactor {
         let Some(id) = self.jobs[key].kept() else {
             return;
         };
+        self.account(key);
         self.release(key);
         let is_over = self.is_over(id);
         let Some(spool) = &self.spool else { return };
@@ -524,7 +532,7 @@ impl Reactor {
     fn tear_down(&mut self, key: usize) {
         match self.jobs[key].state {
             job::State::Queued => {
-                self.queue.retain(|queued| *queued != key);
+                self.admitted.retain(|admitted| *admitted != key);
                 self.release(key);
             }
             job::State::Running { worker } => match self.workers[worker].state {

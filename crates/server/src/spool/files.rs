@@ -300,6 +300,7 @@ fn serve(
 mod tests {
     use super::*;
     use crate::buffer::BufferPool;
+    use crate::user::User;
 
     fn folder() -> (tempfile::TempDir, Folder) {
         let temporary = tempfile::tempdir().unwrap();
@@ -308,7 +309,9 @@ mod tests {
     }
 
     fn transfer(bytes: u64) -> Transfer {
-        let buffer = BufferPool::new(1 << 24).take(bytes as usize).unwrap();
+        let buffer = BufferPool::new(1 << 24)
+            .take(bytes as usize, &User::anonymous())
+            .unwrap();
         Transfer {
             id: JobId([7; 16]),
             content: Content::Result,

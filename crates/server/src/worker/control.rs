@@ -39,6 +39,7 @@ struct RequestFields {
     swap: AtomicU32,
     memory_messages: AtomicU32,
     message_bytes: AtomicU32,
+    pes: AtomicU32,
 }
 
 #[repr(C)]
@@ -63,6 +64,8 @@ pub(crate) struct Request {
     pub(crate) swap: bool,
     /// Messages about buffers to be read from the socket first.
     pub(crate) memory_messages: u32,
+    /// Processor elements it has; 0 where it does not matter.
+    pub(crate) pes: u32,
 }
 
 impl Request {
@@ -76,6 +79,7 @@ impl Request {
             buffer: 0,
             swap: false,
             memory_messages,
+            pes: 0,
         }
     }
 
@@ -142,6 +146,7 @@ impl Control {
         fields
             .message_bytes
             .store(message.len() as u32, Ordering::Relaxed);
+        fields.pes.store(request.pes, Ordering::Relaxed);
         // SAFETY: the length is checked above; the worker reads only after the counter moved.
         unsafe {
             self.text_start()
@@ -234,6 +239,7 @@ impl Control {
             buffer: fields.buffer.load(Ordering::Relaxed),
             swap: fields.swap.load(Ordering::Relaxed) != 0,
             memory_messages: fields.memory_messages.load(Ordering::Relaxed),
+            pes: fields.pes.load(Ordering::Relaxed),
         }
     }
 
@@ -317,6 +323,7 @@ mod tests {
                 buffer: 0,
                 swap: false,
                 memory_messages: 0,
+                pes: 1,
             };
             server.post(&request, &round.to_le_bytes());
             while !server.is_finished() {
@@ -339,6 +346,7 @@ mod tests {
                 buffer: 0,
                 swap: false,
                 memory_messages: 0,
+                pes: 1,
             },
             b"",
         );

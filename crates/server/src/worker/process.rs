@@ -5,10 +5,13 @@
 
 use super::callback::{AnswerWord, Mailbox, Word};
 use super::control::{Control, Outcome, Request};
-use super::{GREETING_BYTES, Identities, MemoryMessage, READY, SOCKET_FD, Start};
+use super::files::Files;
+use super::{GREETING_BYTES, Identities, MemoryMessage, READY, Ready, SOCKET_FD, Start};
 use crate::buffer::Mapping;
 use farcall_idl::{ArrayLayout, Document, Interface, Layout, Scalar};
-use farcall_library::{Binding, CallbackAnswer, CallbackRequest, Caller, InvokeError, Source};
+use farcall_library::{
+    Binding, CallbackAnswer, CallbackRequest, Caller, InvokeError, Source, Threads,
+};
 use farcall_rpc_proto::{Call, Callback, Failure, FailureKind, swap_bytes};
 use farcall_spin::Spin;
 use rustix::fd::{AsFd, OwnedFd};
@@ -19,7 +22,7 @@ use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::os::fd::FromRawFd;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::{Duration, Instant};
 
@@ -46,6 +49,11 @@ pub trait Callee {
 
     /// The library behind a function, for people: name, version, kernel.
     fn library(&self, function: usize) -> Option<String>;
+
+    /// Folders of which it reads while calls run, besides the one of its source.
+    fn folders(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
 }
 
 impl Callee for Binding {
@@ -99,7 +107,7 @@ pub fn run_worker_for<C: Callee>(
         .map_err(|_| io::Error::other("run by the server only"))?;
     let start = read_start(start, u64::from_ne_bytes(first_word(size)))?;
     let control: &'static Control = Box::leak(Box::new(Control::open(control)?));
-    limit(start.memory)?;
+    limit(start.memory, start.files)?;
     print_lines();
     install_handlers(control)?;
     let source = Source {
@@ -107,6 +115,11 @@ pub fn run_worker_for<C: Callee>(
         text: start.text,
     };
     let document = source.parse().document;
+    let mut unprotected = Vec::new();
+    if let Some(sandbox) = &start.sandbox {
+        let closed = sandbox.close_outside(&start.folder);
+        unprotected.extend(closed.err().map(|error| error.to_string()));
+    }
     let callee = match load(&source, &document, start.compiled.as_deref()) {
         Ok(callee) => callee,
         Err(text) => {
@@ -114,9 +127,14 @@ pub fn run_worker_for<C: Callee>(
             return Ok(());
         }
     };
+    if let Some(sandbox) = &start.sandbox {
+        let beside = [source.folder().to_path_buf()];
+        let closed = sandbox.close_inside(&start.folder, &callee.folders(), &beside);
+        unprotected.extend(closed.into_iter().map(|error| error.to_string()));
+    }
     rustix::net::send(
         &socket,
-        &ready(&document, &callee),
+        &ready(&document, &callee, unprotected),
         rustix::net::SendFlags::NOSIGNAL,
     )?;
     let spin = Spin::new(Duration::from_micros(start.spin_us));
@@ -129,17 +147,24 @@ pub fn run_worker_for<C: Callee>(
         interfaces,
         callee,
         mappings: HashMap::new(),
+        pes: start.threads,
+        threads: None,
+        folder: start.folder,
+        files: start.files,
     }
     .serve(&spin)
 }
 
 /// What is said to the server when all functions can be called.
-fn ready(document: &Document, callee: &impl Callee) -> Vec<u8> {
+fn ready(document: &Document, callee: &impl Callee, unprotected: Vec<String>) -> Vec<u8> {
     let functions = 0..document.interfaces.len();
-    let identities = Identities::new(functions.map(|function| callee.library(function)));
+    let ready = Ready {
+        identities: Identities::new(functions.map(|function| callee.library(function))),
+        unprotected,
+    };
     let mut greeting = READY.to_vec();
     // More than the server reads would be of no use: then it knows no names.
-    let text = serde_json::to_vec(&identities).unwrap_or_default();
+    let text = serde_json::to_vec(&ready).unwrap_or_default();
     if READY.len() + text.len() <= GREETING_BYTES {
         greeting.extend(text);
     }
@@ -171,6 +196,14 @@ struct Worker<C> {
     interfaces: Vec<Interface>,
     callee: C,
     mappings: HashMap<u64, Mapping>,
+    /// Processor elements of the call before.
+    pes: u32,
+    /// Looked for when they change first: most never do.
+    threads: Option<Threads>,
+    /// Where files of calls lie.
+    folder: PathBuf,
+    /// Bytes that the files of one call may come to; 0 means any.
+    files: u64,
 }
 
 impl<C: Callee> Worker<C> {
@@ -186,7 +219,10 @@ impl<C: Callee> Worker<C> {
             }
             let called = match request.is_unmap() {
                 true => Ok(0),
-                false => self.call(&request, &message),
+                false => {
+                    self.use_elements(request.pes);
+                    self.call(&request, &message)
+                }
             };
             let outcome = match called {
                 Ok(exec_nanos) => Outcome {
@@ -202,6 +238,18 @@ impl<C: Callee> Worker<C> {
                 rustix::io::write(&self.doorbell, &1u64.to_ne_bytes())?;
             }
         }
+    }
+
+    /// The library is to use as many threads as the call has processor elements. One that cannot be
+    /// told keeps to what its environment said when it was loaded.
+    fn use_elements(&mut self, pes: u32) {
+        if pes == self.pes {
+            return;
+        }
+        self.pes = pes;
+        let threads = self.threads.get_or_insert_with(Threads::of_process);
+        // SAFETY: nothing of the libraries runs between two calls.
+        unsafe { threads.set(pes) };
     }
 
     fn handle_memory_message(&mut self) -> io::Result<()> {
@@ -223,7 +271,7 @@ impl<C: Callee> Worker<C> {
     fn call(&self, request: &Request, message: &[u8]) -> Result<u64, Failure> {
         let refuse =
             |text: &dyn fmt::Display| Failure::new(FailureKind::BadArgument, text.to_string());
-        let call = Call::decode(message).map_err(|error| refuse(&error))?;
+        let mut call = Call::decode(message).map_err(|error| refuse(&error))?;
         let function = request.function as usize;
         let interface = self
             .interfaces
@@ -257,6 +305,35 @@ impl<C: Callee> Worker<C> {
             .ok_or_else(|| refuse(&"has an array outside the shared memory"))?;
         let (socket, mailbox) = (&self.socket, &self.mailbox);
         let line = Line { socket, mailbox };
+        let files = match interface.moves_files() {
+            false => None,
+            true => {
+                let (folder, scalars) = (&self.folder, &mut call.scalars);
+                Some(Files::fetch(&line, folder, self.files, interface, scalars)?)
+            }
+        };
+        // SAFETY: the layout was made for this interface, and its arrays lie within the buffer or
+        // within shared memory.
+        let called = unsafe { self.invoke(function, &call, &layout, &starts, &line) };
+        let exec_nanos = called?;
+        if let Some(files) = files {
+            files.send_back()?;
+        }
+        Ok(exec_nanos)
+    }
+
+    /// Runs the function. Returns the nanoseconds that it took, without those at the client.
+    ///
+    /// # Safety
+    /// As [`Callee::invoke`].
+    unsafe fn invoke(
+        &self,
+        function: usize,
+        call: &Call,
+        layout: &Layout,
+        starts: &[*mut u8],
+        line: &Line<'_>,
+    ) -> Result<u64, Failure> {
         let mut waited = Duration::ZERO;
         let mut caller = |request: Result<CallbackRequest, String>| {
             let start = Instant::now();
@@ -264,16 +341,16 @@ impl<C: Callee> Worker<C> {
             waited += start.elapsed();
             answer.unwrap_or_else(|problem| line.give_up(problem))
         };
+        let interface = &self.interfaces[function];
         let start = Instant::now();
-        // SAFETY: the layout was made for this interface, and its arrays lie within the buffer or
-        // within shared memory.
+        // SAFETY: the caller's promise.
         let called = unsafe {
             self.callee.invoke(
                 function,
                 interface,
                 &call.scalars,
-                &layout,
-                &starts,
+                layout,
+                starts,
                 &mut caller,
             )
         };
@@ -297,7 +374,7 @@ impl<C: Callee> Worker<C> {
 }
 
 /// The way to the server while a call runs.
-struct Line<'w> {
+pub(super) struct Line<'w> {
     socket: &'w OwnedFd,
     mailbox: &'w Mailbox,
 }
@@ -311,19 +388,22 @@ impl Line<'_> {
             data: request.data,
             big_endian: cfg!(target_endian = "big"),
         };
+        self.exchange(&callback)
+            .map_err(|error| format!("cannot call back: {error}"))
+    }
+
+    /// Has the client asked, and waits for the answer.
+    pub(super) fn exchange(&self, callback: &Callback) -> io::Result<CallbackAnswer> {
         let mut message = Vec::new();
         callback.encode(&mut message);
-        let exchange = || {
-            self.mailbox.put(&message)?;
-            self.say(&Word::Callback(message.len()))?;
-            let (word, _) = receive(self.socket)?;
-            let word = AnswerWord::decode(&word).ok_or(io::ErrorKind::InvalidData)?;
-            Ok(CallbackAnswer {
-                data: self.mailbox.take(word.bytes)?,
-                swap: word.big_endian != cfg!(target_endian = "big"),
-            })
-        };
-        exchange().map_err(|error: io::Error| format!("cannot call back: {error}"))
+        self.mailbox.put(&message)?;
+        self.say(&Word::Callback(message.len()))?;
+        let (word, _) = receive(self.socket)?;
+        let word = AnswerWord::decode(&word).ok_or(io::ErrorKind::InvalidData)?;
+        Ok(CallbackAnswer {
+            data: self.mailbox.take(word.bytes)?,
+            swap: word.big_endian != cfg!(target_endian = "big"),
+        })
     }
 
     /// The library cannot go on, nor be left in the middle: the server ends the process.
@@ -384,8 +464,11 @@ fn print_lines() {
     unsafe { libc::setvbuf(stdout, std::ptr::null_mut(), libc::_IOLBF, 0) };
 }
 
-/// Limits private memory. Job buffers are shared memory and do not count.
-fn limit(memory: u64) -> io::Result<()> {
+/// Limits private memory, and the files that functions write. Job buffers are shared memory and do
+/// not count.
+fn limit(memory: u64, files: u64) -> io::Result<()> {
+    /// What is written to memory that is shared counts as well.
+    const LEAST_FILE: u64 = 4 << 20;
     let no_core = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
@@ -401,6 +484,15 @@ fn limit(memory: u64) -> io::Result<()> {
                 rlim_max: memory,
             };
             if libc::setrlimit(libc::RLIMIT_DATA, &limit) < 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        if files > 0 {
+            let limit = libc::rlimit {
+                rlim_cur: files.max(LEAST_FILE),
+                rlim_max: files.max(LEAST_FILE),
+            };
+            if libc::setrlimit(libc::RLIMIT_FSIZE, &limit) < 0 {
                 return Err(io::Error::last_os_error());
             }
         }

@@ -24,7 +24,8 @@ impl Reactor {
         let bytes = kept.map(|kept| kept.record.result.bytes);
         let failure = match (read, bytes) {
             (Ok(()), Some(bytes)) => {
-                let job = Job::delivery(connection, request, bytes, buffer);
+                let user = self.connections[connection].user.clone();
+                let job = Job::delivery(user, connection, request, bytes, buffer);
                 let job = self.jobs.insert(job);
                 self.connections[connection].jobs.insert(request, job);
                 self.connections[connection].sending.push(job);
@@ -161,7 +162,8 @@ impl Reactor {
             return self.deliver(fetch);
         }
         let bytes = usize::try_from(stored.bytes).unwrap_or(usize::MAX);
-        let buffer = self.pool.take(bytes);
+        let user = self.connections[connection].user.clone();
+        let buffer = self.pool.take(bytes, &user);
         self.unmap_retired();
         match (buffer, &mut self.spool) {
             (Ok(buffer), Some(spool)) => {

@@ -1,0 +1,367 @@
+//! `farcall bench load`
+
+mod clients;
+mod local;
+mod machine;
+mod paper;
+mod problem;
+mod server;
+
+use super::table::{Better, Row, bars, median, report};
+use crate::failure::Failure;
+use clap::{Args, ValueEnum};
+use clients::{Pace, Run};
+use machine::Machine;
+use problem::Problem;
+use serde_json::{Value, json};
+use server::LoadServer;
+use std::path::PathBuf;
+
+/// Many clients at once: rates, waits and fairness, beside the first Ninf servers' way
+///
+/// `dgesv` asks whether the rate holds up to 64 clients and whether all are served alike. The others
+/// repeat the experiments of the first Ninf paper; docs/load-paper.md sets what is found beside what
+/// it says.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  farcall bench load --check
+  farcall bench load many --quick --json > many.json && python benches/load/paper.py many.json")]
+pub(crate) struct Arguments {
+    /// What to measure
+    #[arg(value_enum, default_value_t = What::Dgesv)]
+    what: What,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Exit with status 1 where a bar is missed
+    #[arg(long)]
+    check: bool,
+    /// Fewer cases and shorter steps: some minutes
+    #[arg(long)]
+    quick: bool,
+    /// Numbers of clients [default: 1 to 64 by doubling]
+    #[arg(long, value_name = "N,...", value_delimiter = ',')]
+    clients: Vec<usize>,
+    /// Order of the systems of `dgesv`
+    #[arg(long, value_name = "N", default_value_t = 400)]
+    size: usize,
+    /// Seconds of one case of `dgesv`
+    #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
+    seconds: f64,
+    /// Rounds of `dgesv`; figures are medians over them
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Folder with linpack.idl, ep.idl, lapack.idl and their libraries
+    #[arg(long, value_name = "DIR", default_value = "libraries")]
+    libraries: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// Clients that call dgesv all the time
+    Dgesv,
+    /// One client beside local code (Figs. 3 and 4, Table 2)
+    Single,
+    /// Many clients of Linpack, one PE or all (Tables 3 to 5)
+    Many,
+    /// Clients times threads (Fig. 6)
+    Threads,
+    /// Many clients of EP (Table 8)
+    Ep,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    match arguments.what {
+        What::Dgesv => dgesv(arguments),
+        What::Single => paper::single(arguments),
+        What::Many => paper::many(arguments),
+        What::Threads => paper::threads(arguments),
+        What::Ep => paper::ep(arguments),
+    }
+}
+
+impl Arguments {
+    /// How many clients to try.
+    fn counts(&self, most: usize) -> Vec<usize> {
+        match self.clients.is_empty() {
+            true => (0..)
+                .map(|power| 1 << power)
+                .take_while(|count| *count <= most)
+                .collect(),
+            false => self.clients.clone(),
+        }
+    }
+}
+
+/// Cores of this machine.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// A way to serve, by its options.
+struct Way {
+    name: &'static str,
+    options: Vec<String>,
+}
+
+impl Way {
+    fn new(name: &'static str, options: &[(&str, usize)], policy: &str) -> Way {
+        let mut all = vec!["--policy".to_string(), policy.to_string()];
+        for (option, value) in options {
+            all.extend([option.to_string(), value.to_string()]);
+        }
+        Way { name, options: all }
+    }
+
+    /// What Farcall does unless it is told otherwise.
+    fn queue() -> Way {
+        Way::new("queue", &[], "fcfs")
+    }
+
+    /// What the first Ninf servers did.
+    fn at_once() -> Way {
+        Way::new("at once", &[("--pes", cores())], "at-once")
+    }
+}
+
+/// One case measured: what the papers' tables show of it.
+struct Case {
+    experiment: &'static str,
+    way: &'static str,
+    /// Order of the systems, or exponent of the trials.
+    n: usize,
+    clients: usize,
+    run: Run,
+    machine: machine::Use,
+}
+
+impl Case {
+    fn measure(
+        experiment: &'static str,
+        way: &'static str,
+        server: &LoadServer,
+        problem: Problem,
+        clients: usize,
+        pace: Pace,
+    ) -> Result<Case, Failure> {
+        let machine = Machine::watch();
+        let mut run = clients::run(&server.address, problem, clients, pace)?;
+        let machine = machine.end();
+        run.take_waits(server.calls(run.all_calls)?);
+        Ok(Case {
+            experiment,
+            way,
+            n: problem.size(),
+            clients,
+            run,
+            machine,
+        })
+    }
+
+    fn to_json(&self) -> Value {
+        let run = &self.run;
+        let spread = |values: Vec<f64>| {
+            let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
+            let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = values.iter().copied().fold(0.0, f64::max);
+            json!({ "max": most, "min": least, "mean": mean })
+        };
+        json!({
+            "experiment": self.experiment,
+            "way": self.way,
+            "n": self.n,
+            "clients": self.clients,
+            "calls": run.calls().count(),
+            "aggregate_mflops": run.aggregate() * 1e-6,
+            "mflops": spread(run.rates().map(|rate| rate * 1e-6).collect()),
+            "mb_s": spread(run.throughputs().map(|rate| rate * 1e-6).collect()),
+            "cpu_percent": self.machine.cpu_percent,
+            "load": self.machine.load,
+            "t_response_s": run.response(),
+            "t_wait_s": run.wait(),
+            "slowest_client": run.unfairness().1,
+            "fastest_client": run.unfairness().0,
+        })
+    }
+
+    fn print_header() {
+        println!(
+            "{:10} {:>6} {:>4} {:>6} {:>26} {:>9} {:>23} {:>6} {:>6} {:>11} {:>8}",
+            "",
+            "n",
+            "c",
+            "calls",
+            "Mflop/s max/min/mean",
+            "all",
+            "MB/s max/min/mean",
+            "CPU %",
+            "load",
+            "T_response",
+            "T_wait"
+        );
+    }
+
+    fn print(&self) {
+        let case = self.to_json();
+        let spread = |name: &str, digits: usize| {
+            let value = |part: &str| case[name][part].as_f64().unwrap_or(f64::NAN);
+            let [max, min, mean] = ["max", "min", "mean"].map(value);
+            format!("{max:.digits$}/{min:.digits$}/{mean:.digits$}")
+        };
+        println!(
+            "{:10} {:>6} {:>4} {:>6} {:>26} {:>9.0} {:>23} {:>6.1} {:>6.1} {:>11.4} {:>8.4}",
+            self.way,
+            self.n,
+            self.clients,
+            self.run.calls().count(),
+            spread("mflops", 1),
+            self.run.aggregate() * 1e-6,
+            spread("mb_s", 0),
+            self.machine.cpu_percent,
+            self.machine.load,
+            self.run.response(),
+            self.run.wait(),
+        );
+    }
+}
+
+/// Prints cases, and rows if there are any.
+fn show(arguments: &Arguments, cases: &[Case], rows: &[Row]) -> Result<(), Failure> {
+    if arguments.json {
+        let cases: Vec<Value> = cases.iter().map(Case::to_json).collect();
+        let shown: Vec<Value> = rows.iter().map(Row::to_json).collect();
+        println!(
+            "{}",
+            json!({ "schema": 1, "cases": cases, "rows": shown, "cores": cores() })
+        );
+    } else if !rows.is_empty() {
+        println!();
+        report(rows, false, false)?;
+    }
+    match arguments.check {
+        true => bars(rows),
+        false => Ok(()),
+    }
+}
+
+/// Prints what a case gave, unless one object is to be printed at the end.
+fn tell(arguments: &Arguments, case: &Case) {
+    if !arguments.json {
+        case.print();
+    }
+}
+
+/// Whether the rate holds, and whether all are served alike, beside the original way.
+fn dgesv(arguments: &Arguments) -> Result<(), Failure> {
+    let problem = Problem::Dgesv(arguments.size);
+    let counts = arguments.counts(64);
+    let seconds = if arguments.quick {
+        arguments.seconds.min(1.0)
+    } else {
+        arguments.seconds
+    };
+    let ways = [Way::queue(), Way::at_once()];
+    if !arguments.json {
+        Case::print_header();
+    }
+    let mut cases = Vec::new();
+    for _ in 0..arguments.rounds {
+        for way in &ways {
+            let server = LoadServer::start(&arguments.libraries, problem, &way.options)?;
+            for count in &counts {
+                let pace = Pace::always(seconds);
+                let case = Case::measure("dgesv", way.name, &server, problem, *count, pace)?;
+                tell(arguments, &case);
+                cases.push(case);
+            }
+        }
+    }
+    let rows = dgesv_rows(&cases, &counts);
+    show(arguments, &cases, &rows)
+}
+
+fn dgesv_rows(cases: &[Case], counts: &[usize]) -> Vec<Row> {
+    let of = |way: &str, count: usize, figure: &dyn Fn(&Run) -> f64| -> Vec<f64> {
+        let cases = cases
+            .iter()
+            .filter(|case| case.way == way && case.clients == count);
+        cases.map(|case| figure(&case.run)).collect()
+    };
+    let rate = |run: &Run| run.aggregate() * 1e-6;
+    let most = counts.iter().copied().max().unwrap_or(1);
+    let best = |way: &str| {
+        let rates = counts.iter().map(|count| of(way, *count, &rate));
+        rates
+            .max_by(|one, other| median(one).total_cmp(&median(other)))
+            .unwrap_or_default()
+    };
+    let row = |name: String, unit, values, peer, peer_values, better, bar| Row {
+        name,
+        unit,
+        values,
+        peer,
+        peer_values,
+        better,
+        bar,
+    };
+    let aggregate = |way| of(way, most, &rate);
+    let slowest = |way| of(way, most, &|run| run.unfairness().1);
+    let fastest = |way| of(way, most, &|run| run.unfairness().0);
+    let (higher, lower) = (Better::Higher, Better::Lower);
+    let (ours, theirs) = (aggregate("queue"), aggregate("at once"));
+    let held = row(
+        format!("c = {most}, all clients"),
+        "Mflop/s",
+        ours.clone(),
+        "best c",
+        best("queue"),
+        higher,
+        Some(0.95),
+    );
+    let slow = row(
+        format!("c = {most}, slowest client, time"),
+        "",
+        slowest("queue"),
+        "mean",
+        vec![1.0],
+        lower,
+        Some(1.2),
+    );
+    let fast = row(
+        format!("c = {most}, fastest client, time"),
+        "",
+        fastest("queue"),
+        "mean",
+        vec![1.0],
+        higher,
+        Some(0.8),
+    );
+    let beside = row(
+        format!("c = {most}, all clients"),
+        "Mflop/s",
+        ours,
+        "at once",
+        theirs.clone(),
+        higher,
+        None,
+    );
+    let their_held = row(
+        format!("c = {most}, all clients, at once"),
+        "Mflop/s",
+        theirs,
+        "its best c",
+        best("at once"),
+        higher,
+        None,
+    );
+    let their_slow = row(
+        format!("c = {most}, slowest client, at once"),
+        "",
+        slowest("at once"),
+        "mean",
+        vec![1.0],
+        lower,
+        None,
+    );
+    vec![held, slow, fast, beside, their_held, their_slow]
+}

@@ -1,0 +1,108 @@
+//! A server for one experiment, which tells of each of its calls.
+
+use super::problem::Problem;
+use crate::failure::Failure;
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// How long the log may lag behind the clients.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A call as the server saw it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ServerCall {
+    /// Seconds from the last argument to the start.
+    pub(super) wait_s: f64,
+}
+
+/// A server process on a free port, ended on drop.
+pub(super) struct LoadServer {
+    process: Child,
+    pub(super) address: String,
+    log: Receiver<ServerCall>,
+}
+
+impl LoadServer {
+    pub(super) fn start(
+        libraries: &Path,
+        problem: Problem,
+        options: &[String],
+    ) -> Result<LoadServer, Failure> {
+        let idl = libraries.join(problem.file());
+        if !idl.exists() {
+            return Err(Failure::usage(format!(
+                "{} is not there: run this in the folder of the project after `make build`, or \
+                 name the folder with --libraries",
+                idl.display()
+            )));
+        }
+        let mut process = Command::new(std::env::current_exe()?)
+            .arg("serve")
+            .arg(idl)
+            .args(["--listen", "127.0.0.1:0", "--log-format", "json"])
+            .args(["--log", "error,farcall::call=debug"])
+            .args(options)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let (sender, log) = channel();
+        if let Some(lines) = process.stderr.take() {
+            std::thread::spawn(move || {
+                for call in calls(lines) {
+                    if sender.send(call).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        let mut line = String::new();
+        if let Some(out) = process.stdout.take() {
+            BufReader::new(out).read_line(&mut line)?;
+        }
+        match line.trim().strip_prefix("listening on ") {
+            Some(address) => Ok(LoadServer {
+                process,
+                address: address.to_string(),
+                log,
+            }),
+            None => {
+                let _ = process.wait();
+                Err(Failure::failed("the server did not start"))
+            }
+        }
+    }
+
+    /// The next so many calls that it has seen.
+    pub(super) fn calls(&self, count: usize) -> Result<Vec<ServerCall>, Failure> {
+        let end = Instant::now() + PATIENCE;
+        let next = |_| {
+            let left = end.saturating_duration_since(Instant::now());
+            self.log
+                .recv_timeout(left)
+                .map_err(|_| Failure::failed("the server does not tell of all its calls"))
+        };
+        (0..count).map(next).collect()
+    }
+}
+
+fn calls(log: ChildStderr) -> impl Iterator<Item = ServerCall> {
+    BufReader::new(log)
+        .lines()
+        .map_while(Result::ok)
+        .filter_map(|line| {
+            let line: Value = serde_json::from_str(&line).ok()?;
+            let wait_s = line.get("wait_s")?.as_f64()?;
+            Some(ServerCall { wait_s })
+        })
+}
+
+impl Drop for LoadServer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

@@ -1,0 +1,104 @@
+//! How many threads the loaded libraries use.
+
+use std::collections::BTreeSet;
+use std::ffi::{CStr, CString, c_int, c_void};
+
+/// `void (int)` in every release: OpenBLAS under its names, GNU and LLVM OpenMP, MKL.
+const SETTERS: [&CStr; 6] = [
+    c"openblas_set_num_threads",
+    c"openblas_set_num_threads64_",
+    c"scipy_openblas_set_num_threads",
+    c"scipy_openblas_set_num_threads64_",
+    c"omp_set_num_threads",
+    c"MKL_Set_Num_Threads",
+];
+/// `void (dim_t)`, which is as wide as a pointer: BLIS.
+const WIDE_SETTERS: [&CStr; 1] = [c"bli_thread_set_num_threads"];
+
+/// Variables from which libraries take their number of threads when they are loaded.
+pub const THREAD_VARIABLES: [&str; 4] = [
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+];
+
+/// The calls of loaded libraries that set their number of threads.
+#[derive(Clone, Debug, Default)]
+pub struct Threads {
+    setters: BTreeSet<usize>,
+    wide_setters: BTreeSet<usize>,
+}
+
+impl Threads {
+    /// Those of all libraries that this process has loaded by now, by whomever.
+    pub fn of_process() -> Threads {
+        let mut threads = Threads::default();
+        for path in loaded() {
+            // SAFETY: the path ends with NUL. Nothing is loaded; the count of uses grows by one,
+            // which keeps the library where it is.
+            let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) };
+            if handle.is_null() {
+                continue;
+            }
+            threads.setters.extend(symbols(handle, &SETTERS));
+            threads.wide_setters.extend(symbols(handle, &WIDE_SETTERS));
+        }
+        threads
+    }
+
+    /// Has the libraries use so many threads from now on; false where none can be told.
+    ///
+    /// # Safety
+    /// Runs code of the libraries; no function of them may be running.
+    pub unsafe fn set(&self, threads: u32) -> bool {
+        let threads = c_int::try_from(threads.max(1)).unwrap_or(c_int::MAX);
+        for address in &self.setters {
+            // SAFETY: the symbols in the list have this type; the library is never unloaded.
+            unsafe {
+                let set: unsafe extern "C" fn(c_int) = std::mem::transmute(*address);
+                set(threads);
+            }
+        }
+        for address in &self.wide_setters {
+            // SAFETY: as above.
+            unsafe {
+                let set: unsafe extern "C" fn(isize) = std::mem::transmute(*address);
+                set(threads as isize);
+            }
+        }
+        !self.setters.is_empty() || !self.wide_setters.is_empty()
+    }
+}
+
+/// The addresses of those symbols that a library, or one that it needs, has.
+fn symbols(handle: *mut c_void, names: &[&CStr]) -> impl Iterator<Item = usize> {
+    names.iter().filter_map(move |name| {
+        // SAFETY: the handle is one of dlopen's, and the name ends with NUL.
+        let address = unsafe { libc::dlsym(handle, name.as_ptr()) };
+        (!address.is_null()).then_some(address as usize)
+    })
+}
+
+/// The paths of all loaded libraries.
+fn loaded() -> Vec<CString> {
+    unsafe extern "C" fn take(
+        info: *mut libc::dl_phdr_info,
+        _: libc::size_t,
+        paths: *mut c_void,
+    ) -> c_int {
+        // SAFETY: `paths` is what is passed below; a name is null or ends with NUL.
+        unsafe {
+            let name = (*info).dlpi_name;
+            if !name.is_null() && *name != 0 {
+                let paths = &mut *paths.cast::<Vec<CString>>();
+                paths.push(CStr::from_ptr(name).to_owned());
+            }
+        }
+        0
+    }
+    let mut paths: Vec<CString> = Vec::new();
+    // SAFETY: the callback gets the list, which outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(take), (&raw mut paths).cast()) };
+    paths
+}

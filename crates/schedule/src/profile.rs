@@ -1,0 +1,104 @@
+//! The time of a function by the processor elements it has.
+
+use crate::{Prediction, Predictor};
+
+/// Numbers of processor elements that are told apart.
+const MOST: usize = 16;
+
+/// Learns how long calls of one function take on each number of processor elements.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Profile {
+    /// By processor elements, in their order.
+    predictors: Vec<(u32, Predictor)>,
+}
+
+impl Profile {
+    /// What is known of each number of processor elements, in their order.
+    pub fn predictors(&self) -> &[(u32, Predictor)] {
+        &self.predictors
+    }
+
+    /// A profile of what was kept; what comes twice or is too much is left out.
+    pub fn resume(predictors: impl IntoIterator<Item = (u32, Predictor)>) -> Profile {
+        let mut profile = Profile::default();
+        for (pes, predictor) in predictors {
+            let at = profile.at(pes);
+            if let Err(index) = at
+                && pes > 0
+                && profile.predictors.len() < MOST
+            {
+                profile.predictors.insert(index, (pes, predictor));
+            }
+        }
+        profile
+    }
+
+    /// A call with so much work has taken so many seconds on so many processor elements.
+    pub fn observe(&mut self, work: f64, pes: u32, seconds: f64) {
+        let index = match self.at(pes) {
+            Ok(index) => index,
+            Err(_) if self.predictors.len() == MOST => return,
+            Err(index) => {
+                self.predictors.insert(index, (pes, Predictor::default()));
+                index
+            }
+        };
+        self.predictors[index].1.observe(work, seconds);
+    }
+
+    /// What a call with so much work will take on so many processor elements. Where that was never
+    /// seen, the nearest number counts, as if twice as many took half the time; each such octave
+    /// adds a tenth to the factor.
+    pub fn predict(&self, work: f64, pes: u32) -> Option<Prediction> {
+        let distance = |known: u32| f64::from(known.max(1)).log2() - f64::from(pes.max(1)).log2();
+        let nearest = self
+            .predictors
+            .iter()
+            .min_by(|(one, _), (other, _)| distance(*one).abs().total_cmp(&distance(*other).abs()));
+        let (known, predictor) = nearest?;
+        let prediction = predictor.predict(work)?;
+        let octaves = distance(*known);
+        Some(Prediction {
+            seconds: prediction.seconds * octaves.exp2(),
+            factor: prediction.factor * (0.1 * octaves.abs()).exp(),
+        })
+    }
+
+    fn at(&self, pes: u32) -> Result<usize, usize> {
+        self.predictors
+            .binary_search_by_key(&pes, |(known, _)| *known)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_number_of_processor_elements_has_its_own_times() {
+        let mut profile = Profile::default();
+        assert_eq!(profile.predict(1e6, 1), None);
+        profile.observe(1e6, 1, 1.0);
+        let seconds = |profile: &Profile, pes| profile.predict(1e6, pes).expect("known").seconds;
+        assert!(
+            (seconds(&profile, 4) - 0.25).abs() < 1e-9,
+            "nothing better is known"
+        );
+        profile.observe(1e6, 4, 0.4);
+        assert!((seconds(&profile, 4) - 0.4).abs() < 1e-9);
+        assert!((seconds(&profile, 8) - 0.2).abs() < 1e-9);
+        assert!((seconds(&profile, 1) - 1.0).abs() < 1e-9);
+        let far = profile.predict(1e6, 64).expect("known").factor;
+        assert!(far > profile.predict(1e6, 4).expect("known").factor);
+        let kept = profile.predictors().iter().rev().cloned();
+        assert_eq!(Profile::resume(kept), profile);
+    }
+
+    #[test]
+    fn what_is_kept_has_a_bound() {
+        let mut profile = Profile::default();
+        (1..1000).for_each(|pes| profile.observe(1e6, pes, 1.0));
+        assert_eq!(profile.predictors().len(), MOST);
+        assert!(profile.predict(1e6, 500).is_some());
+    }
+}

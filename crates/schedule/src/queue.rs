@@ -1,0 +1,408 @@
+//! Which job starts next, and on how many processor elements.
+
+mod users;
+
+use std::collections::BTreeMap;
+
+use users::{Place, Users};
+
+/// Nanoseconds since any fixed moment.
+pub type Nanos = u64;
+
+/// The order in which jobs start. The last four are those of the first Ninf paper (sections 5.2 and
+/// 5.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// Every job starts when it comes, on all processor elements, whoever else computes: what the
+    /// first Ninf servers did. It oversubscribes the machine and is there to compare with.
+    AtOnce,
+    /// First come, first served: a job that does not fit holds up those behind it.
+    #[default]
+    Fcfs,
+    /// Shortest job first, by the predicted time; what is not predicted yet comes before, so that
+    /// it becomes known. A job that does not fit holds up those behind it.
+    Sjf,
+    /// Fit processors, first served: the first to come of those that fit.
+    Fpfs,
+    /// Fit processors, most processors first served: of those that fit the one that wants most, and
+    /// of these the first to come.
+    Fmpfs,
+}
+
+impl Policy {
+    /// The name of each on the command line and in configuration files.
+    pub const NAMES: [(&'static str, Policy); 5] = [
+        ("at-once", Policy::AtOnce),
+        ("fcfs", Policy::Fcfs),
+        ("sjf", Policy::Sjf),
+        ("fpfs", Policy::Fpfs),
+        ("fmpfs", Policy::Fmpfs),
+    ];
+
+    /// The policy of that name.
+    pub fn named(name: &str) -> Option<Policy> {
+        let mut names = Policy::NAMES.into_iter();
+        names.find_map(|(known, policy)| (known == name).then_some(policy))
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        let mut names = Policy::NAMES.into_iter();
+        names
+            .find_map(|(name, policy)| (policy == self).then_some(name))
+            .unwrap_or_default()
+    }
+
+    /// Whether jobs that fit go past one that does not.
+    fn fits(self) -> bool {
+        matches!(self, Policy::Fpfs | Policy::Fmpfs)
+    }
+}
+
+/// Settings of a [`Queue`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// The order.
+    pub policy: Policy,
+    /// Processor elements there are, at least 1.
+    pub pes: u32,
+    /// Jobs that compute at the same time, at most.
+    pub most_running: usize,
+    /// Seconds after which what a user has computed counts half. None: all users are one.
+    pub half_life_s: Option<f64>,
+    /// How long others may go before.
+    pub patience: Patience,
+}
+
+impl Settings {
+    /// First come, first served on so many processor elements, with fair shares by the hour.
+    pub fn new(pes: u32) -> Settings {
+        Settings {
+            policy: Policy::default(),
+            pes: pes.max(1),
+            most_running: usize::MAX,
+            half_life_s: Some(3600.0),
+            patience: Patience::default(),
+        }
+    }
+}
+
+/// How long a user's oldest job lets others go before. After either bound it is next: nothing else
+/// starts until it has its processor elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// Time since it became its user's oldest.
+    pub time: Nanos,
+    /// Starts of others since then.
+    pub passes: u64,
+}
+
+impl Default for Patience {
+    fn default() -> Patience {
+        Patience {
+            time: 600_000_000_000,
+            passes: 10_000,
+        }
+    }
+}
+
+/// A job that wants to compute.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Request {
+    /// A number that no other job in the queue has, running ones included.
+    pub id: u64,
+    /// Whose share it counts towards.
+    pub user: u64,
+    /// Fewest processor elements it can compute on; more than there are means all.
+    pub fewest: u32,
+    /// Most processor elements of which it makes use.
+    pub most: u32,
+    /// Predicted seconds; none where nothing is known yet.
+    pub seconds: Option<f64>,
+    /// Jobs of a higher priority go first, whosever they are.
+    pub priority: i32,
+}
+
+/// The decision that a job starts now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// The job.
+    pub id: u64,
+    /// Processor elements it has until it is removed.
+    pub pes: u32,
+}
+
+/// How a user stands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Standing {
+    /// Who, as in [`Request::user`]; 0 for all where there are no shares.
+    pub user: u64,
+    /// Jobs that wait.
+    pub waiting: usize,
+    /// Jobs that compute.
+    pub running: usize,
+    /// Seconds on one processor element, the older the less they count.
+    pub usage: f64,
+}
+
+/// Jobs that wait for processor elements, and those that have some.
+///
+/// Driving it: [`push`](Queue::push) a job when it comes, then [`remove`](Queue::remove) it when it
+/// has ended or is not wanted any more; after either, and after a [`pause`](Queue::pause), take
+/// starts from [`next`](Queue::next) until there is none. Time comes from the caller and never goes
+/// back. A decision costs a logarithm of the jobs and users, but that policies which look for a job
+/// that fits may look at each user.
+///
+/// What goes first: the job of a user that has lost its [`Patience`]; then the highest priority; of
+/// that, the user who has used the processors least of late; and of that user's jobs, the policy's
+/// choice. How many processor elements it gets, between its fewest and its most, is its equal part
+/// of those that are free among all that wait.
+#[derive(Clone, Debug)]
+pub struct Queue {
+    settings: Settings,
+    users: Users,
+    waiting: BTreeMap<u64, Waiting>,
+    running: BTreeMap<u64, Running>,
+    /// Of these, those that are paused.
+    paused: usize,
+    /// Processor elements of running jobs.
+    used: u32,
+    arrivals: u64,
+    starts: u64,
+}
+
+/// A job that waits.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    request: Request,
+    place: Place,
+}
+
+/// A job that computes.
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    user: u64,
+    pes: u32,
+    since: Nanos,
+    /// Since when it waits for something else.
+    paused: Option<Nanos>,
+    /// How long it has waited so.
+    away: Nanos,
+    /// Seconds on one processor element for which its user has paid in advance.
+    paid: f64,
+}
+
+/// Seconds that a job is charged for in advance where nothing is known of it.
+const UNKNOWN_S: f64 = 1e-3;
+
+impl Queue {
+    /// An empty queue.
+    pub fn new(settings: Settings) -> Queue {
+        let settings = Settings {
+            pes: settings.pes.max(1),
+            most_running: settings.most_running.max(1),
+            ..settings
+        };
+        Queue {
+            users: Users::new(settings.half_life_s),
+            settings,
+            waiting: BTreeMap::new(),
+            running: BTreeMap::new(),
+            paused: 0,
+            used: 0,
+            arrivals: 0,
+            starts: 0,
+        }
+    }
+
+    /// A job comes. Where nobody waits and there is room it starts at once, else it waits for
+    /// [`next`](Queue::next).
+    pub fn push(&mut self, request: Request, now: Nanos) -> Option<Start> {
+        let pes = self.settings.pes;
+        let fewest = request.fewest.clamp(1, pes);
+        let request = Request {
+            user: self.settings.half_life_s.map_or(0, |_| request.user),
+            fewest,
+            most: request.most.clamp(fewest, pes),
+            ..request
+        };
+        self.arrivals += 1;
+        if self.waiting.is_empty() && self.has_room(&request) {
+            return Some(self.start(&request, now));
+        }
+        let place = Place {
+            priority: request.priority,
+            width: if self.settings.policy.fits() {
+                request.fewest
+            } else {
+                0
+            },
+            nanos: match (self.settings.policy, request.seconds) {
+                (Policy::Sjf, Some(seconds)) => (seconds.max(0.0) * 1e9) as u64,
+                _ => 0,
+            },
+            arrival: self.arrivals,
+        };
+        self.users
+            .enter(request.user, request.id, place, now, self.starts);
+        self.waiting.insert(request.id, Waiting { request, place });
+        None
+    }
+
+    /// A job has ended, or will not be wanted: takes it out, whether it waits or computes. Its
+    /// processor elements are free again. Unknown jobs are ignored.
+    pub fn remove(&mut self, id: u64, now: Nanos) {
+        if let Some(waiting) = self.waiting.remove(&id) {
+            self.users
+                .leave(waiting.request.user, &waiting.place, now, self.starts);
+        } else if self.running.contains_key(&id) {
+            self.resume(id, now);
+            let Some(running) = self.running.remove(&id) else {
+                return;
+            };
+            self.used -= running.pes;
+            let computed = now
+                .saturating_sub(running.since)
+                .saturating_sub(running.away);
+            let seconds = computed as f64 * 1e-9;
+            let used = seconds * f64::from(running.pes);
+            let paid = (running.paid, running.since);
+            self.users.settle(running.user, used, paid, now);
+        }
+    }
+
+    /// A running job waits for something else: others may have its processor elements.
+    pub fn pause(&mut self, id: u64, now: Nanos) {
+        if let Some(running) = self.running.get_mut(&id)
+            && running.paused.is_none()
+        {
+            running.paused = Some(now);
+            self.paused += 1;
+            self.used -= running.pes;
+        }
+    }
+
+    /// It goes on, with as many processor elements as before, whether they are free or not. Until
+    /// enough others have ended, more are then in use than there are.
+    pub fn resume(&mut self, id: u64, now: Nanos) {
+        if let Some(running) = self.running.get_mut(&id)
+            && let Some(paused) = running.paused.take()
+        {
+            self.paused -= 1;
+            running.away += now.saturating_sub(paused);
+            self.used += running.pes;
+        }
+    }
+
+    /// The next job to start, if one can start now.
+    pub fn next(&mut self, now: Nanos) -> Option<Start> {
+        let id = self.choose(now)?;
+        let waiting = self.waiting[&id];
+        if !self.has_room(&waiting.request) {
+            return None;
+        }
+        self.waiting.remove(&id);
+        self.users
+            .leave(waiting.request.user, &waiting.place, now, self.starts);
+        Some(self.start(&waiting.request, now))
+    }
+
+    /// The job whose turn it is, fit or not.
+    fn choose(&self, now: Nanos) -> Option<u64> {
+        let Patience { time, passes } = self.settings.patience;
+        let reserved = self.users.longest_waiting();
+        if let Some((since, starts, id)) = reserved
+            && (now.saturating_sub(since) > time || self.starts - starts > passes)
+        {
+            return Some(id);
+        }
+        let free = self.free();
+        match self.settings.policy {
+            Policy::AtOnce | Policy::Fcfs | Policy::Sjf => self.users.first(),
+            Policy::Fpfs => self.users.first_that_fits(free),
+            Policy::Fmpfs => self.users.widest_that_fits(free),
+        }
+    }
+
+    fn has_room(&self, request: &Request) -> bool {
+        let fits = self.settings.policy == Policy::AtOnce || request.fewest <= self.free();
+        fits && self.computing() < self.settings.most_running
+    }
+
+    fn start(&mut self, request: &Request, now: Nanos) -> Start {
+        let pes = match self.settings.policy {
+            Policy::AtOnce => self.settings.pes,
+            _ => self.part(request),
+        };
+        self.starts += 1;
+        self.used += pes;
+        let paid = request.seconds.unwrap_or(UNKNOWN_S).max(0.0) * f64::from(pes);
+        self.users.charge(request.user, paid, now);
+        let running = Running {
+            user: request.user,
+            pes,
+            since: now,
+            paused: None,
+            away: 0,
+            paid,
+        };
+        self.running.insert(request.id, running);
+        Start {
+            id: request.id,
+            pes,
+        }
+    }
+
+    /// Processor elements for a job: an equal part of the free ones among those that wait.
+    fn part(&self, request: &Request) -> u32 {
+        let free = self.free();
+        let room = self.settings.most_running - self.computing();
+        let claimants = (self.waiting.len() + 1).min(room).max(1);
+        let part = free / u32::try_from(claimants).unwrap_or(u32::MAX);
+        part.clamp(request.fewest, request.most).min(free)
+    }
+
+    /// Running jobs that are not paused.
+    fn computing(&self) -> usize {
+        self.running.len() - self.paused
+    }
+
+    /// Processor elements that no job has.
+    pub fn free(&self) -> u32 {
+        self.settings.pes.saturating_sub(self.used)
+    }
+
+    /// Processor elements that jobs have; with [`Policy::AtOnce`] more than there are.
+    pub fn used(&self) -> u32 {
+        self.used
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// The jobs that wait, by number.
+    pub fn waiting(&self) -> impl ExactSizeIterator<Item = u64> {
+        self.waiting.keys().copied()
+    }
+
+    /// The jobs that compute, by number, with their processor elements.
+    pub fn running(&self) -> impl ExactSizeIterator<Item = Start> {
+        let starts = self.running.iter();
+        starts.map(|(id, running)| Start {
+            id: *id,
+            pes: running.pes,
+        })
+    }
+
+    /// How the users stand who have jobs, or have had some of late.
+    pub fn users(&self, now: Nanos) -> impl Iterator<Item = Standing> {
+        self.users.standings(now)
+    }
+}

@@ -1,0 +1,243 @@
+//! Who waits, in which order, and what each user has used.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Nanos, Standing};
+
+/// Users of whom nothing is under way are forgotten beyond so many.
+const MAX_USERS: usize = 4096;
+/// The growth of the weights after which all are scaled down, as a power of 2.
+const MAX_EXPONENT: f64 = 256.0;
+
+/// Where a job waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) priority: i32,
+    /// Processor elements by which jobs are told apart; 0 where it does not matter.
+    pub(super) width: u32,
+    /// What goes before the order of arrival.
+    pub(super) nanos: u64,
+    /// Greater than that of all jobs before.
+    pub(super) arrival: u64,
+}
+
+/// The jobs of one user and one priority: by width, then in the order of the policy.
+type Shelf = BTreeMap<u32, BTreeMap<(u64, u64), u64>>;
+
+/// The users of one priority who wait, least usage first. Usages are not negative, so their bits
+/// are in their order.
+type Ranking = BTreeSet<(u64, u64)>;
+
+#[derive(Clone, Debug, Default)]
+struct User {
+    /// Seconds on one processor element, in the weight of now.
+    usage: f64,
+    running: usize,
+    shelves: BTreeMap<i32, Shelf>,
+    /// Its jobs that wait, in the order in which they came.
+    arrivals: BTreeMap<u64, u64>,
+    /// Since when the first of them has been the first, and the starts up to then.
+    since: Option<(Nanos, u64)>,
+}
+
+/// All users.
+///
+/// A half-life makes old usage count less. Instead of all usages shrinking all the time, the weight
+/// of what is used now grows, which leaves the order of users who do nothing as it is.
+#[derive(Clone, Debug)]
+pub(super) struct Users {
+    half_life: f64,
+    /// When the weight was 1.
+    epoch: Nanos,
+    users: BTreeMap<u64, User>,
+    rankings: BTreeMap<Reverse<i32>, Ranking>,
+    /// Users who wait: since when, starts up to then, who.
+    waits: BTreeSet<(Nanos, u64, u64)>,
+}
+
+impl Users {
+    pub(super) fn new(half_life_s: Option<f64>) -> Users {
+        Users {
+            half_life: half_life_s.unwrap_or(f64::INFINITY).max(1e-3) * 1e9,
+            epoch: 0,
+            users: BTreeMap::new(),
+            rankings: BTreeMap::new(),
+            waits: BTreeSet::new(),
+        }
+    }
+
+    /// A job begins to wait.
+    pub(super) fn enter(&mut self, key: u64, id: u64, place: Place, now: Nanos, starts: u64) {
+        let user = self.users.entry(key).or_default();
+        if user.arrivals.is_empty() {
+            user.since = Some((now, starts));
+            self.waits.insert((now, starts, key));
+        }
+        user.arrivals.insert(place.arrival, id);
+        let shelf = user.shelves.entry(place.priority).or_insert_with(|| {
+            let ranking = self.rankings.entry(Reverse(place.priority)).or_default();
+            ranking.insert((user.usage.to_bits(), key));
+            Shelf::new()
+        });
+        let order = (place.nanos, place.arrival);
+        shelf.entry(place.width).or_default().insert(order, id);
+    }
+
+    /// A job waits no longer.
+    pub(super) fn leave(&mut self, key: u64, place: &Place, now: Nanos, starts: u64) {
+        let Some(user) = self.users.get_mut(&key) else {
+            return;
+        };
+        let was_first = user.arrivals.first_key_value().map(|(arrival, _)| *arrival);
+        user.arrivals.remove(&place.arrival);
+        if was_first == Some(place.arrival) {
+            if let Some((since, starts)) = user.since.take() {
+                self.waits.remove(&(since, starts, key));
+            }
+            if !user.arrivals.is_empty() {
+                user.since = Some((now, starts));
+                self.waits.insert((now, starts, key));
+            }
+        }
+        let Some(shelf) = user.shelves.get_mut(&place.priority) else {
+            return;
+        };
+        if let Some(bucket) = shelf.get_mut(&place.width) {
+            bucket.remove(&(place.nanos, place.arrival));
+            if bucket.is_empty() {
+                shelf.remove(&place.width);
+            }
+        }
+        if shelf.is_empty() {
+            user.shelves.remove(&place.priority);
+            self.unrank(key, place.priority);
+        }
+    }
+
+    fn unrank(&mut self, key: u64, priority: i32) {
+        let usage = self.users[&key].usage.to_bits();
+        if let Some(ranking) = self.rankings.get_mut(&Reverse(priority)) {
+            ranking.remove(&(usage, key));
+            if ranking.is_empty() {
+                self.rankings.remove(&Reverse(priority));
+            }
+        }
+    }
+
+    /// A job starts: its user pays for so many seconds in advance.
+    pub(super) fn charge(&mut self, key: u64, seconds: f64, now: Nanos) {
+        self.users.entry(key).or_default().running += 1;
+        let weight = self.weight(now);
+        self.add(key, seconds * weight);
+    }
+
+    /// A job has ended and has used so many seconds; its user paid for some when it started.
+    pub(super) fn settle(&mut self, key: u64, used: f64, paid: (f64, Nanos), now: Nanos) {
+        let weight = self.weight(now);
+        let (paid, then) = paid;
+        self.add(key, used * weight - paid * self.exponent(then).exp2());
+        if let Some(user) = self.users.get_mut(&key) {
+            user.running -= 1;
+        }
+        if self.users.len() > MAX_USERS {
+            self.users
+                .retain(|_, user| user.running > 0 || !user.arrivals.is_empty());
+        }
+    }
+
+    fn add(&mut self, key: u64, usage: f64) {
+        let Some(user) = self.users.get_mut(&key) else {
+            return;
+        };
+        let before = user.usage;
+        user.usage = (before + usage).max(0.0);
+        for priority in user.shelves.keys() {
+            if let Some(ranking) = self.rankings.get_mut(&Reverse(*priority)) {
+                ranking.remove(&(before.to_bits(), key));
+                ranking.insert((user.usage.to_bits(), key));
+            }
+        }
+    }
+
+    /// What a second counts now.
+    fn weight(&mut self, now: Nanos) -> f64 {
+        let exponent = self.exponent(now);
+        if exponent > MAX_EXPONENT {
+            self.scale_down(exponent);
+            self.epoch = now;
+        }
+        self.exponent(now).exp2()
+    }
+
+    fn exponent(&self, now: Nanos) -> f64 {
+        (now as f64 - self.epoch as f64) / self.half_life
+    }
+
+    fn scale_down(&mut self, exponent: f64) {
+        let factor = (-exponent).exp2();
+        self.rankings.clear();
+        for (key, user) in &mut self.users {
+            user.usage *= factor;
+            for priority in user.shelves.keys() {
+                let ranking = self.rankings.entry(Reverse(*priority)).or_default();
+                ranking.insert((user.usage.to_bits(), *key));
+            }
+        }
+    }
+
+    /// The oldest job of the user who has waited longest for the start of one: since when, starts
+    /// up to then, and which.
+    pub(super) fn longest_waiting(&self) -> Option<(Nanos, u64, u64)> {
+        let (since, starts, key) = self.waits.first()?;
+        let (_, id) = self.users[key].arrivals.first_key_value()?;
+        Some((*since, *starts, *id))
+    }
+
+    /// Shelves in the order of priority and usage.
+    fn shelves(&self) -> impl Iterator<Item = &Shelf> {
+        self.rankings
+            .iter()
+            .flat_map(|(Reverse(priority), ranking)| {
+                ranking
+                    .iter()
+                    .filter_map(|(_, key)| self.users[key].shelves.get(priority))
+            })
+    }
+
+    /// The job whose turn it is.
+    pub(super) fn first(&self) -> Option<u64> {
+        earliest(self.shelves().next()?, u32::MAX)
+    }
+
+    /// The first job on so many processor elements at most.
+    pub(super) fn first_that_fits(&self, free: u32) -> Option<u64> {
+        self.shelves().find_map(|shelf| earliest(shelf, free))
+    }
+
+    /// The first of the widest jobs on so many processor elements at most.
+    pub(super) fn widest_that_fits(&self, free: u32) -> Option<u64> {
+        self.shelves().find_map(|shelf| {
+            let (_, bucket) = shelf.range(..=free).next_back()?;
+            bucket.values().next().copied()
+        })
+    }
+
+    pub(super) fn standings(&self, now: Nanos) -> impl Iterator<Item = Standing> {
+        let fade = (-self.exponent(now)).exp2();
+        self.users.iter().map(move |(key, user)| Standing {
+            user: *key,
+            waiting: user.arrivals.len(),
+            running: user.running,
+            usage: user.usage * fade,
+        })
+    }
+}
+
+/// The first job of a shelf in the order of the policy, of those up to this width.
+fn earliest(shelf: &Shelf, width: u32) -> Option<u64> {
+    let heads = shelf
+        .range(..=width)
+        .filter_map(|(_, bucket)| bucket.first_key_value());
+    heads.min_by_key(|(order, _)| **order).map(|(_, id)| *id)
+}

@@ -1,0 +1,205 @@
+//! What a server has learned, kept in its folder for state: the times of functions, the rates of
+//! links.
+
+use crate::function::FunctionTable;
+use crate::reactor::Links;
+use farcall_schedule::{Learned, Predictor, Profile, Throughput};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::IpAddr;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+
+const NAME: &str = "learned.json";
+/// A larger file is not one of ours.
+const MOST_BYTES: u64 = 16 << 20;
+const SCHEMA: u32 = 1;
+
+/// The file. Whoever reads it checks each value: it may have been cut short, or changed by hand.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    schema: u32,
+    /// By qualified name.
+    functions: BTreeMap<String, Function>,
+    /// Bytes a second, up and down, by the address of the other host.
+    links: BTreeMap<IpAddr, [Option<f64>; 2]>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Function {
+    /// Mean nanoseconds of late.
+    exec: Option<f64>,
+    /// By processor elements: octave, mean, variance, calls.
+    rates: BTreeMap<u32, Vec<(u8, f64, f64, u32)>>,
+}
+
+/// Makes the folder, for nobody else to look into.
+pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+}
+
+/// Goes on with what was learned before. What is not there is not missed.
+pub(crate) fn load(folder: &Path, functions: &mut FunctionTable, links: &mut Links) {
+    let path = folder.join(NAME);
+    let file = match read(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+        Err(error) => {
+            tracing::warn!("{}: {error}; the server learns anew", path.display());
+            return;
+        }
+    };
+    for (name, function) in file.functions {
+        let rates = function.rates.into_iter();
+        let predictors = rates.filter_map(|(pes, rates)| Some((pes, predictor(rates)?)));
+        let exec = function
+            .exec
+            .filter(|exec| exec.is_finite() && *exec >= 0.0);
+        functions.resume(&name, exec, Profile::resume(predictors));
+    }
+    for (host, rates) in file.links {
+        let [up, down] = rates.map(|rate| rate.and_then(Throughput::of_rate).unwrap_or_default());
+        links.resume(host, up, down);
+    }
+}
+
+fn predictor(rates: Vec<(u8, f64, f64, u32)>) -> Option<Predictor> {
+    let learned = rates
+        .into_iter()
+        .map(|(octave, mean, variance, calls)| Learned {
+            octave,
+            mean,
+            variance,
+            calls,
+        });
+    Predictor::resume(learned)
+}
+
+fn read(path: &Path) -> io::Result<File> {
+    let mut text = Vec::new();
+    let file = fs::File::open(path)?;
+    file.take(MOST_BYTES + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > MOST_BYTES {
+        return Err(io::Error::other(
+            "it is too large to be what a server has learned",
+        ));
+    }
+    let file: File = serde_json::from_slice(&text)?;
+    match file.schema {
+        SCHEMA => Ok(file),
+        other => Err(io::Error::other(format!(
+            "it is of schema {other}, not {SCHEMA}"
+        ))),
+    }
+}
+
+/// Keeps what was learned. A file is complete or not there.
+pub(crate) fn save(folder: &Path, functions: &FunctionTable, links: &Links) -> io::Result<()> {
+    let of_profile = |profile: &Profile| {
+        let predictors = profile.predictors().iter();
+        let rates = predictors.map(|(pes, predictor)| {
+            let learned = predictor.learned();
+            let rates = learned.map(|rate| (rate.octave, rate.mean, rate.variance, rate.calls));
+            (*pes, rates.collect())
+        });
+        rates.collect()
+    };
+    let known = functions.learned();
+    let functions = known.map(|(name, exec, profile)| {
+        let rates = of_profile(profile);
+        (name.into_owned(), Function { exec, rates })
+    });
+    let file = File {
+        schema: SCHEMA,
+        functions: functions.collect(),
+        links: links
+            .rates()
+            .map(|(host, up, down)| (host, [up.rate(), down.rate()]))
+            .collect(),
+    };
+    let beside = folder.join(format!(".{NAME}.{}", std::process::id()));
+    let written = fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&beside)
+        .and_then(|mut out| out.write_all(&serde_json::to_vec(&file)?))
+        .and_then(|()| fs::rename(&beside, folder.join(NAME)));
+    if written.is_err() {
+        let _ = fs::remove_file(&beside);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(name: &str) -> std::path::PathBuf {
+        let folder = std::env::temp_dir().join(format!("farcall-{name}-{}", std::process::id()));
+        make_folder(&folder).unwrap();
+        folder
+    }
+
+    #[test]
+    fn links_are_known_again() {
+        let folder = folder("learned");
+        let table = FunctionTable::empty();
+        let mut links = Links::default();
+        let host: IpAddr = "192.0.2.1".parse().unwrap();
+        let up = Throughput::of_rate(1e8).unwrap();
+        links.resume(host, up, Throughput::default());
+        save(&folder, &table, &links).unwrap();
+        let (mut again, mut functions) = (Links::default(), FunctionTable::empty());
+        load(&folder, &mut functions, &mut again);
+        let rates: Vec<_> = again
+            .rates()
+            .map(|(host, up, down)| (host, up.rate(), down.rate()))
+            .collect();
+        assert_eq!((rates[0].0, rates[0].2), (host, None));
+        assert!((rates[0].1.unwrap() / 1e8 - 1.0).abs() < 1e-9);
+        assert_eq!(
+            fs::read_dir(&folder).unwrap().count(),
+            1,
+            "nothing is left beside it"
+        );
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn files_that_are_not_ours_do_no_harm() {
+        let folder = folder("foreign");
+        let sound = concat!(
+            r#"{"schema":1,"functions":{"a/b":{"exec":5.0,"rates":{"1":[[3,-20.5,0.1,7]]}}},"#,
+            r#""links":{"::1":[1e9,null]}}"#
+        );
+        let mut texts: Vec<Vec<u8>> = (0..sound.len()).map(|end| sound[..end].into()).collect();
+        for (from, to) in [
+            ("\"schema\":1", "\"schema\":2"),
+            ("5.0", "-1e300"),
+            ("\"1\"", "\"0\""),
+            ("-20.5", "1e308"),
+            ("[3,", "[200,"),
+            ("1e9", "-1"),
+            ("\"::1\"", "\"host\""),
+        ] {
+            assert!(sound.contains(from));
+            texts.push(sound.replace(from, to).into());
+        }
+        texts.push(vec![b'['; 1 << 16]);
+        for text in texts {
+            fs::write(folder.join(NAME), text).unwrap();
+            let (mut functions, mut links) = (FunctionTable::empty(), Links::default());
+            load(&folder, &mut functions, &mut links);
+        }
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,220 @@
+//! Which job computes next, and where.
+
+use super::Reactor;
+use crate::job;
+use crate::user::User;
+use crate::worker::{CallRequest, State, Worker};
+use farcall_rpc_proto::FailureKind;
+use farcall_schedule::queue::{Request, Start};
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::time::Instant;
+
+/// Idle workers that are kept for users at least.
+const LEAST_IDLE: usize = 8;
+
+impl Reactor {
+    /// A job has all its arguments: it waits for its processor elements.
+    pub(super) fn enqueue(&mut self, job: usize) {
+        let now = self.nanos();
+        self.jobs[job].state = job::State::Queued;
+        self.jobs[job].times.queued = now;
+        let request = self.request(job);
+        let start = self.queue.push(request, now);
+        self.admit_job(start);
+        self.dispatch();
+    }
+
+    /// What a job asks the queue for.
+    fn request(&self, key: usize) -> Request {
+        let job = &self.jobs[key];
+        let [fewest, most] = [job.layout.fewest_elements, job.layout.processor_elements];
+        let elements = |wanted: Option<i64>| match wanted {
+            Some(wanted) => u32::try_from(wanted).unwrap_or(u32::MAX),
+            None => self.config.workers.elements(),
+        };
+        let fewest = elements(fewest);
+        let function = self.functions.get(job.function).ok();
+        let on = fewest.min(self.queue.settings().pes);
+        Request {
+            id: key as u64,
+            user: self.share_of(job),
+            fewest,
+            most: elements(most),
+            seconds: function.and_then(|function| Some(function.predict(&job.layout, on)?.seconds)),
+            priority: function.map_or(0, |function| function.priority),
+        }
+    }
+
+    /// Whose share a call counts towards: the user's; of those who prove nothing, that of their
+    /// host.
+    fn share_of(&self, job: &job::Job) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        job.user.hash(&mut hasher);
+        if job.user.is_anonymous() {
+            let connection = job.connection.and_then(|key| self.connections.get(key));
+            connection.and_then(|known| known.host).hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+
+    fn admit_job(&mut self, start: Option<Start>) -> bool {
+        if let Some(Start { id, pes }) = start {
+            let job = id as usize;
+            self.jobs[job].pes = pes;
+            self.admitted.push_back(job);
+        }
+        start.is_some()
+    }
+
+    /// Gives jobs that have their processor elements to workers. A brief one rather waits for a
+    /// worker that will be idle soon than to wake another. Where no worker of the library is idle
+    /// that may serve the user one is started, unless enough of them will soon be idle.
+    pub(super) fn dispatch(&mut self) {
+        self.held_until = None;
+        if !self.queue.is_empty() {
+            let now = self.nanos();
+            while let start = self.queue.next(now)
+                && self.admit_job(start)
+            {}
+        }
+        if self.admitted.is_empty() || self.stopping.is_some() {
+            return;
+        }
+        let mut starting: Vec<usize> = self
+            .workers
+            .iter()
+            .filter(|(_, worker)| matches!(worker.state, State::Starting | State::Unmapping))
+            .map(|(key, _)| key)
+            .collect();
+        let mut waiting = VecDeque::new();
+        while let Some(job) = self.admitted.pop_front() {
+            let user = &self.jobs[job].user;
+            let Ok(function) = self.functions.get(self.jobs[job].function) else {
+                continue;
+            };
+            let library = function.entry.file;
+            if function.is_brief()
+                && let Some(soon) = self.idle_soon(library, user)
+            {
+                self.held_until = Some(soon);
+                waiting.push_back(job);
+                continue;
+            }
+            if let Some(worker) = self.idle_worker(library, user) {
+                self.hand_over(job, worker);
+                continue;
+            }
+            let serves = |key: &usize| self.workers[*key].serves(library, user);
+            if let Some(index) = starting.iter().position(serves) {
+                starting.swap_remove(index);
+            } else if let Err(error) = self.start_one_more(library) {
+                self.fail_job(job, FailureKind::Internal, &format!("no worker: {error}"));
+                continue;
+            }
+            waiting.push_back(job);
+        }
+        waiting.append(&mut self.admitted);
+        self.admitted = waiting;
+    }
+
+    /// An idle worker for a user's call; rather one that knows the user than a fresh one.
+    fn idle_worker(&self, library: usize, user: &User) -> Option<usize> {
+        let workers = self.workers.iter();
+        let idle = workers.filter(|(_, worker)| worker.is_idle() && worker.serves(library, user));
+        idle.max_by_key(|(_, worker)| worker.user.is_some())
+            .map(|(key, _)| key)
+    }
+
+    /// Starts a worker. Where there are too many idle ones, of other users and libraries, the one
+    /// that was not needed for the longest time makes room.
+    fn start_one_more(&mut self, library: usize) -> io::Result<()> {
+        let most = (4 * self.queue.settings().pes as usize).max(LEAST_IDLE);
+        let idle = |worker: &Worker| worker.user.as_ref().and(worker.idle_for());
+        let workers = self.workers.iter();
+        let idle = workers.filter_map(|(key, worker)| Some((idle(worker)?, key)));
+        if idle.clone().count() >= most
+            && let Some((_, key)) = idle.max()
+        {
+            let text = "was ended to make room for another";
+            self.workers[key].end(FailureKind::Internal, text);
+        }
+        self.start_worker(library)
+    }
+
+    /// When a worker that runs a brief call will probably be idle, and may serve the user.
+    fn idle_soon(&self, library: usize, user: &User) -> Option<Instant> {
+        let now = Instant::now();
+        let workers = self.workers.iter();
+        workers
+            .filter(|(_, worker)| worker.serves(library, user))
+            .filter_map(|(_, worker)| worker.idle_soon())
+            .find(|soon| *soon > now)
+    }
+
+    fn hand_over(&mut self, key: usize, worker: usize) {
+        match self.jobs[key].kept() {
+            Some(id) => self.book(key, id, worker),
+            None => self.launch(key, worker),
+        }
+    }
+
+    pub(super) fn launch(&mut self, key: usize, worker: usize) {
+        let now = self.nanos();
+        let job = &mut self.jobs[key];
+        job.times.started = now;
+        let Ok(function) = self.functions.get(job.function) else {
+            return;
+        };
+        let call = CallRequest {
+            function: function.entry.function,
+            buffer: job.buffer.as_ref(),
+            segments: &job.segments,
+            data: &job.data,
+            brief: function.is_brief(),
+            swap: job.swap,
+            pes: job.pes,
+            message: &job.message,
+        };
+        let time_limit = self.config.workers.time_limit();
+        self.workers[worker].function = Some(job.function);
+        self.workers[worker]
+            .user
+            .get_or_insert_with(|| job.user.clone());
+        match self.workers[worker].run(key, &call, time_limit) {
+            Ok(()) => job.state = job::State::Running { worker },
+            // Its death is on its way and will be handled as such.
+            Err(error) => {
+                self.workers[worker].end(FailureKind::Internal, error.to_string());
+                self.fail_job(
+                    key,
+                    FailureKind::Internal,
+                    "its worker died before the call",
+                );
+            }
+        }
+    }
+
+    /// A worker could not bind its library: calls that wait for one like it fail, because the
+    /// next would fare no better.
+    pub(super) fn fail_waiting(&mut self, library: usize, cause: &str) {
+        self.fail_registration(library, cause);
+        let of_library = |job: &usize| {
+            self.functions
+                .get(self.jobs[*job].function)
+                .is_ok_and(|f| f.entry.file == library)
+        };
+        let queued = self.queue.waiting().map(|id| id as usize);
+        let admitted = self.admitted.iter().copied();
+        let waiting: Vec<usize> = queued.chain(admitted).filter(of_library).collect();
+        self.admitted.retain(|job| !waiting.contains(job));
+        for job in waiting {
+            self.fail_job(
+                job,
+                FailureKind::Internal,
+                &format!("has no worker: it {cause}"),
+            );
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! One side of a TLS connection.
+
+use crate::{Identity, Trust};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, Connection, InvalidMessage, ServerConnection};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use webpki::EndEntityCert;
+
+/// Bytes that wait for room in the socket, at most; more are not taken.
+const UNSENT_BYTES: usize = 256 << 10;
+
+/// One side of a TLS connection, between its user and a socket that never blocks.
+///
+/// Both [`Session::read`] and [`Session::write`] go on with the greeting until it is complete.
+/// Whoever waits for the socket waits until it can be written too while [`Session::wants_write`].
+#[derive(Debug)]
+pub struct Session(Box<Connection>);
+
+impl Session {
+    /// The server's side.
+    pub fn server(identity: &Identity) -> io::Result<Session> {
+        let connection = ServerConnection::new(identity.0.clone()).map_err(io::Error::other)?;
+        Ok(Session::new(connection.into()))
+    }
+
+    /// The client's side; `host` is the name or address that the server's certificate must have.
+    pub fn client(trust: &Trust, host: &str) -> io::Result<Session> {
+        let name = ServerName::try_from(host.to_string())
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let connection = ClientConnection::new(trust.0.clone(), name).map_err(io::Error::other)?;
+        Ok(Session::new(connection.into()))
+    }
+
+    fn new(mut connection: Connection) -> Session {
+        connection.set_buffer_limit(Some(UNSENT_BYTES));
+        Session(Box::new(connection))
+    }
+
+    /// Whether the greeting is over, so that the other side is known.
+    pub fn is_established(&self) -> bool {
+        !self.0.is_handshaking()
+    }
+
+    /// Whether bytes wait for room in the socket.
+    pub fn wants_write(&self) -> bool {
+        self.0.wants_write()
+    }
+
+    /// The name in the certificate that the other side has shown and proved to have: the first DNS
+    /// name of its subject alternative names (RFC 5280, 4.2.1.6).
+    pub fn peer_name(&self) -> Option<String> {
+        let certificate = self.0.peer_certificates()?.first()?;
+        let certificate = EndEntityCert::try_from(certificate).ok()?;
+        let name = certificate.valid_dns_names().next()?;
+        Some(name.to_string())
+    }
+
+    /// Reads what the other side has written. Fails with `WouldBlock` where there is nothing;
+    /// zero bytes are its end.
+    pub fn read(
+        &mut self,
+        socket: &mut (impl Read + Write),
+        places: &mut [IoSliceMut<'_>],
+    ) -> io::Result<usize> {
+        loop {
+            match self.0.reader().read_vectored(places) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // The end without a farewell: what TLS carries here tells itself where it ends.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
+                other => return other,
+            }
+            let count = self.0.read_tls(socket)?;
+            let processed = self.0.process_new_packets();
+            // The greeting's next part, or why it failed.
+            let written = self.flush(socket);
+            processed.map_err(explain)?;
+            match written {
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+                _ => {}
+            }
+            if count == 0 && self.0.is_handshaking() {
+                let text = "the other side ended the greeting of TLS; does it speak TLS?";
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, text));
+            }
+        }
+    }
+
+    /// Takes bytes to be written; fails with `WouldBlock` where it has no room for any.
+    pub fn write(&mut self, socket: &mut impl Write, sources: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut taken = self.0.writer().write_vectored(sources)?;
+        let flushed = self.flush(socket);
+        if taken == 0 {
+            flushed?;
+            taken = self.0.writer().write_vectored(sources)?;
+            return match taken {
+                0 => Err(io::ErrorKind::WouldBlock.into()),
+                _ => Ok(taken),
+            };
+        }
+        match flushed {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            _ => Ok(taken),
+        }
+    }
+
+    /// Writes what waits; fails with `WouldBlock` where the socket has no room for all.
+    pub fn flush(&mut self, socket: &mut impl Write) -> io::Result<()> {
+        while self.0.wants_write() {
+            match self.0.write_tls(socket) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => drop(other?),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a failure of TLS most often means.
+fn explain(error: rustls::Error) -> io::Error {
+    let text = match &error {
+        rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
+            "the other side does not speak TLS".to_string()
+        }
+        other => format!("TLS: {other}"),
+    };
+    io::Error::new(io::ErrorKind::InvalidData, text)
+}

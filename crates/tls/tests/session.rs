@@ -1,0 +1,194 @@
+//! Both sides of a TLS connection over a socket pair that never blocks.
+
+use farcall_tls::{Identity, Session, Trust};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use std::io::{ErrorKind, IoSlice, IoSliceMut, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+/// Certificates of one authority in a folder of their own.
+struct Authority {
+    folder: tempfile::TempDir,
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn new() -> Authority {
+        let folder = tempfile::tempdir().unwrap();
+        let mut params = CertificateParams::new([]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        std::fs::write(folder.path().join("ca.pem"), issuer.pem()).unwrap();
+        Authority { folder, issuer }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn issue(&self, name: &str) -> (PathBuf, PathBuf) {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new([name.to_string()]).unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        let paths = [".pem", ".key"].map(|end| self.path(&format!("{name}{end}")));
+        std::fs::write(&paths[0], certificate.pem()).unwrap();
+        std::fs::write(&paths[1], key.serialize_pem()).unwrap();
+        let [certificate, key] = paths;
+        (certificate, key)
+    }
+
+    fn identity(&self, clients: Option<&Path>) -> Identity {
+        let (certificate, key) = self.issue("server.test");
+        Identity::load(&certificate, &key, clients).unwrap()
+    }
+}
+
+struct Side {
+    session: Session,
+    socket: UnixStream,
+    received: Vec<u8>,
+    error: Option<String>,
+}
+
+impl Side {
+    /// Reads what there is. Returns whether there was anything.
+    fn read(&mut self) -> bool {
+        let (mut first, mut second) = ([0; 100], vec![0; 10_000]);
+        let mut places = [IoSliceMut::new(&mut first), IoSliceMut::new(&mut second)];
+        match self.session.read(&mut self.socket, &mut places) {
+            Ok(count) => {
+                self.received
+                    .extend([first.as_slice(), &second].concat().drain(..count));
+                count > 0
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => false,
+            Err(error) => {
+                self.error = Some(error.to_string());
+                false
+            }
+        }
+    }
+}
+
+fn pair(identity: &Identity, trust: &Trust, host: &str) -> (Side, Side) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let side = |session: Session, socket: UnixStream| {
+        socket.set_nonblocking(true).unwrap();
+        Side {
+            session,
+            socket,
+            received: Vec::new(),
+            error: None,
+        }
+    };
+    let server = side(Session::server(identity).unwrap(), ours);
+    let mut client = side(Session::client(trust, host).unwrap(), theirs);
+    client.session.flush(&mut client.socket).unwrap();
+    (server, client)
+}
+
+/// Lets both sides speak for as many rounds as a greeting has at most.
+fn settle(server: &mut Side, client: &mut Side) {
+    for _ in 0..4 {
+        for side in [&mut *server, &mut *client] {
+            while side.error.is_none() && side.read() {}
+        }
+    }
+}
+
+#[test]
+fn bytes_arrive_however_large_the_pieces() {
+    let authority = Authority::new();
+    let trust = Trust::load(Some(&authority.path("ca.pem")), None).unwrap();
+    let (mut server, mut client) = pair(&authority.identity(None), &trust, "server.test");
+    settle(&mut server, &mut client);
+    assert!(server.session.is_established() && client.session.is_established());
+    assert_eq!(
+        server.session.peer_name(),
+        None,
+        "the client showed nothing"
+    );
+
+    let sent: Vec<u8> = (0..3_000_000u32).map(|i| i.wrapping_mul(i) as u8).collect();
+    let mut left = sent.as_slice();
+    while server.received.len() < sent.len() {
+        let (head, tail) = left.split_at(left.len().min(777));
+        match client.session.write(
+            &mut client.socket,
+            &[IoSlice::new(head), IoSlice::new(tail)],
+        ) {
+            Ok(count) => left = &left[count..],
+            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+        }
+        while server.read() {}
+        if client.session.wants_write() {
+            let _ = client.session.flush(&mut client.socket);
+        }
+    }
+    assert!(left.is_empty() && server.received == sent);
+}
+
+#[test]
+fn a_certificate_tells_the_clients_name() {
+    let authority = Authority::new();
+    let roots = authority.path("ca.pem");
+    let (certificate, key) = authority.issue("alice");
+    let trust = Trust::load(Some(&roots), Some((&certificate, &key))).unwrap();
+    let identity = authority.identity(Some(&roots));
+    let (mut server, mut client) = pair(&identity, &trust, "server.test");
+    settle(&mut server, &mut client);
+    assert_eq!(server.session.peer_name().as_deref(), Some("alice"));
+}
+
+#[test]
+fn a_certificate_of_others_is_refused() {
+    let (ours, theirs) = (Authority::new(), Authority::new());
+    let roots = ours.path("ca.pem");
+    let (certificate, key) = theirs.issue("alice");
+    let trust = Trust::load(Some(&roots), Some((&certificate, &key))).unwrap();
+    let (mut server, mut client) = pair(&ours.identity(Some(&roots)), &trust, "server.test");
+    settle(&mut server, &mut client);
+    assert!(server.error.unwrap().contains("invalid peer certificate"));
+    assert!(client.error.is_some());
+}
+
+#[test]
+fn a_server_of_another_name_or_authority_is_not_believed() {
+    let (ours, theirs) = (Authority::new(), Authority::new());
+    for (trusted, host, reason) in [
+        (&ours, "other.test", "not valid for name"),
+        (&theirs, "server.test", "BadSignature"),
+    ] {
+        let trust = Trust::load(Some(&trusted.path("ca.pem")), None).unwrap();
+        let (mut server, mut client) = pair(&ours.identity(None), &trust, host);
+        settle(&mut server, &mut client);
+        let error = client.error.unwrap();
+        assert!(error.contains(reason), "{error}");
+    }
+}
+
+#[test]
+fn bytes_without_tls_are_named() {
+    let authority = Authority::new();
+    let trust = Trust::load(Some(&authority.path("ca.pem")), None).unwrap();
+    let (mut server, mut client) = pair(&authority.identity(None), &trust, "server.test");
+    server.socket.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    client.read();
+    assert!(client.error.unwrap().contains("does not speak TLS"));
+}
+
+#[test]
+fn files_that_cannot_be_used_are_named() {
+    let authority = Authority::new();
+    let (certificate, key) = authority.issue("server.test");
+    let missing = authority.path("missing.pem");
+    let error = Identity::load(&missing, &key, None).unwrap_err();
+    assert!(error.to_string().contains("missing.pem"));
+    let error = Identity::load(&key, &key, None).unwrap_err();
+    assert!(error.to_string().contains("no certificate"));
+    let error = Identity::load(&certificate, &certificate, None).unwrap_err();
+    assert!(error.to_string().contains("server.test.pem"));
+    let (_, other) = authority.issue("other.test");
+    let error = Identity::load(&certificate, &other, None).unwrap_err();
+    assert!(error.to_string().contains("other.test.key"));
+}
