@@ -26,7 +26,8 @@ pub(crate) struct Handle {
     is_owned: AtomicBool,
 }
 
-/// Stands for an OUT or INOUT argument whose array is to stay at the server: the result has its handle.
+/// Stands for an OUT or INOUT argument whose array is to stay at the server: the result has its
+/// handle.
 #[pyclass(frozen, module = "farcall")]
 pub(crate) struct Keep {
     stays: bool,

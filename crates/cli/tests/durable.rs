@@ -319,6 +319,38 @@ fn what_is_damaged_on_the_disk_is_told_and_not_used() {
     }
 }
 
+/// Needs the right to mount.
+#[test]
+fn a_full_disk_refuses_calls_and_loses_none() {
+    let Some(server) = Server::on_small_disk("full", FUNCTIONS) else {
+        eprintln!("SKIPPED: a disk of its own needs root");
+        return;
+    };
+    let connection = connect(&server.address());
+    let copy = connection.function("copy").unwrap();
+    let submit = |length: usize| {
+        let data = vec![5; length];
+        let arguments = &mut [Argument::Skip, Argument::In(&data), int(length as i64)];
+        copy.submit(arguments, None)
+    };
+    let mut kept = Vec::new();
+    let failure = loop {
+        match submit(1 << 20) {
+            Ok(job) => kept.push(job),
+            Err(Error::Failed(failure)) => break failure,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert_eq!(failure.kind, FailureKind::StorageFault);
+    assert!(failure.message.contains("disk is full"), "{failure}");
+    assert!(!kept.is_empty());
+    for job in &kept {
+        assert_eq!(fetch(job, 1 << 20).unwrap(), vec![5; 1 << 20]);
+        job.forget().unwrap();
+    }
+    wait_until("there is room again", || submit(1 << 20).is_ok());
+}
+
 /// Needs root, and `setpriv`.
 #[test]
 fn nobody_reaches_the_calls_of_another_user() {

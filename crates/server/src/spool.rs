@@ -126,6 +126,8 @@ pub(crate) struct Spool {
     pub(crate) backlog: VecDeque<JobId>,
     expiries: BTreeSet<(u64, JobId)>,
     usage: HashMap<User, Usage>,
+    /// Bytes of the results that are still to come, which the disk is to have room for.
+    promised: u64,
     /// Calls that are being submitted: the record, and the job.
     inserting: HashMap<JobId, usize>,
     transfers: HashMap<u64, Purpose>,
@@ -194,6 +196,7 @@ impl Spool {
             backlog: VecDeque::new(),
             expiries: BTreeSet::new(),
             usage: HashMap::new(),
+            promised: 0,
             inserting: HashMap::new(),
             transfers: HashMap::new(),
             last_ticket: 0,
@@ -207,6 +210,7 @@ impl Spool {
         for record in records {
             if record.state == JobState::Queued {
                 spool.backlog.push_back(record.id);
+                spool.promised = spool.promised.saturating_add(record.result.bytes);
             }
             let user = User::named(&record.user);
             spool.count(&user, 1, record.bytes());
@@ -243,7 +247,8 @@ impl Spool {
     }
 
     /// Sets room aside for a call of so many bytes, if the user may have it.
-    pub(crate) fn reserve(&mut self, user: &User, bytes: u64) -> Result<(), Failure> {
+    pub(crate) fn reserve(&mut self, user: &User, record: &Record) -> Result<(), Failure> {
+        let bytes = record.bytes();
         let usage = self.usage.get(user).copied().unwrap_or_default();
         let config::Jobs {
             per_user,
@@ -268,6 +273,7 @@ impl Spool {
             return Err(Failure::new(FailureKind::QuotaExceeded, text));
         }
         self.count(user, 1, bytes);
+        self.promised = self.promised.saturating_add(record.result.bytes);
         Ok(())
     }
 
@@ -278,7 +284,11 @@ impl Spool {
     }
 
     /// Takes back what `reserve` has set aside.
-    pub(crate) fn unreserve(&mut self, user: &User, bytes: u64) {
+    pub(crate) fn unreserve(&mut self, user: &User, record: &Record) {
+        let bytes = record.bytes();
+        if !record.state.is_over() {
+            self.promised = self.promised.saturating_sub(record.result.bytes);
+        }
         if let Some(usage) = self.usage.get_mut(user) {
             usage.calls = usage.calls.saturating_sub(1);
             usage.bytes = usage.bytes.saturating_sub(bytes);
@@ -345,7 +355,12 @@ impl Spool {
     }
 
     /// Writes a stream to the disk; `Reply::Written` follows.
-    pub(crate) fn write(&mut self, purpose: Purpose, transfer: Transfer, room: u64) {
+    pub(crate) fn write(&mut self, purpose: Purpose, transfer: Transfer) {
+        // The results were promised room.
+        let room = match purpose {
+            Purpose::Finish(..) => None,
+            _ => Some(self.promised),
+        };
         let ticket = self.ticket(purpose);
         self.files.submit(Task::Write {
             ticket,
@@ -423,6 +438,9 @@ impl Spool {
         let before = kept.record.bytes();
         if changed.applied {
             let record = &mut kept.record;
+            if changed.state.is_over() {
+                self.promised = self.promised.saturating_sub(record.result.bytes);
+            }
             record.state = changed.state;
             let outcome = changed.outcome.clone();
             record.result = outcome.result.unwrap_or(record.result);
@@ -460,7 +478,7 @@ impl Spool {
         if let Some(expires) = kept.record.expires() {
             self.expiries.remove(&(expires, id));
         }
-        self.unreserve(&kept.user, kept.record.bytes());
+        self.unreserve(&kept.user, &kept.record);
         self.journal.record(Entry::Forget(id));
     }
 

@@ -27,6 +27,8 @@ pub(crate) struct Server {
     arguments: Vec<String>,
     process: Child,
     tcp: String,
+    /// Its folder is a disk of its own.
+    has_disk: bool,
 }
 
 impl Server {
@@ -35,8 +37,30 @@ impl Server {
     }
 
     pub(crate) fn configured(name: &str, idl: &str, settings: &str, options: &[&str]) -> Server {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("durable-{name}"));
-        let _ = std::fs::remove_dir_all(&folder);
+        Server::prepared(name, idl, settings, options, false)
+    }
+
+    /// One whose folder is a disk of 24 MiB; none where that cannot be made.
+    pub(crate) fn on_small_disk(name: &str, idl: &str) -> Option<Server> {
+        let folder = Server::folder_of(name).join("state");
+        std::fs::create_dir_all(&folder).unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=24m", "tmpfs"])
+            .arg(folder)
+            .status();
+        let mounted = mounted.is_ok_and(|status| status.success());
+        mounted.then(|| Server::prepared(name, idl, "", &[], true))
+    }
+
+    fn folder_of(name: &str) -> PathBuf {
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("durable-{name}"))
+    }
+
+    fn prepared(name: &str, idl: &str, settings: &str, options: &[&str], has_disk: bool) -> Server {
+        let folder = Server::folder_of(name);
+        if !has_disk {
+            let _ = std::fs::remove_dir_all(&folder);
+        }
         std::fs::create_dir_all(&folder).unwrap();
         // Sockets have short names.
         let socket = format!("/tmp/farcall-durable-{name}-{}", std::process::id());
@@ -55,6 +79,7 @@ impl Server {
             arguments,
             process,
             tcp,
+            has_disk,
         }
     }
 
@@ -136,5 +161,8 @@ impl Drop for Server {
         let _ = self.process.kill();
         let _ = self.process.wait();
         let _ = std::fs::remove_file(self.socket());
+        if self.has_disk {
+            let _ = Command::new("umount").arg(self.state()).status();
+        }
     }
 }

@@ -5,8 +5,8 @@ use super::Reactor;
 impl Reactor {
     /// The results of a call have left, or are kept: tells the log what it took.
     ///
-    /// SEND, EXEC and RECV are those of the second Ninf paper; `wait` is the first paper's, from the
-    /// last argument to the start.
+    /// SEND, EXEC and RECV are those of the second Ninf paper; `wait` is the first paper's, from
+    /// the last argument to the start.
     pub(super) fn account(&self, key: usize) {
         if !tracing::enabled!(target: "farcall::call", tracing::Level::DEBUG) {
             return;

@@ -149,7 +149,7 @@ impl Reactor {
                 buffer,
                 pieces: Pieces::whole(bytes),
             };
-            spool.write(Purpose::Spill(id), transfer, 0);
+            spool.write(Purpose::Spill(id), transfer);
         }
     }
 

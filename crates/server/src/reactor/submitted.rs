@@ -107,9 +107,7 @@ impl Reactor {
     /// Sets aside what the user may have on the disk.
     pub(super) fn reserve(&mut self, job: usize) -> Result<(), Failure> {
         match (&self.jobs[job].durability, &mut self.spool) {
-            (Durability::Submitting(record, user), Some(spool)) => {
-                spool.reserve(user, record.bytes())
-            }
+            (Durability::Submitting(record, user), Some(spool)) => spool.reserve(user, record),
             _ => Ok(()),
         }
     }
@@ -120,7 +118,7 @@ impl Reactor {
         self.has_room = true;
         match durability {
             Durability::None => {}
-            Durability::Submitting(record, user) => spool.unreserve(user, record.bytes()),
+            Durability::Submitting(record, user) => spool.unreserve(user, record),
             Durability::Kept(id) => {
                 spool.held = spool.held.saturating_sub(bytes);
                 spool.set_stage(*id, Stage::Disk);
@@ -136,7 +134,7 @@ impl Reactor {
             return;
         };
         record.big_endian = job.swap != cfg!(target_endian = "big");
-        let (id, room) = (record.id, record.result.bytes);
+        let id = record.id;
         if record.arguments.bytes == 0 {
             return self.record_call(key, Stored::default());
         }
@@ -150,7 +148,7 @@ impl Reactor {
             buffer,
             pieces,
         };
-        spool.write(Purpose::Submit(key), transfer, room);
+        spool.write(Purpose::Submit(key), transfer);
     }
 
     /// The arguments are on the disk: the call is recorded.
@@ -444,7 +442,7 @@ impl Reactor {
                     buffer,
                     pieces,
                 };
-                spool.write(Purpose::Finish(key, exec), transfer, 0);
+                spool.write(Purpose::Finish(key, exec), transfer);
             }
             buffer => {
                 job.buffer = buffer;

@@ -61,11 +61,12 @@ pub(crate) struct Transfer {
 }
 
 pub(super) enum Task {
-    /// Writes the stream. `room` is what more the call will need on the disk.
+    /// Writes the stream, if the disk then still has that room for others; none takes what there
+    /// is.
     Write {
         ticket: u64,
         transfer: Transfer,
-        room: u64,
+        room: Option<u64>,
     },
     Read {
         ticket: u64,
@@ -129,10 +130,12 @@ impl Folder {
         Ok(removed)
     }
 
-    fn write(&self, transfer: &Transfer, room: u64) -> io::Result<Stored> {
+    fn write(&self, transfer: &Transfer, room: Option<u64>) -> io::Result<Stored> {
         let pieces = transfer.pieces.clone();
         let bytes: u64 = walk(pieces).map(|piece| piece.length).sum();
-        self.check_room(bytes.saturating_add(room))?;
+        if let Some(room) = room {
+            self.check_room(bytes.saturating_add(room))?;
+        }
         let path = self.file(transfer.id, transfer.content);
         let partial = path.with_extension(PARTIAL);
         let stored = write_stream(&partial, transfer).and_then(|stored| {
@@ -330,7 +333,7 @@ mod tests {
         for (index, byte) in memory.iter_mut().enumerate() {
             *byte = (index % 251) as u8;
         }
-        let stored = folder.write(&written, 0).unwrap();
+        let stored = folder.write(&written, Some(0)).unwrap();
         assert_eq!(stored.bytes, bytes);
         let read = transfer(bytes);
         folder.read(&read, stored).unwrap();
@@ -359,12 +362,12 @@ mod tests {
     fn what_nobody_needs_is_swept_away() {
         let (temporary, folder) = folder();
         let needed = transfer(10);
-        folder.write(&needed, 0).unwrap();
+        folder.write(&needed, Some(0)).unwrap();
         let orphan = Transfer {
             id: JobId([8; 16]),
             ..transfer(10)
         };
-        folder.write(&orphan, 0).unwrap();
+        folder.write(&orphan, None).unwrap();
         fs::write(temporary.path().join("x.partial"), "").unwrap();
         fs::write(temporary.path().join("notes.txt"), "").unwrap();
         let keep = |id, content| (id, content) == (needed.id, Content::Result);
@@ -376,7 +379,7 @@ mod tests {
     #[test]
     fn more_than_the_disk_has_is_refused() {
         let (temporary, folder) = folder();
-        let error = folder.write(&transfer(10), u64::MAX / 2).unwrap_err();
+        let error = folder.write(&transfer(10), Some(u64::MAX / 2)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
         assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0);
     }
