@@ -10,9 +10,11 @@ mod failure;
 mod flow;
 mod gang;
 mod idl;
+mod jobs;
 mod ls;
 mod npy;
 mod register;
+mod results;
 mod serve;
 mod status;
 mod target;
@@ -36,6 +38,10 @@ enum Command {
     Serve(serve::Arguments),
     Register(register::Arguments),
     Call(call::Arguments),
+    Submit(jobs::submit::Arguments),
+    Jobs(jobs::list::Arguments),
+    Fetch(jobs::fetch::Arguments),
+    Cancel(jobs::cancel::Arguments),
     Ls(ls::Arguments),
     Describe(describe::Arguments),
     Doctor(doctor::Arguments),
@@ -64,6 +70,10 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(arguments),
         Command::Register(arguments) => register::run(&arguments),
         Command::Call(arguments) => call::run(arguments),
+        Command::Submit(arguments) => jobs::submit::run(&arguments),
+        Command::Jobs(arguments) => jobs::list::run(&arguments),
+        Command::Fetch(arguments) => jobs::fetch::run(&arguments),
+        Command::Cancel(arguments) => jobs::cancel::run(&arguments),
         Command::Ls(arguments) => ls::run(&arguments),
         Command::Describe(arguments) => describe::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),

@@ -5,6 +5,7 @@
 //! leaves and they take its place. So a single caller reads its own reply, and many callers share
 //! one stream, whose chunks take turns.
 
+mod kept;
 mod several;
 mod state;
 mod transfer;
@@ -19,8 +20,8 @@ use crate::socket::{self, Socket, Waker};
 use crate::{Address, Argument, Error, Options};
 use farcall_idl::Layout;
 use farcall_rpc_proto::{
-    CALLBACKS, Call, CallId, ESTIMATES, Estimate, FILES, Failure, FailureKind, Hello, Listing,
-    OPERATION, OUTPUT, ProtocolError, REGISTER, SHARED_MEMORY, Times,
+    CALLBACKS, Call, CallId, ESTIMATES, Estimate, FILES, Failure, FailureKind, HANDLES, Hello,
+    JOBS, Listing, OPERATION, OUTPUT, ProtocolError, REGISTER, SHARED_MEMORY, Times,
 };
 use farcall_spin::Spin;
 pub(crate) use state::Answered;
@@ -124,7 +125,8 @@ impl Connection {
         };
         let socket = socket.map_err(failed)?;
         let mut hello = Hello::new(concat!("farcall-client ", env!("CARGO_PKG_VERSION")));
-        hello.features |= ESTIMATES | CALLBACKS | OUTPUT | FILES | OPERATION | REGISTER;
+        hello.features |= ESTIMATES | CALLBACKS | OUTPUT | FILES | JOBS | HANDLES;
+        hello.features |= OPERATION | REGISTER;
         if socket.is_unix() {
             hello.features |= SHARED_MEMORY;
         }

@@ -2,8 +2,11 @@
 
 use crate::connection::Connection;
 use crate::function::Described;
-use crate::{Address, Credentials, Error, Function, SharedMemory};
-use farcall_rpc_proto::FunctionSummary;
+use crate::{
+    Address, ArrayForm, Credentials, Error, Function, Handle, HandleId, HandleStatus, Job, JobId,
+    JobStatus, SharedMemory,
+};
+use farcall_rpc_proto::{FunctionSummary, Put};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -195,6 +198,57 @@ impl Server {
         }
     }
 
+    /// The submitted call of that id. Nothing is asked of the server yet.
+    pub fn job(&self, id: JobId) -> Job {
+        Job::new(self.clone(), id)
+    }
+
+    /// The caller's submitted calls at this server, in the order of submission.
+    pub fn jobs(&self) -> Result<Vec<JobStatus>, Error> {
+        let mut jobs = Vec::new();
+        let mut after = Some(0);
+        while let Some(number) = after {
+            let page = self.connection()?.jobs(number)?;
+            // A page that leads nowhere would be asked for without end.
+            after = page.next.filter(|&next| next > number);
+            jobs.extend(page.jobs.into_iter().map(JobStatus::new));
+        }
+        Ok(jobs)
+    }
+
+    /// Puts an array at the server, in the byte order of this machine: its elements one after the
+    /// other as `form` says, or nothing where it is to be zero. It goes when it is dropped, when it
+    /// was not used for long, and, unless it `stays`, when the connection ends.
+    pub fn put(&self, form: ArrayForm, bytes: &[u8], stays: bool) -> Result<Handle, Error> {
+        let data_bytes = bytes.len() as u64;
+        let put = Put {
+            form,
+            data_bytes,
+            stays,
+        };
+        let record = self.connection()?.put(&put, bytes)?;
+        Ok(Handle::new(self.clone(), record))
+    }
+
+    /// An array that is at the server by now.
+    pub fn handle(&self, id: HandleId) -> Result<Handle, Error> {
+        let record = self.connection()?.handle(id)?;
+        Ok(Handle::new(self.clone(), record))
+    }
+
+    /// The caller's arrays at this server, in the order of their creation.
+    pub fn handles(&self) -> Result<Vec<HandleStatus>, Error> {
+        let mut handles = Vec::new();
+        let mut after = Some(0);
+        while let Some(number) = after {
+            let page = self.connection()?.handles(number)?;
+            // A page that leads nowhere would be asked for without end.
+            after = page.next.filter(|&next| next > number);
+            handles.extend(page.handles.into_iter().map(HandleStatus::new));
+        }
+        Ok(handles)
+    }
+
     fn lock_functions(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Described>>> {
         self.0
             .functions
@@ -218,6 +272,13 @@ impl Server {
             *express = Connection::open(&self.0.address, &self.0.options).ok();
         }
         express.clone().unwrap_or(connection)
+    }
+
+    /// The connection, if it is still of use.
+    pub(crate) fn live_connection(&self) -> Option<Arc<Connection>> {
+        let connection = self.0.connection.lock();
+        let connection = connection.unwrap_or_else(PoisonError::into_inner);
+        (!connection.is_stale()).then(|| connection.clone())
     }
 
     /// The connection, made anew where the last one is of no more use.

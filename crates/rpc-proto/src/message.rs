@@ -1,6 +1,7 @@
 //! Control messages: CBOR (RFC 8949), each an array whose fields are only ever added at the end.
 
 use crate::frame::append_control;
+use crate::ids::HandleId;
 use crate::{CallId, Kind, ProtocolError};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -48,6 +49,12 @@ const MAX_SCALARS: u64 = 4096;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct MessageError(String);
+
+impl MessageError {
+    pub(crate) fn new(error: impl ToString) -> MessageError {
+        MessageError(error.to_string())
+    }
+}
 
 /// Greeting of either side.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -241,6 +248,8 @@ pub struct Call {
     pub places: Vec<Option<Place>>,
     /// Whether the client wants what the function prints.
     pub output: bool,
+    /// Arrays of the interface, by their index among them, that are at the server.
+    pub handles: Vec<(u32, HandleId)>,
 }
 
 /// What a call wants besides its results: what the function prints.
@@ -262,6 +271,7 @@ impl Call {
 
 fn encode_call(call: &Call, e: &mut Encoder<&mut Vec<u8>>) -> Result<(), VecError> {
     let fields = match (call.output, call.places.is_empty()) {
+        _ if !call.handles.is_empty() => 7,
         (true, _) => 6,
         (false, false) => 5,
         (false, true) => 4,
@@ -285,7 +295,13 @@ fn encode_call(call: &Call, e: &mut Encoder<&mut Vec<u8>>) -> Result<(), VecErro
         }
     }
     if fields > 5 {
-        e.u64(WANTS_OUTPUT)?;
+        e.u64(if call.output { WANTS_OUTPUT } else { 0 })?;
+    }
+    if fields > 6 {
+        e.array(call.handles.len() as u64)?;
+        for (array, handle) in &call.handles {
+            e.array(2)?.u32(*array)?.encode(handle)?;
+        }
     }
     Ok(())
 }
@@ -333,9 +349,17 @@ fn decode_call(d: &mut Decoder) -> Result<Call, decode::Error> {
         .collect::<Result<_, _>>()?;
     let wants = match fields {
         ..=5 => 0,
-        _ if d.datatype()? == Type::Null => 0,
+        _ if d.datatype()? == Type::Null => d.null().map(|()| 0)?,
         _ => d.u64()?,
     };
+    let count = match fields {
+        ..=6 => 0,
+        _ if d.datatype()? == Type::Null => 0,
+        _ => bounded_count(d)?,
+    };
+    let handles = (0..count)
+        .map(|_| decode_use(d))
+        .collect::<Result<_, _>>()?;
     Ok(Call {
         function,
         scalars,
@@ -343,7 +367,15 @@ fn decode_call(d: &mut Decoder) -> Result<Call, decode::Error> {
         data_bytes,
         places,
         output: wants & WANTS_OUTPUT != 0,
+        handles,
     })
+}
+
+fn decode_use(d: &mut Decoder) -> Result<(u32, HandleId), decode::Error> {
+    if d.array()? != Some(2) {
+        return Err(decode::Error::message("the use of a handle has two parts"));
+    }
+    Ok((d.u32()?, d.decode()?))
 }
 
 fn decode_place(d: &mut Decoder) -> Result<Option<Place>, decode::Error> {
@@ -528,6 +560,14 @@ pub enum FailureKind {
     FunctionFailed = 12,
     /// The client did not answer a callback in time.
     NoAnswer = 13,
+    /// No such job or handle, or none of this user.
+    NotFound = 18,
+    /// The user has as much at the server as is allowed.
+    QuotaExceeded = 19,
+    /// The server's disk is full, or does not keep what it was given.
+    StorageFault = 20,
+    /// A submitted call was running when the server ended, and may not be run again.
+    OutcomeUnknown = 21,
     /// The user may not do this.
     NotAllowed = 22,
     /// The server takes no more calls; a new connection may lead to the one that follows it.
@@ -563,7 +603,7 @@ pub enum Fault {
 
 impl FailureKind {
     /// Every kind.
-    pub const ALL: [FailureKind; 15] = {
+    pub const ALL: [FailureKind; 19] = {
         use FailureKind::*;
         [
             UnknownFunction,
@@ -579,6 +619,10 @@ impl FailureKind {
             Internal,
             FunctionFailed,
             NoAnswer,
+            NotFound,
+            QuotaExceeded,
+            StorageFault,
+            OutcomeUnknown,
             NotAllowed,
             Draining,
         ]
@@ -596,9 +640,11 @@ impl FailureKind {
         use FailureKind::*;
         match self {
             UnknownFunction | StaleInterface | BadArgument | TooLarge | Cancelled | NoAnswer
-            | NotAllowed => Fault::Caller,
+            | NotFound | QuotaExceeded | NotAllowed => Fault::Caller,
             LibraryCrashed | TimeLimit | OutOfMemory | FunctionFailed => Fault::Library,
-            Busy | ServerStopping | Draining | Internal => Fault::Machine,
+            Busy | ServerStopping | Draining | Internal | StorageFault | OutcomeUnknown => {
+                Fault::Machine
+            }
         }
     }
 }
@@ -676,15 +722,18 @@ mod tests {
                 }),
             ],
             output: false,
+            handles: vec![],
         };
         let without_places = Call {
             places: vec![],
             ..call.clone()
         };
         for call in [call, without_places] {
-            for output in [false, true] {
+            let handles = [vec![], vec![(1, HandleId([9; 16]))]];
+            for (output, handles) in [false, true].into_iter().zip(handles.iter().cycle()) {
                 let call = Call {
                     output,
+                    handles: handles.clone(),
                     ..call.clone()
                 };
                 let mut bytes = Vec::new();

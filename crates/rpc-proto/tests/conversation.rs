@@ -62,6 +62,7 @@ impl Conversation {
             data_bytes: bytes,
             places: vec![],
             output: false,
+            handles: vec![],
         };
         let id = self.client.call(&call, bytes).unwrap();
         self.sources.insert(id, data);
@@ -128,6 +129,16 @@ impl Conversation {
         match event {
             server::Event::Connected(_) | server::Event::Share(..) | server::Event::Unshare(_) => {}
             server::Event::Answer(..) => panic!("an answer to nobody"),
+            server::Event::Submit(..)
+            | server::Event::AskJob(..)
+            | server::Event::Fetch(..)
+            | server::Event::CancelJob(..)
+            | server::Event::ListJobs(..)
+            | server::Event::Put(..)
+            | server::Event::Get(..)
+            | server::Event::AskHandle(..)
+            | server::Event::Drop(..)
+            | server::Event::ListHandles(..) => panic!("without the feature"),
             server::Event::Register(..) => panic!("registered by nobody"),
             server::Event::List(id, _) => {
                 self.server.listing(
@@ -308,6 +319,7 @@ fn order(lengths: &[u64]) -> Vec<(u8, CallId)> {
             data_bytes,
             places: vec![],
             output: false,
+            handles: vec![],
         };
         client.call(&call, 0).unwrap();
     }
@@ -416,6 +428,7 @@ fn running() -> (client::Connection, server::Connection, CallId) {
         data_bytes: 0,
         places: vec![],
         output: false,
+        handles: vec![],
     };
     let id = client.call(&call, 0).unwrap();
     assert_eq!(up(&mut client, &mut server).unwrap().len(), 2);
@@ -534,4 +547,16 @@ fn callbacks_out_of_place_end_the_connection() {
     let unasked = up(&mut other, &mut server);
     assert_eq!(unasked, Err(ProtocolError::OutOfPlace(Kind::Answer)));
     client.cancel(id);
+}
+
+#[test]
+fn requests_about_jobs_need_the_feature() {
+    let mut client = client::Connection::new(Limits::default(), &Hello::new("client"));
+    let mut server = server::Connection::new(Limits::default(), Hello::new("server"));
+    client.list_jobs(0).unwrap();
+    let mut frames = Vec::new();
+    while client.poll_transmit(&mut frames) != Transmit::Idle {}
+    let (taken, _) = server.handle_input(&frames, 0).unwrap();
+    let refused = server.handle_input(&frames[taken..], 0);
+    assert_eq!(refused, Err(ProtocolError::OutOfPlace(Kind::ListJobs)));
 }

@@ -8,8 +8,9 @@
 //!
 //! The parts, from the outside in: `reactor` is the one thread that waits and moves every call
 //! on; `connection` moves bytes between a socket, the protocol and job buffers; `job` is a call
-//! on its way; `worker` is a worker process as the server sees it, `worker::process` what runs
-//! inside one; `learned` keeps what was learned; `buffer` is the memory they share.
+//! on its way; `spool` keeps submitted calls, `store` arrays; `worker` is a worker process as the
+//! server sees it, `worker::process` what runs inside one; `learned` keeps what was learned;
+//! `buffer` is the memory they share.
 
 mod access;
 mod buffer;
@@ -20,14 +21,18 @@ mod job;
 mod learned;
 mod listen;
 mod reactor;
+mod spool;
+mod store;
 mod user;
 mod worker;
 
 pub use access::{TokenError, TokenFile};
-pub use config::{Access, Config, Limits, Parallel, Queue, Tls, Workers};
+pub use config::{Access, Config, Data, Jobs, Limits, Parallel, Queue, Tls, Workers};
 pub use farcall_library::{Caller, Catalog, Source};
 pub use farcall_rpc_proto::{Failure, FailureKind};
 pub use farcall_schedule::Policy;
+pub use spool::SpoolError;
+pub use spool::journal::JournalError;
 pub use worker::process::{Callee, run_worker, run_worker_for};
 
 use farcall_idl::Document;
@@ -72,6 +77,14 @@ pub enum StartError {
         path: PathBuf,
         /// What is wrong.
         source: CompileError,
+    },
+    /// What was submitted before cannot be read.
+    #[error("submitted calls in {}: {source}", path.display())]
+    Spool {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong.
+        source: SpoolError,
     },
     /// A library cannot be bound, or its worker cannot be started.
     #[error("{0}")]
@@ -126,6 +139,7 @@ impl Server {
         warn_of_strangers(&config, &access);
         let addresses = listeners.iter().filter_map(Listener::address).collect();
         let mut reactor = Reactor::new(config, access, listeners, table, libraries, worker)?;
+        reactor.open_spool()?;
         reactor.warm_up().map_err(StartError::Library)?;
         Ok(Server {
             addresses,

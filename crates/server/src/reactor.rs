@@ -13,6 +13,8 @@ mod events;
 mod output;
 mod register;
 mod report;
+mod stored;
+mod submitted;
 
 use crate::WorkerCommand;
 use crate::access::Access;
@@ -23,6 +25,8 @@ use crate::function::FunctionTable;
 use crate::job::Job;
 use crate::learned;
 use crate::listen::Listener;
+use crate::spool::Spool;
+use crate::store::Store;
 use crate::worker::{Launcher, LibrarySource, Ready, State, Worker, files};
 pub(crate) use estimate::Links;
 use farcall_rpc_proto::{FailureKind, Nanos};
@@ -129,6 +133,14 @@ pub(crate) struct Reactor {
     links: Links,
     /// Since when something was learned that is not kept yet.
     learned_since: Option<Instant>,
+    /// Submitted calls; none without a folder to keep them in.
+    spool: Option<Spool>,
+    /// Arrays that stay.
+    store: Store,
+    /// Jobs whose turn it may be to use arrays.
+    candidates: VecDeque<usize>,
+    /// Memory has become free that submitted calls may wait for.
+    has_room: bool,
     start: Instant,
     next_sweep: Instant,
     /// Whether it takes no more connections and calls.
@@ -181,6 +193,7 @@ impl Reactor {
                 files: config.limits.files,
                 sandbox: config.sandbox()?,
             },
+            store: Store::new(config.data.clone(), config.limits.memory),
             config,
             access,
             epoll,
@@ -205,6 +218,9 @@ impl Reactor {
             held_until: None,
             links,
             learned_since: None,
+            spool: None,
+            candidates: VecDeque::new(),
+            has_room: true,
             start: now,
             next_sweep: now + SWEEP,
             draining: false,
@@ -306,7 +322,8 @@ impl Reactor {
         let mut wait = spin.begin();
         let mut looks = wait.spins();
         while !self.is_stopped() {
-            let sleeps = !looks && self.ready.is_empty() && self.ask_for_doorbells();
+            let waits = self.ready.is_empty() && self.candidates.is_empty() && !self.has_room;
+            let sleeps = !looks && waits && self.ask_for_doorbells();
             let timeout = if sleeps {
                 self.next_deadline(Instant::now())
             } else {
@@ -333,6 +350,8 @@ impl Reactor {
             self.handle(Source::from_data(data), flags);
         }
         active |= self.collect_outcomes();
+        active |= self.serve_spool();
+        active |= self.serve_candidates();
         self.dispatch();
         self.flush_answers();
         active |= self.serve_ready();
@@ -385,11 +404,13 @@ impl Reactor {
         let stop = self.stopping;
         let held = self.held_until;
         let keep = self.learned_since.map(|since| since + KEEP);
+        let expiry = self.next_expiry(now);
         let next = running
             .chain(sweep)
             .chain(keep)
             .chain(stop)
             .chain(held)
+            .chain(expiry)
             .min()?;
         Some(next.saturating_duration_since(now))
     }

@@ -23,13 +23,17 @@ from ._native import (
     Function,
     FunctionSummary,
     Future,
+    Handle,
     Interface,
+    Job,
+    JobStatus,
     Parameter,
     Plan,
     Server,
     Times,
     __version__,
     connect,
+    keep,
 )
 from ._progress import progress
 from ._serving import serve
@@ -44,7 +48,10 @@ __all__ = [
     "Function",
     "FunctionSummary",
     "Future",
+    "Handle",
     "Interface",
+    "Job",
+    "JobStatus",
     "LibraryError",
     "Parameter",
     "Plan",
@@ -56,6 +63,7 @@ __all__ = [
     "__version__",
     "connect",
     "empty",
+    "keep",
     "progress",
     "serve",
 ]

@@ -7,8 +7,9 @@ use crate::output::Printed;
 use crate::socket::Socket;
 use farcall_rpc_proto::client::{self, Event};
 use farcall_rpc_proto::{
-    Call, CallId, Callback, CallbackAnswer, Chunk, Estimate, Failure, Hello, Landing, Limits,
-    Listing, Piece, ProtocolError, Times, Transmit,
+    Call, CallId, Callback, CallbackAnswer, Chunk, Estimate, Failure, HandlePage, HandleRecord,
+    Hello, JobDescription, JobId, JobPage, Landing, Limits, Listing, Piece, ProtocolError, Times,
+    Transmit,
 };
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -36,6 +37,11 @@ pub(crate) enum Answer {
     Estimated(Estimate),
     Standing(String),
     Draining(u64),
+    Submitted(JobId),
+    Job(JobDescription),
+    Jobs(JobPage),
+    Handle(HandleRecord),
+    Handles(HandlePage),
     /// Shared memory: its number, its length in bytes, itself.
     Shared(CallId, u64, OwnedFd),
     Done(Times),
@@ -220,6 +226,35 @@ impl State {
                 ..Open::default()
             },
         );
+        Ok(id)
+    }
+
+    /// Opens a request with data, either way.
+    pub(crate) fn move_data(
+        &mut self,
+        open: impl FnOnce(&mut client::Connection) -> Result<CallId, ProtocolError>,
+        transfer: Transfer,
+    ) -> Result<CallId, Loss> {
+        let id = open(&mut self.proto).map_err(Loss::Protocol)?;
+        self.carry(id, transfer);
+        Ok(id)
+    }
+
+    fn carry(&mut self, id: CallId, transfer: Transfer) {
+        let open = Open {
+            transfer: Some(transfer),
+            ..Open::default()
+        };
+        self.open.insert(id, open);
+    }
+
+    /// Opens a request without data.
+    pub(crate) fn ask(
+        &mut self,
+        open: impl FnOnce(&mut client::Connection) -> Result<CallId, ProtocolError>,
+    ) -> Result<CallId, Loss> {
+        let id = open(&mut self.proto).map_err(Loss::Protocol)?;
+        self.open.insert(id, Open::default());
         Ok(id)
     }
 
@@ -644,6 +679,11 @@ impl State {
             Event::Estimated(id, estimate) => (id, Ok(Answer::Estimated(estimate))),
             Event::Standing(id, text) => (id, Ok(Answer::Standing(text))),
             Event::Draining(id, calls) => (id, Ok(Answer::Draining(calls))),
+            Event::Submitted(id, job) => (id, Ok(Answer::Submitted(job))),
+            Event::Job(id, job) => (id, Ok(Answer::Job(job))),
+            Event::Jobs(id, page) => (id, Ok(Answer::Jobs(page))),
+            Event::Handle(id, record) => (id, Ok(Answer::Handle(record))),
+            Event::Handles(id, page) => (id, Ok(Answer::Handles(page))),
             Event::Callback(id, callback) => return self.calls_back(id, callback),
             Event::Output(id, bytes) => return self.prints(id, &bytes),
             Event::Done(id, times) => (id, Ok(Answer::Done(times))),

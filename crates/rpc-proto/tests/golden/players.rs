@@ -1,7 +1,7 @@
 //! The two ends: each drives a connection after a case and says what it would send.
 
 use crate::cases::{Answer, Case, Elements, Request, stream};
-use farcall_rpc_proto::{CallId, Failure, Hello, ProtocolError, Transmit, client, server};
+use farcall_rpc_proto::{CallId, Failure, Hello, ProtocolError, Times, Transmit, client, server};
 
 const NATIVE: bool = cfg!(target_endian = "big");
 
@@ -122,7 +122,9 @@ impl Client<'_> {
             }
             (
                 Event::Done(id, times),
-                Answer::Result(expected) | Answer::CallsBack(_, _, expected),
+                Answer::Result(expected)
+                | Answer::Delivered(expected)
+                | Answer::CallsBack(_, _, expected),
             ) => {
                 assert_eq!(id, open);
                 assert_eq!(times.exec, EXEC);
@@ -137,7 +139,7 @@ impl Client<'_> {
                 assert_eq!(id, open);
                 assert!(matches!(request, Request::Call { cancels: true, .. }));
             }
-            (event, _) => panic!("unexpected {event:?}"),
+            (event, answer) => check_kept(event, open, answer),
         }
     }
 
@@ -157,7 +159,13 @@ impl Client<'_> {
                 Transmit::Data(chunk) => {
                     let (_, sent) = self.open.as_mut().unwrap();
                     *sent += 1;
-                    let (Request::Call { data, .. }, _) = &self.case.exchanges[self.next] else {
+                    let (
+                        Request::Call { data, .. }
+                        | Request::Submit(_, data)
+                        | Request::Put(_, data),
+                        _,
+                    ) = &self.case.exchanges[self.next]
+                    else {
                         panic!("data of no call");
                     };
                     let data = stream(data, self.case.big_endian);
@@ -176,6 +184,16 @@ impl Client<'_> {
             Request::Estimate(call) => self.proto.estimate(call),
             Request::Status => self.proto.status(),
             Request::Drain => self.proto.drain(),
+            Request::Submit(submission, _) => self.proto.submit(submission),
+            Request::AskJob(job) => self.proto.ask_job(*job),
+            Request::Fetch(job, result_bytes) => self.proto.fetch(*job, *result_bytes),
+            Request::CancelJob(job, forget) => self.proto.cancel_job(*job, *forget),
+            Request::ListJobs(after) => self.proto.list_jobs(*after),
+            Request::Put(put, _) => self.proto.put(put),
+            Request::Get(handle, bytes) => self.proto.get(*handle, *bytes),
+            Request::AskHandle(handle) => self.proto.ask_handle(*handle),
+            Request::Drop(handle) => self.proto.drop_handle(*handle),
+            Request::ListHandles(after) => self.proto.list_handles(*after),
             Request::Call {
                 call, result_bytes, ..
             } => self.proto.call(call, *result_bytes),
@@ -214,6 +232,47 @@ impl Client<'_> {
             Some(error) => panic!("{error}"),
             None => assert!(!stops && self.proto.is_idle()),
         }
+    }
+}
+
+/// An answer about what the server keeps.
+fn check_kept(event: client::Event, open: CallId, answer: &Answer) {
+    use client::Event;
+    match (event, answer) {
+        (Event::Submitted(id, job), Answer::Submitted(expected)) => {
+            assert_eq!((id, job), (open, *expected));
+        }
+        (Event::Job(id, job), Answer::Job(expected)) => assert_eq!((id, &job), (open, expected)),
+        (Event::Jobs(id, page), Answer::Jobs(expected)) => {
+            assert_eq!((id, &page), (open, expected));
+        }
+        (Event::Handle(id, record), Answer::Handle(expected)) => {
+            assert_eq!((id, &record), (open, expected));
+        }
+        (Event::Handles(id, page), Answer::Handles(expected)) => {
+            assert_eq!((id, &page), (open, expected));
+        }
+        (event, _) => panic!("unexpected {event:?}"),
+    }
+}
+
+/// A question about what the server keeps; returns its number.
+fn asked(event: server::Event, request: &Request) -> CallId {
+    use server::Event;
+    match (event, request) {
+        (Event::AskJob(id, job), Request::AskJob(expected)) if job == *expected => id,
+        (Event::Fetch(id, job), Request::Fetch(expected, _)) if job == *expected => id,
+        (Event::CancelJob(id, job, forget), Request::CancelJob(expected, also))
+            if (job, forget) == (*expected, *also) =>
+        {
+            id
+        }
+        (Event::ListJobs(id, after), Request::ListJobs(expected)) if after == *expected => id,
+        (Event::Get(id, handle), Request::Get(expected, _)) if handle == *expected => id,
+        (Event::AskHandle(id, handle), Request::AskHandle(expected)) if handle == *expected => id,
+        (Event::Drop(id, handle), Request::Drop(expected)) if handle == *expected => id,
+        (Event::ListHandles(id, after), Request::ListHandles(expected)) if after == *expected => id,
+        (event, _) => panic!("unexpected {event:?}"),
     }
 }
 
@@ -305,7 +364,18 @@ impl<'c> Server<'c> {
                     self.answer(id, answer);
                 }
             }
-            (Event::Ready(id), Request::Call { data, .. }) => {
+            (Event::Submit(id, submission), Request::Submit(expected, _)) => {
+                assert_eq!(submission, *expected);
+                assert!(!self.proto.accept(id, OFFERED));
+            }
+            (Event::Put(id, put), Request::Put(expected, _)) => {
+                assert_eq!(put, *expected);
+                assert!(!self.proto.accept(id, OFFERED));
+            }
+            (
+                Event::Ready(id),
+                Request::Call { data, .. } | Request::Submit(_, data) | Request::Put(_, data),
+            ) => {
                 let received = std::mem::take(&mut self.received);
                 assert_eq!(received, stream(data, case.big_endian));
                 self.answer(id, answer);
@@ -322,7 +392,10 @@ impl<'c> Server<'c> {
                 self.received.clear();
                 self.next += 1;
             }
-            (event, _) => panic!("unexpected {event:?}"),
+            (event, request) => {
+                let id = asked(event, request);
+                self.answer(id, answer);
+            }
         }
     }
 
@@ -337,6 +410,20 @@ impl<'c> Server<'c> {
             Answer::Standing(text) => self.proto.standing(id, text.to_string()),
             Answer::Draining(calls) => self.proto.draining(id, *calls),
             Answer::Result(data) => self.complete(id, data),
+            Answer::Submitted(job) => self.proto.submitted(id, *job),
+            Answer::Job(job) => self.proto.job(id, job),
+            Answer::Jobs(page) => self.proto.jobs(id, page),
+            Answer::Handle(record) => self.proto.handle(id, record),
+            Answer::Handles(page) => self.proto.handles(id, page),
+            Answer::Delivered(data) => {
+                self.sending = data;
+                let bytes = stream(data, false).len() as u64;
+                let times = Times {
+                    exec: EXEC,
+                    ..Times::default()
+                };
+                self.proto.deliver(id, bytes, times, COMPUTED);
+            }
             Answer::CallsBack(callback, ..) => {
                 self.proto.print(id, PRINTED.to_vec());
                 return self.proto.call_back(id, callback);

@@ -64,7 +64,7 @@ pub(crate) struct Totals {
 }
 
 impl Reactor {
-    /// The results of a call have left.
+    /// The results of a call have left, or are kept.
     ///
     /// SEND, EXEC and RECV are those of the second Ninf paper; `wait` is the first paper's, from
     /// the last argument to the start.

@@ -43,7 +43,7 @@ impl Reactor {
         let on = fewest.min(self.queue.settings().pes);
         Request {
             id: key as u64,
-            user: self.share_of(job.connection),
+            user: self.share_of(job),
             fewest,
             most: elements(most),
             seconds: function.and_then(|function| Some(function.predict(&job.layout, on)?.seconds)),
@@ -51,16 +51,14 @@ impl Reactor {
         }
     }
 
-    /// Whose share a connection's calls count towards: the user's; of those who prove nothing, that
-    /// of their host.
-    fn share_of(&self, connection: Option<usize>) -> u64 {
+    /// Whose share a call counts towards: the user's; of those who prove nothing, that of their
+    /// host.
+    fn share_of(&self, job: &Job) -> u64 {
         let mut hasher = DefaultHasher::new();
-        if let Some(connection) = connection.and_then(|key| self.connections.get(key)) {
-            connection.user.hash(&mut hasher);
-            connection
-                .host
-                .filter(|_| connection.user.is_anonymous())
-                .hash(&mut hasher);
+        job.user.hash(&mut hasher);
+        if job.user.is_anonymous() {
+            let connection = job.connection.and_then(|key| self.connections.get(key));
+            connection.and_then(|known| known.host).hash(&mut hasher);
         }
         hasher.finish()
     }
@@ -104,7 +102,7 @@ impl Reactor {
                 && self.admit_job(start)
             {}
         }
-        if self.admitted.is_empty() {
+        if self.admitted.is_empty() || self.stopping.is_some() {
             return;
         }
         let mut starting: Vec<usize> = self
@@ -194,6 +192,13 @@ impl Reactor {
     }
 
     fn hand_over(&mut self, key: usize, worker: usize) {
+        match self.jobs[key].kept() {
+            Some(id) => self.book(key, id, worker),
+            None => self.launch(key, worker),
+        }
+    }
+
+    pub(super) fn launch(&mut self, key: usize, worker: usize) {
         let now = self.nanos();
         let job = &mut self.jobs[key];
         job.times.started = now;
@@ -204,6 +209,7 @@ impl Reactor {
             function: function.entry.function,
             buffer: job.buffer.as_ref(),
             segments: &job.segments,
+            data: &job.data,
             brief: function.is_brief(),
             swap: job.swap,
             pes: job.pes,

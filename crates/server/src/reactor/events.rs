@@ -74,7 +74,10 @@ impl Reactor {
         };
         let mut hello = Hello::new(concat!("farcall-server ", env!("CARGO_PKG_VERSION")));
         hello.features |= proto::ESTIMATES | proto::CALLBACKS | proto::OUTPUT | proto::FILES;
-        hello.features |= proto::OPERATION | proto::REGISTER;
+        hello.features |= proto::OPERATION | proto::REGISTER | proto::HANDLES;
+        if self.spool.is_some() {
+            hello.features |= proto::JOBS;
+        }
         if accepted.is_unix {
             hello.features |= proto::SHARED_MEMORY;
         } else if accepted.is_local && accepted.session.is_none() {
@@ -247,6 +250,7 @@ impl Reactor {
         let _ = epoll::delete(&self.epoll, connection.fd());
         connection.waiting = None;
         self.closed.push(key);
+        self.stop_fetching(key, None);
         let sending = std::mem::take(&mut self.connections[key].sending);
         let mut jobs = std::mem::take(&mut self.connections[key].jobs);
         jobs.retain(|_, job| !sending.contains(job));
@@ -256,6 +260,7 @@ impl Reactor {
         for (_, job) in jobs {
             self.abandon(job);
         }
+        self.end_arrays_of(key);
         for (_, segment) in std::mem::take(&mut self.connections[key].segments) {
             self.give_up(segment);
         }
@@ -317,6 +322,8 @@ impl Reactor {
                 worker.end(FailureKind::TimeLimit, text);
             }
         }
+        self.expire();
+        self.expire_arrays();
         if self.learned_since.is_some_and(|since| now >= since + KEEP) {
             self.keep_learned();
         }

@@ -37,7 +37,14 @@ pub(super) fn serve_metrics(
 }
 
 /// Jobs by what they do: receiving, queued, running, sending.
-const STATES: [&str; 4] = ["receiving", "queued", "running", "sending"];
+const STATES: [&str; 6] = [
+    "receiving",
+    "waiting",
+    "queued",
+    "running",
+    "sending",
+    "on_disk",
+];
 
 impl Reactor {
     /// Answers those who wait for the metrics.
@@ -50,14 +57,16 @@ impl Reactor {
         }
     }
 
-    fn jobs_by_state(&self) -> [usize; 4] {
-        let mut counts = [0; 4];
+    fn jobs_by_state(&self) -> [usize; 6] {
+        let mut counts = [0; 6];
         for (_, job) in &self.jobs {
             let index = match job.state {
                 State::Receiving => 0,
-                State::Queued => 1,
-                State::Running { .. } => 2,
-                State::Sending => 3,
+                State::Waiting => 1,
+                State::Queued => 2,
+                State::Running { .. } => 3,
+                State::Sending => 4,
+                State::OnDisk => 5,
             };
             counts[index] += 1;
         }
