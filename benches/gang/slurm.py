@@ -1,4 +1,4 @@
-"""Two jobs of two nodes each that Slurm lets take turns by its gang scheduling.
+"""Slurm for a while, and two jobs of two nodes each that it lets take turns by its gang scheduling.
 
 python benches/gang/slurm.py PROGRAM [ARGUMENT ...]
 
@@ -8,6 +8,7 @@ Each node has one processor. Prints the seconds from the submission of both jobs
 ended, and ends everything that it started. Needs root, as slurmd does.
 """
 
+import contextlib
 import os
 import shutil
 import socket
@@ -39,14 +40,12 @@ MpiDefault=none
 JobAcctGatherType=jobacct_gather/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
-PreemptMode=GANG
-SchedulerTimeSlice=5
 SlurmdParameters=config_overrides
 ReturnToService=2
-NodeName=farcall0 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=1
-NodeName=farcall1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=1
-PartitionName=gang Nodes=ALL Default=YES OverSubscribe=FORCE:2 State=UP MaxTime=INFINITE
+PartitionName=all Nodes=ALL Default=YES State=UP MaxTime=INFINITE OverSubscribe={share}
 """
+GANG = "PreemptMode=GANG\nSchedulerTimeSlice=5\n"
+NODE = "NodeName=farcall{index} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cpus}\n"
 
 
 def free_ports(count):
@@ -64,13 +63,53 @@ def told(*command):
     return ran.stdout if ran.returncode == 0 else ""
 
 
-def wait_for_nodes():
-    """Until both nodes take jobs."""
+def wait_for_nodes(count):
+    """Until all nodes take jobs."""
     end = time.monotonic() + START
-    while told("sinfo", "-h", "-N", "-o", "%t").split() != ["idle", "idle"]:
+    while told("sinfo", "-h", "-N", "-o", "%t").split() != ["idle"] * count:
         if time.monotonic() > end:
-            sys.exit("slurm: the nodes are not there in time: " + told("sinfo", "-h", "-N", "-l"))
+            raise TimeoutError("slurm: no nodes in time: " + told("sinfo", "-h", "-N", "-l"))
         time.sleep(0.1)
+
+
+def why_not():
+    """Why Slurm cannot be started here; nothing if it can."""
+    missing = [name for name in ("slurmctld", "slurmd", "sbatch", "srun") if not shutil.which(name)]
+    if missing:
+        return f"no {', '.join(missing)}: apt-get install slurmctld slurmd slurm-client"
+    return None if os.geteuid() == 0 else "slurmd needs root"
+
+
+@contextlib.contextmanager
+def cluster(nodes, cpus, gang=False):
+    """A cluster of nodes that are all this machine; SLURM_CONF names it. Gives its folder."""
+    with tempfile.TemporaryDirectory(prefix="farcall-slurm-") as name:
+        folder = Path(name)
+        (folder / "state").mkdir()
+        host = socket.gethostname().split(".")[0]
+        ports = free_ports(1 + nodes)
+        share = "FORCE:2" if gang else "NO"
+        text = CONFIGURATION.format(host=host, ports=ports, folder=folder, share=share)
+        for index, port in enumerate(ports[1:]):
+            text += NODE.format(index=index, host=host, port=port, cpus=cpus)
+        configuration = folder / "slurm.conf"
+        configuration.write_text(text + (GANG if gang else ""))
+        os.environ["SLURM_CONF"] = str(configuration)
+        commands = [["slurmctld", "-D"]]
+        commands += [["slurmd", "-D", "-N", f"farcall{index}"] for index in range(nodes)]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        daemons = [
+            subprocess.Popen([*command, "-f", configuration], cwd=folder, **quiet)
+            for command in commands
+        ]
+        try:
+            wait_for_nodes(nodes)
+            yield folder
+        finally:
+            for daemon in reversed(daemons):
+                daemon.terminate()
+            for daemon in daemons:
+                daemon.wait(30)
 
 
 def makespan(folder, command):
@@ -95,34 +134,11 @@ def makespan(folder, command):
 
 def main():
     """The measurement."""
-    missing = [name for name in ("slurmctld", "slurmd", "sbatch", "srun") if not shutil.which(name)]
-    if missing:
-        sys.exit(f"slurm: no {', '.join(missing)}: apt-get install slurmctld slurmd slurm-client")
-    if os.geteuid() != 0:
-        sys.exit("slurm: slurmd needs root")
-    with tempfile.TemporaryDirectory(prefix="farcall-slurm-") as name:
-        folder = Path(name)
-        (folder / "state").mkdir()
-        host = socket.gethostname().split(".")[0]
-        text = CONFIGURATION.format(host=host, ports=free_ports(3), folder=folder)
-        configuration = folder / "slurm.conf"
-        configuration.write_text(text)
-        os.environ["SLURM_CONF"] = str(configuration)
-        commands = [["slurmctld", "-D"], ["slurmd", "-D", "-N", "farcall0"]]
-        commands.append(["slurmd", "-D", "-N", "farcall1"])
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        daemons = [
-            subprocess.Popen([*command, "-f", configuration], cwd=folder, **quiet)
-            for command in commands
-        ]
-        try:
-            wait_for_nodes()
-            print(f"{makespan(folder, sys.argv[1:]):.2f}")
-        finally:
-            for daemon in reversed(daemons):
-                daemon.terminate()
-            for daemon in daemons:
-                daemon.wait(30)
+    if reason := why_not():
+        sys.exit(f"slurm: {reason}")
+    with cluster(nodes=2, cpus=1, gang=True) as folder:
+        print(f"{makespan(folder, sys.argv[1:]):.2f}")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,16 +1,18 @@
 """Functions that several processes compute together: ScaLAPACK, and what goes wrong with them."""
 
+import importlib
 import os
 import pathlib
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 import farcall
 import numpy as np
 import pytest
-from servers import LIBRARIES, ServerProcess, wait_until
+from servers import FARCALL, LIBRARIES, ServerProcess, wait_until
 
 MPICC = shutil.which("mpicc.mpich")
 pytestmark = pytest.mark.skipif(
@@ -243,6 +245,63 @@ def test_waiting_processes_leave_the_processor_alone(process):
     before = busy_seconds(descendants(process.process.pid))
     time.sleep(1.0)
     assert busy_seconds(descendants(process.process.pid)) - before < 0.3
+
+
+@pytest.fixture(scope="module")
+def slurm():
+    sys.path.insert(0, str(LIBRARIES.parent / "benches" / "gang"))
+    slurm = importlib.import_module("slurm")
+    subprocess.run([LIBRARIES.parent / "scripts" / "setup", "slurm"], check=False, timeout=300)
+    if reason := slurm.why_not():
+        pytest.skip(f"slurm: {reason}")
+    with slurm.cluster(nodes=1, cpus=2) as folder:
+        launcher = 'launcher = ["srun", "--overlap", "--mpi=pmi2", "-n", "{processes}"]'
+        (folder / "farcall.toml").write_text(f"[parallel]\n{launcher}\n")
+        yield folder
+
+
+def test_scalapack_under_slurm(slurm):
+    options = ["--pes", "2", "--config", slurm / "farcall.toml"]
+    process = ServerProcess(LIBRARIES / "scalapack.idl", options=options)
+    try:
+        for n in [500, 1000]:
+            test_linear_systems(process.connect(), n)
+            test_eigenvalues(process.connect(), n)
+    finally:
+        process.stop()
+
+
+def test_slurm_ends_what_is_cancelled(slurm, folder):
+    options = ["--pes", "2", "--config", slurm / "farcall.toml"]
+    process = ServerProcess(folder / "parallel.idl", options=options)
+    try:
+        server = process.connect()
+        started = workers_everywhere()
+        future = server.function("spin").call_async(1)
+        wait_until(lambda: busy_seconds(workers_everywhere() - started) > 0.5, what="work")
+        spinning = workers_everywhere() - started
+        assert len(spinning) == 2
+        future.cancel()
+        wait_until(lambda: have_ended(spinning), what="their end")
+        ranks = np.zeros(2, np.int32)
+        server.call("ranks", 2, ranks)
+        assert ranks.tolist() == [100, 101]
+    finally:
+        process.stop()
+
+
+def workers_everywhere():
+    """Workers are children of Slurm's daemon: those of this program, by their command."""
+    command = f"{FARCALL}\0worker\0".encode()
+
+    def is_worker(folder):
+        try:
+            return (folder / "cmdline").read_bytes() == command
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+
+    folders = pathlib.Path("/proc").glob("[0-9]*")
+    return {int(folder.name) for folder in folders if is_worker(folder)}
 
 
 def test_a_library_without_mpi_is_named(tmp_path):

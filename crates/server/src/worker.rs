@@ -245,6 +245,7 @@ pub(crate) struct Worker {
     /// Number of the function it ran last.
     pub(crate) function: Option<u64>,
     processes: u32,
+    is_parallel: bool,
     /// For the first of several processes, while it is awaited.
     welcome: Option<Welcome>,
     process: Child,
@@ -274,7 +275,8 @@ impl Start {
 }
 
 impl Launcher {
-    /// Starts a worker of so many processes for a library. `doorbell` is what it rings when the server sleeps.
+    /// Starts a worker of so many processes for a library. `doorbell` is what it rings when the
+    /// server sleeps.
     pub(crate) fn start(
         &self,
         library: usize,
@@ -349,6 +351,7 @@ impl Launcher {
             ended_for: None,
             function: None,
             processes,
+            is_parallel: source.is_parallel(),
             welcome,
             process,
             socket,
@@ -712,6 +715,9 @@ impl Worker {
     pub(crate) fn end(&mut self, kind: FailureKind, reason: impl Into<String>) {
         self.ended_for
             .get_or_insert_with(|| Failure::new(kind, reason));
+        if self.is_parallel {
+            let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+        }
         let _ = self.process.kill();
     }
 

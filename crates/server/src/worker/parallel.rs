@@ -9,6 +9,7 @@ use super::{Start, send};
 use farcall_idl::{ArrayLayout, Document, Interface, Layout};
 use farcall_library::{Caller, Processes, Source};
 use farcall_rpc_proto::Call;
+use rustix::event::{PollFd, PollFlags};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen,
@@ -62,10 +63,11 @@ pub(super) fn launcher(words: &[String], processes: u32) -> (String, Vec<String>
     (program, vec!["-n".to_string(), number])
 }
 
-pub(super) fn environment(folder: &Path, processes: u32) -> [(&'static str, PathBuf); 6] {
+pub(super) fn environment(folder: &Path, processes: u32) -> [(&'static str, PathBuf); 7] {
     [
         (FOLDER, folder.to_path_buf()),
         (PROCESSES, processes.to_string().into()),
+        ("SLURM_KILL_BAD_EXIT", "1".into()),
         // A container or a server of its own may be root, and has as many processes as it says.
         ("OMPI_ALLOW_RUN_AS_ROOT", "1".into()),
         ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1".into()),
@@ -137,6 +139,7 @@ pub(super) fn run<C: Callee>(
     }
     let socket = seqpacket(SocketFlags::CLOEXEC)?;
     connect(&socket, &SocketAddrUnix::new(folder.join(SOCKET))?)?;
+    end_with(socket.try_clone()?);
     let (channel, start) = Channel::open(socket)?;
     process::serve(
         channel,
@@ -146,6 +149,17 @@ pub(super) fn run<C: Callee>(
         Vec::new(),
         Some(processes),
     )
+}
+
+/// Ends the process when the server is gone or has given it up. Launchers may outlive what they were
+/// told to end.
+fn end_with(socket: OwnedFd) {
+    std::thread::spawn(move || {
+        let hung_up = PollFlags::RDHUP;
+        while rustix::event::poll(&mut [PollFd::new(&socket, hung_up)], None).is_err() {}
+        // SAFETY: nothing is to be left in order.
+        unsafe { libc::_exit(1) };
+    });
 }
 
 /// Tells the others of a call, and gives them the arrays that all have.
