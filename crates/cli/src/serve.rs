@@ -19,7 +19,7 @@ use tracing_subscriber::EnvFilter;
   farcall serve libraries/*.idl --listen 0.0.0.0:3717 --workers 4
   farcall serve libraries/lapack.idl --listen 0.0.0.0:3717 --tls certificates --tokens tokens
   farcall serve my.idl --policy sjf --pes 8 --threads 2
-  farcall serve my.idl --takeover                 # instead of the server that runs there
+  farcall serve my.idl --takeover --state DIR     # instead of the server that runs there
   farcall serve my.idl --unix /tmp/farcall.sock --listen 127.0.0.1:0")]
 pub(crate) struct Arguments {
     /// Interface files
@@ -71,7 +71,8 @@ pub(crate) struct Arguments {
     /// Serve metrics for Prometheus at http://ADDR/metrics
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
-    /// Listen where another server of yours does; once ready, have that one end its calls and exit
+    /// Listen where another server of yours does; once ready, have that one end its calls and exit.
+    /// Needs a --state of its own
     #[arg(long)]
     takeover: bool,
     /// Compile and run C text in the interface files
