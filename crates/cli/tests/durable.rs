@@ -247,6 +247,39 @@ fn a_running_call_is_cancelled_and_its_library_ended() {
 }
 
 #[test]
+fn what_was_computed_is_kept_when_the_server_is_told_to_stop() {
+    let mut server = Server::start("stopped", FUNCTIONS, &["--workers", "2"]);
+    for _ in 0..3 {
+        let connection = connect(&server.address());
+        let copy = connection.function("copy").unwrap();
+        let nap = connection.function("nap").unwrap();
+        let data = vec![3; 3_000_000];
+        let submit = |_| {
+            let arguments = &mut [Argument::Skip, Argument::In(&data), int(data.len() as i64)];
+            copy.submit(arguments, None).unwrap()
+        };
+        let jobs: Vec<Job> = (0..5).map(submit).collect();
+        let long = nap.submit(&mut [int(1_000_000_000)], None).unwrap();
+        wait_until("one of them is done", || {
+            jobs.iter().any(|job| job.status().unwrap().state.is_over())
+                && long.status().unwrap().state == JobState::Running
+        });
+        let start = Instant::now();
+        server.stop();
+        assert!(start.elapsed() < Duration::from_secs(5));
+        server.restart();
+        let connection = connect(&server.address());
+        for job in &jobs {
+            let again = connection.job(job.id());
+            assert_eq!(fetch(&again, data.len()).unwrap(), data);
+            again.forget().unwrap();
+        }
+        let failure = connection.job(long.id()).status().unwrap().failure;
+        assert_eq!(failure.unwrap().kind, FailureKind::OutcomeUnknown);
+    }
+}
+
+#[test]
 fn more_than_a_user_may_have_is_refused() {
     let limits = "[jobs]\nper_user = 3\nbytes_per_user = 100000\n";
     let server = Server::configured("quota", FUNCTIONS, limits, &[]);

@@ -382,6 +382,7 @@ impl Reactor {
 
     fn shut_down(&mut self) {
         self.keep_learned();
+        self.settle_spool();
         for (_, worker) in &mut self.workers {
             worker.end(FailureKind::ServerStopping, "was ended with its server");
         }

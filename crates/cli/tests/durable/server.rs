@@ -124,6 +124,14 @@ impl Server {
         self.process.wait().unwrap();
     }
 
+    /// Ends it as an operator does.
+    pub(crate) fn stop(&mut self) {
+        let pid = self.process.id().to_string();
+        let told = Command::new("kill").arg(pid).status().unwrap();
+        assert!(told.success());
+        assert!(self.process.wait().unwrap().success());
+    }
+
     pub(crate) fn restart(&mut self) {
         (self.process, self.tcp) = Server::spawn(&self.arguments);
     }

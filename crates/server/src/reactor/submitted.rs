@@ -19,9 +19,12 @@ use farcall_rpc_proto::{
     Call, CallId, Direction, Failure, FailureKind, JobId, JobState, Pieces, Side,
 };
 use std::io;
+use std::time::{Duration, Instant};
 
 /// Of the server's memory, calls that wait to run may hold one part in so many.
 const SHARE_OF_MEMORY: u64 = 4;
+/// How long a server that ends waits for what is to be recorded.
+const LAST_RECORDS: Duration = Duration::from_millis(1500);
 
 impl Reactor {
     /// Opens the folder of submitted calls, where there is one.
@@ -213,6 +216,14 @@ impl Reactor {
             self.load_backlog();
         }
         any
+    }
+
+    /// The server ends: what was computed is recorded first.
+    pub(super) fn settle_spool(&mut self) {
+        let deadline = Instant::now() + LAST_RECORDS;
+        while let Some(reply) = self.spool.as_ref().and_then(|s| s.last_reply(deadline)) {
+            self.on_reply(reply);
+        }
     }
 
     fn on_reply(&mut self, reply: Reply) {
@@ -519,6 +530,9 @@ impl Reactor {
     /// It is recorded that a call runs: now it does.
     fn begin(&mut self, stage: Stage) {
         let Stage::Memory(key) = stage else { return };
+        if self.stopping.is_some() {
+            return;
+        }
         if let job::State::Running { worker } = self.jobs[key].state
             && self.workers[worker].state == (State::Booked { job: key })
         {
