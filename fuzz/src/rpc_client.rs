@@ -85,6 +85,8 @@ impl Driver {
         open.insert(proto.list(0).unwrap(), 0);
         open.insert(proto.estimate(&call(0)).unwrap(), 0);
         open.insert(proto.share(MEMORY_BYTES).unwrap(), 0);
+        open.insert(proto.status().unwrap(), 0);
+        open.insert(proto.drain().unwrap(), 0);
         let submission = Submission {
             call: call(20),
             keep: None,
@@ -160,6 +162,7 @@ impl Driver {
             }
             Event::Listing(id, _) | Event::Interface { request: id, .. } => id,
             Event::Failed(id, _) | Event::Estimated(id, _) => id,
+            Event::Standing(id, _) | Event::Draining(id, _) => id,
             Event::Submitted(id, _) | Event::Job(id, _) | Event::Jobs(id, _) => id,
             Event::Handle(id, _) | Event::Handles(id, _) => id,
             Event::Shared(id, bytes) => {

@@ -8,7 +8,7 @@ use farcall_rpc_proto::server::{Connection, Event};
 use farcall_rpc_proto::{
     ArrayForm, CALLBACKS, CallId, Callback, Chunk, Estimate, Failure, FailureKind, HANDLES,
     HandleId, HandlePage, HandleRecord, Hello, JOBS, JobDescription, JobId, JobPage, JobRecord,
-    JobState, Limits, Listing, OUTPUT, SHARED_MEMORY, Times, Transmit,
+    JobState, Limits, Listing, OPERATION, OUTPUT, SHARED_MEMORY, Times, Transmit,
 };
 use std::collections::BTreeMap;
 
@@ -87,7 +87,7 @@ pub fn run(data: &[u8]) {
         calls: CALLS,
     };
     let mut hello = Hello::new("fuzz");
-    hello.features = SHARED_MEMORY | CALLBACKS | OUTPUT | JOBS | HANDLES;
+    hello.features = SHARED_MEMORY | CALLBACKS | OUTPUT | OPERATION | JOBS | HANDLES;
     let mut driver = Driver {
         proto: Connection::new(limits, hello),
         open: BTreeMap::new(),
@@ -173,6 +173,11 @@ impl Driver {
             },
             Event::Estimate(id, call) => match call.function % 2 {
                 0 => self.proto.estimated(id, &Estimate::default()),
+                _ => self.fail(id),
+            },
+            Event::Status(id) => self.proto.standing(id, "{}".into()),
+            Event::Drain(id) => match id % 2 {
+                0 => self.proto.draining(id, 1),
                 _ => self.fail(id),
             },
             Event::Share(id, bytes) => match bytes % 2 {

@@ -5,6 +5,7 @@ mod call;
 mod certificate;
 mod describe;
 mod doctor;
+mod drain;
 mod failure;
 mod flow;
 mod gang;
@@ -15,6 +16,7 @@ mod npy;
 mod register;
 mod results;
 mod serve;
+mod status;
 mod target;
 mod token;
 mod trunk;
@@ -43,6 +45,8 @@ enum Command {
     Ls(ls::Arguments),
     Describe(describe::Arguments),
     Doctor(doctor::Arguments),
+    Status(status::Arguments),
+    Drain(drain::Arguments),
     Token(token::Arguments),
     Certificate(certificate::Arguments),
     Idl(idl::Arguments),
@@ -72,6 +76,8 @@ fn main() -> ExitCode {
         Command::Cancel(arguments) => jobs::cancel::run(&arguments),
         Command::Ls(arguments) => ls::run(&arguments),
         Command::Describe(arguments) => describe::run(&arguments),
+        Command::Status(arguments) => status::run(&arguments),
+        Command::Drain(arguments) => drain::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Token(arguments) => token::run(&arguments),
         Command::Certificate(arguments) => certificate::run(&arguments),

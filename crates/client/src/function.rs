@@ -153,7 +153,7 @@ impl Function {
     /// INOUT arrays in place. If it fails, their contents are undefined. Callbacks run on this
     /// thread.
     pub fn call(&self, arguments: &mut [Argument<'_>]) -> Result<Outcome, Error> {
-        match self.call_once(arguments) {
+        match self.server.persist(|| self.call_once(arguments)) {
             Err(error) if error.is_stale_interface() => {
                 let renewed = self.server.fetch(&self.described.requested)?;
                 // The arguments were made for the interface that the caller has seen.

@@ -115,6 +115,18 @@ impl Server {
         Ok(functions.map(|function| function.name).collect())
     }
 
+    /// How the server stands, as a JSON object whose `schema` says which names it has: its queue,
+    /// processor elements, memory, functions, and users as far as they may be seen.
+    pub fn status(&self) -> Result<String, Error> {
+        self.connection()?.status()
+    }
+
+    /// Has the server take no more calls, and end after those that it has; returns how many these
+    /// are. Only its operators may.
+    pub fn drain(&self) -> Result<u64, Error> {
+        self.connection()?.drain()
+    }
+
     /// All functions served, by qualified name.
     pub fn functions(&self) -> Result<Vec<FunctionSummary>, Error> {
         let mut functions = Vec::new();
@@ -137,10 +149,35 @@ impl Server {
         }
     }
 
+    /// Does what is asked of a server, and once more on a new connection where the server lets its
+    /// clients go: another may be there by then.
+    pub(crate) fn persist<T>(&self, mut ask: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+        match ask() {
+            Err(error) if error.was_let_go() => match self.renew() {
+                Ok(()) => ask(),
+                Err(_) => Err(error),
+            },
+            other => other,
+        }
+    }
+
+    /// Leaves the connection for a new one; calls under way end on the old one.
+    fn renew(&self) -> Result<(), Error> {
+        let fresh = Connection::open(&self.0.address, &self.0.options)?;
+        let known = self.0.connection.lock();
+        *known.unwrap_or_else(PoisonError::into_inner) = fresh;
+        let express = self.0.express.lock();
+        *express.unwrap_or_else(PoisonError::into_inner) = None;
+        Ok(())
+    }
+
     /// Fetches the interface anew and keeps it.
     pub(crate) fn fetch(&self, name: &str) -> Result<Function, Error> {
-        let connection = self.connection()?;
-        let answered = connection.describe(name)?;
+        let (connection, answered) = self.persist(|| {
+            let connection = self.connection()?;
+            let answered = connection.describe(name)?;
+            Ok((connection, answered))
+        })?;
         let described = Arc::new(Described::new(self, &connection, name, answered)?);
         self.lock_functions()
             .insert(name.to_string(), described.clone());

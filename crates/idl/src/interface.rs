@@ -438,6 +438,14 @@ impl Callback {
 }
 
 impl Interface {
+    /// Whether several processes compute it together: `Backend "MPI"` or `"BLACS"`.
+    pub fn is_parallel(&self) -> bool {
+        let backend = self.backend.as_deref().unwrap_or_default();
+        ["MPI", "BLACS"]
+            .iter()
+            .any(|known| backend.eq_ignore_ascii_case(known))
+    }
+
     /// `module/name`, or the name alone where there is no module.
     pub fn qualified_name(&self) -> Cow<'_, str> {
         match &self.module {

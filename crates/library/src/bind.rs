@@ -169,6 +169,13 @@ impl Binding {
         })
     }
 
+    /// The address of a symbol of the libraries, or of those that they were linked with.
+    pub(crate) fn symbol(&self, name: &str) -> Option<*mut c_void> {
+        self.libraries
+            .iter()
+            .find_map(|library| library.symbol(name))
+    }
+
     /// Whether the interface with this index can be invoked here.
     pub fn is_bound(&self, function: usize) -> bool {
         self.functions.get(function).is_some_and(Option::is_some)
@@ -271,11 +278,11 @@ fn has_info(interface: &Interface) -> bool {
     returned.any(|param| param.name.eq_ignore_ascii_case("info"))
 }
 
-/// Whether the function is an ordinary call in one process.
+/// Whether the function can be called by a worker, or by the processes of a parallel one.
 fn runs_here(interface: &Interface) -> bool {
     match interface.backend.as_deref() {
         None => true,
-        Some(backend) => backend.eq_ignore_ascii_case("normal"),
+        Some(backend) => backend.eq_ignore_ascii_case("normal") || interface.is_parallel(),
     }
 }
 

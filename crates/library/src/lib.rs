@@ -18,8 +18,10 @@ mod compile;
 mod identity;
 mod invoke;
 mod loader;
+mod parallel;
 mod python;
 mod source;
+mod temporary;
 mod threads;
 mod xerbla;
 
@@ -30,6 +32,7 @@ pub use compile::{CompileError, Compiled, compile, needs_compiler};
 pub use identity::Identity;
 pub use invoke::InvokeError;
 pub use loader::LoadError;
+pub use parallel::Processes;
 pub use python::python_worker;
 pub use source::{Source, SourceError};
 pub use threads::{THREAD_VARIABLES, Threads};

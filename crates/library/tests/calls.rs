@@ -219,7 +219,7 @@ fn every_missing_symbol_is_listed() {
         Define f(IN int n) Calls \"FORTRAN\" NoSuch(n);\n\
         Define g(IN int n) Calls \"C\" abs(n);\n\
         Define h(IN int n) Calls \"C\" nor_this(n);\n\
-        Define i(IN int n) Backend \"MPI\" Calls \"C\" elsewhere(n);";
+        Define i(IN int n) Backend \"GRAM\" Calls \"C\" elsewhere(n);";
     let document = parse_document(text).document;
     let error = Binding::load(&document, Path::new("."), None).unwrap_err();
     assert_eq!(
@@ -239,7 +239,7 @@ fn every_missing_symbol_is_listed() {
 #[test]
 fn what_is_not_bound_or_does_not_fit_is_not_called() {
     let text = "Library \"libc.so.6\"; Define abs(IN int n, OUT int *r) Calls \"C\" r = abs(n);\n\
-        Define far(IN int n) Backend \"MPI\" Calls \"C\" far(n);";
+        Define far(IN int n) Backend \"GRAM\" Calls \"C\" far(n);";
     let document = parse_document(text).document;
     let binding = Binding::load(&document, Path::new("."), None).unwrap();
     assert!(binding.is_bound(0) && !binding.is_bound(1) && !binding.is_bound(2));

@@ -7,9 +7,9 @@ use crate::jobs::{
     CancelJobMessage, JOBS, JobDescription, JobMessage, JobPage, ListJobsMessage, Submission,
 };
 use crate::message::{
-    self, CALLBACKS, Call, Callback, CallbackAnswer, DescribeRequest, Estimate, Failure,
-    GoodbyeMessage, Hello, InterfaceMessage, ListRequest, Listing, MemoryMessage, OUTPUT,
-    OutputMessage, RegisterRequest, ResultMessage, Times,
+    self, CALLBACKS, Call, Callback, CallbackAnswer, DescribeRequest, DrainingMessage, Estimate,
+    Failure, GoodbyeMessage, Hello, InterfaceMessage, ListRequest, Listing, MemoryMessage, OUTPUT,
+    OutputMessage, RegisterRequest, ResultMessage, StandingMessage, Times,
 };
 use crate::receiver::{Chunk, Frame, Receiver, Stream};
 use crate::sender::{Sender, Transmit};
@@ -38,6 +38,10 @@ pub enum Event {
     },
     /// What a call would take.
     Estimated(CallId, Estimate),
+    /// How the server stands, as a JSON object.
+    Standing(CallId, String),
+    /// The server ends when so many calls have ended.
+    Draining(CallId, u64),
     /// Shared memory of this many bytes; the memory itself came beside the bytes. Until
     /// [`Connection::unshare`] calls name it by the number of the request.
     Shared(CallId, u64),
@@ -154,6 +158,24 @@ impl Connection {
         let id = self.open(Request::Query)?;
         let out = &mut self.core.sender.control;
         append_control(out, Kind::Estimate, id, |out| call.encode(out));
+        Ok(id)
+    }
+
+    /// Asks how a server with the feature [`OPERATION`](crate::OPERATION) stands.
+    pub fn status(&mut self) -> Result<CallId, ProtocolError> {
+        self.ask(Kind::Status)
+    }
+
+    /// Asks a server with the feature [`OPERATION`](crate::OPERATION) to take no more calls and to
+    /// end.
+    pub fn drain(&mut self) -> Result<CallId, ProtocolError> {
+        self.ask(Kind::Drain)
+    }
+
+    /// A request that says nothing more.
+    fn ask(&mut self, kind: Kind) -> Result<CallId, ProtocolError> {
+        let id = self.open(Request::Query)?;
+        append_control(&mut self.core.sender.control, kind, id, |_| {});
         Ok(id)
     }
 
@@ -409,6 +431,10 @@ impl Core {
                 self.close_query(id, kind)?;
                 Ok(Some(Event::Estimated(id, message::parse(kind, payload)?)))
             }
+            Kind::Standing | Kind::Draining => {
+                self.close_query(id, kind)?;
+                operation(id, kind, payload).map(Some)
+            }
             Kind::Shared => {
                 let MemoryMessage { bytes } = message::parse(kind, payload)?;
                 match self.requests.remove(&id) {
@@ -593,4 +619,18 @@ impl Core {
             _ => Err(ProtocolError::StrayData),
         }
     }
+}
+
+/// The answer of the server to its operator.
+fn operation(id: CallId, kind: Kind, payload: &[u8]) -> Result<Event, ProtocolError> {
+    Ok(match kind {
+        Kind::Standing => {
+            let StandingMessage { text } = message::parse(kind, payload)?;
+            Event::Standing(id, text)
+        }
+        _ => {
+            let DrainingMessage { calls } = message::parse(kind, payload)?;
+            Event::Draining(id, calls)
+        }
+    })
 }

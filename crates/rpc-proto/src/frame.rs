@@ -91,6 +91,14 @@ pub enum Kind {
     Handle = 45,
     /// Answers [`Kind::ListHandles`].
     Handles = 46,
+    /// Asks how the server stands.
+    Status = 48,
+    /// Answers [`Kind::Status`].
+    Standing = 49,
+    /// The server is to take no more calls, and to end after those that it has.
+    Drain = 50,
+    /// Answers [`Kind::Drain`].
+    Draining = 51,
     /// Asks for an interface file to be served; a [`Kind::Listing`] of its functions answers.
     Register = 56,
 }
@@ -134,6 +142,10 @@ impl Kind {
             ListHandles,
             Handle,
             Handles,
+            Status,
+            Standing,
+            Drain,
+            Draining,
             Register,
         ]
         .into_iter()

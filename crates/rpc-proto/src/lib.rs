@@ -43,7 +43,7 @@ pub use ids::{HandleId, JobId, NoId};
 pub use jobs::{JOBS, JobDescription, JobPage, JobRecord, JobState, Submission};
 pub use message::{
     CALLBACK_BYTES, CALLBACKS, Call, Callback, CallbackAnswer, ESTIMATES, Estimate, FILES, Failure,
-    FailureKind, Fault, FunctionSummary, Hello, Listing, MessageError, OUTPUT, REGISTER,
+    FailureKind, Fault, FunctionSummary, Hello, Listing, MessageError, OPERATION, OUTPUT, REGISTER,
     SHARED_MEMORY, Times, VERSION_MAX, VERSION_MIN,
 };
 pub use receiver::Chunk;

@@ -29,6 +29,8 @@ pub const FILES: u64 = 1 << 3;
 
 /// Feature bit: the server says what a call would take.
 pub const ESTIMATES: u64 = 1 << 4;
+/// Feature: the status of the server, and its end by request.
+pub const OPERATION: u64 = 1 << 12;
 
 /// Feature bit: operators may register interface files.
 pub const REGISTER: u64 = 1 << 16;
@@ -192,6 +194,22 @@ pub(crate) struct InterfaceMessage {
     /// The library behind it: name, version and kernel, for people.
     #[n(2)]
     pub(crate) library: Option<String>,
+}
+
+/// How the server stands.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct StandingMessage {
+    /// A JSON object; its `schema` says which names it has.
+    #[n(0)]
+    pub(crate) text: String,
+}
+
+/// The server takes no more calls.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct DrainingMessage {
+    /// Calls that are to end before it does.
+    #[n(0)]
+    pub(crate) calls: u64,
 }
 
 /// What a call would take, as far as the server has learned it.
@@ -552,6 +570,8 @@ pub enum FailureKind {
     OutcomeUnknown = 21,
     /// The user may not do this.
     NotAllowed = 22,
+    /// The server takes no more calls; a new connection may lead to the one that follows it.
+    Draining = 26,
 }
 
 impl<C> Encode<C> for FailureKind {
@@ -583,7 +603,7 @@ pub enum Fault {
 
 impl FailureKind {
     /// Every kind.
-    pub const ALL: [FailureKind; 18] = {
+    pub const ALL: [FailureKind; 19] = {
         use FailureKind::*;
         [
             UnknownFunction,
@@ -604,6 +624,7 @@ impl FailureKind {
             StorageFault,
             OutcomeUnknown,
             NotAllowed,
+            Draining,
         ]
     };
 
@@ -621,7 +642,9 @@ impl FailureKind {
             UnknownFunction | StaleInterface | BadArgument | TooLarge | Cancelled | NoAnswer
             | NotFound | QuotaExceeded | NotAllowed => Fault::Caller,
             LibraryCrashed | TimeLimit | OutOfMemory | FunctionFailed => Fault::Library,
-            Busy | ServerStopping | Internal | StorageFault | OutcomeUnknown => Fault::Machine,
+            Busy | ServerStopping | Draining | Internal | StorageFault | OutcomeUnknown => {
+                Fault::Machine
+            }
         }
     }
 }

@@ -7,10 +7,10 @@ use crate::jobs::{
     CancelJobMessage, JOBS, JobDescription, JobMessage, JobPage, ListJobsMessage, Submission,
 };
 use crate::message::{
-    self, CALLBACKS, Call, Callback, CallbackAnswer, DescribeRequest, ESTIMATES, Estimate, FILES,
-    Failure, FailureKind, GoodbyeMessage, Hello, InterfaceMessage, ListRequest, Listing,
-    MemoryMessage, OUTPUT, OutputMessage, REGISTER, RegisterRequest, ResultMessage, SHARED_MEMORY,
-    Times,
+    self, CALLBACKS, Call, Callback, CallbackAnswer, DescribeRequest, DrainingMessage, ESTIMATES,
+    Estimate, FILES, Failure, FailureKind, GoodbyeMessage, Hello, InterfaceMessage, ListRequest,
+    Listing, MemoryMessage, OPERATION, OUTPUT, OutputMessage, REGISTER, RegisterRequest,
+    ResultMessage, SHARED_MEMORY, StandingMessage, Times,
 };
 use crate::receiver::{Chunk, Frame, Receiver, Stream};
 use crate::sender::{Sender, Transmit};
@@ -34,6 +34,10 @@ pub enum Event {
     Describe(CallId, String),
     /// Wants to know what a call would take: answer with [`Connection::estimated`] or `fail`.
     Estimate(CallId, Call),
+    /// Wants to know how the server stands: answer with [`Connection::standing`] or `fail`.
+    Status(CallId),
+    /// Wants the server to end: answer with [`Connection::draining`] or `fail`.
+    Drain(CallId),
     /// Wants shared memory of this many bytes: answer with [`Connection::shared`] or `fail`.
     Share(CallId, u64),
     /// Gives shared memory back, by the number of the request that asked for it.
@@ -276,6 +280,20 @@ impl Connection {
         message::append(out, Kind::Estimated, request, estimate);
     }
 
+    /// Answers a status request with a JSON object.
+    pub fn standing(&mut self, request: CallId, text: String) {
+        let message = StandingMessage { text };
+        let out = &mut self.core.sender.control;
+        message::append(out, Kind::Standing, request, &message);
+    }
+
+    /// Answers a drain request: so many calls are to end before the server does.
+    pub fn draining(&mut self, request: CallId, calls: u64) {
+        let message = DrainingMessage { calls };
+        let out = &mut self.core.sender.control;
+        message::append(out, Kind::Draining, request, &message);
+    }
+
     /// Answers a submission: the call is kept. One that was given up meanwhile is left alone.
     pub fn submitted(&mut self, call: CallId, id: JobId) {
         if let Some(State::Running { .. }) = self.core.calls.get(&call) {
@@ -480,6 +498,8 @@ impl Core {
                 | Kind::Describe
                 | Kind::Estimate
                 | Kind::Register
+                | Kind::Status
+                | Kind::Drain
                 | Kind::Share
                 | Kind::Call
         ) || is_about_jobs(kind)
@@ -514,6 +534,8 @@ impl Core {
                 let RegisterRequest { path, text } = message::parse(kind, payload)?;
                 Some(Event::Register(id, path, text))
             }
+            Kind::Status if self.features & OPERATION != 0 => Some(Event::Status(id)),
+            Kind::Drain if self.features & OPERATION != 0 => Some(Event::Drain(id)),
             Kind::Share if self.features & SHARED_MEMORY != 0 => {
                 let MemoryMessage { bytes } = message::parse(kind, payload)?;
                 Some(Event::Share(id, bytes))

@@ -149,6 +149,8 @@ impl Conversation {
                     },
                 );
             }
+            server::Event::Status(id) => self.server.standing(id, "{}".into()),
+            server::Event::Drain(id) => self.server.draining(id, 0),
             server::Event::Estimate(id, _) => {
                 self.server.estimated(id, &Default::default());
             }

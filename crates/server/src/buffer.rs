@@ -171,6 +171,11 @@ impl BufferPool {
         self.limit
     }
 
+    /// Bytes of all buffers and segments, idle ones too.
+    pub(crate) fn used(&self) -> usize {
+        self.total
+    }
+
     /// A buffer of at least `bytes` bytes, a warm one of the user's where one fits without much
     /// waste.
     pub(crate) fn take(&mut self, bytes: usize, user: &User) -> Result<JobBuffer, NoBuffer> {

@@ -29,6 +29,10 @@ pub struct Config {
     pub unix: Option<PathBuf>,
     /// Folder for what outlives the server; none means that nothing does.
     pub state: Option<PathBuf>,
+    /// Where Prometheus reads metrics by HTTP.
+    pub metrics: Option<SocketAddr>,
+    /// Whether to listen where another server of this user does, and then have that one drain.
+    pub takeover: bool,
     /// Bounds on what clients may ask for.
     pub limits: Limits,
     /// The processes that call the libraries.
@@ -43,6 +47,8 @@ pub struct Config {
     pub tls: Option<Tls>,
     /// Which call computes next, and on how many processor elements.
     pub queue: Queue,
+    /// Functions of several processes.
+    pub parallel: Parallel,
     /// Whether IDL files may contain C text, which is compiled and run.
     pub allow_code: bool,
 }
@@ -114,6 +120,15 @@ pub struct Queue {
     pub passes: u64,
     /// Priorities of functions by qualified name, 0 for the others; a higher one goes first.
     pub priorities: BTreeMap<String, i32>,
+}
+
+/// Functions of several processes (`Backend "MPI"` and `"BLACS"`).
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Parallel {
+    /// Program and arguments that start them, with `{processes}` for their number; the worker's own
+    /// command follows. Empty for the `mpiexec` that is found, MPICH's before others.
+    pub launcher: Vec<String>,
 }
 
 /// The processes that call the libraries.

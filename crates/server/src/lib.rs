@@ -27,7 +27,7 @@ mod user;
 mod worker;
 
 pub use access::{TokenError, TokenFile};
-pub use config::{Access, Config, Data, Jobs, Limits, Queue, Tls, Workers};
+pub use config::{Access, Config, Data, Jobs, Limits, Parallel, Queue, Tls, Workers};
 pub use farcall_library::{Caller, Catalog, Source};
 pub use farcall_rpc_proto::{Failure, FailureKind};
 pub use farcall_schedule::Policy;
@@ -102,7 +102,10 @@ pub enum StartError {
 
 fn listen_hint(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::AddrInUse => "; another server has it: choose another port, or port 0",
+        io::ErrorKind::AddrInUse => {
+            "; another server has it: choose another port, or port 0, or take over from it with \
+             --takeover"
+        }
         io::ErrorKind::PermissionDenied => "; ports below 1024 need the right to use them",
         _ => "",
     }
@@ -155,7 +158,8 @@ impl Server {
         self.functions
     }
 
-    /// Serves until SIGTERM or SIGINT. Calls that are open then fail with a message that says so.
+    /// Serves until SIGTERM or SIGINT, or, after SIGUSR1 or the request of an operator, until the
+    /// calls that it then has are done. Calls that are open then fail with a message that says so.
     pub fn run(mut self) -> io::Result<()> {
         self.reactor.run()
     }
@@ -174,6 +178,7 @@ fn libraries(catalog: &Catalog, allow_code: bool) -> Result<Vec<LibrarySource>, 
                 source: source.clone(),
                 compiled,
                 identities: Default::default(),
+                parallel: worker::is_parallel(document),
             })
         };
     catalog.files().map(library).collect()
@@ -202,7 +207,7 @@ fn listen(config: &Config) -> Result<Vec<Listener>, StartError> {
     });
     let identity = identity.transpose()?;
     for address in &config.listen {
-        let listener = Listener::tcp(*address, identity.clone());
+        let listener = Listener::tcp(*address, identity.clone(), config.takeover);
         let listener = listener.map_err(|source| StartError::Listen {
             address: format!("farcall://{address}"),
             source,
@@ -210,10 +215,11 @@ fn listen(config: &Config) -> Result<Vec<Listener>, StartError> {
         listeners.push(listener);
     }
     if let Some(path) = &config.unix {
-        let listener = Listener::unix(path).map_err(|source| StartError::Listen {
-            address: format!("unix://{}", path.display()),
-            source,
-        })?;
+        let listener =
+            Listener::unix(path, config.takeover).map_err(|source| StartError::Listen {
+                address: format!("unix://{}", path.display()),
+                source,
+            })?;
         listeners.push(listener);
     }
     if listeners.is_empty() {

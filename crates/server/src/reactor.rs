@@ -7,10 +7,12 @@ mod account;
 mod callbacks;
 mod calls;
 mod dispatch;
+mod drain;
 mod estimate;
 mod events;
 mod output;
 mod register;
+mod report;
 mod stored;
 mod submitted;
 
@@ -36,7 +38,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use slab::Slab;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -59,6 +61,7 @@ enum Source {
     WorkerOutput(usize),
     Doorbell,
     Signal,
+    Drain,
 }
 
 impl Source {
@@ -70,6 +73,7 @@ impl Source {
             Source::WorkerOutput(index) => (3, index),
             Source::Doorbell => (4, 0),
             Source::Signal => (5, 0),
+            Source::Drain => (6, 0),
         };
         EventData::new_u64(kind << 32 | index as u64)
     }
@@ -82,7 +86,8 @@ impl Source {
             2 => Source::WorkerSocket(index),
             3 => Source::WorkerOutput(index),
             4 => Source::Doorbell,
-            _ => Source::Signal,
+            5 => Source::Signal,
+            _ => Source::Drain,
         }
     }
 }
@@ -99,6 +104,8 @@ pub(crate) struct Reactor {
     /// Rung by workers that finish while this thread sleeps.
     doorbell: OwnedFd,
     signals: UnixStream,
+    /// Has something to read when SIGUSR1 has come.
+    drains: UnixStream,
     connections: Slab<Connection>,
     /// Connections with input or memory to go on with.
     ready: VecDeque<usize>,
@@ -136,7 +143,23 @@ pub(crate) struct Reactor {
     has_room: bool,
     start: Instant,
     next_sweep: Instant,
+    /// Whether it takes no more connections and calls.
+    draining: bool,
     stopping: Option<Instant>,
+    /// Names of users, by the number of their share.
+    names: HashMap<u64, String>,
+    totals: account::Totals,
+    readers: Option<report::Readers>,
+}
+
+/// Has something to read when one of these signals has come.
+fn pipe_of(signals: &[libc::c_int]) -> io::Result<UnixStream> {
+    let (ours, theirs) = UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    for signal in signals {
+        signal_hook::low_level::pipe::register(*signal, theirs.try_clone()?)?;
+    }
+    Ok(ours)
 }
 
 impl Reactor {
@@ -150,11 +173,6 @@ impl Reactor {
     ) -> io::Result<Reactor> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let doorbell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let (signals, signal_end) = UnixStream::pair()?;
-        signals.set_nonblocking(true)?;
-        for signal in [libc::SIGTERM, libc::SIGINT] {
-            signal_hook::low_level::pipe::register(signal, signal_end.try_clone()?)?;
-        }
         files::remove_left_over(&config.workers.folder());
         let now = Instant::now();
         let (mut functions, mut links) = (functions, Links::default());
@@ -162,9 +180,10 @@ impl Reactor {
             learned::load(folder, &mut functions, &mut links);
         }
         let settings = config.queue.settings(&config.workers);
-        let reactor = Reactor {
+        let mut reactor = Reactor {
             pool: BufferPool::new(usize::try_from(config.limits.memory).unwrap_or(usize::MAX)),
             launcher: Launcher {
+                parallel: config.parallel.launcher.clone(),
                 command: worker_command,
                 threads: match settings.policy {
                     Policy::AtOnce => settings.pes,
@@ -182,7 +201,8 @@ impl Reactor {
             functions,
             libraries,
             doorbell,
-            signals,
+            signals: pipe_of(&[libc::SIGTERM, libc::SIGINT])?,
+            drains: pipe_of(&[libc::SIGUSR1])?,
             connections: Slab::new(),
             ready: VecDeque::new(),
             unflushed: Vec::new(),
@@ -203,14 +223,29 @@ impl Reactor {
             has_room: true,
             start: now,
             next_sweep: now + SWEEP,
+            draining: false,
             stopping: None,
+            names: HashMap::new(),
+            totals: account::Totals::default(),
+            readers: None,
         };
-        for (index, listener) in reactor.listeners.iter().enumerate() {
-            reactor.watch(listener.fd(), Source::Listener(index), EventFlags::IN)?;
+        reactor.watch_all()?;
+        if let Some(address) = reactor.config.metrics {
+            let doorbell = reactor.doorbell.try_clone()?;
+            let (address, readers) = report::serve_metrics(address, doorbell)?;
+            tracing::info!("metrics at http://{address}/metrics");
+            reactor.readers = Some(readers);
         }
-        reactor.watch(reactor.doorbell.as_fd(), Source::Doorbell, EventFlags::IN)?;
-        reactor.watch(reactor.signals.as_fd(), Source::Signal, EventFlags::IN)?;
         Ok(reactor)
+    }
+
+    fn watch_all(&self) -> io::Result<()> {
+        for (index, listener) in self.listeners.iter().enumerate() {
+            self.watch(listener.fd(), Source::Listener(index), EventFlags::IN)?;
+        }
+        self.watch(self.doorbell.as_fd(), Source::Doorbell, EventFlags::IN)?;
+        self.watch(self.signals.as_fd(), Source::Signal, EventFlags::IN)?;
+        self.watch(self.drains.as_fd(), Source::Drain, EventFlags::IN)
     }
 
     fn watch(&self, fd: BorrowedFd<'_>, source: Source, flags: EventFlags) -> io::Result<()> {
@@ -221,17 +256,30 @@ impl Reactor {
     /// cannot be bound is known before anybody calls it.
     pub(crate) fn warm_up(&mut self) -> Result<(), String> {
         for library in 0..self.libraries.len() {
-            self.start_worker(library)
+            self.start_worker(library, 1)
                 .map_err(|error| format!("cannot start a worker: {error}"))?;
         }
         let keys: Vec<usize> = self.workers.iter().map(|(key, _)| key).collect();
         for key in keys {
-            let worker = &mut self.workers[key];
-            // A library has as long as it needs for its own initialisation.
-            let socket = worker.socket();
-            let mut poll = [PollFd::new(&socket, PollFlags::IN)];
-            while rustix::event::poll(&mut poll, None) == Err(Errno::INTR) {}
-            match worker.read_greeting() {
+            let greeting = loop {
+                let worker = &mut self.workers[key];
+                // A library has as long as it needs for its own initialisation.
+                let (socket, output) = (worker.socket(), worker.output());
+                let hung_up = PollFlags::empty();
+                let mut poll = [
+                    PollFd::new(&socket, PollFlags::IN),
+                    PollFd::new(&output, hung_up),
+                ];
+                while rustix::event::poll(&mut poll, None) == Err(Errno::INTR) {}
+                let came = !poll[0].revents().is_empty();
+                if !worker.is_awaited() || !came {
+                    break worker.read_greeting();
+                }
+                if self.admit_first_process(key).is_err() {
+                    break None;
+                }
+            };
+            match greeting {
                 Some(Ok(ready)) => self.worker_is_ready(key, ready),
                 Some(Err(error)) => return Err(error),
                 None => {
@@ -239,6 +287,15 @@ impl Reactor {
                     return Err(format!("a worker could not start: it {}", death.cause(0)));
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// The first of several processes has come, perhaps.
+    fn admit_first_process(&mut self, key: usize) -> io::Result<()> {
+        if self.workers[key].admit()? {
+            let socket = self.workers[key].socket();
+            self.watch(socket, Source::WorkerSocket(key), EventFlags::IN)?;
         }
         Ok(())
     }
@@ -301,6 +358,7 @@ impl Reactor {
         self.dispatch();
         self.handle_deadlines();
         self.flush_answers();
+        self.let_go();
         self.remove_closed();
         active
     }

@@ -3,6 +3,7 @@
 mod callback;
 mod control;
 pub(crate) mod files;
+mod parallel;
 pub(crate) mod process;
 pub(crate) mod sandbox;
 
@@ -13,8 +14,10 @@ pub(crate) use callback::Word;
 use callback::{AnswerWord, Mailbox, WORD_BYTES};
 pub(crate) use control::TEXT_BYTES;
 use control::{Control, Outcome, Request};
+use farcall_idl::{Document, Interface};
 use farcall_library::{Compiled, Source};
 use farcall_rpc_proto::{Callback, CallbackAnswer, Failure, FailureKind};
+use parallel::Welcome;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
@@ -25,6 +28,7 @@ use rustix::net::{
 use sandbox::Sandbox;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::AsRawFd;
@@ -141,6 +145,8 @@ pub(crate) struct LibrarySource {
     pub(crate) source: Source,
     pub(crate) compiled: Option<Compiled>,
     pub(crate) identities: Identities,
+    /// Whether some functions have a `Backend` of several processes.
+    pub(crate) parallel: bool,
 }
 
 /// Which libraries are behind the functions of a file, as a worker has found them.
@@ -180,6 +186,11 @@ impl Identities {
 }
 
 impl LibrarySource {
+    /// Whether it has functions that several processes compute together.
+    pub(crate) fn is_parallel(&self) -> bool {
+        self.parallel
+    }
+
     /// The library behind a function.
     pub(crate) fn identity(&self, function: usize) -> Option<String> {
         let Identities {
@@ -191,8 +202,15 @@ impl LibrarySource {
     }
 }
 
+/// Whether some functions of a file have a `Backend` of several processes.
+pub(crate) fn is_parallel(document: &Document) -> bool {
+    document.interfaces.iter().any(Interface::is_parallel)
+}
+
 /// How workers are started.
 pub(crate) struct Launcher {
+    /// What starts several processes; see [`config::Parallel`].
+    pub(crate) parallel: Vec<String>,
     /// Program and first arguments of a worker process.
     pub(crate) command: WorkerCommand,
     pub(crate) settings: config::Workers,
@@ -204,7 +222,16 @@ pub(crate) struct Launcher {
     pub(crate) sandbox: Option<Sandbox>,
 }
 
-/// A worker process.
+/// What a call needs of a worker.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Need<'n> {
+    /// Index of the library.
+    pub(crate) library: usize,
+    pub(crate) user: &'n User,
+    pub(crate) processes: u32,
+}
+
+/// A worker process, or several that compute together.
 pub(crate) struct Worker {
     /// Index of the library it is bound to.
     pub(crate) library: usize,
@@ -217,7 +244,11 @@ pub(crate) struct Worker {
     ended_for: Option<Failure>,
     /// Number of the function it ran last.
     pub(crate) function: Option<u64>,
+    processes: u32,
+    /// For the first of several processes, while it is awaited.
+    welcome: Option<Welcome>,
     process: Child,
+    /// The way to it, or where it is awaited.
     socket: OwnedFd,
     output: File,
     /// The begun line of its output.
@@ -233,20 +264,24 @@ pub(crate) struct Worker {
     _folder: TempDir,
 }
 
+impl Start {
+    fn source(&self) -> Source {
+        Source {
+            path: self.path.clone(),
+            text: self.text.clone(),
+        }
+    }
+}
+
 impl Launcher {
-    /// Starts a worker for a library. `doorbell` is what it rings when the server sleeps.
+    /// Starts a worker of so many processes for a library. `doorbell` is what it rings when the server sleeps.
     pub(crate) fn start(
         &self,
         library: usize,
         source: &LibrarySource,
+        processes: u32,
         doorbell: BorrowedFd<'_>,
     ) -> io::Result<Worker> {
-        let (ours, theirs) = socketpair(
-            AddressFamily::UNIX,
-            SocketType::SEQPACKET,
-            SocketFlags::CLOEXEC,
-            None,
-        )?;
         let (output, child_output) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         fcntl_setfl(&output, OFlags::NONBLOCK)?;
         let control = Control::create()?;
@@ -273,16 +308,39 @@ impl Launcher {
             memory: self.settings.memory,
             folder: folder.path().to_owned(),
             files: self.files,
-            sandbox: self.sandbox.clone(),
+            // Processes that compute together reach each other.
+            sandbox: self.sandbox.clone().filter(|_| !source.is_parallel()),
         };
         let text = serde_json::to_vec(&start).map_err(io::Error::other)?;
         let start = sealed_memory("farcall-start", text.len())?;
         File::from(start.try_clone()?).write_all(&text)?;
-        let process = self
-            .command(source, &theirs, child_output, folder.path())
-            .spawn()?;
-        let descriptors = [control.fd(), doorbell, start.as_fd(), mailbox.fd()];
-        send(&ours, &(text.len() as u64).to_ne_bytes(), &descriptors)?;
+        let program = self.program(source, processes);
+        let mut command = self.prepared(program, child_output, folder.path());
+        let mut welcome = None;
+        let (socket, process) = match source.is_parallel() {
+            true => {
+                let socket = parallel::prepare(folder.path(), &text)?;
+                welcome = Some(Welcome {
+                    start,
+                    start_bytes: text.len() as u64,
+                    doorbell: doorbell.try_clone_to_owned()?,
+                });
+                command.envs(parallel::environment(folder.path(), processes));
+                (socket, spawn(command, None)?)
+            }
+            false => {
+                let (ours, theirs) = socketpair(
+                    AddressFamily::UNIX,
+                    SocketType::SEQPACKET,
+                    SocketFlags::CLOEXEC,
+                    None,
+                )?;
+                let process = spawn(command, Some(&theirs))?;
+                let descriptors = [control.fd(), doorbell, start.as_fd(), mailbox.fd()];
+                send(&ours, &(text.len() as u64).to_ne_bytes(), &descriptors)?;
+                (ours, process)
+            }
+        };
         Ok(Worker {
             library,
             user: None,
@@ -290,8 +348,10 @@ impl Launcher {
             rested: Instant::now(),
             ended_for: None,
             function: None,
+            processes,
+            welcome,
             process,
-            socket: ours,
+            socket,
             output: output.into(),
             line: Vec::new(),
             tail: Vec::new(),
@@ -304,17 +364,28 @@ impl Launcher {
         })
     }
 
-    fn command(
-        &self,
-        source: &LibrarySource,
-        socket: &OwnedFd,
-        output: OwnedFd,
-        folder: &Path,
-    ) -> Command {
+    /// The program of a worker, with the launcher of its processes before it where it has some.
+    fn program(&self, source: &LibrarySource, processes: u32) -> (OsString, Vec<OsString>) {
         let (program, arguments) = match source.source.is_python() {
             true => farcall_library::python_worker(),
             false => (self.command.0.clone().into(), self.command.1.clone()),
         };
+        let mut arguments: Vec<OsString> = arguments.into_iter().map(OsString::from).collect();
+        if !source.is_parallel() {
+            return (program, arguments);
+        }
+        let (launcher, words) = parallel::launcher(&self.parallel, processes);
+        let words = words.into_iter().map(OsString::from);
+        arguments = words.chain([program]).chain(arguments).collect();
+        (launcher.into(), arguments)
+    }
+
+    fn prepared(
+        &self,
+        (program, arguments): (OsString, Vec<OsString>),
+        output: OwnedFd,
+        folder: &Path,
+    ) -> Command {
         let mut command = Command::new(program);
         command.args(arguments);
         let threads = self.threads.to_string();
@@ -331,24 +402,29 @@ impl Launcher {
             .stdin(Stdio::null())
             .stdout(stdout)
             .stderr(Stdio::from(output));
-        let (socket, parent) = (socket.as_raw_fd(), std::process::id());
-        // SAFETY: between fork and exec only system calls are made.
-        unsafe {
-            command.pre_exec(move || {
-                if libc::dup2(socket, SOCKET_FD) < 0
-                    || libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) < 0
-                {
-                    return Err(io::Error::last_os_error());
-                }
-                // The parent may have died before the death signal was set.
-                if libc::getppid() as u32 != parent {
-                    return Err(io::ErrorKind::BrokenPipe.into());
-                }
-                Ok(())
-            });
-        }
         command
     }
+}
+
+/// Starts a process that ends with this thread, and has the socket where it looks for it.
+fn spawn(mut command: Command, socket: Option<&OwnedFd>) -> io::Result<Child> {
+    let (socket, parent) = (socket.map(AsRawFd::as_raw_fd), std::process::id());
+    // SAFETY: between fork and exec only system calls are made.
+    unsafe {
+        command.pre_exec(move || {
+            if socket.is_some_and(|socket| libc::dup2(socket, SOCKET_FD) < 0)
+                || libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) < 0
+            {
+                return Err(io::Error::last_os_error());
+            }
+            // The parent may have died before the death signal was set.
+            if libc::getppid() as u32 != parent {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            Ok(())
+        });
+    }
+    command.spawn()
 }
 
 impl Worker {
@@ -374,9 +450,34 @@ impl Worker {
         self.ended_for.is_some()
     }
 
-    /// Whether it can run this user's calls of this library, now or when it is idle.
-    pub(crate) fn serves(&self, library: usize, user: &User) -> bool {
-        self.library == library && self.user.as_ref().is_none_or(|bound| bound == user)
+    /// Whether it can run such calls, now or when it is idle.
+    pub(crate) fn serves(&self, need: &Need<'_>) -> bool {
+        let Need {
+            library,
+            user,
+            processes,
+        } = *need;
+        let for_user = self.user.as_ref().is_none_or(|bound| bound == user);
+        (self.library, self.processes) == (library, processes) && for_user
+    }
+
+    /// Whether the first of its processes is still to come.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.welcome.is_some()
+    }
+
+    /// Lets the first process in, if it is there; from then on its socket is another one. Returns
+    /// whether it is.
+    pub(crate) fn admit(&mut self) -> io::Result<bool> {
+        let Some(welcome) = &self.welcome else {
+            return Ok(false);
+        };
+        let come = welcome.accept(&self.socket, self.control.fd(), self.mailbox.fd())?;
+        if let Some(socket) = come {
+            self.socket = socket;
+            self.welcome = None;
+        }
+        Ok(!self.is_awaited())
     }
 
     /// For how long nobody has needed it.

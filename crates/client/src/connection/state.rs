@@ -35,6 +35,8 @@ pub(crate) enum Answer {
     Listing(Listing),
     Interface(Answered),
     Estimated(Estimate),
+    Standing(String),
+    Draining(u64),
     Submitted(JobId),
     Job(JobDescription),
     Jobs(JobPage),
@@ -163,6 +165,18 @@ impl State {
 
     pub(crate) fn register(&mut self, path: &str, text: &str) -> Result<CallId, Loss> {
         let id = self.proto.register(path, text).map_err(Loss::Protocol)?;
+        self.open.insert(id, Open::default());
+        Ok(id)
+    }
+
+    pub(crate) fn status(&mut self) -> Result<CallId, Loss> {
+        let id = self.proto.status().map_err(Loss::Protocol)?;
+        self.open.insert(id, Open::default());
+        Ok(id)
+    }
+
+    pub(crate) fn drain(&mut self) -> Result<CallId, Loss> {
+        let id = self.proto.drain().map_err(Loss::Protocol)?;
         self.open.insert(id, Open::default());
         Ok(id)
     }
@@ -663,6 +677,8 @@ impl State {
                 (request, Ok(Answer::Interface(answered)))
             }
             Event::Estimated(id, estimate) => (id, Ok(Answer::Estimated(estimate))),
+            Event::Standing(id, text) => (id, Ok(Answer::Standing(text))),
+            Event::Draining(id, calls) => (id, Ok(Answer::Draining(calls))),
             Event::Submitted(id, job) => (id, Ok(Answer::Submitted(job))),
             Event::Job(id, job) => (id, Ok(Answer::Job(job))),
             Event::Jobs(id, page) => (id, Ok(Answer::Jobs(page))),

@@ -4,8 +4,8 @@ use farcall_idl::Scalar;
 use farcall_rpc_proto::{
     ArrayForm, CALLBACKS, Call, Callback, CallbackAnswer, ESTIMATES, Estimate, FILES, Failure,
     FailureKind, FileRequest, FunctionSummary, HANDLES, HandleId, HandlePage, HandleRecord, Header,
-    Hello, JOBS, JobDescription, JobId, JobPage, JobRecord, JobState, Limits, Listing, OUTPUT, Put,
-    REGISTER, Submission,
+    Hello, JOBS, JobDescription, JobId, JobPage, JobRecord, JobState, Limits, Listing, OPERATION,
+    OUTPUT, Put, REGISTER, Submission,
 };
 
 /// One conversation.
@@ -27,6 +27,8 @@ pub(crate) enum Request {
     /// Path and text of an interface file.
     Register(&'static str, &'static str),
     Estimate(Call),
+    Status,
+    Drain,
     Submit(Submission, Vec<Elements>),
     AskJob(JobId),
     /// With the length of the results.
@@ -56,6 +58,8 @@ pub(crate) enum Answer {
     Listing(Listing),
     Interface(u64, String, Option<String>),
     Estimate(Estimate),
+    Standing(&'static str),
+    Draining(u64),
     Result(Vec<Elements>),
     Submitted(JobId),
     Job(JobDescription),
@@ -118,6 +122,7 @@ pub(crate) fn all() -> Vec<Case> {
         jobs(),
         handles(),
         register(),
+        operation(),
         scalars(),
         callback(),
         file(),
@@ -277,6 +282,22 @@ fn estimate() -> Case {
     Case {
         hello,
         ..case("estimate", about, exchanges)
+    }
+}
+
+fn operation() -> Case {
+    let about = "How the server stands, and its end: two calls are to end before. Bit 12 of the\n\
+                 features says that both sides have these requests.";
+    let status = r#"{"schema":1,"state":"serving","pes":8,"pes_used":3}"#;
+    let exchanges = vec![
+        (Request::Status, Answer::Standing(status)),
+        (Request::Drain, Answer::Draining(2)),
+    ];
+    let mut hello = Hello::new("golden client");
+    hello.features = OPERATION;
+    Case {
+        hello,
+        ..case("operation", about, exchanges)
     }
 }
 

@@ -111,6 +111,12 @@ impl Client<'_> {
                 assert_eq!((request, function, &text), (open, *number, expected));
                 assert_eq!(library, *expected_library);
             }
+            (Event::Standing(id, text), Answer::Standing(expected)) => {
+                assert_eq!((id, text.as_str()), (open, *expected));
+            }
+            (Event::Draining(id, calls), Answer::Draining(expected)) => {
+                assert_eq!((id, calls), (open, *expected));
+            }
             (Event::Estimated(id, estimate), Answer::Estimate(expected)) => {
                 assert_eq!((id, &estimate), (open, expected));
             }
@@ -176,6 +182,8 @@ impl Client<'_> {
             Request::Describe(name) => self.proto.describe(name),
             Request::Register(path, text) => self.proto.register(path, text),
             Request::Estimate(call) => self.proto.estimate(call),
+            Request::Status => self.proto.status(),
+            Request::Drain => self.proto.drain(),
             Request::Submit(submission, _) => self.proto.submit(submission),
             Request::AskJob(job) => self.proto.ask_job(*job),
             Request::Fetch(job, result_bytes) => self.proto.fetch(*job, *result_bytes),
@@ -347,6 +355,9 @@ impl<'c> Server<'c> {
                 assert_eq!(call, *expected);
                 self.answer(id, answer);
             }
+            (Event::Status(id), Request::Status) | (Event::Drain(id), Request::Drain) => {
+                self.answer(id, answer);
+            }
             (Event::Call(id, call), Request::Call { call: expected, .. }) => {
                 assert_eq!(call, *expected);
                 if matches!(answer, Answer::Failure(_)) || self.proto.accept(id, OFFERED) {
@@ -396,6 +407,8 @@ impl<'c> Server<'c> {
                 self.proto.interface(id, *number, text, library);
             }
             Answer::Estimate(estimate) => self.proto.estimated(id, estimate),
+            Answer::Standing(text) => self.proto.standing(id, text.to_string()),
+            Answer::Draining(calls) => self.proto.draining(id, *calls),
             Answer::Result(data) => self.complete(id, data),
             Answer::Submitted(job) => self.proto.submitted(id, *job),
             Answer::Job(job) => self.proto.job(id, job),

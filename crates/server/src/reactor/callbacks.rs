@@ -4,6 +4,7 @@ use super::Reactor;
 use crate::job;
 use crate::worker::{State, Word};
 use farcall_rpc_proto::{CallId, CallbackAnswer, FailureKind};
+use std::io;
 
 /// So many workers that wait for a client do not count as computing: what a client calls while it
 /// answers can run. It bounds the processes that nested calls may take.
@@ -60,7 +61,10 @@ impl Reactor {
         };
         self.queue.resume(*job as u64, self.nanos());
         let worker = &mut self.workers[worker];
-        if let Err(error) = worker.answer(answer) {
+        // One that is dead already is handled as such.
+        if let Err(error) = worker.answer(answer)
+            && error.kind() != io::ErrorKind::BrokenPipe
+        {
             let text = format!("could not be given the answer of its callback: {error}");
             worker.end(FailureKind::Internal, text);
         }

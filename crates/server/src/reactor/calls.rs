@@ -49,6 +49,11 @@ impl Reactor {
                 Ok(estimate) => self.connections[key].proto.estimated(request, &estimate),
                 Err(failure) => self.connections[key].proto.fail(request, &failure),
             },
+            Event::Status(request) => {
+                let text = self.status(&self.connections[key].user);
+                self.connections[key].proto.standing(request, text);
+            }
+            Event::Drain(request) => self.drain_for(key, request),
             Event::Share(request, bytes) => self.share(key, request, bytes),
             Event::Unshare(request) => {
                 if let Some(segment) = connection.segments.remove(&request) {
@@ -91,7 +96,10 @@ impl Reactor {
         });
         let ((layout, message, segments, uses), durability) = match prepared {
             Ok(prepared) => prepared,
-            Err(failure) => return self.connections[key].proto.fail(id, &failure),
+            Err(failure) => {
+                self.totals.refused += 1;
+                return self.connections[key].proto.fail(id, &failure);
+            }
         };
         let buffer = match self.buffer_for(key, &layout) {
             Ok(buffer) => buffer,
@@ -141,6 +149,10 @@ impl Reactor {
         if self.stopping.is_some() {
             let text = "the server is stopping";
             return Err(Failure::new(FailureKind::ServerStopping, text));
+        }
+        if self.draining {
+            let text = "the server is draining; connect anew";
+            return Err(Failure::new(FailureKind::Draining, text));
         }
         let function = self.functions.get(call.function)?;
         let bad = |error: String| {
@@ -377,12 +389,14 @@ impl Reactor {
     /// Fails a job that no worker has (any more).
     pub(super) fn fail_job(&mut self, key: usize, kind: FailureKind, cause: &str) {
         let job = &self.jobs[key];
+        let function = job.function;
         let name = match self.functions.get(job.function) {
             Ok(function) => function.interface.qualified_name().into_owned(),
             Err(_) => "the function".to_string(),
         };
         let failure = Failure::new(kind, format!("{name} {cause}"));
         let (connection, call, kept) = (job.connection, job.call, job.kept());
+        self.count_failure(function);
         self.end_uses(key, Some(&failure.message));
         self.release(key);
         tracing::warn!("call failed: {failure}");
@@ -444,11 +458,11 @@ impl Reactor {
         }
     }
 
-    pub(super) fn start_worker(&mut self, library: usize) -> io::Result<()> {
+    pub(super) fn start_worker(&mut self, library: usize, processes: u32) -> io::Result<()> {
         let source = &self.libraries[library];
         let worker = self
             .launcher
-            .start(library, source, self.doorbell.as_fd())?;
+            .start(library, source, processes, self.doorbell.as_fd())?;
         tracing::debug!("worker {} starts", worker.pid());
         let key = self.workers.vacant_key();
         self.watch(worker.socket(), Source::WorkerSocket(key), EventFlags::IN)?;
@@ -496,7 +510,7 @@ impl Reactor {
             .any(|(_, worker)| worker.library == library);
         if !spare
             && self.stopping.is_none()
-            && let Err(error) = self.start_worker(library)
+            && let Err(error) = self.start_worker(library, 1)
         {
             tracing::error!("cannot start a worker: {error}");
         }

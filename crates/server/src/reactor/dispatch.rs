@@ -1,16 +1,19 @@
 //! Which job computes next, and where.
 
 use super::Reactor;
+use crate::function::Function;
 use crate::job;
-use crate::user::User;
-use crate::worker::{CallRequest, State, Worker};
+use crate::job::Job;
+use crate::worker::{CallRequest, Need, State, Worker};
 use farcall_rpc_proto::FailureKind;
 use farcall_schedule::queue::{Request, Start};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::time::Instant;
 
+/// Names of users that are remembered before some are forgotten.
+const MOST_NAMES: usize = 10_000;
 /// Idle workers that are kept for users at least.
 const LEAST_IDLE: usize = 8;
 
@@ -21,6 +24,7 @@ impl Reactor {
         self.jobs[job].state = job::State::Queued;
         self.jobs[job].times.queued = now;
         let request = self.request(job);
+        self.name_user(request.user, job);
         let start = self.queue.push(request, now);
         self.admit_job(start);
         self.dispatch();
@@ -49,7 +53,7 @@ impl Reactor {
 
     /// Whose share a call counts towards: the user's; of those who prove nothing, that of their
     /// host.
-    fn share_of(&self, job: &job::Job) -> u64 {
+    fn share_of(&self, job: &Job) -> u64 {
         let mut hasher = DefaultHasher::new();
         job.user.hash(&mut hasher);
         if job.user.is_anonymous() {
@@ -57,6 +61,25 @@ impl Reactor {
             connection.and_then(|known| known.host).hash(&mut hasher);
         }
         hasher.finish()
+    }
+
+    /// Remembers who has a share, for the status.
+    fn name_user(&mut self, share: u64, job: usize) {
+        if self.names.contains_key(&share) {
+            return;
+        }
+        if self.names.len() >= MOST_NAMES {
+            let known: HashSet<u64> = self.queue.users(self.nanos()).map(|u| u.user).collect();
+            self.names.retain(|share, _| known.contains(share));
+        }
+        let job = &self.jobs[job];
+        let connection = job.connection.and_then(|key| self.connections.get(key));
+        let host = connection.and_then(|connection| connection.host);
+        let name = match host.filter(|_| job.user.is_anonymous()) {
+            Some(host) => format!("{} of {host}", job.user),
+            None => job.user.to_string(),
+        };
+        self.names.insert(share, name);
     }
 
     fn admit_job(&mut self, start: Option<Start>) -> bool {
@@ -90,26 +113,29 @@ impl Reactor {
             .collect();
         let mut waiting = VecDeque::new();
         while let Some(job) = self.admitted.pop_front() {
-            let user = &self.jobs[job].user;
             let Ok(function) = self.functions.get(self.jobs[job].function) else {
                 continue;
             };
-            let library = function.entry.file;
+            let need = self.need(&self.jobs[job], function);
             if function.is_brief()
-                && let Some(soon) = self.idle_soon(library, user)
+                && let Some(soon) = self.idle_soon(&need)
             {
                 self.held_until = Some(soon);
                 waiting.push_back(job);
                 continue;
             }
-            if let Some(worker) = self.idle_worker(library, user) {
+            if let Some(worker) = self.idle_worker(&need) {
                 self.hand_over(job, worker);
                 continue;
             }
-            let serves = |key: &usize| self.workers[*key].serves(library, user);
+            let serves = |key: &usize| self.workers[*key].serves(&need);
             if let Some(index) = starting.iter().position(serves) {
                 starting.swap_remove(index);
-            } else if let Err(error) = self.start_one_more(library) {
+            } else if let Need {
+                library, processes, ..
+            } = need
+                && let Err(error) = self.start_one_more(library, processes)
+            {
                 self.fail_job(job, FailureKind::Internal, &format!("no worker: {error}"));
                 continue;
             }
@@ -119,17 +145,29 @@ impl Reactor {
         self.admitted = waiting;
     }
 
+    /// What a job needs of its worker.
+    fn need<'n>(&self, job: &'n Job, function: &Function) -> Need<'n> {
+        Need {
+            library: function.entry.file,
+            user: &job.user,
+            processes: match function.interface.is_parallel() {
+                true => job.pes,
+                false => 1,
+            },
+        }
+    }
+
     /// An idle worker for a user's call; rather one that knows the user than a fresh one.
-    fn idle_worker(&self, library: usize, user: &User) -> Option<usize> {
+    fn idle_worker(&self, need: &Need<'_>) -> Option<usize> {
         let workers = self.workers.iter();
-        let idle = workers.filter(|(_, worker)| worker.is_idle() && worker.serves(library, user));
+        let idle = workers.filter(|(_, worker)| worker.is_idle() && worker.serves(need));
         idle.max_by_key(|(_, worker)| worker.user.is_some())
             .map(|(key, _)| key)
     }
 
     /// Starts a worker. Where there are too many idle ones, of other users and libraries, the one
     /// that was not needed for the longest time makes room.
-    fn start_one_more(&mut self, library: usize) -> io::Result<()> {
+    fn start_one_more(&mut self, library: usize, processes: u32) -> io::Result<()> {
         let most = (4 * self.queue.settings().pes as usize).max(LEAST_IDLE);
         let idle = |worker: &Worker| worker.user.as_ref().and(worker.idle_for());
         let workers = self.workers.iter();
@@ -140,15 +178,15 @@ impl Reactor {
             let text = "was ended to make room for another";
             self.workers[key].end(FailureKind::Internal, text);
         }
-        self.start_worker(library)
+        self.start_worker(library, processes)
     }
 
     /// When a worker that runs a brief call will probably be idle, and may serve the user.
-    fn idle_soon(&self, library: usize, user: &User) -> Option<Instant> {
+    fn idle_soon(&self, need: &Need<'_>) -> Option<Instant> {
         let now = Instant::now();
         let workers = self.workers.iter();
         workers
-            .filter(|(_, worker)| worker.serves(library, user))
+            .filter(|(_, worker)| worker.serves(need))
             .filter_map(|(_, worker)| worker.idle_soon())
             .find(|soon| *soon > now)
     }

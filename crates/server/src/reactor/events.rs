@@ -22,19 +22,24 @@ impl Reactor {
             Source::Connection(_) | Source::WorkerSocket(_) | Source::WorkerOutput(_) => {}
             Source::Doorbell => {
                 let _ = rustix::io::read(&self.doorbell, &mut [0u8; 8]);
+                self.answer_readers();
             }
             Source::Signal => {
                 let _ = self.signals.read(&mut [0; 64]);
                 self.stop();
             }
+            Source::Drain => {
+                let _ = self.drains.read(&mut [0; 64]);
+                self.drain();
+            }
         }
     }
 
-    fn is_open(&self, key: usize) -> bool {
+    pub(super) fn is_open(&self, key: usize) -> bool {
         self.connections.contains(key) && !self.closed.contains(&key)
     }
 
-    fn accept(&mut self, index: usize) {
+    pub(super) fn accept(&mut self, index: usize) {
         for _ in 0..ACCEPTS {
             let Some(listener) = self.listeners.get(index) else {
                 return;
@@ -69,7 +74,7 @@ impl Reactor {
         };
         let mut hello = Hello::new(concat!("farcall-server ", env!("CARGO_PKG_VERSION")));
         hello.features |= proto::ESTIMATES | proto::CALLBACKS | proto::OUTPUT | proto::FILES;
-        hello.features |= proto::REGISTER | proto::HANDLES;
+        hello.features |= proto::OPERATION | proto::REGISTER | proto::HANDLES;
         if self.spool.is_some() {
             hello.features |= proto::JOBS;
         }
@@ -278,6 +283,12 @@ impl Reactor {
     }
 
     fn worker_event(&mut self, key: usize) {
+        if self.workers[key].is_awaited() {
+            match self.admit_first_process(key) {
+                Ok(()) => return,
+                Err(error) => self.workers[key].end(FailureKind::Internal, error.to_string()),
+            }
+        }
         let worker = &mut self.workers[key];
         if worker.state == State::Starting {
             match worker.read_greeting() {
@@ -340,7 +351,7 @@ impl Reactor {
     }
 
     /// Begins to stop: running and waiting calls fail, results that are on their way leave.
-    fn stop(&mut self) {
+    pub(super) fn stop(&mut self) {
         if self.stopping.is_some() {
             return;
         }

@@ -11,6 +11,7 @@ impl Reactor {
     pub(super) fn worker_output(&mut self, key: usize) {
         match self.workers[key].read_output() {
             Some(printed) => self.take_output(key, printed),
+            None if self.workers[key].is_awaited() => self.worker_died(key),
             // The worker's socket tells of its death.
             None => drop(epoll::delete(&self.epoll, self.workers[key].output())),
         }

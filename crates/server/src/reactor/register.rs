@@ -1,7 +1,7 @@
 //! Interface files that come while the server runs.
 
 use super::Reactor;
-use crate::worker::LibrarySource;
+use crate::worker::{LibrarySource, is_parallel};
 use farcall_library::{CompileError, Source};
 use farcall_rpc_proto::{CallId, Failure, FailureKind, FunctionSummary, Listing};
 use std::path::PathBuf;
@@ -63,10 +63,11 @@ impl Reactor {
             source,
             compiled: None,
             identities: Default::default(),
+            parallel: is_parallel(&document),
         });
         let from = (key, request);
         self.registration = Some(Registration { from, library });
-        self.start_worker(library).map_err(|error| {
+        self.start_worker(library, 1).map_err(|error| {
             self.libraries.pop();
             self.registration = None;
             Failure::new(FailureKind::Internal, format!("no worker: {error}"))

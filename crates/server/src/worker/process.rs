@@ -6,11 +6,11 @@
 use super::callback::{AnswerWord, Mailbox, Word};
 use super::control::{Control, Outcome, Request};
 use super::files::Files;
-use super::{GREETING_BYTES, Identities, MemoryMessage, READY, Ready, SOCKET_FD, Start};
+use super::{GREETING_BYTES, Identities, MemoryMessage, READY, Ready, SOCKET_FD, Start, parallel};
 use crate::buffer::Mapping;
 use farcall_idl::{ArrayLayout, Document, Interface, Layout, Scalar};
 use farcall_library::{
-    Binding, CallbackAnswer, CallbackRequest, Caller, InvokeError, Source, Threads,
+    Binding, CallbackAnswer, CallbackRequest, Caller, InvokeError, Processes, Source, Threads,
 };
 use farcall_rpc_proto::{Call, Callback, Failure, FailureKind, swap_bytes};
 use farcall_spin::Spin;
@@ -50,6 +50,11 @@ pub trait Callee {
     /// The library behind a function, for people: name, version, kernel.
     fn library(&self, function: usize) -> Option<String>;
 
+    /// Joins the processes that were started together with this one, for parallel functions.
+    fn join(&self) -> Result<Processes, String> {
+        Err("these functions cannot run in parallel".to_string())
+    }
+
     /// Folders of which it reads while calls run, besides the one of its source.
     fn folders(&self) -> Vec<PathBuf> {
         Vec::new()
@@ -81,6 +86,10 @@ impl Callee for Binding {
     fn library(&self, function: usize) -> Option<String> {
         self.identity(function).map(|identity| identity.to_string())
     }
+
+    fn join(&self) -> Result<Processes, String> {
+        Processes::join(self)
+    }
 }
 
 /// Runs a worker for a C or Fortran library in this process, which the server started for it.
@@ -98,22 +107,17 @@ pub fn run_worker() -> io::Result<()> {
 pub fn run_worker_for<C: Callee>(
     load: impl FnOnce(&Source, &Document, Option<&Path>) -> Result<C, String>,
 ) -> io::Result<()> {
+    if let Some(folder) = std::env::var_os(parallel::FOLDER) {
+        return parallel::run(Path::new(&folder), load);
+    }
     // SAFETY: the server put the worker's end of a socket pair there; nobody else owns it.
     let socket = unsafe { OwnedFd::from_raw_fd(SOCKET_FD) };
     rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
-    let (size, mut descriptors) = receive(&socket)?;
-    let [control, doorbell, start, mailbox] = std::mem::take(&mut descriptors)
-        .try_into()
-        .map_err(|_| io::Error::other("run by the server only"))?;
-    let start = read_start(start, u64::from_ne_bytes(first_word(size)))?;
-    let control: &'static Control = Box::leak(Box::new(Control::open(control)?));
+    let (channel, start) = Channel::open(socket)?;
     limit(start.memory, start.files)?;
     print_lines();
-    install_handlers(control)?;
-    let source = Source {
-        path: start.path,
-        text: start.text,
-    };
+    install_handlers(channel.control)?;
+    let source = start.source();
     let document = source.parse().document;
     let mut unprotected = Vec::new();
     if let Some(sandbox) = &start.sandbox {
@@ -123,7 +127,8 @@ pub fn run_worker_for<C: Callee>(
     let callee = match load(&source, &document, start.compiled.as_deref()) {
         Ok(callee) => callee,
         Err(text) => {
-            rustix::net::send(&socket, text.as_bytes(), rustix::net::SendFlags::NOSIGNAL)?;
+            let flags = rustix::net::SendFlags::NOSIGNAL;
+            rustix::net::send(&channel.socket, text.as_bytes(), flags)?;
             return Ok(());
         }
     };
@@ -132,20 +137,53 @@ pub fn run_worker_for<C: Callee>(
         let closed = sandbox.close_inside(&start.folder, &callee.folders(), &beside);
         unprotected.extend(closed.into_iter().map(|error| error.to_string()));
     }
-    rustix::net::send(
-        &socket,
-        &ready(&document, &callee, unprotected),
-        rustix::net::SendFlags::NOSIGNAL,
-    )?;
+    serve(channel, start, document, callee, unprotected, None)
+}
+
+/// The way between a worker and its server.
+pub(super) struct Channel {
+    socket: OwnedFd,
+    control: &'static Control,
+    doorbell: OwnedFd,
+    mailbox: Mailbox,
+}
+
+impl Channel {
+    /// Receives what the server hands over first.
+    pub(super) fn open(socket: OwnedFd) -> io::Result<(Channel, Start)> {
+        let (size, mut descriptors) = receive(&socket)?;
+        let [control, doorbell, start, mailbox] = std::mem::take(&mut descriptors)
+            .try_into()
+            .map_err(|_| io::Error::other("run by the server only"))?;
+        let start = read_start(start, u64::from_ne_bytes(first_word(size)))?;
+        let channel = Channel {
+            socket,
+            control: Box::leak(Box::new(Control::open(control)?)),
+            doorbell,
+            mailbox: Mailbox::open(mailbox),
+        };
+        Ok((channel, start))
+    }
+}
+
+/// Says that all functions can be called, and calls them.
+pub(super) fn serve<C: Callee>(
+    channel: Channel,
+    start: Start,
+    document: Document,
+    callee: C,
+    unprotected: Vec<String>,
+    processes: Option<Processes>,
+) -> io::Result<()> {
+    let greeting = ready(&document, &callee, unprotected);
+    let flags = rustix::net::SendFlags::NOSIGNAL;
+    rustix::net::send(&channel.socket, &greeting, flags)?;
     let spin = Spin::new(Duration::from_micros(start.spin_us));
-    let interfaces = document.interfaces;
     Worker {
-        socket,
-        control,
-        doorbell,
-        mailbox: Mailbox::open(mailbox),
-        interfaces,
+        channel,
+        interfaces: document.interfaces,
         callee,
+        processes,
         mappings: HashMap::new(),
         pes: start.threads,
         threads: None,
@@ -189,12 +227,11 @@ fn read_start(file: OwnedFd, bytes: u64) -> io::Result<Start> {
 struct Aligned;
 
 struct Worker<C> {
-    socket: OwnedFd,
-    control: &'static Control,
-    doorbell: OwnedFd,
-    mailbox: Mailbox,
+    channel: Channel,
     interfaces: Vec<Interface>,
     callee: C,
+    /// Those that compute together, of which this one is the first.
+    processes: Option<Processes>,
     mappings: HashMap<u64, Mapping>,
     /// Processor elements of the call before.
     pes: u32,
@@ -211,9 +248,9 @@ impl<C: Callee> Worker<C> {
         let mut message = Vec::new();
         let mut seen = 0;
         loop {
-            self.control.wait(seen, spin);
-            seen = self.control.posted();
-            let request = self.control.request(&mut message);
+            self.channel.control.wait(seen, spin);
+            seen = self.channel.control.posted();
+            let request = self.channel.control.request(&mut message);
             for _ in 0..request.memory_messages {
                 self.handle_memory_message()?;
             }
@@ -234,8 +271,8 @@ impl<C: Callee> Worker<C> {
                     failure: Some(failure),
                 },
             };
-            if self.control.finish(&outcome) {
-                rustix::io::write(&self.doorbell, &1u64.to_ne_bytes())?;
+            if self.channel.control.finish(&outcome) {
+                rustix::io::write(&self.channel.doorbell, &1u64.to_ne_bytes())?;
             }
         }
     }
@@ -243,7 +280,8 @@ impl<C: Callee> Worker<C> {
     /// The library is to use as many threads as the call has processor elements. One that cannot be
     /// told keeps to what its environment said when it was loaded.
     fn use_elements(&mut self, pes: u32) {
-        if pes == self.pes {
+        // Processor elements of a parallel worker are its processes.
+        if pes == self.pes || self.processes.is_some() {
             return;
         }
         self.pes = pes;
@@ -253,7 +291,7 @@ impl<C: Callee> Worker<C> {
     }
 
     fn handle_memory_message(&mut self) -> io::Result<()> {
-        let (bytes, mut descriptors) = receive(&self.socket)?;
+        let (bytes, mut descriptors) = receive(&self.channel.socket)?;
         let bytes = bytes.try_into().map_err(|_| io::ErrorKind::InvalidData)?;
         match (MemoryMessage::decode(bytes), descriptors.pop()) {
             (MemoryMessage::Map { id, bytes }, Some(fd)) => {
@@ -303,7 +341,9 @@ impl<C: Callee> Worker<C> {
             .map(|array| self.start(array, buffer))
             .collect::<Option<Vec<_>>>()
             .ok_or_else(|| refuse(&"has an array outside the shared memory"))?;
-        let (socket, mailbox) = (&self.socket, &self.mailbox);
+        let Channel {
+            socket, mailbox, ..
+        } = &self.channel;
         let line = Line { socket, mailbox };
         let files = match interface.moves_files() {
             false => None,
@@ -312,6 +352,10 @@ impl<C: Callee> Worker<C> {
                 Some(Files::fetch(&line, folder, self.files, interface, scalars)?)
             }
         };
+        if let Some(processes) = self.processes.as_ref().filter(|_| interface.is_parallel()) {
+            // SAFETY: as below.
+            unsafe { parallel::lead(processes, function, interface, &call, &layout, &starts) };
+        }
         // SAFETY: the layout was made for this interface, and its arrays lie within the buffer or
         // within shared memory.
         let called = unsafe { self.invoke(function, &call, &layout, &starts, &line) };
@@ -456,7 +500,7 @@ fn receive(socket: &OwnedFd) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
 
 /// Has the C library write each line when it is complete: its standard output is a pipe, which it
 /// would otherwise fill before it writes.
-fn print_lines() {
+pub(super) fn print_lines() {
     unsafe extern "C" {
         static stdout: *mut libc::FILE;
     }
@@ -466,7 +510,7 @@ fn print_lines() {
 
 /// Limits private memory, and the files that functions write. Job buffers are shared memory and do
 /// not count.
-fn limit(memory: u64, files: u64) -> io::Result<()> {
+pub(super) fn limit(memory: u64, files: u64) -> io::Result<()> {
     /// What is written to memory that is shared counts as well.
     const LEAST_FILE: u64 = 4 << 20;
     let no_core = libc::rlimit {
