@@ -280,6 +280,43 @@ fn what_was_computed_is_kept_when_the_server_is_told_to_stop() {
 }
 
 #[test]
+fn a_server_that_drains_leaves_what_was_not_begun_to_the_next() {
+    // Calls that wait may hold a quarter of the memory: one of these at a time.
+    let settings = "[limits]\nmemory = 40000000\n";
+    let options = ["--workers", "1"];
+    let mut server = Server::configured("drained", FUNCTIONS, settings, &options);
+    let connection = connect(&server.address());
+    let copy = connection.function("copy").unwrap();
+    let nap = connection.function("nap").unwrap();
+    let first = nap.submit(&mut [int(300_000)], None).unwrap();
+    let data = vec![9; 4_000_000];
+    let submit = |_| {
+        let arguments = &mut [Argument::Skip, Argument::In(&data), int(data.len() as i64)];
+        copy.submit(arguments, None).unwrap()
+    };
+    let jobs: Vec<Job> = (0..6).map(submit).collect();
+    let last = jobs[5].id();
+    let address = server.address();
+    let waits = std::thread::spawn(move || fetch(&connect(&address).job(last), 4_000_000));
+    wait_until("the first one runs", || {
+        first.status().unwrap().state == JobState::Running
+    });
+    server.drain();
+    let waited = waits.join().unwrap();
+    assert!(waited.is_err(), "it waits for nothing that comes");
+    server.restart();
+    let connection = connect(&server.address());
+    assert_eq!(
+        connection.job(first.id()).status().unwrap().state,
+        JobState::Done,
+        "what ran has ended"
+    );
+    for job in &jobs {
+        assert_eq!(fetch(&connection.job(job.id()), data.len()).unwrap(), data);
+    }
+}
+
+#[test]
 fn more_than_a_user_may_have_is_refused() {
     let limits = "[jobs]\nper_user = 3\nbytes_per_user = 100000\n";
     let server = Server::configured("quota", FUNCTIONS, limits, &[]);

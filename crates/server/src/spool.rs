@@ -369,6 +369,27 @@ impl Spool {
         JobPage { jobs, next }
     }
 
+    /// How many calls there are, by the index of their state in [`JobState::ALL`].
+    pub(crate) fn counts(&self) -> [usize; JobState::ALL.len()] {
+        let mut counts = [0; JobState::ALL.len()];
+        for kept in self.kept.values() {
+            let mut states = JobState::ALL.iter();
+            if let Some(index) = states.position(|state| *state == kept.record.state) {
+                counts[index] += 1;
+            }
+        }
+        counts
+    }
+
+    /// Clients that wait for calls which this server will not run any more.
+    pub(crate) fn stranded(&mut self) -> Vec<Fetch> {
+        let waiting = |kept: &&mut Kept| kept.stage == Stage::Disk && !kept.record.state.is_over();
+        let stranded = self.kept.values_mut().filter(waiting);
+        stranded
+            .flat_map(|kept| std::mem::take(&mut kept.fetches))
+            .collect()
+    }
+
     /// When the next outcome expires.
     pub(crate) fn next_expiry(&self) -> Option<u64> {
         self.expiries.first().map(|(at, _)| *at)

@@ -126,8 +126,17 @@ impl Server {
 
     /// Ends it as an operator does.
     pub(crate) fn stop(&mut self) {
+        self.signal("-TERM");
+    }
+
+    /// Has it take no more calls, and end when those that were begun have ended.
+    pub(crate) fn drain(&mut self) {
+        self.signal("-USR1");
+    }
+
+    fn signal(&mut self, signal: &str) {
         let pid = self.process.id().to_string();
-        let told = Command::new("kill").arg(pid).status().unwrap();
+        let told = Command::new("kill").args([signal, &pid]).status().unwrap();
         assert!(told.success());
         assert!(self.process.wait().unwrap().success());
     }

@@ -213,7 +213,10 @@ impl Reactor {
         }
         if std::mem::take(&mut self.has_room) && self.stopping.is_none() {
             self.serve_starved_fetches();
-            self.load_backlog();
+            // What was not begun is for the next server.
+            if !self.draining {
+                self.load_backlog();
+            }
         }
         any
     }
