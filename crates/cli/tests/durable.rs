@@ -317,6 +317,32 @@ fn a_server_that_drains_leaves_what_was_not_begun_to_the_next() {
 }
 
 #[test]
+fn a_server_that_takes_over_has_the_submitted_calls_of_the_one_before() {
+    let mut server = Server::start("taken-over", FUNCTIONS, &["--workers", "1"]);
+    let connection = connect(&server.address());
+    let copy = connection.function("copy").unwrap();
+    let nap = connection.function("nap").unwrap();
+    let arguments = &mut [Argument::Skip, Argument::In(b"abc"), int(3)];
+    let done = copy.submit(arguments, None).unwrap();
+    fetch(&done, 3).unwrap();
+    let running = nap.submit(&mut [int(500_000)], None).unwrap();
+    wait_until("it runs", || {
+        running.status().unwrap().state == JobState::Running
+    });
+    drop(connection);
+    server.take_over();
+    let connection = connect(&server.address());
+    wait_until("the calls are there", || match connection.jobs() {
+        Ok(jobs) => jobs.len() == 2,
+        Err(Error::Failed(failure)) if failure.kind == FailureKind::Busy => false,
+        Err(error) => panic!("{error}"),
+    });
+    assert_eq!(fetch(&connection.job(done.id()), 3).unwrap(), b"abc");
+    let state = connection.job(running.id()).status().unwrap().state;
+    assert_eq!(state, JobState::Done, "the server before has ended it");
+}
+
+#[test]
 fn more_than_a_user_may_have_is_refused() {
     let limits = "[jobs]\nper_user = 3\nbytes_per_user = 100000\n";
     let server = Server::configured("quota", FUNCTIONS, limits, &[]);

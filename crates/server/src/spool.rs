@@ -163,6 +163,13 @@ pub enum SpoolError {
     Folder(#[from] io::Error),
 }
 
+impl SpoolError {
+    /// Whether another server has the folder.
+    pub(crate) fn is_taken(&self) -> bool {
+        matches!(self, SpoolError::Journal(error) if error.is_taken())
+    }
+}
+
 impl Spool {
     /// Opens the folder, brings what is recorded to what holds after a restart, and removes what no
     /// call needs. Threads ring `doorbell` when they have something to say.

@@ -124,6 +124,22 @@ impl Server {
         self.process.wait().unwrap();
     }
 
+    /// Starts another in its place, which has it drain.
+    pub(crate) fn take_over(&mut self) {
+        let address = self.tcp.trim_start_matches("farcall://").to_string();
+        let mut arguments = self.arguments.clone();
+        for argument in &mut arguments {
+            if argument == "127.0.0.1:0" {
+                argument.clone_from(&address);
+            }
+        }
+        arguments.push("--takeover".to_string());
+        let (process, tcp) = Server::spawn(&arguments);
+        let mut before = std::mem::replace(&mut self.process, process);
+        self.tcp = tcp;
+        assert!(before.wait().unwrap().success());
+    }
+
     /// Ends it as an operator does.
     pub(crate) fn stop(&mut self) {
         self.signal("-TERM");

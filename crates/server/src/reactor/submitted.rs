@@ -27,23 +27,54 @@ const SHARE_OF_MEMORY: u64 = 4;
 const LAST_RECORDS: Duration = Duration::from_millis(1500);
 
 impl Reactor {
-    /// Opens the folder of submitted calls, where there is one.
+    /// Opens the folder of submitted calls, where there is one. A server whose place this one takes
+    /// has it until its calls have ended.
     pub(crate) fn open_spool(&mut self) -> Result<(), StartError> {
         let Some(path) = &self.config.state else {
             return Ok(());
         };
         let doorbell = self.doorbell.try_clone()?;
-        let spool = Spool::open(path, self.config.jobs.clone(), doorbell);
-        let spool = spool.map_err(|source| StartError::Spool {
-            path: path.clone(),
-            source,
-        })?;
-        self.spool = Some(spool);
-        Ok(())
+        match Spool::open(path, self.config.jobs.clone(), doorbell) {
+            Ok(spool) => {
+                self.spool = Some(spool);
+                self.awaits_spool = false;
+                self.has_room = true;
+                Ok(())
+            }
+            Err(error) if self.config.takeover && error.is_taken() => {
+                self.awaits_spool = true;
+                Ok(())
+            }
+            Err(source) => Err(StartError::Spool {
+                path: path.clone(),
+                source,
+            }),
+        }
+    }
+
+    /// Looks whether the server has gone whose place this one takes.
+    pub(super) fn look_for_spool(&mut self) {
+        if !self.awaits_spool {
+            return;
+        }
+        match self.open_spool() {
+            Ok(()) if self.awaits_spool => {}
+            Ok(()) => tracing::info!("submitted calls are this server's now"),
+            Err(error) => {
+                self.awaits_spool = false;
+                tracing::error!("{error}");
+            }
+        }
     }
 
     fn spool(&mut self) -> Result<&mut Spool, Failure> {
+        let awaits = self.awaits_spool;
         self.spool.as_mut().ok_or_else(|| {
+            if awaits {
+                let text = "the server before this one has the submitted calls until its own have \
+                            ended; try again soon";
+                return Failure::new(FailureKind::Busy, text);
+            }
             let text = "this server keeps no submitted calls; start it with --state DIR";
             Failure::new(FailureKind::BadArgument, text)
         })
