@@ -87,8 +87,15 @@ pub struct Tls {
 pub struct Limits {
     /// Open connections; more are told so and closed.
     pub connections: usize,
+    /// Open connections of one user; 0 means that there is no limit.
+    pub connections_per_user: usize,
     /// Calls open at once on one connection.
     pub calls_per_connection: usize,
+    /// Calls of one user that are under way; 0 means that there is no limit.
+    pub calls_per_user: usize,
+    /// Bytes of the job buffers of one user's calls; 0 means that there is no limit. A call above
+    /// it is refused.
+    pub memory_per_user: u64,
     /// Bytes of all job buffers together. A larger call is refused, others wait for room.
     pub memory: u64,
     /// Seconds within which a new connection must greet.
@@ -218,7 +225,10 @@ impl Default for Limits {
         let memory = physical_memory() / 2;
         Limits {
             connections: 4096,
+            connections_per_user: 0,
             calls_per_connection: 256,
+            calls_per_user: 0,
+            memory_per_user: 0,
             memory,
             greeting_s: 10.0,
             callback_s: 60.0,

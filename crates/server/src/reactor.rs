@@ -10,6 +10,7 @@ mod dispatch;
 mod drain;
 mod estimate;
 mod events;
+mod limits;
 mod output;
 mod register;
 mod report;

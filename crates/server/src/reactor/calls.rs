@@ -91,6 +91,7 @@ impl Reactor {
         let Some(call) = offer.call() else { return };
         let prepared = self.prepare(key, call);
         let prepared = prepared.and_then(|prepared| {
+            self.beyond_limits(key, &prepared.0)?;
             let durability = self.durability(key, &offer, &prepared.0)?;
             Ok((prepared, durability))
         });

@@ -120,6 +120,10 @@ impl Reactor {
                 self.access.user(&evidence)
             }
         };
+        let user = user.and_then(|user| match self.too_many_connections(&user) {
+            None => Ok(user),
+            Some(text) => Err(text),
+        });
         let connection = &mut self.connections[key];
         let peer = &connection.peer;
         match user {
