@@ -247,6 +247,102 @@ fn a_running_call_is_cancelled_and_its_library_ended() {
 }
 
 #[test]
+fn what_was_computed_is_kept_when_the_server_is_told_to_stop() {
+    let mut server = Server::start("stopped", FUNCTIONS, &["--workers", "2"]);
+    for _ in 0..3 {
+        let connection = connect(&server.address());
+        let copy = connection.function("copy").unwrap();
+        let nap = connection.function("nap").unwrap();
+        let data = vec![3; 3_000_000];
+        let submit = |_| {
+            let arguments = &mut [Argument::Skip, Argument::In(&data), int(data.len() as i64)];
+            copy.submit(arguments, None).unwrap()
+        };
+        let jobs: Vec<Job> = (0..5).map(submit).collect();
+        let long = nap.submit(&mut [int(1_000_000_000)], None).unwrap();
+        wait_until("one of them is done", || {
+            jobs.iter().any(|job| job.status().unwrap().state.is_over())
+                && long.status().unwrap().state == JobState::Running
+        });
+        let start = Instant::now();
+        server.stop();
+        assert!(start.elapsed() < Duration::from_secs(5));
+        server.restart();
+        let connection = connect(&server.address());
+        for job in &jobs {
+            let again = connection.job(job.id());
+            assert_eq!(fetch(&again, data.len()).unwrap(), data);
+            again.forget().unwrap();
+        }
+        let failure = connection.job(long.id()).status().unwrap().failure;
+        assert_eq!(failure.unwrap().kind, FailureKind::OutcomeUnknown);
+    }
+}
+
+#[test]
+fn a_server_that_drains_leaves_what_was_not_begun_to_the_next() {
+    // Calls that wait may hold a quarter of the memory: one of these at a time.
+    let settings = "[limits]\nmemory = 40000000\n";
+    let options = ["--workers", "1"];
+    let mut server = Server::configured("drained", FUNCTIONS, settings, &options);
+    let connection = connect(&server.address());
+    let copy = connection.function("copy").unwrap();
+    let nap = connection.function("nap").unwrap();
+    let first = nap.submit(&mut [int(300_000)], None).unwrap();
+    let data = vec![9; 4_000_000];
+    let submit = |_| {
+        let arguments = &mut [Argument::Skip, Argument::In(&data), int(data.len() as i64)];
+        copy.submit(arguments, None).unwrap()
+    };
+    let jobs: Vec<Job> = (0..6).map(submit).collect();
+    let last = jobs[5].id();
+    let address = server.address();
+    let waits = std::thread::spawn(move || fetch(&connect(&address).job(last), 4_000_000));
+    wait_until("the first one runs", || {
+        first.status().unwrap().state == JobState::Running
+    });
+    server.drain();
+    let waited = waits.join().unwrap();
+    assert!(waited.is_err(), "it waits for nothing that comes");
+    server.restart();
+    let connection = connect(&server.address());
+    assert_eq!(
+        connection.job(first.id()).status().unwrap().state,
+        JobState::Done,
+        "what ran has ended"
+    );
+    for job in &jobs {
+        assert_eq!(fetch(&connection.job(job.id()), data.len()).unwrap(), data);
+    }
+}
+
+#[test]
+fn a_server_that_takes_over_has_the_submitted_calls_of_the_one_before() {
+    let mut server = Server::start("taken-over", FUNCTIONS, &["--workers", "1"]);
+    let connection = connect(&server.address());
+    let copy = connection.function("copy").unwrap();
+    let nap = connection.function("nap").unwrap();
+    let arguments = &mut [Argument::Skip, Argument::In(b"abc"), int(3)];
+    let done = copy.submit(arguments, None).unwrap();
+    fetch(&done, 3).unwrap();
+    let running = nap.submit(&mut [int(500_000)], None).unwrap();
+    wait_until("it runs", || {
+        running.status().unwrap().state == JobState::Running
+    });
+    drop(connection);
+    server.take_over();
+    let connection = connect(&server.address());
+    wait_until("the calls are there", || match connection.jobs() {
+        Ok(jobs) => jobs.len() == 2,
+        Err(Error::Failed(failure)) if failure.kind == FailureKind::Busy => false,
+        Err(error) => panic!("{error}"),
+    });
+    assert_eq!(fetch(&connection.job(done.id()), 3).unwrap(), b"abc");
+    let state = connection.job(running.id()).status().unwrap().state;
+    assert_eq!(state, JobState::Done, "the server before has ended it");
+}
+
+#[test]
 fn more_than_a_user_may_have_is_refused() {
     let limits = "[jobs]\nper_user = 3\nbytes_per_user = 100000\n";
     let server = Server::configured("quota", FUNCTIONS, limits, &[]);

@@ -136,6 +136,8 @@ pub(crate) struct Reactor {
     learned_since: Option<Instant>,
     /// Submitted calls; none without a folder to keep them in.
     spool: Option<Spool>,
+    /// Another server has them, whose place this one takes.
+    awaits_spool: bool,
     /// Arrays that stay.
     store: Store,
     /// Jobs whose turn it may be to use arrays.
@@ -220,6 +222,7 @@ impl Reactor {
             links,
             learned_since: None,
             spool: None,
+            awaits_spool: false,
             candidates: VecDeque::new(),
             has_room: true,
             start: now,
@@ -401,7 +404,8 @@ impl Reactor {
             .connections
             .iter()
             .any(|(_, connection)| !connection.connected);
-        let sweep = (greeting || !self.accepts).then_some(self.next_sweep);
+        let sweeps = greeting || !self.accepts || self.awaits_spool;
+        let sweep = sweeps.then_some(self.next_sweep);
         let stop = self.stopping;
         let held = self.held_until;
         let keep = self.learned_since.map(|since| since + KEEP);
@@ -441,6 +445,7 @@ impl Reactor {
 
     fn shut_down(&mut self) {
         self.keep_learned();
+        self.settle_spool();
         for (_, worker) in &mut self.workers {
             worker.end(FailureKind::ServerStopping, "was ended with its server");
         }

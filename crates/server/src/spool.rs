@@ -19,12 +19,13 @@ use files::{Files, Folder, Task};
 use journal::{Changed, Entry, Journal, JournalError, Outcome, Record};
 use lifecycle::Change;
 use rustix::fd::OwnedFd;
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Submitted calls in one page of a list.
 const PAGE: usize = 128;
@@ -132,6 +133,8 @@ pub(crate) struct Spool {
     inserting: HashMap<JobId, usize>,
     transfers: HashMap<u64, Purpose>,
     last_ticket: u64,
+    /// Entries that the journal has not confirmed.
+    unrecorded: Cell<usize>,
     /// Bytes of memory that calls have which wait to run.
     pub(crate) held: u64,
     /// Connections with questions that were not answered at once.
@@ -158,6 +161,13 @@ pub enum SpoolError {
     /// The folder cannot be used.
     #[error("{0}")]
     Folder(#[from] io::Error),
+}
+
+impl SpoolError {
+    /// Whether another server has the folder.
+    pub(crate) fn is_taken(&self) -> bool {
+        matches!(self, SpoolError::Journal(error) if error.is_taken())
+    }
 }
 
 impl Spool {
@@ -200,6 +210,7 @@ impl Spool {
             inserting: HashMap::new(),
             transfers: HashMap::new(),
             last_ticket: 0,
+            unrecorded: Cell::new(0),
             held: 0,
             clients: HashSet::new(),
             starved: VecDeque::new(),
@@ -228,7 +239,32 @@ impl Spool {
 
     /// What the threads have done, one after the other.
     pub(crate) fn next_reply(&self) -> Option<Reply> {
-        self.replies.try_recv().ok()
+        self.told(self.replies.try_recv().ok())
+    }
+
+    /// The same for a server that ends: waits for what is to be recorded, while there is something
+    /// and until the deadline.
+    pub(crate) fn last_reply(&self, deadline: Instant) -> Option<Reply> {
+        let is_needed = |purpose: &Purpose| matches!(purpose, Purpose::Finish(..));
+        if self.unrecorded.get() == 0 && !self.transfers.values().any(is_needed) {
+            return None;
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        self.told(self.replies.recv_timeout(left).ok())
+    }
+
+    fn told(&self, reply: Option<Reply>) -> Option<Reply> {
+        if let Some(Reply::Inserted { .. } | Reply::Changed { .. } | Reply::Forgotten { .. }) =
+            reply
+        {
+            self.unrecorded.set(self.unrecorded.get().saturating_sub(1));
+        }
+        reply
+    }
+
+    fn record(&self, entry: Entry) {
+        self.unrecorded.set(self.unrecorded.get() + 1);
+        self.journal.record(entry);
     }
 
     fn keep(&mut self, record: Record, user: User, stage: Stage) {
@@ -340,6 +376,27 @@ impl Spool {
         JobPage { jobs, next }
     }
 
+    /// How many calls there are, by the index of their state in [`JobState::ALL`].
+    pub(crate) fn counts(&self) -> [usize; JobState::ALL.len()] {
+        let mut counts = [0; JobState::ALL.len()];
+        for kept in self.kept.values() {
+            let mut states = JobState::ALL.iter();
+            if let Some(index) = states.position(|state| *state == kept.record.state) {
+                counts[index] += 1;
+            }
+        }
+        counts
+    }
+
+    /// Clients that wait for calls which this server will not run any more.
+    pub(crate) fn stranded(&mut self) -> Vec<Fetch> {
+        let waiting = |kept: &&mut Kept| kept.stage == Stage::Disk && !kept.record.state.is_over();
+        let stranded = self.kept.values_mut().filter(waiting);
+        stranded
+            .flat_map(|kept| std::mem::take(&mut kept.fetches))
+            .collect()
+    }
+
     /// When the next outcome expires.
     pub(crate) fn next_expiry(&self) -> Option<u64> {
         self.expiries.first().map(|(at, _)| *at)
@@ -400,7 +457,7 @@ impl Spool {
     /// Records a new call; `Reply::Inserted` follows.
     pub(crate) fn insert(&mut self, record: Record, job: usize) {
         self.inserting.insert(record.id, job);
-        self.journal.record(Entry::Insert(Box::new(record)));
+        self.record(Entry::Insert(Box::new(record)));
     }
 
     /// The job of a call that was recorded.
@@ -415,7 +472,7 @@ impl Spool {
 
     /// Records what happens to a call; `Reply::Changed` follows.
     pub(crate) fn change(&self, id: JobId, change: Change, outcome: Outcome) {
-        self.journal.record(Entry::Change {
+        self.record(Entry::Change {
             id,
             change,
             outcome,
@@ -479,7 +536,7 @@ impl Spool {
             self.expiries.remove(&(expires, id));
         }
         self.unreserve(&kept.user, &kept.record);
-        self.journal.record(Entry::Forget(id));
+        self.record(Entry::Forget(id));
     }
 
     /// A client waits for the end of a call.

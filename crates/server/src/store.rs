@@ -167,6 +167,12 @@ impl Store {
         }
     }
 
+    /// How many arrays there are, their bytes, and how many of these are in memory.
+    pub(crate) fn totals(&self) -> (usize, u64, u64) {
+        let bytes = self.arrays.values().map(|array| array.bytes).sum();
+        (self.arrays.len(), bytes, self.resident)
+    }
+
     /// Whether there is memory for so many bytes more.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         self.resident.saturating_add(bytes) <= self.limit

@@ -124,6 +124,39 @@ impl Server {
         self.process.wait().unwrap();
     }
 
+    /// Starts another in its place, which has it drain.
+    pub(crate) fn take_over(&mut self) {
+        let address = self.tcp.trim_start_matches("farcall://").to_string();
+        let mut arguments = self.arguments.clone();
+        for argument in &mut arguments {
+            if argument == "127.0.0.1:0" {
+                argument.clone_from(&address);
+            }
+        }
+        arguments.push("--takeover".to_string());
+        let (process, tcp) = Server::spawn(&arguments);
+        let mut before = std::mem::replace(&mut self.process, process);
+        self.tcp = tcp;
+        assert!(before.wait().unwrap().success());
+    }
+
+    /// Ends it as an operator does.
+    pub(crate) fn stop(&mut self) {
+        self.signal("-TERM");
+    }
+
+    /// Has it take no more calls, and end when those that were begun have ended.
+    pub(crate) fn drain(&mut self) {
+        self.signal("-USR1");
+    }
+
+    fn signal(&mut self, signal: &str) {
+        let pid = self.process.id().to_string();
+        let told = Command::new("kill").args([signal, &pid]).status().unwrap();
+        assert!(told.success());
+        assert!(self.process.wait().unwrap().success());
+    }
+
     pub(crate) fn restart(&mut self) {
         (self.process, self.tcp) = Server::spawn(&self.arguments);
     }

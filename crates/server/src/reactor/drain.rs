@@ -33,6 +33,7 @@ impl Reactor {
         }
         self.listeners.clear();
         self.draining = true;
+        self.refuse_stranded();
     }
 
     /// While draining: lets connections without calls go, and ends when all have gone.

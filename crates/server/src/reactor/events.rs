@@ -75,7 +75,7 @@ impl Reactor {
         let mut hello = Hello::new(concat!("farcall-server ", env!("CARGO_PKG_VERSION")));
         hello.features |= proto::ESTIMATES | proto::CALLBACKS | proto::OUTPUT | proto::FILES;
         hello.features |= proto::OPERATION | proto::REGISTER | proto::HANDLES;
-        if self.spool.is_some() {
+        if self.config.state.is_some() {
             hello.features |= proto::JOBS;
         }
         if accepted.is_unix {
@@ -340,6 +340,7 @@ impl Reactor {
     /// Closes connections that never greeted, and listens again where that was given up.
     fn sweep(&mut self) {
         self.accept_again();
+        self.look_for_spool();
         let patience = Duration::from_secs_f64(self.config.limits.greeting_s.clamp(0.0, 1e6));
         let latest = self.nanos().saturating_sub(patience.as_nanos() as u64);
         let silent: Vec<usize> = self

@@ -3,8 +3,10 @@
 use super::Reactor;
 use crate::function::Function;
 use crate::job::State;
+use crate::spool::Spool;
 use crate::user::User;
 use farcall_metrics::{Text, label};
+use farcall_rpc_proto::JobState;
 use rustix::fd::OwnedFd;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -73,6 +75,12 @@ impl Reactor {
         counts
     }
 
+    /// Submitted calls that are recorded, by their states.
+    fn submitted_by_state(&self) -> impl Iterator<Item = (&'static str, usize)> {
+        let counts = self.spool.as_ref().map(Spool::counts).unwrap_or_default();
+        JobState::ALL.iter().map(|state| state.name()).zip(counts)
+    }
+
     /// A JSON object for a user, who sees of the others only how many they are.
     pub(super) fn status(&self, user: &User) -> String {
         let settings = self.queue.settings();
@@ -92,6 +100,11 @@ impl Reactor {
             .take(MOST_FUNCTIONS)
             .map(describe)
             .collect();
+        let submitted: serde_json::Map<String, Value> = self
+            .submitted_by_state()
+            .map(|(state, count)| (state.to_string(), count.into()))
+            .collect();
+        let (arrays, bytes, resident) = self.store.totals();
         let memory = json!({
             "limit": self.pool.limit(),
             "used": self.pool.used(),
@@ -108,6 +121,8 @@ impl Reactor {
             "workers": self.workers.len(),
             "jobs": jobs,
             "memory": memory,
+            "submitted": submitted,
+            "arrays": { "count": arrays, "bytes": bytes, "resident_bytes": resident },
             "users": self.users(user),
             "functions_served": self.functions.len(),
             "functions": functions,
@@ -182,6 +197,24 @@ impl Reactor {
             .map(|(state, count)| (label("state", state), *count))
             .collect();
         text.metric(("calls", "gauge", "Calls by what they do."), &jobs);
+        let submitted: Vec<_> = self
+            .submitted_by_state()
+            .map(|(state, count)| (label("state", state), count))
+            .collect();
+        let help = "Submitted calls by their state, outcomes that are kept included.";
+        text.metric(("submitted_calls", "gauge", help), &submitted);
+        let (arrays, bytes, resident) = self.store.totals();
+        for (name, help, value) in [
+            ("arrays", "Arrays that stay.", arrays as f64),
+            ("array_bytes", "Bytes of arrays that stay.", bytes as f64),
+            (
+                "array_resident_bytes",
+                "Bytes of them in memory.",
+                resident as f64,
+            ),
+        ] {
+            gauge(&mut text, name, help, value);
+        }
         self.function_metrics(&mut text);
         let refused = [(none, self.totals.refused)];
         text.metric(

@@ -89,6 +89,11 @@ impl Reactor {
 
     /// A client puts an array here: it gets memory, waits for some, or is refused.
     pub(super) fn offer_put(&mut self, key: usize, id: CallId, put: Put) {
+        if self.draining || self.stopping.is_some() {
+            let text = "the server is draining; connect anew";
+            let failure = Failure::new(FailureKind::Draining, text);
+            return self.connections[key].proto.fail(id, &failure);
+        }
         let user = self.connections[key].user.clone();
         let checked = self.store.check(&put, &user);
         let checked = checked.and_then(|bytes| Ok((bytes, self.memory_for_array(bytes, &user)?)));

@@ -19,28 +19,62 @@ use farcall_rpc_proto::{
     Call, CallId, Direction, Failure, FailureKind, JobId, JobState, Pieces, Side,
 };
 use std::io;
+use std::time::{Duration, Instant};
 
 /// Of the server's memory, calls that wait to run may hold one part in so many.
 const SHARE_OF_MEMORY: u64 = 4;
+/// How long a server that ends waits for what is to be recorded.
+const LAST_RECORDS: Duration = Duration::from_millis(1500);
 
 impl Reactor {
-    /// Opens the folder of submitted calls, where there is one.
+    /// Opens the folder of submitted calls, where there is one. A server whose place this one takes
+    /// has it until its calls have ended.
     pub(crate) fn open_spool(&mut self) -> Result<(), StartError> {
         let Some(path) = &self.config.state else {
             return Ok(());
         };
         let doorbell = self.doorbell.try_clone()?;
-        let spool = Spool::open(path, self.config.jobs.clone(), doorbell);
-        let spool = spool.map_err(|source| StartError::Spool {
-            path: path.clone(),
-            source,
-        })?;
-        self.spool = Some(spool);
-        Ok(())
+        match Spool::open(path, self.config.jobs.clone(), doorbell) {
+            Ok(spool) => {
+                self.spool = Some(spool);
+                self.awaits_spool = false;
+                self.has_room = true;
+                Ok(())
+            }
+            Err(error) if self.config.takeover && error.is_taken() => {
+                self.awaits_spool = true;
+                Ok(())
+            }
+            Err(source) => Err(StartError::Spool {
+                path: path.clone(),
+                source,
+            }),
+        }
+    }
+
+    /// Looks whether the server has gone whose place this one takes.
+    pub(super) fn look_for_spool(&mut self) {
+        if !self.awaits_spool {
+            return;
+        }
+        match self.open_spool() {
+            Ok(()) if self.awaits_spool => {}
+            Ok(()) => tracing::info!("submitted calls are this server's now"),
+            Err(error) => {
+                self.awaits_spool = false;
+                tracing::error!("{error}");
+            }
+        }
     }
 
     fn spool(&mut self) -> Result<&mut Spool, Failure> {
+        let awaits = self.awaits_spool;
         self.spool.as_mut().ok_or_else(|| {
+            if awaits {
+                let text = "the server before this one has the submitted calls until its own have \
+                            ended; try again soon";
+                return Failure::new(FailureKind::Busy, text);
+            }
             let text = "this server keeps no submitted calls; start it with --state DIR";
             Failure::new(FailureKind::BadArgument, text)
         })
@@ -210,9 +244,20 @@ impl Reactor {
         }
         if std::mem::take(&mut self.has_room) && self.stopping.is_none() {
             self.serve_starved_fetches();
-            self.load_backlog();
+            // What was not begun is for the next server.
+            if !self.draining {
+                self.load_backlog();
+            }
         }
         any
+    }
+
+    /// The server ends: what was computed is recorded first.
+    pub(super) fn settle_spool(&mut self) {
+        let deadline = Instant::now() + LAST_RECORDS;
+        while let Some(reply) = self.spool.as_ref().and_then(|s| s.last_reply(deadline)) {
+            self.on_reply(reply);
+        }
     }
 
     fn on_reply(&mut self, reply: Reply) {
@@ -519,6 +564,9 @@ impl Reactor {
     /// It is recorded that a call runs: now it does.
     fn begin(&mut self, stage: Stage) {
         let Stage::Memory(key) = stage else { return };
+        if self.stopping.is_some() {
+            return;
+        }
         if let job::State::Running { worker } = self.jobs[key].state
             && self.workers[worker].state == (State::Booked { job: key })
         {

@@ -147,6 +147,20 @@ pub enum JournalError {
     Damaged(String),
 }
 
+impl JournalError {
+    /// Whether another server has it.
+    pub(super) fn is_taken(&self) -> bool {
+        use rusqlite::ErrorCode;
+        let JournalError::Database { source } = self else {
+            return false;
+        };
+        matches!(
+            source.sqlite_error_code(),
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
+        )
+    }
+}
+
 fn hint(error: &rusqlite::Error) -> &'static str {
     use rusqlite::ErrorCode;
     match error.sqlite_error_code() {
@@ -163,7 +177,8 @@ fn hint(error: &rusqlite::Error) -> &'static str {
 /// Opens the journal and reads all that is recorded, brought to what holds after a restart.
 pub(super) fn open(path: &Path) -> Result<(Connection, Vec<Record>), JournalError> {
     let mut database = Connection::open(path)?;
-    database.busy_timeout(Duration::from_millis(200))?;
+    // Whoever has it has it for long.
+    database.busy_timeout(Duration::ZERO)?;
     // The first access takes the lock for as long as the server runs.
     database.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     database.pragma_update(None, "journal_mode", "WAL")?;

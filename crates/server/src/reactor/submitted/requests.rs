@@ -134,8 +134,20 @@ impl Reactor {
         });
         match known {
             Ok(true) => self.serve_fetch(fetch),
+            Ok(false) if self.draining => self.refuse_stranded(),
             Ok(false) => {}
             Err(failure) => self.connections[key].proto.fail(request, &failure),
+        }
+    }
+
+    /// The server drains: who waits for calls that it does not begin any more is told.
+    pub(in crate::reactor) fn refuse_stranded(&mut self) {
+        let stranded = self.spool.as_mut().map(Spool::stranded);
+        for fetch in stranded.unwrap_or_default() {
+            let text = "the server is draining; the call runs when it is started again, fetch it \
+                        then";
+            let failure = Failure::new(FailureKind::ServerStopping, text);
+            self.refuse(fetch.connection, fetch.request, &failure);
         }
     }
 
