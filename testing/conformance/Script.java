@@ -73,6 +73,10 @@ public final class Script {
 
         server.call("conformance/greet", "hello", "world", 32, text, length);
         System.out.printf("greet: %s (%d)%n", new String(text, 0, length[0]), length[0]);
+        byte[] joined = new byte[64];
+        String[] words = {"one", "", "three"};
+        server.call("conformance/join", 3, words, "+", joined, length);
+        System.out.printf("join: %s (%d)%n", new String(joined, 0, length[0]), length[0]);
         server.call(
                 "conformance/rotate", 2, new Complex(0, 1), z, new Complex(1.5, 2.5), conjugate);
         System.out.printf(

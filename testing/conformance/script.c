@@ -65,7 +65,8 @@ static void arrays(void) {
 }
 
 static void kinds(void) {
-  char text[32];
+  const char *const words[] = {"one", "", "three"};
+  char text[64];
   int32_t length;
   double complex z[] = {1, 2 * I};
   float complex conjugate;
@@ -73,6 +74,8 @@ static void kinds(void) {
 
   check(farcall_call(server, "conformance/greet", "hello", "world", 32, text, &length));
   printf("greet: %s (%d)\n", text, length);
+  check(farcall_call(server, "conformance/join", 3, words, "+", text, &length));
+  printf("join: %s (%d)\n", text, length);
   check(farcall_call(server, "conformance/rotate", 2, (double complex)I, z,
                      (float complex)(1.5f + 2.5f * I), &conjugate));
   printf("rotate: %.0f %.0f %.0f %.0f / %.0f %.0f\n", 100 * creal(z[0]), 100 * cimag(z[0]),

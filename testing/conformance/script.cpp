@@ -55,6 +55,10 @@ void kinds(const farcall::Server &server) {
 
   server.call("conformance/greet", "hello", std::string("world"), 32, text, farcall::out(length));
   std::cout << "greet: " << text << " (" << length << ")\n";
+  const std::vector<std::string> words{"one", "", "three"};
+  char joined[64];
+  server.call("conformance/join", 3, words, "+", joined, farcall::out(length));
+  std::cout << "join: " << joined << " (" << length << ")\n";
   server.call("conformance/rotate", 2, std::complex<double>(0, 1), z,
               std::complex<float>(1.5F, 2.5F), farcall::out(conjugate));
   std::cout << "rotate:";

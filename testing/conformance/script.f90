@@ -67,6 +67,8 @@ contains
 
   subroutine kinds()
     character(32, c_char) :: text
+    character(64, c_char) :: joined
+    character(8, c_char) :: words(3)
     integer(c_int) :: length
     complex(c_double) :: z(2) = [(1, 0), (0, 2)]
     complex(c_float) :: conjugate
@@ -75,6 +77,9 @@ contains
 
     call check(farcall_call(f("greet"), "hello   ", "world", 32, text, length))
     write (*, "(3a,i0,a)") "greet: ", text(:length), " (", length, ")"
+    words = [character(8) :: "one", "", "three"]
+    call check(farcall_call(f("join"), 3, words, "+", joined, length))
+    write (*, "(3a,i0,a)") "join: ", joined(:length), " (", length, ")"
     call check(farcall_call(f("rotate"), 2, (0.0_c_double, 1.0_c_double), z, (1.5, 2.5), conjugate))
     write (*, "(a,4(1x,i0),a,2(1x,i0))") "rotate:", nint(100 * [z(1)%re, z(1)%im, z(2)%re, &
       z(2)%im]), " /", nint(100 * [conjugate%re, conjugate%im])

@@ -43,6 +43,9 @@ def kinds():
     greeting = function("greet")(greeting="hello", name="world", room=32)
     text = bytes(greeting.text).split(b"\0")[0].decode()
     print(f"greet: {text} ({int(greeting.length)})")
+    joined = function("join")(n=3, words=["one", "", "three"], between="+")
+    text = bytes(joined.text).split(b"\0")[0].decode()
+    print(f"join: {text} ({int(joined.length)})")
     z = np.array([1, 2j])
     conjugate = function("rotate")(n=2, by=1j, z=z, w=1.5 + 2.5j).conjugate
     parts = [part for value in z for part in (value.real, value.imag)]

@@ -78,6 +78,11 @@ template <class R>
 concept Array = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
                 Element<std::remove_cvref_t<std::ranges::range_value_t<R>>>;
 
+/* A range of texts: std::vector<std::string>, an array of std::string_view. */
+template <class R>
+concept Texts = std::ranges::sized_range<R> && !std::convertible_to<const R &, std::string_view> &&
+                std::convertible_to<std::ranges::range_reference_t<R>, std::string_view>;
+
 /* A function, a pointer to one, or a lambda without captures. */
 template <class F>
 concept Callable =
@@ -110,6 +115,10 @@ public:
     if constexpr (std::same_as<Plain, std::string_view> || Text<std::remove_reference_t<T>>) {
       const std::string_view text(given);
       set(text.data(), text.size(), FARCALL_TEXT, true);
+    } else if constexpr (Texts<T>) {
+      for (const std::string_view text : given)
+        texts_.append(text).push_back('\0');
+      set(texts_.data(), texts_.size(), FARCALL_TEXT, true);
     } else if constexpr (std::integral<Plain>) {
       if constexpr (std::is_unsigned_v<Plain> && sizeof(Plain) == sizeof(std::int64_t))
         if (given > static_cast<Plain>(std::numeric_limits<std::int64_t>::max()))
@@ -120,7 +129,7 @@ public:
     } else if constexpr (Callable<std::decay_t<T>>) {
       set(reinterpret_cast<const void *>(+given), sizeof(void *), FARCALL_FUNCTION, true);
     } else {
-      static_assert(Array<T>, "not a number, text, or an array of numbers in one piece");
+      static_assert(Array<T>, "not a number, text, texts, or an array of numbers in one piece");
       using Item = std::remove_reference_t<std::ranges::range_reference_t<T>>;
       const std::size_t bytes = std::ranges::size(given) * sizeof(Item);
       set(std::ranges::data(given), bytes, kind_of<std::remove_const_t<Item>>(),
@@ -130,6 +139,8 @@ public:
 
   farcall_value value() {
     farcall_value value = value_;
+    if (!texts_.empty()) /* A copy of the argument has moved it. */
+      value.data = texts_.data();
     if (value.data == nullptr)
       value.data = scalar_;
     return value;
@@ -148,6 +159,7 @@ private:
   }
 
   alignas(16) std::byte scalar_[16] = {};
+  std::string texts_;
   farcall_value value_;
 };
 

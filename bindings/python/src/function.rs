@@ -155,7 +155,7 @@ impl Function {
         let references = &self.client.interface().element_refs;
         let is_needed = |index: usize| {
             let param = &self.params()[index];
-            param.is_scalar() || references.iter().any(|reference| reference.param == index)
+            param.is_value() || references.iter().any(|reference| reference.param == index)
         };
         let (scalars, mut arrays) = self.read(py, &given, is_needed)?;
         let elements = self.elements(py, &scalars, &mut arrays)?;
@@ -398,8 +398,8 @@ impl Function {
         for (index, (param, value)) in self.params().iter().zip(given).enumerate() {
             let value = value.as_ref().filter(|value| !value.is_none());
             if value.is_none() && param.is_passed() && is_needed(index) {
-                let expected = match param.is_scalar() {
-                    true => scalar::expected(param.ty).to_owned(),
+                let expected = match param.is_value() {
+                    true => scalar::expected(param).to_owned(),
                     false => format!("an array of {}", array::dtype_name(param.ty)),
                 };
                 let name = &param.name;
@@ -407,7 +407,7 @@ impl Function {
             }
             let (mut scalar, mut array) = (None, None);
             match value {
-                Some(value) if param.is_scalar() => {
+                Some(value) if param.is_value() => {
                     scalar = Some(scalar::read(&self.name, param, value)?);
                 }
                 Some(value) => array = Some(array::typed(&self.name, param, value)?),

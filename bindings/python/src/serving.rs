@@ -163,6 +163,7 @@ fn scalar<'py>(py: Python<'py>, value: &Scalar) -> PyResult<Bound<'py, PyAny>> {
         Scalar::Float(value) => value.into_pyobject(py)?.into_any(),
         Scalar::Complex { re, im } => PyComplex::from_doubles(py, *re, *im).into_any(),
         Scalar::Text(text) => text.as_str().into_pyobject(py)?.into_any(),
+        Scalar::Texts(texts) => PyList::new(py, texts)?.into_any(),
     })
 }
 

@@ -65,7 +65,7 @@ pub(crate) struct Connection {
 /// What a running call has its caller do.
 pub(crate) struct Reply {
     /// Whom the called function calls back.
-    pub(crate) callbacks: Option<Callbacks>,
+    pub(crate) callbacks: Option<Box<Callbacks>>,
     /// What it has printed, where the caller wants it.
     pub(crate) printed: Option<Arc<Printed>>,
     /// For messages.
@@ -580,7 +580,7 @@ impl Request {
         let callback = self.connection.lock().take_callback(self.id);
         let answered = self.write(false).and_then(|()| {
             let run = |callbacks: &Callbacks| callback.map(|callback| callbacks.run(callback));
-            reply.callbacks.as_ref().and_then(run).transpose()
+            reply.callbacks.as_deref().and_then(run).transpose()
         });
         match answered {
             Ok(None) => {}

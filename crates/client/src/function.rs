@@ -198,10 +198,12 @@ impl Function {
             connection = self.server.for_small(connection);
         }
         let files = Files::open(&self.described.qualified, interface, &mut call.scalars)?;
-        let callbacks = (!functions.is_empty() || moves_files).then(|| Callbacks {
-            described: self.described.clone(),
-            functions,
-            files,
+        let callbacks = (!functions.is_empty() || moves_files).then(|| {
+            Box::new(Callbacks {
+                described: self.described.clone(),
+                functions,
+                files,
+            })
         });
         // SAFETY: the caller's promise is the same.
         let staging = unsafe { staging::place(&connection, interface, arguments, &mut layout) };
@@ -248,6 +250,7 @@ impl Function {
             places: Vec::new(),
             output: false,
         };
+        argument::check_length(&call)?;
         Ok((call, layout, functions))
     }
 }

@@ -155,7 +155,8 @@ impl Convention {
     }
 }
 
-/// A parameter: a scalar when it has no dimensions, an array otherwise.
+/// A parameter: a scalar when it has no dimensions, an array otherwise. Arrays of [`Type::String`] are
+/// IN, and travel beside the call as scalars do.
 ///
 /// `OUT int *info` and `OUT int info[1]` are the same parameter.
 #[derive(Clone, Debug, PartialEq)]
@@ -175,9 +176,19 @@ pub struct Param {
 }
 
 impl Param {
-    /// Whether the parameter has no dimensions, so that its value travels beside the call.
+    /// Whether the parameter has no dimensions.
     pub fn is_scalar(&self) -> bool {
         self.dims.is_empty()
+    }
+
+    /// Whether its value travels beside the call: it is a scalar or an array of texts.
+    pub fn is_value(&self) -> bool {
+        self.is_scalar() || self.is_texts()
+    }
+
+    /// Whether it is an array of texts.
+    pub fn is_texts(&self) -> bool {
+        !self.is_scalar() && self.ty == Type::String
     }
 
     /// Whether the parameter names a file, whose contents travel as the mode says.
@@ -257,7 +268,7 @@ pub enum Type {
     SComplex,
     /// Two binary64: real part, imaginary part.
     DComplex,
-    /// Text, ended by NUL for C; only as a scalar.
+    /// Text, ended by NUL for C; also in arrays, which are IN.
     String,
     /// Name of a file whose contents travel; only as a scalar.
     Filename,

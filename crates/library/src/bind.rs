@@ -97,6 +97,8 @@ pub(crate) enum Argument {
     Reference { param: usize, ty: Type },
     /// The address of a private copy of a text, ended by NUL.
     Text { param: usize },
+    /// The address of an array of such addresses, ended by NULL.
+    Texts { param: usize },
     /// A stream of the C library on the file of that name, open as the mode says.
     Stream { param: usize, mode: Mode },
     /// The address of an array in the job buffer, counted among arrays.
@@ -314,8 +316,8 @@ impl Ordinals {
         let mut count = 0;
         let mut next = |param: &Param| {
             let ordinal = count;
-            count += usize::from(!param.is_scalar());
-            (!param.is_scalar()).then_some(ordinal)
+            count += usize::from(!param.is_value());
+            (!param.is_value()).then_some(ordinal)
         };
         let by_param = interface.params.iter().map(&mut next).collect();
         Ordinals { by_param, count }
@@ -350,6 +352,13 @@ pub(crate) fn arguments(
             continue;
         };
         let ty = *ty;
+        if interface.params[param].is_texts() {
+            if fortran {
+                return Err("Fortran has no arrays of strings; use char a[n][length]");
+            }
+            arguments.push(Argument::Texts { param });
+            continue;
+        }
         let (argument, length) = match (ordinals.array(param), ty) {
             (Some(array), Type::Char) => (
                 Argument::Array { array },
@@ -390,6 +399,7 @@ pub(crate) fn ffi_argument(argument: Argument) -> FfiType {
         }
         Argument::Reference { .. }
         | Argument::Text { .. }
+        | Argument::Texts { .. }
         | Argument::Stream { .. }
         | Argument::Array { .. }
         | Argument::Function { .. } => FfiType::pointer(),

@@ -82,6 +82,27 @@ impl Slot {
 type Slots = SmallVec<[Slot; 32]>;
 type Texts = SmallVec<[Box<[u8]>; 2]>;
 
+/// Private copies of texts as C has them: pointers, the last of which is NULL.
+struct TextArray {
+    pointers: Vec<*const u8>,
+    _texts: Vec<Box<[u8]>>,
+}
+
+impl TextArray {
+    fn new(scalars: &[Option<Scalar>], param: usize) -> Result<TextArray, InvokeError> {
+        let Some(Scalar::Texts(texts)) = &scalars[param] else {
+            return Err(InvokeError::Scalar(param));
+        };
+        let texts: Vec<Box<[u8]>> = texts.iter().map(|text| ended(text)).collect();
+        let ends = std::iter::once(ptr::null());
+        let pointers = texts.iter().map(|text| text.as_ptr()).chain(ends);
+        Ok(TextArray {
+            pointers: pointers.collect(),
+            _texts: texts,
+        })
+    }
+}
+
 /// A stream of the C library on a file, closed when the call is over.
 struct Stream(*mut libc::FILE);
 
@@ -138,6 +159,7 @@ impl Binding {
         // Both are filled before addresses into them are taken, and not moved after.
         let mut texts = Texts::new();
         let mut streams: Vec<Stream> = Vec::new();
+        let mut arrays_of_texts: Vec<TextArray> = Vec::new();
         let mut storage = Slots::from_elem(Slot::default(), function.args.len());
         let mut values = Slots::from_elem(Slot::default(), function.args.len());
         for (place, argument) in function.args.iter().enumerate() {
@@ -154,6 +176,12 @@ impl Binding {
                             .last()
                             .map_or(ptr::null(), |text| text.as_ptr().cast()),
                     )
+                }
+                Argument::Texts { param } => {
+                    let texts = TextArray::new(scalars, param)?;
+                    let address = Slot::address(texts.pointers.as_ptr().cast());
+                    arrays_of_texts.push(texts);
+                    address
                 }
                 Argument::Stream { param, mode } => {
                     let stream = Stream::open(scalars, param, mode)?;
@@ -238,9 +266,13 @@ fn text(scalars: &[Option<Scalar>], param: usize) -> Result<&str, InvokeError> {
 }
 
 fn private_text(scalars: &[Option<Scalar>], param: usize) -> Result<Box<[u8]>, InvokeError> {
-    let text = text(scalars, param)?;
+    Ok(ended(text(scalars, param)?))
+}
+
+/// The text with NUL at its end.
+fn ended(text: &str) -> Box<[u8]> {
     let mut bytes = Vec::with_capacity(text.len() + 1);
     bytes.extend_from_slice(text.as_bytes());
     bytes.push(0);
-    Ok(bytes.into_boxed_slice())
+    bytes.into_boxed_slice()
 }

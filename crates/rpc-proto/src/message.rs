@@ -4,7 +4,7 @@ use crate::frame::append_control;
 use crate::{CallId, Kind, ProtocolError};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use farcall_idl::{Place, Scalar};
+use farcall_idl::{MOST_TEXTS, Place, Scalar};
 use minicbor::data::Type;
 use minicbor::{Decode, Decoder, Encode, Encoder, decode, encode};
 
@@ -284,6 +284,13 @@ fn encode_scalars(
             Some(Scalar::Float(value)) => e.f64(*value)?,
             Some(Scalar::Complex { re, im }) => e.array(2)?.f64(*re)?.f64(*im)?,
             Some(Scalar::Text(text)) => e.str(text)?,
+            Some(Scalar::Texts(texts)) => {
+                e.array(texts.len() as u64)?;
+                for text in texts {
+                    e.str(text)?;
+                }
+                &mut *e
+            }
         };
     }
     Ok(())
@@ -360,12 +367,21 @@ fn decode_scalar(d: &mut Decoder) -> Result<Option<Scalar>, decode::Error> {
         Type::F16 | Type::F32 | Type::F64 => Scalar::Float(d.f64()?),
         Type::String => Scalar::Text(d.str()?.into()),
         Type::Array => {
-            if d.array()? != Some(2) {
-                return Err(decode::Error::message("a complex value has two parts"));
-            }
-            Scalar::Complex {
-                re: d.f64()?,
-                im: d.f64()?,
+            let count = d.array()?;
+            let is_texts = count == Some(0) || d.datatype()? == Type::String;
+            match count {
+                Some(count) if is_texts && count <= MOST_TEXTS as u64 => {
+                    let text = |_| Ok(d.str()?.into());
+                    Scalar::Texts((0..count).map(text).collect::<Result<_, _>>()?)
+                }
+                Some(2) if !is_texts => Scalar::Complex {
+                    re: d.f64()?,
+                    im: d.f64()?,
+                },
+                _ => {
+                    let text = "a complex value has two parts, an array of texts not so many";
+                    return Err(decode::Error::message(text));
+                }
             }
         }
         _ => Scalar::Int(d.i64()?),
@@ -644,6 +660,8 @@ mod tests {
                 Some(Scalar::Float(0.5)),
                 Some(Scalar::Complex { re: 1.0, im: -2.0 }),
                 Some(Scalar::Text("abc".into())),
+                Some(Scalar::Texts(vec!["one".into(), "".into(), "three".into()])),
+                Some(Scalar::Texts(vec![])),
             ],
             elements: vec![17],
             data_bytes: 1 << 40,

@@ -118,6 +118,12 @@ impl Checker<'_> {
         for (name, parameters) in callbacks {
             self.distinct(parameters.iter().map(|parameter| &parameter.name));
             let params = self.parameters(parameters, None);
+            for (parameter, param) in parameters.iter().zip(&params) {
+                if param.is_texts() {
+                    let message = format!("callback `{}` has an array of strings", name.text);
+                    self.error(&parameter.span, message);
+                }
+            }
             checked.push(Callback {
                 name: name.text.clone(),
                 params,
