@@ -68,6 +68,7 @@ impl Driver {
             data_bytes: result_bytes * 3,
             places: vec![],
             output: false,
+            object: None,
         };
         for result_bytes in RESULTS {
             let id = proto.call(&call(result_bytes), result_bytes).unwrap();
@@ -76,6 +77,7 @@ impl Driver {
         open.insert(proto.list(0).unwrap(), 0);
         open.insert(proto.estimate(&call(0)).unwrap(), 0);
         open.insert(proto.share(MEMORY_BYTES).unwrap(), 0);
+        open.insert(proto.create("counter").unwrap(), 0);
         Driver {
             proto,
             open,
@@ -128,6 +130,10 @@ impl Driver {
             }
             Event::Listing(id, _) | Event::Interface { request: id, .. } => id,
             Event::Failed(id, _) | Event::Estimated(id, _) => id,
+            Event::Created(id) => {
+                self.proto.delete(id);
+                id
+            }
             Event::Shared(id, bytes) => {
                 assert!(bytes >= MEMORY_BYTES);
                 self.proto.unshare(id);

@@ -7,7 +7,7 @@
 use farcall_rpc_proto::server::{Connection, Event};
 use farcall_rpc_proto::{
     CALLBACKS, Call, CallId, Callback, Chunk, Estimate, Failure, FailureKind, Hello, Limits,
-    Listing, OUTPUT, SHARED_MEMORY, Transmit,
+    Listing, OBJECTS, OUTPUT, SHARED_MEMORY, Transmit,
 };
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ pub fn run(data: &[u8]) {
         calls: CALLS,
     };
     let mut hello = Hello::new("fuzz");
-    hello.features = SHARED_MEMORY | CALLBACKS | OUTPUT;
+    hello.features = SHARED_MEMORY | CALLBACKS | OUTPUT | OBJECTS;
     let mut driver = Driver {
         proto: Connection::new(limits, hello),
         open: BTreeMap::new(),
@@ -139,7 +139,11 @@ impl Driver {
                 0 => self.proto.shared(id, bytes),
                 _ => self.fail(id),
             },
-            Event::Unshare(_) => {}
+            Event::Unshare(_) | Event::Delete(_) => {}
+            Event::New(id, class) => match class.len() % 2 {
+                0 => self.proto.created(id),
+                _ => self.fail(id),
+            },
             Event::Call(id, call) => self.offered(id, &call),
             Event::Ready(id) => self.ready(id),
             Event::Answer(id, answer) => {

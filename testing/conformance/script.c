@@ -97,6 +97,21 @@ static void files(void) {
          word(farcall_call(server, "conformance/upper", "nothing", "new", "tally", &bytes)));
 }
 
+static void objects(void) {
+  farcall_object *one = farcall_object_new(server, "conformance/Counter");
+  farcall_object *other = farcall_object_new(server, "Counter");
+  int32_t values[3];
+
+  check(farcall_invoke(farcall_object_method(one, "add"), 3, &values[0]));
+  check(farcall_invoke(farcall_object_method(other, "add"), 7, &values[1]));
+  check(farcall_invoke(farcall_object_method(one, "add"), 7, &values[2]));
+  printf("objects: %d %d %d\n", values[0], values[1], values[2]);
+  farcall_object_free(one);
+  farcall_object_free(other);
+  printf("method of no object: %s\n",
+         word(farcall_call(server, "conformance/Counter.add", 1, &values[0])));
+}
+
 static void errors(void) {
   double x[] = {1, 2, 3}, y[] = {4, 5, 6}, dot;
 
@@ -148,6 +163,7 @@ int main(int argc, char **argv) {
   arrays();
   kinds();
   files();
+  objects();
   errors();
   several();
   farcall_disconnect(server);

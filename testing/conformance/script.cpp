@@ -108,6 +108,19 @@ void files(const farcall::Server &server) {
   });
 }
 
+void objects(const farcall::Server &server) {
+  const farcall::Object one = server.object("conformance/Counter");
+  const farcall::Object other = server.object("Counter");
+  std::array<std::int32_t, 3> values;
+
+  one.method("add")(3, farcall::out(values[0]));
+  other.method("add")(7, farcall::out(values[1]));
+  one.method("add")(7, farcall::out(values[2]));
+  std::cout << "objects: " << values[0] << " " << values[1] << " " << values[2] << "\n";
+  failing("method of no object",
+          [&] { server.call("conformance/Counter.add", 1, farcall::out(values[0])); });
+}
+
 void errors(const farcall::Server &server) {
   const std::vector<double> x{1, 2, 3}, y{4, 5, 6}, shorter{1, 2};
   double dot;
@@ -160,6 +173,7 @@ int main(int argc, char **argv) {
     arrays(server);
     kinds(server);
     files(server);
+    objects(server);
     errors(server);
     several(server);
   } catch (const farcall::Error &error) {

@@ -12,6 +12,7 @@ program script
   call arrays()
   call kinds()
   call files()
+  call objects()
   call errors()
   call several()
   call farcall_disconnect(server)
@@ -118,6 +119,21 @@ contains
     print "(a,i0,a)", "files: ", length, " bytes"
     print "(2a)", "no such file: ", &
       word(farcall_call(f("upper"), "nothing", "new", "tally", length))
+  end subroutine
+
+  subroutine objects()
+    type(farcall_object) :: one, other
+    integer(c_int) :: values(3)
+
+    one = farcall_object_new(server, "conformance/Counter")
+    other = farcall_object_new(server, "Counter")
+    call check(farcall_call(farcall_object_method(one, "add"), 3, values(1)))
+    call check(farcall_call(farcall_object_method(other, "add"), 7, values(2)))
+    call check(farcall_call(farcall_object_method(one, "add"), 7, values(3)))
+    write (*, "(a,*(1x,i0))") "objects:", values
+    call farcall_object_free(one)
+    call farcall_object_free(other)
+    print "(2a)", "method of no object: ", word(farcall_call(f("Counter.add"), 1, values(1)))
   end subroutine
 
   subroutine errors()

@@ -82,6 +82,13 @@ def files():
         print("no such file: argument")
 
 
+def objects():
+    with server.new("conformance/Counter") as one, server.new("Counter") as other:
+        values = [one.add(3).value, other.add(7).value, one.add(7).value]
+    print("objects:", *map(int, values))
+    failing("method of no object", lambda: function("Counter.add")(1))
+
+
 def errors():
     x, y = np.array([1.0, 2, 3]), np.array([4.0, 5, 6])
     dot = function("dot")
@@ -120,5 +127,6 @@ def several():
 arrays()
 kinds()
 files()
+objects()
 errors()
 several()

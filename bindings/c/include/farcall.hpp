@@ -319,6 +319,9 @@ public:
     function(name)(std::forward<Args>(args)...);
   }
 
+  /* An object of a class, with a process of its own on the server. */
+  class Object object(const std::string &name) const;
+
   /* Gives up all calls under way. */
   void cancel_all() noexcept { farcall_cancel_all(server_); }
 
@@ -335,6 +338,36 @@ private:
 
   farcall_server *server_ = nullptr;
 };
+
+/* An object on a server, destroyed with this one. Its methods are functions, which run one after
+ * the other and end with it; it must not outlive its server. */
+class Object {
+public:
+  explicit Object(farcall_object *object) : object_(object) {
+    if (object_ == nullptr)
+      throw Error::last();
+  }
+  Object(Object &&other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  Object &operator=(Object &&other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  ~Object() { farcall_object_free(object_); }
+
+  Function method(const std::string &name) const {
+    farcall_function *method = farcall_object_method(object_, name.c_str());
+    if (method == nullptr)
+      throw Error::last();
+    return Function(method);
+  }
+
+private:
+  farcall_object *object_;
+};
+
+inline Object Server::object(const std::string &name) const {
+  return Object(farcall_object_new(server_, name.c_str()));
+}
 
 /* An array of zeros. Where the server is on this host it is shared with it, and not copied when it
  * is an argument of a call; elsewhere it is memory as any other. It may outlive the server. */

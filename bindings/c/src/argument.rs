@@ -155,6 +155,24 @@ pub(crate) unsafe fn read<'a>(
             }
         });
     }
+    // SAFETY: the caller's promise.
+    arguments.extend(unsafe { functions(function, &values) }?);
+    Ok(arguments)
+}
+
+/// The functions of the caller.
+///
+/// # Safety
+///
+/// As for [`read`].
+unsafe fn functions<'a>(
+    function: &Function,
+    values: &[Option<Value>],
+) -> Result<Vec<Argument<'a>>, Problem> {
+    let interface = function.client.interface();
+    let name = function.client.qualified_name();
+    let problem = |text: String| Problem::argument(format!("{name}: {text}"));
+    let mut arguments = Vec::with_capacity(interface.callbacks.len());
     for (index, known) in interface.callbacks.iter().enumerate() {
         let value = values[interface.params.len() + index];
         let function = value.filter(Value::is_function);
@@ -272,8 +290,8 @@ unsafe fn text_of(value: &Value) -> Result<Scalar, String> {
     Ok(Scalar::Text(text.to_owned()))
 }
 
-/// An array of texts: pointers to texts that end with NUL; such texts one after the other; or rows of
-/// characters, which end with blanks or NUL.
+/// An array of texts: pointers to texts that end with NUL; such texts one after the other; or rows
+/// of characters, which end with blanks or NUL.
 ///
 /// # Safety
 ///

@@ -74,6 +74,11 @@ impl Server {
         Ok(self.client.share(bytes)?)
     }
 
+    /// An object of a class.
+    pub(crate) fn object(&self, class: &str) -> Result<farcall_client::Object, Problem> {
+        Ok(self.client.new_object(class)?)
+    }
+
     pub(crate) fn tag(&self) -> usize {
         self.tag
     }

@@ -58,7 +58,8 @@ impl From<Error> for Problem {
             Error::Failed(failure) => match failure.kind {
                 FailureKind::UnknownFunction => Status::FarcallUnknownFunction,
                 FailureKind::BadArgument => Status::FarcallArgument,
-                FailureKind::LibraryCrashed
+                FailureKind::ObjectLost
+                | FailureKind::LibraryCrashed
                 | FailureKind::TimeLimit
                 | FailureKind::OutOfMemory
                 | FailureKind::FunctionFailed => Status::FarcallLibrary,

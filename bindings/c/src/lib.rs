@@ -16,6 +16,7 @@ mod gridrpc;
 mod memory;
 /// cbindgen:ignore
 mod ninf;
+mod object;
 mod output;
 mod session;
 mod sessions;

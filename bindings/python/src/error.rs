@@ -62,7 +62,8 @@ pub(crate) fn from_client(py: Python<'_>, error: &Error) -> PyErr {
             FailureKind::UnknownFunction => "UnknownFunction",
             FailureKind::BadArgument => "ArgumentError",
             FailureKind::NoAnswer => "CallbackError",
-            FailureKind::LibraryCrashed
+            FailureKind::ObjectLost
+            | FailureKind::LibraryCrashed
             | FailureKind::TimeLimit
             | FailureKind::OutOfMemory
             | FailureKind::FunctionFailed => "LibraryError",

@@ -166,6 +166,10 @@ impl Function {
 
     /// Another process connects anew and asks for the function there.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        if self.client.is_method() {
+            let text = "a method of an object on a server cannot be pickled";
+            return Err(pyo3::exceptions::PyTypeError::new_err(text));
+        }
         self.settings.reduce(py, "function", Some(&self.name))
     }
 

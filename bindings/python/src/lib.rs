@@ -12,6 +12,7 @@ mod function;
 mod future;
 mod interface;
 mod memory;
+mod object;
 mod plan;
 mod result;
 mod scalar;
@@ -35,6 +36,8 @@ mod _native {
     use crate::interface::{Interface, Parameter};
     #[pymodule_export]
     use crate::memory::SharedMemory;
+    #[pymodule_export]
+    use crate::object::Object;
     #[pymodule_export]
     use crate::plan::Plan;
     #[pymodule_export]

@@ -35,7 +35,7 @@ pub(crate) fn run_worker(py: Python<'_>, bind: Py<PyAny>) -> PyResult<()> {
 
 /// Functions of the caller reach libraries in C and Fortran only.
 fn refuse_callbacks(document: &Document) -> Result<(), String> {
-    let mut interfaces = document.interfaces.iter();
+    let mut interfaces = document.functions();
     match interfaces.find(|interface| !interface.callbacks.is_empty()) {
         None => Ok(()),
         Some(interface) => Err(format!(

@@ -19,8 +19,9 @@ use std::time::{Duration, Instant};
 /// Call a function from the shell
 ///
 /// Scalars are written as they are, arrays as @FILE.npy or as numbers with commas between,
-/// arrays of strings as @FILE (its lines) or with commas between. OUT arrays need not be given. Arguments of type filename are paths of files here, which travel. What
-/// the function calls back is shown on standard error.
+/// arrays of strings as @FILE (its lines) or with commas between. OUT arrays need not be given.
+/// Arguments of type filename are paths of files here, which travel. What the function calls back
+/// is shown on standard error.
 #[derive(Args)]
 #[command(after_help = "Examples:
   farcall call ddot n=3 x=1,2,3 incx=1 y=4,5,6 incy=1

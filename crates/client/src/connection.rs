@@ -20,7 +20,7 @@ use crate::{Address, Argument, Error, Options};
 use farcall_idl::Layout;
 use farcall_rpc_proto::{
     CALLBACKS, Call, CallId, ESTIMATES, Estimate, FILES, Failure, FailureKind, Hello, Listing,
-    OUTPUT, ProtocolError, REGISTER, SHARED_MEMORY, Times,
+    OBJECTS, OUTPUT, ProtocolError, REGISTER, SHARED_MEMORY, Times,
 };
 use farcall_spin::Spin;
 pub(crate) use state::Answered;
@@ -124,7 +124,7 @@ impl Connection {
         };
         let socket = socket.map_err(failed)?;
         let mut hello = Hello::new(concat!("farcall-client ", env!("CARGO_PKG_VERSION")));
-        hello.features |= ESTIMATES | CALLBACKS | OUTPUT | FILES | REGISTER;
+        hello.features |= ESTIMATES | CALLBACKS | OUTPUT | FILES | OBJECTS | REGISTER;
         if socket.is_unix() {
             hello.features |= SHARED_MEMORY;
         }
@@ -297,6 +297,27 @@ impl Connection {
     pub(crate) fn staging_segment(self: &Arc<Self>, bytes: u64) -> Option<Segment> {
         let idle = self.pool().take(usize::try_from(bytes).ok()?);
         idle.or_else(|| self.share(bytes + bytes / 8, true).ok())
+    }
+
+    /// Asks for an object of a class; `None` where the server has no objects.
+    pub(crate) fn create(self: &Arc<Self>, class: &str) -> Result<Option<CallId>, Error> {
+        if self.features & OBJECTS == 0 {
+            return Ok(None);
+        }
+        match self.start(|state| state.create(class))?.finish()? {
+            Answer::Created(id) => Ok(Some(id)),
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    /// Gives an object up. A child that this process forked leaves it alone: it is the parent's.
+    pub(crate) fn delete(&self, object: CallId) {
+        if self.process != std::process::id() {
+            return;
+        }
+        let mut state = self.lock();
+        state.delete(object);
+        self.send_soon(&mut state);
     }
 
     /// Gives shared memory back to the server. A child that this process forked leaves it alone:

@@ -4,6 +4,7 @@ use crate::argument::{self, Argument, ArgumentError};
 use crate::callback::{Callback, Callbacks};
 use crate::connection::{Answered, Connection, Reply};
 use crate::files::Files;
+use crate::object::Instance;
 use crate::output::{Output, Printed};
 use crate::{Error, Pending, Plan, Server, staging};
 use farcall_idl::{Interface, Scalar};
@@ -18,6 +19,8 @@ pub struct Function {
     server: Server,
     described: Arc<Described>,
     output: Option<Output>,
+    /// The object whose method it is.
+    object: Option<Arc<Instance>>,
 }
 
 /// What the server said of a function. The server's cache holds this and not the [`Function`],
@@ -73,7 +76,21 @@ impl Function {
             server,
             described,
             output: None,
+            object: None,
         }
+    }
+
+    /// The same method, called on an object.
+    pub(crate) fn on(self, object: Arc<Instance>) -> Function {
+        Function {
+            object: Some(object),
+            ..self
+        }
+    }
+
+    /// Whether it is called on an object.
+    pub fn is_method(&self) -> bool {
+        self.object.is_some()
     }
 
     /// The interface.
@@ -118,6 +135,7 @@ impl Function {
             data_bytes: layout.sent_bytes(),
             places: Vec::new(),
             output: false,
+            object: None,
         };
         /// The first question may wake the server up.
         const QUESTIONS: usize = 3;
@@ -154,9 +172,12 @@ impl Function {
                 let renewed = self.server.fetch(&self.described.requested)?;
                 // The arguments were made for the interface that the caller has seen.
                 if renewed.described.text == self.described.text {
-                    renewed
-                        .with_output(self.output.clone())
-                        .call_once(arguments)
+                    let renewed = Function {
+                        output: self.output.clone(),
+                        object: self.object.clone(),
+                        ..renewed
+                    };
+                    renewed.call_once(arguments)
                 } else {
                     Err(error)
                 }
@@ -186,14 +207,19 @@ impl Function {
         })?;
         /// Bytes of a call that may overtake the arrays of larger ones.
         const SMALL: u64 = 64 << 10;
-        let mut connection = self.server.connection()?;
+        let mut connection = match &self.object {
+            Some(object) => object.connection.clone(),
+            None => self.server.connection()?,
+        };
         call.function = self.described.number_on(&connection)?;
+        call.object = self.object.as_ref().map(|object| object.id);
         let interface = &self.described.interface;
         let moves_files = interface.moves_files();
         if moves_files && !connection.moves_files() {
             return Err(self.too_old("work on files of its callers"));
         }
-        if !moves_files && layout.sent_bytes() + layout.returned_bytes() <= SMALL {
+        let is_bound = moves_files || self.object.is_some();
+        if !is_bound && layout.sent_bytes() + layout.returned_bytes() <= SMALL {
             // The number holds for every connection to the server.
             connection = self.server.for_small(connection);
         }
@@ -249,6 +275,7 @@ impl Function {
             data_bytes: layout.sent_bytes(),
             places: Vec::new(),
             output: false,
+            object: None,
         };
         argument::check_length(&call)?;
         Ok((call, layout, functions))

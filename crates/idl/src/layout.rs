@@ -293,8 +293,8 @@ impl Interface {
         })
     }
 
-    /// How many texts the parameter with this index, an array of texts, has. Dimensions may depend on
-    /// scalars alone here.
+    /// How many texts the parameter with this index, an array of texts, has. Dimensions may depend
+    /// on scalars alone here.
     pub fn text_count(
         &self,
         param: usize,

@@ -61,6 +61,12 @@ pub enum Kind {
     Estimate = 24,
     /// Answers [`Kind::Estimate`].
     Estimated = 25,
+    /// Asks for an object of a class.
+    New = 26,
+    /// Answers [`Kind::New`].
+    Created = 27,
+    /// The client no longer wants the object.
+    Delete = 28,
     /// Asks for an interface file to be served; a [`Kind::Listing`] of its functions answers.
     Register = 56,
 }
@@ -70,8 +76,8 @@ impl Kind {
         use Kind::*;
         [
             Hello, List, Listing, Describe, Interface, Call, Data, Result, Done, Failure, Cancel,
-            Goodbye, Share, Shared, Unshare, Callback, Answer, Output, Estimate, Estimated,
-            Register,
+            Goodbye, Share, Shared, Unshare, Callback, Answer, Output, Estimate, Estimated, New,
+            Created, Delete, Register,
         ]
         .into_iter()
         .find(|kind| *kind as u8 == byte)

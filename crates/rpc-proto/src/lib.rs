@@ -37,7 +37,7 @@ pub use file::{FILE_PIECE_BYTES, FileRequest};
 pub use frame::{FrameError, HEADER_BYTES, Header, Kind};
 pub use message::{
     CALLBACK_BYTES, CALLBACKS, Call, Callback, CallbackAnswer, ESTIMATES, Estimate, FILES, Failure,
-    FailureKind, Fault, FunctionSummary, Hello, Listing, MessageError, OUTPUT, REGISTER,
+    FailureKind, Fault, FunctionSummary, Hello, Listing, MessageError, OBJECTS, OUTPUT, REGISTER,
     SHARED_MEMORY, Times, VERSION_MAX, VERSION_MIN,
 };
 pub use receiver::Chunk;

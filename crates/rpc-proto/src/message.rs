@@ -26,6 +26,9 @@ pub const OUTPUT: u64 = 1 << 2;
 /// Feature bit: files that arguments name travel, piece by piece. Needs [`CALLBACKS`].
 pub const FILES: u64 = 1 << 3;
 
+/// Feature bit: the server keeps objects, whose methods are called.
+pub const OBJECTS: u64 = 1 << 5;
+
 /// Feature bit: the server says what a call would take.
 pub const ESTIMATES: u64 = 1 << 4;
 
@@ -166,6 +169,14 @@ pub(crate) struct MemoryMessage {
     pub(crate) bytes: u64,
 }
 
+/// Asks for an object.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct NewRequest {
+    /// Name of the class, qualified or not.
+    #[n(0)]
+    pub(crate) class: String,
+}
+
 /// Why a connection ends.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub(crate) struct GoodbyeMessage {
@@ -223,6 +234,8 @@ pub struct Call {
     pub places: Vec<Option<Place>>,
     /// Whether the client wants what the function prints.
     pub output: bool,
+    /// The object whose method it is, by the request that asked for it.
+    pub object: Option<CallId>,
 }
 
 /// What a call wants besides its results: what the function prints.
@@ -243,10 +256,11 @@ impl Call {
 }
 
 fn encode_call(call: &Call, e: &mut Encoder<&mut Vec<u8>>) -> Result<(), VecError> {
-    let fields = match (call.output, call.places.is_empty()) {
-        (true, _) => 6,
-        (false, false) => 5,
-        (false, true) => 4,
+    let fields = match (call.object, call.output, call.places.is_empty()) {
+        (Some(_), _, _) => 7,
+        (None, true, _) => 6,
+        (None, false, false) => 5,
+        (None, false, true) => 4,
     };
     e.array(fields)?.u64(call.function)?;
     encode_scalars(&call.scalars, e)?;
@@ -267,7 +281,10 @@ fn encode_call(call: &Call, e: &mut Encoder<&mut Vec<u8>>) -> Result<(), VecErro
         }
     }
     if fields > 5 {
-        e.u64(WANTS_OUTPUT)?;
+        e.u64(if call.output { WANTS_OUTPUT } else { 0 })?;
+    }
+    if let Some(object) = call.object {
+        e.u64(object)?;
     }
     Ok(())
 }
@@ -322,8 +339,13 @@ fn decode_call(d: &mut Decoder) -> Result<Call, decode::Error> {
         .collect::<Result<_, _>>()?;
     let wants = match fields {
         ..=5 => 0,
-        _ if d.datatype()? == Type::Null => 0,
+        _ if d.datatype()? == Type::Null => d.null().map(|()| 0)?,
         _ => d.u64()?,
+    };
+    let object = match fields {
+        ..=6 => None,
+        _ if d.datatype()? == Type::Null => None,
+        _ => Some(d.u64()?),
     };
     Ok(Call {
         function,
@@ -332,6 +354,7 @@ fn decode_call(d: &mut Decoder) -> Result<Call, decode::Error> {
         data_bytes,
         places,
         output: wants & WANTS_OUTPUT != 0,
+        object,
     })
 }
 
@@ -526,6 +549,8 @@ pub enum FailureKind {
     FunctionFailed = 12,
     /// The client did not answer a callback in time.
     NoAnswer = 13,
+    /// The object whose method it is has lost its process, and its state.
+    ObjectLost = 14,
     /// The user may not do this.
     NotAllowed = 22,
 }
@@ -559,7 +584,7 @@ pub enum Fault {
 
 impl FailureKind {
     /// Every kind.
-    pub const ALL: [FailureKind; 14] = {
+    pub const ALL: [FailureKind; 15] = {
         use FailureKind::*;
         [
             UnknownFunction,
@@ -575,6 +600,7 @@ impl FailureKind {
             Internal,
             FunctionFailed,
             NoAnswer,
+            ObjectLost,
             NotAllowed,
         ]
     };
@@ -592,7 +618,9 @@ impl FailureKind {
         match self {
             UnknownFunction | StaleInterface | BadArgument | TooLarge | Cancelled | NoAnswer
             | NotAllowed => Fault::Caller,
-            LibraryCrashed | TimeLimit | OutOfMemory | FunctionFailed => Fault::Library,
+            LibraryCrashed | TimeLimit | OutOfMemory | FunctionFailed | ObjectLost => {
+                Fault::Library
+            }
             Busy | ServerStopping | Internal => Fault::Machine,
         }
     }
@@ -673,15 +701,22 @@ mod tests {
                 }),
             ],
             output: false,
+            object: None,
         };
         let without_places = Call {
             places: vec![],
             ..call.clone()
         };
         for call in [call, without_places] {
-            for output in [false, true] {
+            for (output, object) in [
+                (false, None),
+                (true, None),
+                (false, Some(7)),
+                (true, Some(7)),
+            ] {
                 let call = Call {
                     output,
+                    object,
                     ..call.clone()
                 };
                 let mut bytes = Vec::new();

@@ -1,11 +1,11 @@
 //! The serving end of a connection.
 
-use crate::frame::{BIG_ENDIAN, Header, Kind, append_flagged};
+use crate::frame::{BIG_ENDIAN, Header, Kind, append_control, append_flagged};
 use crate::message::{
     self, CALLBACKS, Call, Callback, CallbackAnswer, DescribeRequest, ESTIMATES, Estimate, FILES,
     Failure, FailureKind, GoodbyeMessage, Hello, InterfaceMessage, ListRequest, Listing,
-    MemoryMessage, OUTPUT, OutputMessage, REGISTER, RegisterRequest, ResultMessage, SHARED_MEMORY,
-    Times,
+    MemoryMessage, NewRequest, OBJECTS, OUTPUT, OutputMessage, REGISTER, RegisterRequest,
+    ResultMessage, SHARED_MEMORY, Times,
 };
 use crate::receiver::{Chunk, Frame, Receiver, Stream};
 use crate::sender::{Sender, Transmit};
@@ -33,6 +33,11 @@ pub enum Event {
     Share(CallId, u64),
     /// Gives shared memory back, by the number of the request that asked for it.
     Unshare(CallId),
+    /// Wants an object of the class of that name: answer with [`Connection::created`] or `fail`.
+    /// The number of the request is that of the object.
+    New(CallId, String),
+    /// Does not want the object any more.
+    Delete(CallId),
     /// Opens a call. Answer with [`Connection::accept`] or [`Connection::fail`] before more
     /// input is handled: until then nobody knows where its data are to go.
     Call(CallId, Call),
@@ -225,6 +230,16 @@ impl Connection {
         );
     }
 
+    /// Answers a request for an object.
+    pub fn created(&mut self, request: CallId) {
+        append_control(
+            &mut self.core.sender.control,
+            Kind::Created,
+            request,
+            |_| (),
+        );
+    }
+
     /// The library has returned: sends the result stream of `result_bytes` bytes, then the
     /// times. `wait` and `exec` are what the caller measured, in nanoseconds. A call that is no
     /// longer open is left alone.
@@ -378,6 +393,7 @@ impl Core {
                 | Kind::Estimate
                 | Kind::Register
                 | Kind::Share
+                | Kind::New
                 | Kind::Call
         );
         if asks && (id == 0 || self.calls.contains_key(&id)) {
@@ -416,6 +432,11 @@ impl Core {
                 Some(Event::Share(id, bytes))
             }
             Kind::Unshare if self.features & SHARED_MEMORY != 0 => Some(Event::Unshare(id)),
+            Kind::New if self.features & OBJECTS != 0 => {
+                let NewRequest { class } = message::parse(kind, payload)?;
+                Some(Event::New(id, class))
+            }
+            Kind::Delete if self.features & OBJECTS != 0 => Some(Event::Delete(id)),
             Kind::Answer if self.features & CALLBACKS != 0 => {
                 let big_endian = header.flags & BIG_ENDIAN != 0;
                 let answer = CallbackAnswer::decode(payload, big_endian);

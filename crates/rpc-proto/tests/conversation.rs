@@ -62,6 +62,7 @@ impl Conversation {
             data_bytes: bytes,
             places: vec![],
             output: false,
+            object: None,
         };
         let id = self.client.call(&call, bytes).unwrap();
         self.sources.insert(id, data);
@@ -127,6 +128,8 @@ impl Conversation {
     fn serve(&mut self, event: server::Event) {
         match event {
             server::Event::Connected(_) | server::Event::Share(..) | server::Event::Unshare(_) => {}
+            server::Event::New(id, _) => self.server.created(id),
+            server::Event::Delete(_) => {}
             server::Event::Answer(..) => panic!("an answer to nobody"),
             server::Event::Register(..) => panic!("registered by nobody"),
             server::Event::List(id, _) => {
@@ -306,6 +309,7 @@ fn order(lengths: &[u64]) -> Vec<(u8, CallId)> {
             data_bytes,
             places: vec![],
             output: false,
+            object: None,
         };
         client.call(&call, 0).unwrap();
     }
@@ -414,6 +418,7 @@ fn running() -> (client::Connection, server::Connection, CallId) {
         data_bytes: 0,
         places: vec![],
         output: false,
+        object: None,
     };
     let id = client.call(&call, 0).unwrap();
     assert_eq!(up(&mut client, &mut server).unwrap().len(), 2);

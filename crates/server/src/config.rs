@@ -88,6 +88,10 @@ pub struct Limits {
     /// Seconds within which a client must answer a callback of the function it called; 0 means
     /// that there is no limit.
     pub callback_s: f64,
+    /// Objects of one client at once. Each has a process of its own.
+    pub objects_per_connection: usize,
+    /// Objects of all clients together.
+    pub objects: usize,
     /// Bytes that the files of one call may come to, those that come and those that go back each; 0
     /// means that there is no limit.
     pub files: u64,
@@ -163,6 +167,8 @@ impl Default for Limits {
             memory,
             greeting_s: 10.0,
             callback_s: 60.0,
+            objects_per_connection: 16,
+            objects: 64,
             files: 4 << 30,
         }
     }

@@ -7,7 +7,7 @@ use crate::listen::Accepted;
 use crate::user::User;
 use farcall_rpc_proto::server::{self, Event};
 use farcall_rpc_proto::{
-    Call, CallId, Chunk, Hello, Landing, Limits, Nanos, Piece, ProtocolError, Transmit,
+    Call, CallId, Chunk, Failure, Hello, Landing, Limits, Nanos, Piece, ProtocolError, Transmit,
 };
 use farcall_tls::Session;
 use rustix::event::epoll::EventFlags;
@@ -85,6 +85,15 @@ impl Write for Bare<'_> {
     }
 }
 
+/// An object of a client.
+pub(crate) struct Object {
+    /// The file and the class.
+    pub(crate) file: usize,
+    pub(crate) class: String,
+    /// The worker that holds it, or what becomes of calls because there is none any more.
+    pub(crate) worker: Result<usize, Failure>,
+}
+
 /// One client connection.
 pub(crate) struct Connection {
     socket: OwnedFd,
@@ -103,6 +112,8 @@ pub(crate) struct Connection {
     pub(crate) jobs: HashMap<CallId, usize>,
     /// Memory shared with the client, by the request that asked for it.
     pub(crate) segments: HashMap<CallId, Rc<Segment>>,
+    /// By the request that asked for it.
+    pub(crate) objects: HashMap<CallId, Object>,
     /// To be handed over with the next bytes.
     descriptors: Vec<OwnedFd>,
     /// A call that waits for memory; nothing is read until it has some.
@@ -135,6 +146,7 @@ impl Connection {
             opened: now,
             jobs: HashMap::new(),
             segments: HashMap::new(),
+            objects: HashMap::new(),
             descriptors: Vec::new(),
             waiting: None,
             interest: EventFlags::IN,

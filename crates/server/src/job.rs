@@ -40,6 +40,8 @@ pub(crate) struct Job {
     pub(crate) pes: u32,
     /// The arguments came in the other byte order.
     pub(crate) swap: bool,
+    /// The worker of the object whose method it is.
+    pub(crate) object: Option<usize>,
     /// Where the client wants what the function prints.
     pub(crate) printing: Option<Printing>,
     pub(crate) times: Times,
@@ -131,6 +133,7 @@ impl Job {
             state: State::Receiving,
             pes: 0,
             swap: false,
+            object: None,
             printing: None,
             times: Times::default(),
             incoming,

@@ -9,6 +9,7 @@ mod calls;
 mod dispatch;
 mod estimate;
 mod events;
+mod objects;
 mod output;
 mod register;
 

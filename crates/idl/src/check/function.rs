@@ -16,7 +16,7 @@ impl Checker<'_> {
     pub(super) fn function(
         &mut self,
         function: Function,
-        module: Option<&str>,
+        (module, class): (Option<&str>, Option<&str>),
     ) -> Option<Interface> {
         let errors = self.findings.errors();
         let Function {
@@ -54,6 +54,7 @@ impl Checker<'_> {
         let body = self.body(body, &parameters, &params, &callbacks);
         let interface = Interface {
             module: module.map(Into::into),
+            class: class.map(Into::into),
             name: name.text,
             description: options.description,
             params,

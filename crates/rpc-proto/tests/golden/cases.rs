@@ -3,7 +3,7 @@
 use farcall_idl::Scalar;
 use farcall_rpc_proto::{
     CALLBACKS, Call, Callback, CallbackAnswer, ESTIMATES, Estimate, FILES, Failure, FailureKind,
-    FileRequest, FunctionSummary, Header, Hello, Limits, Listing, OUTPUT, REGISTER,
+    FileRequest, FunctionSummary, Header, Hello, Limits, Listing, OBJECTS, OUTPUT, REGISTER,
 };
 
 /// One conversation.
@@ -25,6 +25,9 @@ pub(crate) enum Request {
     /// Path and text of an interface file.
     Register(&'static str, &'static str),
     Estimate(Call),
+    New(&'static str),
+    /// Deletes an object, which has no answer, and asks for functions.
+    DeleteAndList(u64),
     Call {
         call: Call,
         data: Vec<Elements>,
@@ -42,6 +45,7 @@ pub(crate) enum Answer {
     Listing(Listing),
     Interface(u64, String, Option<String>),
     Estimate(Estimate),
+    Created,
     Result(Vec<Elements>),
     /// Calls the client back, and answers with the result when it has the answer.
     CallsBack(Callback, CallbackAnswer, Vec<Elements>),
@@ -98,6 +102,7 @@ pub(crate) fn all() -> Vec<Case> {
         scalars(),
         callback(),
         file(),
+        object(),
         cancel(),
         refused(),
         stopping(),
@@ -151,6 +156,7 @@ fn dgesv_call(pause_after: Option<usize>, cancels: bool) -> Request {
             data_bytes: 48,
             places: vec![],
             output: false,
+            object: None,
         },
         data: vec![
             Elements::Doubles(vec![2.0, 1.0, 1.0, 3.0]),
@@ -274,6 +280,7 @@ fn scalars() -> Case {
         data_bytes: 0,
         places: vec![],
         output: false,
+        object: None,
     };
     let request = Request::Call {
         call,
@@ -296,9 +303,11 @@ fn callback() -> Case {
         data_bytes: 0,
         places: vec![],
         output: false,
+        object: None,
     };
     let call = Call {
         output: true,
+        object: None,
         ..call
     };
     let request = Request::Call {
@@ -344,6 +353,7 @@ fn file() -> Case {
         data_bytes: 0,
         places: vec![],
         output: true,
+        object: None,
     };
     let request = Request::Call {
         call,
@@ -367,6 +377,42 @@ fn file() -> Case {
     Case {
         hello,
         ..case("file", about, vec![(request, answer)])
+    }
+}
+
+fn object() -> Case {
+    let about = "A client makes an object of a class, calls a method of it, add(IN int n,\n\
+                 OUT int *value), and gives the object up.";
+    let call = Call {
+        function: FUNCTION + 4,
+        scalars: vec![Some(Scalar::Int(3)), None],
+        elements: vec![],
+        data_bytes: 0,
+        places: vec![],
+        output: false,
+        object: Some(1),
+    };
+    let request = Request::Call {
+        call,
+        data: vec![],
+        result_bytes: 4,
+        pause_after: None,
+        cancels: false,
+    };
+    let listing = Listing {
+        functions: vec![],
+        next: None,
+    };
+    let exchanges = vec![
+        (Request::New("counters/Counter"), Answer::Created),
+        (request, Answer::Result(vec![Elements::Ints(vec![3])])),
+        (Request::DeleteAndList(1), Answer::Listing(listing)),
+    ];
+    let mut hello = Hello::new("golden client");
+    hello.features = OBJECTS;
+    Case {
+        hello,
+        ..case("object", about, exchanges)
     }
 }
 

@@ -111,6 +111,7 @@ impl Client<'_> {
                 assert_eq!((request, function, &text), (open, *number, expected));
                 assert_eq!(library, *expected_library);
             }
+            (Event::Created(id), Answer::Created) => assert_eq!(id, open),
             (Event::Estimated(id, estimate), Answer::Estimate(expected)) => {
                 assert_eq!((id, &estimate), (open, expected));
             }
@@ -168,6 +169,11 @@ impl Client<'_> {
             Request::Describe(name) => self.proto.describe(name),
             Request::Register(path, text) => self.proto.register(path, text),
             Request::Estimate(call) => self.proto.estimate(call),
+            Request::New(class) => self.proto.create(class),
+            Request::DeleteAndList(object) => {
+                self.proto.delete(*object);
+                self.proto.list(0)
+            }
             Request::Call {
                 call, result_bytes, ..
             } => self.proto.call(call, *result_bytes),
@@ -284,6 +290,14 @@ impl<'c> Server<'c> {
                 assert_eq!((path.as_str(), text.as_str()), (*where_, *what));
                 self.answer(id, answer);
             }
+            (Event::New(id, class), Request::New(expected)) => {
+                assert_eq!(class, *expected);
+                self.answer(id, answer);
+            }
+            (Event::Delete(object), Request::DeleteAndList(expected)) => {
+                assert_eq!(object, *expected);
+            }
+            (Event::List(id, 0), Request::DeleteAndList(_)) => self.answer(id, answer),
             (Event::Estimate(id, call), Request::Estimate(expected)) => {
                 assert_eq!(call, *expected);
                 self.answer(id, answer);
@@ -323,6 +337,7 @@ impl<'c> Server<'c> {
                 self.proto.interface(id, *number, text, library);
             }
             Answer::Estimate(estimate) => self.proto.estimated(id, estimate),
+            Answer::Created => self.proto.created(id),
             Answer::Result(data) => self.complete(id, data),
             Answer::CallsBack(callback, ..) => {
                 self.proto.print(id, PRINTED.to_vec());

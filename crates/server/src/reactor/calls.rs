@@ -53,6 +53,12 @@ impl Reactor {
                     self.give_up(segment);
                 }
             }
+            Event::New(request, class) => self.create_object(key, request, &class),
+            Event::Delete(request) => {
+                if let Some(object) = connection.objects.remove(&request) {
+                    self.delete_object(object);
+                }
+            }
             Event::Call(id, call) => self.offer(key, id, call),
             Event::Ready(id) => self.enqueue(self.connections[key].jobs[&id]),
             Event::Answer(id, answer) => self.answer_callback(key, id, &answer),
@@ -66,6 +72,10 @@ impl Reactor {
 
     /// A client offers a call: it gets a job buffer, waits for one, or is refused.
     fn offer(&mut self, key: usize, id: CallId, call: Call) {
+        let object = match self.object_of(key, &call) {
+            Ok(object) => object,
+            Err(failure) => return self.connections[key].proto.fail(id, &failure),
+        };
         match self.prepare(key, &call) {
             Err(failure) => self.connections[key].proto.fail(id, &failure),
             Ok((layout, message, segments)) => match self.buffer_for(key, &layout) {
@@ -74,6 +84,7 @@ impl Reactor {
                     let user = self.connections[key].user.clone();
                     let mut job =
                         Job::new(user, key, id, function, message, layout, buffer, segments);
+                    job.object = object;
                     if call.output && self.connections[key].proto.takes_output() {
                         job.printing = Some(Printing::new(Instant::now()));
                     }
@@ -309,6 +320,7 @@ impl Reactor {
         let Some(connection_key) = job.connection else {
             return self.release(key);
         };
+        let object = job.object;
         job.state = job::State::Sending;
         job.times.ended = now;
         job.times.exec = exec_nanos;
@@ -318,6 +330,9 @@ impl Reactor {
             .complete(job.call, job.layout.returned_bytes(), exec_nanos, now);
         connection.sending.push(key);
         self.answered(connection_key);
+        if let Some(worker) = object {
+            self.passes_turn(key, worker);
+        }
     }
 
     /// An answer is to be written, with others of this turn.
@@ -383,9 +398,13 @@ impl Reactor {
             self.pool.give_back(buffer);
             self.wake_starved();
         }
+        if let Some(worker) = job.object {
+            self.passes_turn(key, worker);
+        }
     }
 
-    pub(super) fn start_worker(&mut self, library: usize, processes: u32) -> io::Result<()> {
+    /// Starts a worker, and returns its key.
+    pub(super) fn start_worker(&mut self, library: usize, processes: u32) -> io::Result<usize> {
         let source = &self.libraries[library];
         let worker = self
             .launcher
@@ -394,8 +413,7 @@ impl Reactor {
         let key = self.workers.vacant_key();
         self.watch(worker.socket(), Source::WorkerSocket(key), EventFlags::IN)?;
         self.watch(worker.output(), Source::WorkerOutput(key), EventFlags::IN)?;
-        self.workers.insert(worker);
-        Ok(())
+        Ok(self.workers.insert(worker))
     }
 
     /// Removes a worker that is dead or to be dead.
@@ -414,22 +432,31 @@ impl Reactor {
         let Worker { library, state, .. } = &self.workers[key];
         let (library, state) = (*library, *state);
         let made_room = state == State::Idle && self.workers[key].is_ended();
+        let held = self.workers[key].object.take();
+        let running = self.workers[key].job();
         let death = self.forget_worker(key);
         let cause = death.cause(self.config.workers.memory);
         match made_room {
             true => tracing::debug!("a worker {cause}"),
             false => tracing::warn!("a worker {cause}"),
         }
+        let is_object = held.is_some();
+        if let Some(mut held) = held {
+            // What runs fails with the cause itself.
+            held.turn = held.turn.filter(|turn| running != Some(*turn));
+            self.object_died(held, &death, &cause);
+        }
         match state {
             State::Running { job, .. } if self.jobs[job].connection.is_none() => self.release(job),
             State::Running { job, .. } => self.fail_job(job, death.kind(), &cause),
-            State::Starting => return self.fail_waiting(library, &cause),
-            State::Idle | State::Unmapping => {}
+            State::Starting if !is_object => return self.fail_waiting(library, &cause),
+            State::Starting | State::Idle | State::Unmapping => {}
         }
-        let spare = self
-            .workers
-            .iter()
-            .any(|(_, worker)| worker.library == library);
+        if is_object {
+            return;
+        }
+        let mut workers = self.workers.iter();
+        let spare = workers.any(|(_, w)| w.library == library && w.object.is_none());
         if !spare
             && self.stopping.is_none()
             && let Err(error) = self.start_worker(library, 1)

@@ -68,8 +68,8 @@ impl Reactor {
             ..proto::Limits::default()
         };
         let mut hello = Hello::new(concat!("farcall-server ", env!("CARGO_PKG_VERSION")));
-        hello.features |=
-            proto::ESTIMATES | proto::CALLBACKS | proto::OUTPUT | proto::FILES | proto::REGISTER;
+        hello.features |= proto::ESTIMATES | proto::CALLBACKS | proto::OUTPUT;
+        hello.features |= proto::FILES | proto::OBJECTS | proto::REGISTER;
         if accepted.is_unix {
             hello.features |= proto::SHARED_MEMORY;
         } else if accepted.is_local && accepted.session.is_none() {
@@ -250,6 +250,9 @@ impl Reactor {
         }
         for (_, job) in jobs {
             self.abandon(job);
+        }
+        for (_, object) in std::mem::take(&mut self.connections[key].objects) {
+            self.delete_object(object);
         }
         for (_, segment) in std::mem::take(&mut self.connections[key].segments) {
             self.give_up(segment);
