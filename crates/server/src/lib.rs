@@ -25,7 +25,9 @@ mod worker;
 
 pub use access::{TokenError, TokenFile};
 pub use config::{Access, Config, Limits, Parallel, Queue, Tls, Workers};
-pub use farcall_library::{Caller, Catalog, Source};
+pub use farcall_library::{
+    CallbackAnswer, CallbackRequest, Caller, Catalog, MOST_CALLBACK_BYTES, Source,
+};
 pub use farcall_rpc_proto::{Failure, FailureKind};
 pub use farcall_schedule::Policy;
 pub use worker::process::{Callee, run_worker, run_worker_for};
