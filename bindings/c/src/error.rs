@@ -64,7 +64,7 @@ impl From<Error> for Problem {
                 | FailureKind::OutOfMemory
                 | FailureKind::FunctionFailed => Status::FarcallLibrary,
                 FailureKind::Cancelled => Status::FarcallCancelled,
-                FailureKind::NoAnswer => Status::FarcallTimeout,
+                FailureKind::Stalled | FailureKind::NoAnswer => Status::FarcallTimeout,
                 _ => Status::FarcallServer,
             },
             _ => Status::FarcallConnection,

@@ -61,6 +61,7 @@ pub(crate) fn from_client(py: Python<'_>, error: &Error) -> PyErr {
         Error::Failed(failure) => match failure.kind {
             FailureKind::UnknownFunction => "UnknownFunction",
             FailureKind::BadArgument => "ArgumentError",
+            FailureKind::Stalled => "Timeout",
             FailureKind::NoAnswer => "CallbackError",
             FailureKind::ObjectLost
             | FailureKind::LibraryCrashed

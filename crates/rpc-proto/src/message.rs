@@ -551,6 +551,8 @@ pub enum FailureKind {
     NoAnswer = 13,
     /// The object whose method it is has lost its process, and its state.
     ObjectLost = 14,
+    /// The client did not go on to send the arguments.
+    Stalled = 15,
     /// The user may not do this.
     NotAllowed = 22,
 }
@@ -584,7 +586,7 @@ pub enum Fault {
 
 impl FailureKind {
     /// Every kind.
-    pub const ALL: [FailureKind; 15] = {
+    pub const ALL: [FailureKind; 16] = {
         use FailureKind::*;
         [
             UnknownFunction,
@@ -601,6 +603,7 @@ impl FailureKind {
             FunctionFailed,
             NoAnswer,
             ObjectLost,
+            Stalled,
             NotAllowed,
         ]
     };
@@ -617,7 +620,7 @@ impl FailureKind {
         use FailureKind::*;
         match self {
             UnknownFunction | StaleInterface | BadArgument | TooLarge | Cancelled | NoAnswer
-            | NotAllowed => Fault::Caller,
+            | Stalled | NotAllowed => Fault::Caller,
             LibraryCrashed | TimeLimit | OutOfMemory | FunctionFailed | ObjectLost => {
                 Fault::Library
             }

@@ -54,6 +54,11 @@ pub(crate) enum Step {
 pub(crate) enum Broken {
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
+    #[error(
+        "it has not read results for {0} s (limits.stalled_s and limits.stalled_busy_s in the \
+         configuration)"
+    )]
+    Stalled(f64),
     #[error("{0}")]
     Io(#[from] io::Error),
 }
@@ -127,6 +132,8 @@ pub(crate) struct Connection {
     parts: VecDeque<Part>,
     /// Jobs whose results are being written; released once all is out.
     pub(crate) sending: Vec<usize>,
+    /// When the client has taken something last.
+    pub(crate) taken: Nanos,
 }
 
 impl Connection {
@@ -156,6 +163,7 @@ impl Connection {
             frames: Vec::new(),
             parts: VecDeque::new(),
             sending: Vec::new(),
+            taken: now,
         }
     }
 
@@ -261,6 +269,7 @@ impl Connection {
         let Some(job) = job.filter(|_| !chunk.discard) else {
             return self.discard(chunk, now);
         };
+        job.moved = now;
         job.swap = chunk.big_endian != cfg!(target_endian = "big");
         let room = self
             .landing
@@ -339,6 +348,7 @@ impl Connection {
                 Ok(count) => {
                     self.descriptors.clear();
                     self.written(count);
+                    self.taken = clock();
                     moved += count;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),

@@ -347,7 +347,7 @@ impl Reactor {
             .connections
             .iter()
             .any(|(_, connection)| !connection.connected);
-        let sweep = (greeting || !self.accepts).then_some(self.next_sweep);
+        let sweep = (greeting || !self.accepts || !self.jobs.is_empty()).then_some(self.next_sweep);
         let stop = self.stopping;
         let held = self.held_until;
         let keep = self.learned_since.map(|since| since + KEEP);

@@ -85,6 +85,7 @@ impl Reactor {
                     let mut job =
                         Job::new(user, key, id, function, message, layout, buffer, segments);
                     job.object = object;
+                    job.moved = self.nanos();
                     if call.output && self.connections[key].proto.takes_output() {
                         job.printing = Some(Printing::new(Instant::now()));
                     }
@@ -322,6 +323,7 @@ impl Reactor {
         };
         let object = job.object;
         job.state = job::State::Sending;
+        job.moved = now;
         job.times.ended = now;
         job.times.exec = exec_nanos;
         let connection = &mut self.connections[connection_key];

@@ -2,6 +2,7 @@
 
 use super::{KEEP, LAST_WORDS, Reactor, SWEEP, Source};
 use crate::connection::{Broken, Connection, Step, TURN_BYTES};
+use crate::job;
 use crate::listen::{Accepted, Listener};
 use crate::worker::State;
 use farcall_rpc_proto::{self as proto, Failure, FailureKind, Hello, ProtocolError};
@@ -327,6 +328,7 @@ impl Reactor {
     /// Closes connections that never greeted, and listens again where that was given up.
     fn sweep(&mut self) {
         self.accept_again();
+        self.end_stalled();
         let patience = Duration::from_secs_f64(self.config.limits.greeting_s.clamp(0.0, 1e6));
         let latest = self.nanos().saturating_sub(patience.as_nanos() as u64);
         let silent: Vec<usize> = self
@@ -338,6 +340,43 @@ impl Reactor {
         for key in silent {
             tracing::warn!("{}: no greeting", self.connections[key].peer);
             self.close(key, None);
+        }
+    }
+
+    /// Ends transfers that stand still: they hold memory. What the server itself does not take does
+    /// not count.
+    fn end_stalled(&mut self) {
+        let Some(bound) = self.config.limits.stalled(!self.starved.is_empty()) else {
+            return;
+        };
+        let latest = self.nanos().saturating_sub((bound.min(1e9) * 1e9) as u64);
+        let mut silent = Vec::new();
+        let mut deaf = Vec::new();
+        for (key, job) in self.jobs.iter().filter(|(_, job)| job.moved < latest) {
+            let Some(connection) = job.connection else {
+                continue;
+            };
+            match job.state {
+                job::State::Receiving if self.connections[connection].takes_input() => {
+                    silent.push(key);
+                }
+                job::State::Sending if self.connections[connection].taken < latest => {
+                    deaf.push(connection);
+                }
+                _ => {}
+            }
+        }
+        for job in silent {
+            let text = format!(
+                "got no more of its arguments for {bound} s (limits.stalled_s and \
+                 limits.stalled_busy_s in the server's configuration)"
+            );
+            self.fail_job(job, FailureKind::Stalled, &text);
+        }
+        deaf.sort_unstable();
+        deaf.dedup();
+        for connection in deaf {
+            self.close(connection, Some(Broken::Stalled(bound)));
         }
     }
 
