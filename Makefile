@@ -47,7 +47,7 @@ bench: build ## figures, with a peer or a physical limit beside them in the same
 	else echo "bench trunk: skipped, it needs root: sudo $(farcall) bench trunk"; fi
 	$(farcall) bench gang --peers
 
-soak: setup ## long runs: each fuzz target ten minutes
+soak: setup ## long runs: killed jobs and servers, each fuzz target ten minutes
 	@scripts/soak
 
 setup: ## system packages, Rust toolchain, .venv

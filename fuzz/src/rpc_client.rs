@@ -6,7 +6,10 @@
 
 use farcall_idl::Scalar;
 use farcall_rpc_proto::client::{Connection, Event};
-use farcall_rpc_proto::{CALLBACKS, Call, CallId, CallbackAnswer, Hello, Limits, OUTPUT, Transmit};
+use farcall_rpc_proto::{
+    ArrayForm, CALLBACKS, Call, CallId, CallbackAnswer, HANDLES, HandleId, Hello, JOBS, JobId,
+    Limits, OUTPUT, Put, Submission, Transmit,
+};
 use std::collections::BTreeMap;
 
 /// Result bytes of the calls; 60 is that of the golden call of dgesv.
@@ -14,6 +17,11 @@ const RESULTS: [u64; 3] = [60, 0, 1000];
 
 /// Shared memory that is asked for.
 const MEMORY_BYTES: u64 = 4096;
+
+const ARRAY: HandleId = HandleId([4; 16]);
+const JOB: JobId = JobId([3; 16]);
+/// Bytes of the results of a submitted call.
+const FETCHED: u64 = 70;
 
 struct Driver {
     proto: Connection,
@@ -54,10 +62,10 @@ impl Driver {
         let limits = Limits {
             control_bytes: 4096,
             chunk_bytes: 64,
-            calls: 8,
+            calls: 32,
         };
         let mut hello = Hello::new("fuzz");
-        hello.features = CALLBACKS | OUTPUT;
+        hello.features = CALLBACKS | OUTPUT | JOBS | HANDLES;
         let mut proto = Connection::new(limits, &hello);
         let mut open = BTreeMap::new();
         open.insert(proto.describe("dgesv").unwrap(), 0);
@@ -68,6 +76,7 @@ impl Driver {
             data_bytes: result_bytes * 3,
             places: vec![],
             output: false,
+            handles: vec![],
             object: None,
         };
         for result_bytes in RESULTS {
@@ -77,6 +86,31 @@ impl Driver {
         open.insert(proto.list(0).unwrap(), 0);
         open.insert(proto.estimate(&call(0)).unwrap(), 0);
         open.insert(proto.share(MEMORY_BYTES).unwrap(), 0);
+        open.insert(proto.status().unwrap(), 0);
+        open.insert(proto.drain().unwrap(), 0);
+        let submission = Submission {
+            call: call(20),
+            keep: None,
+        };
+        open.insert(proto.submit(&submission).unwrap(), 0);
+        open.insert(proto.ask_job(JOB).unwrap(), 0);
+        open.insert(proto.cancel_job(JOB, true).unwrap(), 0);
+        open.insert(proto.list_jobs(0).unwrap(), 0);
+        open.insert(proto.fetch(JOB, FETCHED).unwrap(), FETCHED);
+        let put = Put {
+            form: ArrayForm {
+                element: "char".into(),
+                shape: vec![90],
+                column_major: false,
+            },
+            data_bytes: 90,
+            stays: false,
+        };
+        open.insert(proto.put(&put).unwrap(), 0);
+        open.insert(proto.ask_handle(ARRAY).unwrap(), 0);
+        open.insert(proto.drop_handle(ARRAY).unwrap(), 0);
+        open.insert(proto.list_handles(0).unwrap(), 0);
+        open.insert(proto.get(ARRAY, FETCHED).unwrap(), FETCHED);
         open.insert(proto.create("counter").unwrap(), 0);
         Driver {
             proto,
@@ -130,6 +164,9 @@ impl Driver {
             }
             Event::Listing(id, _) | Event::Interface { request: id, .. } => id,
             Event::Failed(id, _) | Event::Estimated(id, _) => id,
+            Event::Standing(id, _) | Event::Draining(id, _) => id,
+            Event::Submitted(id, _) | Event::Job(id, _) | Event::Jobs(id, _) => id,
+            Event::Handle(id, _) | Event::Handles(id, _) => id,
             Event::Created(id) => {
                 self.proto.delete(id);
                 id

@@ -6,8 +6,9 @@
 
 use farcall_rpc_proto::server::{Connection, Event};
 use farcall_rpc_proto::{
-    CALLBACKS, Call, CallId, Callback, Chunk, Estimate, Failure, FailureKind, Hello, Limits,
-    Listing, OBJECTS, OUTPUT, SHARED_MEMORY, Transmit,
+    ArrayForm, CALLBACKS, CallId, Callback, Chunk, Estimate, Failure, FailureKind, HANDLES,
+    HandleId, HandlePage, HandleRecord, Hello, JOBS, JobDescription, JobId, JobPage, JobRecord,
+    JobState, Limits, Listing, OBJECTS, OPERATION, OUTPUT, SHARED_MEMORY, Times, Transmit,
 };
 use std::collections::BTreeMap;
 
@@ -21,16 +22,55 @@ struct Open {
     expected: u64,
     received: u64,
     ready: bool,
+    /// It is answered with what is kept of it: a submitted call, or an array.
+    kept: Option<Kept>,
     /// A callback waits for its answer.
     calls_back: bool,
     /// Result bytes put out; none before the call is completed.
     sent: Option<u64>,
 }
 
+#[derive(Clone, Copy)]
+enum Kept {
+    Job,
+    Array,
+}
+
 struct Driver {
     proto: Connection,
     open: BTreeMap<CallId, Open>,
     now: u64,
+}
+
+fn array(id: HandleId) -> HandleRecord {
+    HandleRecord {
+        id,
+        number: 1,
+        form: ArrayForm {
+            element: "int".into(),
+            shape: vec![1],
+            column_major: false,
+        },
+        stays: false,
+        used: 1,
+        on_disk: false,
+        undefined: None,
+    }
+}
+
+fn record(id: JobId) -> JobRecord {
+    JobRecord {
+        id,
+        number: 1,
+        function: "f".into(),
+        state: JobState::Queued,
+        submitted: 1,
+        started: None,
+        ended: None,
+        expires: None,
+        bytes: 1,
+        failure: None,
+    }
 }
 
 /// Bytes of the result of a call.
@@ -47,7 +87,7 @@ pub fn run(data: &[u8]) {
         calls: CALLS,
     };
     let mut hello = Hello::new("fuzz");
-    hello.features = SHARED_MEMORY | CALLBACKS | OUTPUT | OBJECTS;
+    hello.features = SHARED_MEMORY | CALLBACKS | OUTPUT | OPERATION | JOBS | HANDLES | OBJECTS;
     let mut driver = Driver {
         proto: Connection::new(limits, hello),
         open: BTreeMap::new(),
@@ -135,6 +175,11 @@ impl Driver {
                 0 => self.proto.estimated(id, &Estimate::default()),
                 _ => self.fail(id),
             },
+            Event::Status(id) => self.proto.standing(id, "{}".into()),
+            Event::Drain(id) => match id % 2 {
+                0 => self.proto.draining(id, 1),
+                _ => self.fail(id),
+            },
             Event::Share(id, bytes) => match bytes % 2 {
                 0 => self.proto.shared(id, bytes),
                 _ => self.fail(id),
@@ -144,7 +189,39 @@ impl Driver {
                 0 => self.proto.created(id),
                 _ => self.fail(id),
             },
-            Event::Call(id, call) => self.offered(id, &call),
+            Event::Call(id, call) => self.offered(id, call.function, call.data_bytes, None),
+            Event::Submit(id, submission) => {
+                let call = submission.call;
+                self.offered(id, call.function, call.data_bytes, Some(Kept::Job));
+            }
+            Event::Put(id, put) => {
+                // Whatever its form says, its length is that of the stream.
+                let _ = put.form.bytes();
+                self.offered(
+                    id,
+                    put.form.shape.len() as u64,
+                    put.data_bytes,
+                    Some(Kept::Array),
+                );
+            }
+            Event::Get(id, handle) => self.fetch(id, handle.0[0]),
+            Event::AskHandle(id, handle) => self.proto.handle(id, &array(handle)),
+            Event::Drop(id, _) => self.fail(id),
+            Event::ListHandles(id, after) => {
+                let (handles, next) = (vec![array(HandleId([0; 16]))], Some(after));
+                self.proto.handles(id, &HandlePage { handles, next });
+            }
+            Event::AskJob(id, job) => self.tell(id, job),
+            // Answered at once, or never.
+            Event::CancelJob(id, job, forget) => match forget {
+                true => self.tell(id, job),
+                false => self.fail(id),
+            },
+            Event::Fetch(id, job) => self.fetch(id, job.0[0]),
+            Event::ListJobs(id, after) => {
+                let (jobs, next) = (vec![record(JobId([0; 16]))], Some(after));
+                self.proto.jobs(id, &JobPage { jobs, next });
+            }
             Event::Ready(id) => self.ready(id),
             Event::Answer(id, answer) => {
                 self.proto.print(id, answer.data.clone());
@@ -162,23 +239,50 @@ impl Driver {
         }
     }
 
-    fn offered(&mut self, id: CallId, call: &Call) {
-        if call.function % 3 == 1 {
+    fn tell(&mut self, id: CallId, job: JobId) {
+        let record = record(job);
+        let call = None;
+        self.proto.job(id, &JobDescription { record, call });
+    }
+
+    fn fetch(&mut self, id: CallId, choice: u8) {
+        match choice % 3 {
+            0 => self.fail(id),
+            1 => self.proto.deliver(id, 0, Times::default(), self.now),
+            _ => {
+                let open = Open {
+                    expected: 0,
+                    received: 0,
+                    ready: true,
+                    kept: None,
+                    calls_back: false,
+                    sent: Some(0),
+                };
+                assert!(self.open.insert(id, open).is_none());
+                self.proto
+                    .deliver(id, RESULT_BYTES, Times::default(), self.now);
+            }
+        }
+    }
+
+    fn offered(&mut self, id: CallId, choice: u64, data_bytes: u64, kept: Option<Kept>) {
+        if choice % 3 == 1 {
             return self.fail(id);
         }
         let open = Open {
-            expected: call.data_bytes,
+            expected: data_bytes,
             received: 0,
             ready: false,
+            kept,
             calls_back: false,
             sent: None,
         };
         assert!(self.open.insert(id, open).is_none());
         let ready = self.proto.accept(id, self.now);
-        assert_eq!(ready, call.data_bytes == 0);
+        assert_eq!(ready, data_bytes == 0);
         if ready {
             self.ready(id);
-        } else if call.function % 3 == 2 {
+        } else if choice % 3 == 2 {
             self.fail(id);
         }
     }
@@ -187,6 +291,13 @@ impl Driver {
         let call = self.open.get_mut(&id).expect("a call that was accepted");
         assert!(!call.ready && call.received == call.expected);
         call.ready = true;
+        if let Some(kept) = call.kept {
+            self.open.remove(&id);
+            return match kept {
+                Kept::Job => self.proto.submitted(id, JobId([7; 16])),
+                Kept::Array => self.proto.handle(id, &array(HandleId([7; 16]))),
+            };
+        }
         match id % 4 {
             // Goes on running, and calls back.
             0 => self.call_back(id),

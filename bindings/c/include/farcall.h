@@ -30,6 +30,11 @@
 #define FARCALL_SCATTERED -2
 
 /**
+ * Bytes of the id of a submitted call as text, with the NUL at its end.
+ */
+#define FARCALL_JOB_ID_BYTES 33
+
+/**
  * What became of an operation, and whose fault it was. More may be added.
  */
 typedef enum {
@@ -130,6 +135,36 @@ typedef enum {
 } farcall_kind;
 
 /**
+ * Where a submitted call is. More may be added.
+ */
+typedef enum {
+  /**
+   * The server could not be asked, or has no such call.
+   */
+  FARCALL_JOB_UNKNOWN = 0,
+  /**
+   * It waits to run.
+   */
+  FARCALL_JOB_QUEUED = 1,
+  /**
+   * The library computes.
+   */
+  FARCALL_JOB_RUNNING = 2,
+  /**
+   * Its results can be fetched.
+   */
+  FARCALL_JOB_DONE = 3,
+  /**
+   * It failed; `farcall_fetch` says why.
+   */
+  FARCALL_JOB_FAILED = 4,
+  /**
+   * It was cancelled.
+   */
+  FARCALL_JOB_CANCELLED = 5,
+} farcall_state;
+
+/**
  * One element's end of a channel. One thread at a time may use it.
  */
 typedef struct farcall_channel farcall_channel;
@@ -138,6 +173,11 @@ typedef struct farcall_channel farcall_channel;
  * A function of a server.
  */
 typedef struct farcall_function farcall_function;
+
+/**
+ * An array that stays at a server. It is passed to calls where they take an array.
+ */
+typedef struct farcall_handle farcall_handle;
 
 /**
  * An object on a server.
@@ -489,6 +529,119 @@ const char *farcall_argument_name(const farcall_function *function, size_t index
 farcall_times farcall_times_of(const farcall_function *function);
 
 /**
+ * Puts an array at the server, to be used in calls: pass the handle where a call takes an array.
+ * Its `rank` lengths are at `shape`; `column_major` is not 0 where its first index varies fastest,
+ * as functions of Fortran want it. NULL for `data` makes all of it zero, for results that are to
+ * stay. The array goes with `farcall_drop`, when the connection ends, or when it was not used for
+ * long. NULL where that fails.
+ *
+ * `server` is from `farcall_connect`, `shape` points to `rank` lengths, and `data` is NULL or
+ * points to as many elements as they say.
+ */
+farcall_handle *farcall_put(farcall_server *server,
+                            farcall_kind element,
+                            const size_t *shape,
+                            size_t rank,
+                            int32_t column_major,
+                            const void *data);
+
+/**
+ * The handle of an array that is at the server by now, by its id; NULL where there is none.
+ *
+ * `server` is from `farcall_connect`, `id` a string ended by NUL.
+ */
+farcall_handle *farcall_handle_of(farcall_server *server, const char *id);
+
+/**
+ * Its id, 32 hexadecimal digits; lives as long as the handle.
+ *
+ * `handle` is from `farcall_put` or `farcall_handle_of`, or NULL, whose id is empty.
+ */
+const char *farcall_handle_id(const farcall_handle *handle);
+
+/**
+ * Gets the array, in its own order, after the calls that were made before. `bytes` is its length.
+ *
+ * `handle` is from `farcall_put` or `farcall_handle_of`; `data` points to `bytes` bytes.
+ */
+farcall_status farcall_get(const farcall_handle *handle, void *data, size_t bytes);
+
+/**
+ * The server need not keep the array any more, and the handle is good for nothing. Calls that use
+ * the array go on.
+ *
+ * `handle` is from `farcall_put` or `farcall_handle_of`, or NULL; nobody uses it any more.
+ */
+farcall_status farcall_drop(farcall_handle *handle);
+
+/**
+ * Submits a call: once this returns `FARCALL_OK`, the server runs it whatever happens to this
+ * program or to the server, and keeps what it comes to. Arguments are as for
+ * `farcall_call_array`; INOUT arrays are only read, OUT arrays may be NULL. The id of the call is
+ * written to `id`, with a NUL at its end.
+ *
+ * As for `farcall_call_array`; `id` points to `FARCALL_JOB_ID_BYTES` bytes.
+ */
+farcall_status farcall_submit_array(const farcall_function *function,
+                                    char *id,
+                                    void *const *arguments,
+                                    size_t count);
+
+/**
+ * The same with arguments as for `farcall_call_values`.
+ *
+ * As for `farcall_submit_array`; `values` points to `count` arguments.
+ */
+farcall_status farcall_submit_values(const farcall_function *function,
+                                     char *id,
+                                     const farcall_value *values,
+                                     size_t count);
+
+/**
+ * Waits for the end of a submitted call and fills OUT and INOUT arrays with its results.
+ * Arguments are those of the call, with the same scalars; IN arrays may be NULL. What the call has
+ * failed with is what this fails with. The server keeps the results until they expire.
+ *
+ * As for `farcall_call_array`; `id` is a string ended by NUL.
+ */
+farcall_status farcall_fetch_array(const farcall_function *function,
+                                   const char *id,
+                                   void *const *arguments,
+                                   size_t count);
+
+/**
+ * The same with arguments as for `farcall_call_values`.
+ *
+ * As for `farcall_fetch_array`; `values` points to `count` arguments.
+ */
+farcall_status farcall_fetch_values(const farcall_function *function,
+                                    const char *id,
+                                    const farcall_value *values,
+                                    size_t count);
+
+/**
+ * Where a submitted call is, asked of the server; `FARCALL_JOB_UNKNOWN` where that fails.
+ *
+ * `server` is from `farcall_connect`, `id` a string ended by NUL.
+ */
+farcall_state farcall_job_state(farcall_server *server, const char *id);
+
+/**
+ * Ends a submitted call that has not ended; a library that runs is stopped. What it has come to
+ * before stays.
+ *
+ * As for `farcall_job_state`.
+ */
+farcall_status farcall_cancel_job(farcall_server *server, const char *id);
+
+/**
+ * The same, and the server keeps nothing of the call.
+ *
+ * As for `farcall_job_state`.
+ */
+farcall_status farcall_forget_job(farcall_server *server, const char *id);
+
+/**
  * Memory of zeros for arrays, at a multiple of 64 bytes. Where the server is on this host it is
  * shared with it, and arrays in it are not copied when they are arguments of calls to that server;
  * elsewhere it is memory as any other. NULL where there is none to be had.
@@ -654,6 +807,13 @@ farcall_session farcall_invoke_async(farcall_function *function, ...);
 /* The same with the arguments in a list. */
 farcall_status farcall_call_list(farcall_function *function, va_list list);
 farcall_session farcall_call_list_async(farcall_function *function, va_list list);
+
+/* Submits a call by name, with arguments as for farcall_call(); as farcall_submit_array(). */
+farcall_status farcall_submit(farcall_server *server, const char *name, char *id, ...);
+
+/* Fetches the results of a submitted call, with the arguments of the call; as
+ * farcall_fetch_array(). */
+farcall_status farcall_fetch(farcall_server *server, const char *name, const char *id, ...);
 
 #ifdef __cplusplus
 }  // extern "C"

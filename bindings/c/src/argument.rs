@@ -4,11 +4,11 @@ use std::ffi::{CStr, c_void};
 use std::slice;
 
 use farcall_client::{Argument, Scalar};
-use farcall_idl::{Mode, Param, Type};
+use farcall_idl::{Interface, Mode, Param, Type};
 
 use crate::error::Problem;
 use crate::function::{Function, kind};
-use crate::{Kind, callback};
+use crate::{Kind, callback, handle};
 
 /// An argument that says what it is.
 #[repr(C)]
@@ -87,6 +87,36 @@ fn described(kind: i32) -> Option<(&'static str, usize)> {
     })
 }
 
+/// What arguments are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    Call,
+    /// Arrays are only read.
+    Submit,
+    /// Arrays are only written.
+    Fetch,
+}
+
+impl Use {
+    fn skips(self, mode: Mode) -> bool {
+        match self {
+            Use::Call => false,
+            Use::Submit => mode == Mode::Out,
+            Use::Fetch => mode == Mode::In,
+        }
+    }
+}
+
+/// The scalars among arguments, by parameter.
+pub(crate) fn scalars(arguments: &[Argument<'_>], interface: &Interface) -> Vec<Option<Scalar>> {
+    let params = arguments.iter().take(interface.params.len());
+    let scalar = |argument: &Argument<'_>| match argument {
+        Argument::Scalar(scalar) => Some(scalar.clone()),
+        _ => None,
+    };
+    params.map(scalar).collect()
+}
+
 /// Reads the scalars and finds the memory of the arrays.
 ///
 /// # Safety
@@ -95,6 +125,7 @@ fn described(kind: i32) -> Option<(&'static str, usize)> {
 pub(crate) unsafe fn read<'a>(
     function: &Function,
     given: &[Value],
+    wanted: Use,
 ) -> Result<Vec<Argument<'a>>, Problem> {
     let interface = function.client.interface();
     let name = function.client.qualified_name();
@@ -148,10 +179,22 @@ pub(crate) unsafe fn read<'a>(
         arguments.push(match (scalar, values[index]) {
             (Some(scalar), _) => Argument::Scalar(scalar),
             (None, None) => Argument::Skip,
+            (None, Some(_)) if wanted.skips(param.mode) => Argument::Skip,
+            (None, Some(value)) if let Some(id) = handle::of_argument(value.data) => {
+                if wanted == Use::Submit {
+                    let text = "a handle does not outlive the server, as a submitted call may";
+                    return Err(problem(mismatch(param, text)));
+                }
+                Argument::Handle(id)
+            }
             (None, Some(value)) => {
                 check_array(param, &value, length).map_err(&problem)?;
+                let mode = match wanted {
+                    Use::Submit => Mode::In,
+                    Use::Call | Use::Fetch => param.mode,
+                };
                 // SAFETY: the caller's promise; nothing is read of an empty array.
-                unsafe { array(param.mode, value.data, length) }
+                unsafe { array(mode, value.data, length) }
             }
         });
     }
@@ -212,6 +255,7 @@ fn elements(
         count * interface.params[param].ty.size().unwrap_or(0) as usize
     };
     interface.element_values(scalars, |param| match values[param] {
+        Some(value) if handle::of_argument(value.data).is_some() => &[],
         Some(value) if !value.data.is_null() => {
             let length = match value.is_checked() {
                 true => length(param).min(value.bytes),

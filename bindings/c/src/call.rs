@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use crate::argument::{self, Value};
+use crate::argument::{self, Use, Value};
 use crate::error::{Problem, guard, status};
 use crate::function::{Function, share};
 use crate::session::SESSIONS;
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn farcall_call_values_async(
 /// As for `farcall_call_values`.
 pub(crate) unsafe fn call(function: &Function, given: &[Value]) -> Result<Status, Problem> {
     // SAFETY: the caller's promise.
-    let mut arguments = unsafe { argument::read(function, given) }?;
+    let mut arguments = unsafe { argument::read(function, given, Use::Call) }?;
     let outcome = function.client().call(&mut arguments)?;
     function.keep(outcome.times.into());
     Ok(Status::FarcallOk)
@@ -124,7 +124,7 @@ pub(crate) unsafe fn start(
     handle: usize,
 ) -> Result<u64, Problem> {
     // SAFETY: the caller's promise.
-    let mut arguments = unsafe { argument::read(&function, given) }?;
+    let mut arguments = unsafe { argument::read(&function, given, Use::Call) }?;
     sessions.check_room()?;
     // SAFETY: the caller's promise.
     let pending = unsafe { function.client().start(&mut arguments) }?;
@@ -147,7 +147,7 @@ pub(crate) unsafe fn unchecked(
 /// # Safety
 ///
 /// `start` points to `count` elements.
-unsafe fn list<'a, T>(start: *const T, count: usize) -> Result<&'a [T], Problem> {
+pub(crate) unsafe fn list<'a, T>(start: *const T, count: usize) -> Result<&'a [T], Problem> {
     match count {
         0 => Ok(&[]),
         _ if start.is_null() => Err(Problem::null("arguments")),

@@ -74,6 +74,25 @@ impl Server {
         Ok(self.client.share(bytes)?)
     }
 
+    pub(crate) fn put(
+        &self,
+        form: farcall_client::ArrayForm,
+        bytes: &[u8],
+    ) -> Result<farcall_client::Handle, Problem> {
+        Ok(self.client.put(form, bytes, false)?)
+    }
+
+    pub(crate) fn handle(
+        &self,
+        id: farcall_client::HandleId,
+    ) -> Result<farcall_client::Handle, Problem> {
+        Ok(self.client.handle(id)?)
+    }
+
+    pub(crate) fn job(&self, id: farcall_client::JobId) -> farcall_client::Job {
+        self.client.job(id)
+    }
+
     /// An object of a class.
     pub(crate) fn object(&self, class: &str) -> Result<farcall_client::Object, Problem> {
         Ok(self.client.new_object(class)?)

@@ -57,7 +57,7 @@ impl From<Error> for Problem {
             Error::Callback { .. } => Status::FarcallCancelled,
             Error::Failed(failure) => match failure.kind {
                 FailureKind::UnknownFunction => Status::FarcallUnknownFunction,
-                FailureKind::BadArgument => Status::FarcallArgument,
+                FailureKind::BadArgument | FailureKind::NotFound => Status::FarcallArgument,
                 FailureKind::ObjectLost
                 | FailureKind::LibraryCrashed
                 | FailureKind::TimeLimit

@@ -13,6 +13,8 @@ mod error;
 mod function;
 /// cbindgen:ignore
 mod gridrpc;
+mod handle;
+mod job;
 mod memory;
 /// cbindgen:ignore
 mod ninf;
@@ -25,6 +27,7 @@ mod variadic;
 
 use std::ffi::{CStr, c_char};
 
+use crate::argument::Value;
 use crate::error::Problem;
 
 /// What became of an operation, and whose fault it was. More may be added.

@@ -195,6 +195,40 @@ farcall_session farcall_invoke_async(farcall_function *function, ...) {
   return session;
 }
 
+farcall_status farcall_submit(farcall_server *server, const char *name, char *id, ...) {
+  farcall_function *function = farcall_function_of(server, name);
+  arguments_t arguments;
+  va_list list;
+  farcall_status status = FARCALL_INTERNAL;
+
+  if (function == NULL)
+    return farcall_error_status();
+  va_start(list, id);
+  if (collect(&arguments, function, &list)) {
+    status = farcall_submit_array(function, id, arguments.pointers, arguments.count);
+    release(&arguments);
+  }
+  va_end(list);
+  return status;
+}
+
+farcall_status farcall_fetch(farcall_server *server, const char *name, const char *id, ...) {
+  farcall_function *function = farcall_function_of(server, name);
+  arguments_t arguments;
+  va_list list;
+  farcall_status status = FARCALL_INTERNAL;
+
+  if (function == NULL)
+    return farcall_error_status();
+  va_start(list, id);
+  if (collect(&arguments, function, &list)) {
+    status = farcall_fetch_array(function, id, arguments.pointers, arguments.count);
+    release(&arguments);
+  }
+  va_end(list);
+  return status;
+}
+
 grpc_error_t grpc_call(grpc_function_handle_t *handle, ...) {
   const farcall_function *function;
   arguments_t arguments;

@@ -31,3 +31,10 @@ farcall_session farcall_invoke_async(farcall_function *function, ...);
 /* The same with the arguments in a list. */
 farcall_status farcall_call_list(farcall_function *function, va_list list);
 farcall_session farcall_call_list_async(farcall_function *function, va_list list);
+
+/* Submits a call by name, with arguments as for farcall_call(); as farcall_submit_array(). */
+farcall_status farcall_submit(farcall_server *server, const char *name, char *id, ...);
+
+/* Fetches the results of a submitted call, with the arguments of the call; as
+ * farcall_fetch_array(). */
+farcall_status farcall_fetch(farcall_server *server, const char *name, const char *id, ...);

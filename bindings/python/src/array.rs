@@ -289,6 +289,16 @@ impl<'py> Slot<'py> {
         })
     }
 
+    /// An array that stays at the server: nothing travels.
+    pub(crate) fn at_server(handle: Bound<'py, PyAny>) -> PyResult<Slot<'py>> {
+        Ok(Slot {
+            memory: crate::handle::placeholder(handle.py())?,
+            given: handle,
+            target: None,
+            is_made: false,
+        })
+    }
+
     pub(crate) fn keep(self) -> Kept {
         Kept {
             given: self.given.unbind(),
@@ -408,6 +418,77 @@ unsafe fn slice<'a>(start: *const u8, length: usize) -> &'a [u8] {
         0 => &[],
         // SAFETY: the caller's promise.
         _ => unsafe { std::slice::from_raw_parts(start, length) },
+    }
+}
+
+/// An array to be put at a server: contiguous, with its type, and whether it is in columns.
+pub(crate) fn to_put<'py>(
+    value: &Bound<'py, PyAny>,
+    order: Option<&str>,
+) -> PyResult<(Bound<'py, PyUntypedArray>, Type, bool)> {
+    let py = value.py();
+    let refuse = |name: &str, expected: &str, given: String| {
+        Err(error::argument(py, "put", name, expected, &given))
+    };
+    let numpy = numpy(py)?;
+    let array = numpy.call_method1(intern!(py, "asarray"), (value,))?;
+    let array: Bound<'py, PyUntypedArray> = array.cast_into()?;
+    let mut types = Type::ALL.into_iter().filter(|ty| ty.size().is_some());
+    let Some(ty) = types.find(|ty| has_type(&array.dtype(), *ty)) else {
+        let expected = "an array of numbers that functions take";
+        return refuse("array", expected, describe(&array));
+    };
+    let column_major = match order {
+        None => array.is_fortran_contiguous() && !array.is_c_contiguous(),
+        Some("C") => false,
+        Some("F") => true,
+        Some(other) => return refuse("order", "\"C\" or \"F\"", other.to_owned()),
+    };
+    let (order, is_right) = match column_major {
+        true => (Order::ColumnMajor, array.is_fortran_contiguous()),
+        false => (Order::RowMajor, array.is_c_contiguous()),
+    };
+    let array = match is_right {
+        true => array,
+        false => {
+            let shape = shape(&array).to_vec();
+            copy(&array, &shape, ty, order)?
+        }
+    };
+    Ok((array, ty, column_major))
+}
+
+/// A new array.
+pub(crate) fn empty<'py>(
+    py: Python<'py>,
+    shape: &[usize],
+    ty: Type,
+    order: Order,
+) -> PyResult<Bound<'py, PyUntypedArray>> {
+    new(py, shape, ty, order, false)
+}
+
+/// The bytes of an array that is contiguous.
+///
+/// # Safety
+///
+/// The array outlives the slice, and nothing writes to it meanwhile.
+pub(crate) unsafe fn contents<'a>(array: &Bound<'_, PyUntypedArray>) -> &'a [u8] {
+    let (start, length) = range(array);
+    // SAFETY: the caller's promise.
+    unsafe { slice(start, length) }
+}
+
+/// The same, to be written.
+///
+/// # Safety
+///
+/// As for [`contents`], and nothing else reads it meanwhile.
+pub(crate) unsafe fn contents_mut<'a>(array: &Bound<'_, PyUntypedArray>) -> &'a mut [u8] {
+    match range(array) {
+        (_, 0) => &mut [],
+        // SAFETY: the caller's promise.
+        (start, length) => unsafe { std::slice::from_raw_parts_mut(start, length) },
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use farcall_client::{Argument, Callback, CallbackArguments, Output, Scalar};
 use farcall_idl::{Layout, Mode, Order, Param};
@@ -10,10 +11,12 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 
 use crate::array::{self, Slot, Typed};
 use crate::future::Future;
+use crate::handle::{self, Keep};
 use crate::interface::Interface;
+use crate::job::Job;
 use crate::plan::Plan;
 use crate::result::Results;
-use crate::server::{Process, Settings};
+use crate::server::{Process, Settings, seconds};
 use crate::{callback, error, scalar};
 
 /// How long a call took, in seconds: `send` until the server had the arguments, `exec` in the
@@ -84,6 +87,8 @@ pub(crate) struct Function {
     results: Results,
     process: Process,
     settings: Settings,
+    /// How long the outcome of a submitted call is kept.
+    keep: Option<Duration>,
     times: Mutex<Option<Times>>,
 }
 
@@ -103,6 +108,7 @@ impl Function {
             results: Results::new(interface),
             process,
             settings,
+            keep: None,
             times: Mutex::default(),
             client,
         }
@@ -196,7 +202,75 @@ impl Function {
         let target = target.transpose()?.map(Bound::unbind);
         let output = Output::new(move |line| Ok(callback::write(target.as_ref(), line)?));
         let client = self.client.with_output(Some(output));
-        Ok(Function::new(client, self.process, self.settings.clone()))
+        let function = Function::new(client, self.process, self.settings.clone());
+        Ok(Function {
+            keep: self.keep,
+            ..function
+        })
+    }
+
+    /// Submits a call: once this returns, the server runs it whatever happens to this program or to
+    /// the server, and keeps what it comes to. Arguments are as in a call; INOUT arrays are only
+    /// read, OUT arguments are left out. `Job.fetch` gets the results.
+    #[pyo3(signature = (*args, **kwargs))]
+    fn submit<'py>(
+        &self,
+        py: Python<'py>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Job> {
+        self.process.check(py)?;
+        let given = self.bind(py, args, kwargs)?;
+        let params = self.params().iter().zip(&given);
+        for (param, value) in params.filter(|(param, _)| param.mode == Mode::Out) {
+            if let Some(value) = value.as_ref().filter(|value| !value.is_none()) {
+                let expected = "nothing: job.fetch() makes it, or fills an array of its `into`";
+                let (name, given) = (&param.name, error::describe(value));
+                return Err(error::argument(py, &self.name, name, expected, &given));
+            }
+        }
+        let is_handle = |value: &&Bound<'_, PyAny>| handle::given(value).is_some();
+        if let Some(handle) = given.iter().flatten().find(is_handle) {
+            let text = format!(
+                "{} does not outlive the server, and a submitted call may: pass the array",
+                error::describe(handle)
+            );
+            return Err(error::arguments(py, &self.name, &text));
+        }
+        let callbacks = self.callbacks(py, &given)?;
+        let (layout, scalars, mut typed) = self.lay_out(py, &given)?;
+        let mut slots: Vec<Option<Slot<'py>>> = given.iter().map(|_| None).collect();
+        for layout in layout.arrays.iter().filter(|array| array.mode.is_sent()) {
+            let (index, order) = (layout.param, self.order);
+            let param = &self.params()[index];
+            if let (Some(given), Some(typed)) = (&given[index], typed[index].take()) {
+                let slot = array::place(&self.name, param, layout, order, given, typed)?;
+                slots[index] = Some(slot);
+            }
+        }
+        let argument = |(scalar, slot): (Option<Scalar>, &Option<Slot<'_>>)| match (scalar, slot) {
+            (Some(scalar), _) => Argument::Scalar(scalar),
+            (None, None) => Argument::Skip,
+            // SAFETY: the slots outlive the submission. That the user leaves the arrays alone until
+            // it is over is the contract of a call.
+            (None, Some(slot)) => Argument::In(unsafe { slot.bytes() }),
+        };
+        let mut arguments: Vec<_> = scalars.into_iter().zip(&slots).map(argument).collect();
+        arguments.extend(callbacks);
+        let job = py.detach(|| self.client.submit(&mut arguments, self.keep));
+        let job = job.map_err(|error| error::from_client(py, &error))?;
+        Ok(Job::new(job, self.process, self.settings.clone()))
+    }
+
+    /// The same function; what its submitted calls come to is kept for so many hours.
+    fn with_keep(&self, py: Python<'_>, hours: f64) -> PyResult<Function> {
+        let keep = seconds(py, "hours", hours * 3600.0)?;
+        let client = self.client.clone();
+        let function = Function::new(client, self.process, self.settings.clone());
+        Ok(Function {
+            keep: Some(keep),
+            ..function
+        })
     }
 
     #[getter]
@@ -414,6 +488,9 @@ impl Function {
                 Some(value) if param.is_value() => {
                     scalar = Some(scalar::read(&self.name, param, value)?);
                 }
+                // The server checks the form of what it has.
+                Some(value) if handle::given(value).is_some() => {}
+                Some(value) if param.mode.is_returned() && value.cast::<Keep>().is_ok() => {}
                 Some(value) => array = Some(array::typed(&self.name, param, value)?),
                 None => {}
             }
@@ -458,6 +535,16 @@ impl Function {
             let param = &self.params()[index];
             slots[index] = match (&given[index], typed[index].take()) {
                 _ if param.mode == Mode::Work => None,
+                (Some(given), None) if handle::given(given).is_some() => {
+                    Some(Slot::at_server(given.clone())?)
+                }
+                (Some(given), None) if let Ok(keep) = given.cast::<Keep>() => {
+                    let whose = (self.process, self.settings.clone());
+                    let server = self.client.server();
+                    let form = (layout, order);
+                    let made = keep.get().make(py, server, whose, param, form)?;
+                    Some(Slot::at_server(Bound::new(py, made)?.into_any())?)
+                }
                 (Some(given), Some(typed)) => Some(array::place(
                     &self.name, param, layout, order, given, typed,
                 )?),
@@ -521,6 +608,9 @@ impl Function {
             match (scalar, slot) {
                 (Some(scalar), _) => Argument::Scalar(scalar),
                 (None, None) => Argument::Skip,
+                (None, Some(slot)) if let Some(handle) = handle::given(&slot.given) => {
+                    Argument::Handle(handle.get().handle_id())
+                }
                 // SAFETY: the slots outlive the call, and `part` has seen to it that no memory
                 // which is written belongs to two of them. That the user leaves the arrays alone
                 // until the call ends is the contract of the call.

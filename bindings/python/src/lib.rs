@@ -10,7 +10,9 @@ mod error;
 mod flow;
 mod function;
 mod future;
+mod handle;
 mod interface;
+mod job;
 mod memory;
 mod object;
 mod plan;
@@ -33,7 +35,11 @@ mod _native {
     #[pymodule_export]
     use crate::future::Future;
     #[pymodule_export]
+    use crate::handle::{Handle, Keep, keep};
+    #[pymodule_export]
     use crate::interface::{Interface, Parameter};
+    #[pymodule_export]
+    use crate::job::{Job, JobStatus};
     #[pymodule_export]
     use crate::memory::SharedMemory;
     #[pymodule_export]

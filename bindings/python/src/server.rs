@@ -12,6 +12,8 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::error;
 use crate::function::{Function, Times};
+use crate::handle::Handle;
+use crate::job::{Job, JobStatus};
 use crate::memory::SharedMemory;
 use crate::object::Object;
 
@@ -294,6 +296,65 @@ impl Server {
         let result = Function::__call__(&function, py, args, kwargs)?;
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(function.unbind());
         Ok(result)
+    }
+
+    /// The submitted call of that id. Nothing is asked of the server yet.
+    fn job(&self, py: Python<'_>, id: &str) -> PyResult<Job> {
+        Job::named(py, &self.client, self.process, self.settings.clone(), id)
+    }
+
+    /// The caller's submitted calls at this server, in the order of submission.
+    fn jobs(&self, py: Python<'_>) -> PyResult<Vec<JobStatus>> {
+        self.process.check(py)?;
+        let jobs = py.detach(|| self.client.jobs());
+        let jobs = jobs.map_err(|error| error::from_client(py, &error))?;
+        Ok(jobs.into_iter().map(JobStatus::from).collect())
+    }
+
+    /// Puts an array at the server, to be used in calls by its handle. Functions of Fortran want
+    /// matrices in columns: `order="F"`, which is also that of an array in that order. With `stays`
+    /// it stays when the connection ends.
+    #[pyo3(signature = (array, *, order=None, stays=false))]
+    fn put(
+        &self,
+        py: Python<'_>,
+        array: &Bound<'_, PyAny>,
+        order: Option<&str>,
+        stays: bool,
+    ) -> PyResult<Handle> {
+        self.process.check(py)?;
+        let whose = (self.process, self.settings.clone());
+        Handle::put(py, &self.client, whose, array, order, stays)
+    }
+
+    /// The array of a handle.
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        handle: &Bound<'py, Handle>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.process.check(py)?;
+        handle.call_method0("get")
+    }
+
+    /// The handle of that id, which may be from another program of the same user.
+    fn handle(&self, py: Python<'_>, id: &str) -> PyResult<Handle> {
+        self.process.check(py)?;
+        let whose = (self.process, self.settings.clone());
+        Handle::named(py, &self.client, whose, id)
+    }
+
+    /// The handles of the caller's arrays at this server, in the order of their creation.
+    fn handles(&self, py: Python<'_>) -> PyResult<Vec<Handle>> {
+        self.process.check(py)?;
+        let handles = py.detach(|| {
+            let known = self.client.handles()?;
+            let handles = known.iter().map(|known| self.client.handle(known.id));
+            handles.collect::<Result<Vec<_>, _>>()
+        });
+        let handles = handles.map_err(|error| error::from_client(py, &error))?;
+        let handle = |client| Handle::new(client, self.process, self.settings.clone(), false);
+        Ok(handles.into_iter().map(handle).collect())
     }
 
     /// An array like `numpy.empty`, in memory shared with the server where it is on the same host:

@@ -1,16 +1,17 @@
 //! `farcall call`
 
 use crate::failure::Failure;
-use crate::npy::{self, Array};
+use crate::npy::Array;
+use crate::results::{Results, print_times};
 use crate::target::Target;
 use clap::Args;
 use farcall_client::{
-    Argument, Callback, CallbackArguments, CallbackError, Error, Function, Interface, Outcome,
+    Argument, Callback, CallbackArguments, CallbackError, Error, Function, Interface, Job, Outcome,
     Output, Pending, Progress, Scalar,
 };
-use farcall_idl::{ArrayLayout, Layout, Mode, Param, Type};
+use farcall_idl::{Layout, Mode, Param, Type};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -53,7 +54,7 @@ pub(crate) struct Arguments {
 }
 
 /// The arguments of one call, checked against the interface.
-struct Call {
+pub(crate) struct Call {
     function: Function,
     scalars: Vec<Option<Scalar>>,
     layout: Layout,
@@ -71,11 +72,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let function = function.with_output(arguments.show_output.then(|| Output::new(write)));
     let mut call = Call::prepare(function, &arguments)?;
     let outcome = call.run()?;
-    call.write_outputs()?;
+    let results = call.results();
+    results.write()?;
     if arguments.json {
-        println!("{}", call.to_json(&outcome));
+        println!("{}", results.to_json(&outcome));
     } else {
-        call.print_results();
+        results.print();
         if arguments.time {
             if let Some(library) = call.function.library() {
                 println!("library {library}");
@@ -114,17 +116,24 @@ fn show(arguments: &mut CallbackArguments<'_>) -> Result<(), CallbackError> {
 impl Call {
     fn prepare(function: Function, arguments: &Arguments) -> Result<Call, Failure> {
         let interface = function.interface();
-        let mut values = named(&arguments.arguments, interface, "NAME=VALUE")?;
-        let output_names = named(&arguments.output, interface, "-o NAME=FILE.npy")?;
-        let mut outputs = BTreeMap::new();
-        for (param, file) in output_names {
-            if !interface.params[param].mode.is_returned() {
-                let name = &interface.params[param].name;
-                return Err(Failure::usage(format!("-o {name}: it is not an OUT array")));
-            }
-            outputs.insert(param, PathBuf::from(file));
-        }
+        let values = named(&arguments.arguments, interface, "NAME=VALUE")?;
+        let outputs = outputs(&arguments.output, interface)?;
         refuse_overwriting(&values, &outputs)?;
+        Call::read(function, values, outputs)
+    }
+
+    /// A call that is submitted: its results are fetched later.
+    pub(crate) fn to_submit(function: Function, words: &[String]) -> Result<Call, Failure> {
+        let values = named(words, function.interface(), "NAME=VALUE")?;
+        Call::read(function, values, BTreeMap::new())
+    }
+
+    fn read(
+        function: Function,
+        mut values: BTreeMap<usize, String>,
+        outputs: BTreeMap<usize, PathBuf>,
+    ) -> Result<Call, Failure> {
+        let interface = function.interface();
         require(&function, &values, |index| {
             needs_value(&interface.params[index])
         })?;
@@ -210,90 +219,31 @@ impl Call {
         Ok(pending.wait()?)
     }
 
-    /// The arrays that come back.
-    fn results(&self) -> impl Iterator<Item = (&Param, &ArrayLayout, &[u8])> {
-        let params = &self.function.interface().params;
-        let returned = self
-            .layout
-            .arrays
-            .iter()
-            .filter(|array| array.mode.is_returned());
-        returned.map(|array| {
-            (
-                &params[array.param],
-                array,
-                self.arrays[&array.param].as_slice(),
-            )
-        })
-    }
-
-    fn write_outputs(&self) -> Result<(), Failure> {
-        let order = self.function.interface().order();
-        for (param, array, bytes) in self.results() {
-            if let Some(path) = self.outputs.get(&array.param) {
-                npy::write(path, param.ty, &array.shape(order), order, bytes)?;
-            }
+    pub(crate) fn submit(&self, keep: Option<Duration>) -> Result<Job, Failure> {
+        let params = self.function.interface().params.iter().enumerate();
+        let arguments =
+            params.map(
+                |(index, param)| match (&self.scalars[index], self.arrays.get(&index)) {
+                    (Some(scalar), _) => Argument::Scalar(scalar.clone()),
+                    (None, Some(bytes)) if param.mode.is_sent() => Argument::In(bytes),
+                    _ => Argument::Skip,
+                },
+            );
+        let mut arguments: Vec<Argument<'_>> = arguments.collect();
+        for _ in &self.function.interface().callbacks {
+            arguments.push(Argument::Function(Callback::new(show)));
         }
-        Ok(())
+        Ok(self.function.submit(&mut arguments, keep)?)
     }
 
-    /// Files that the call has written: the argument, and the file.
-    fn written(&self) -> impl Iterator<Item = (&str, &str)> {
-        let params = self.function.interface().params.iter().zip(&self.scalars);
-        params.filter_map(|(param, scalar)| match scalar {
-            Some(Scalar::Text(path)) if param.is_file() && param.mode.is_returned() => {
-                Some((param.name.as_str(), path.as_str()))
-            }
-            _ => None,
-        })
-    }
-
-    fn print_results(&self) {
-        let order = self.function.interface().order();
-        for (name, path) in self.written() {
-            println!("{name} -> {path}");
+    fn results(&self) -> Results<'_> {
+        Results {
+            interface: self.function.interface(),
+            scalars: &self.scalars,
+            layout: &self.layout,
+            arrays: &self.arrays,
+            outputs: &self.outputs,
         }
-        for (param, array, bytes) in self.results() {
-            let shape = array.shape(order);
-            match self.outputs.get(&array.param) {
-                Some(path) => println!("{} {shape:?} -> {}", param.name, path.display()),
-                None => {
-                    println!(
-                        "{} {shape:?} = {}",
-                        param.name,
-                        npy::preview(param.ty, bytes, 8)
-                    );
-                }
-            }
-        }
-    }
-
-    fn to_json(&self, outcome: &Outcome) -> Value {
-        let order = self.function.interface().order();
-        let results: BTreeMap<&str, Value> = self
-            .results()
-            .map(|(param, array, _)| {
-                let file = self.outputs.get(&array.param);
-                let shape = array.shape(order);
-                let value = json!({ "type": param.ty.name(), "shape": shape, "file": file });
-                (param.name.as_str(), value)
-            })
-            .chain(
-                self.written()
-                    .map(|(name, path)| (name, json!({ "type": "filename", "file": path }))),
-            )
-            .collect();
-        let times = outcome.times;
-        json!({
-            "schema": 1,
-            "function": self.function.qualified_name(),
-            "results": results,
-            "send_s": times.send,
-            "exec_s": times.exec,
-            "recv_s": times.recv,
-            "other_s": times.other,
-            "total_s": times.total,
-        })
     }
 }
 
@@ -376,7 +326,7 @@ fn array_bytes(interface: &Interface, param: usize, array: Array) -> Result<Vec<
 }
 
 /// Waits for the end of a call, with a bar once it takes more than a moment.
-fn show_progress(pending: &Pending) -> Result<(), Failure> {
+pub(crate) fn show_progress(pending: &Pending) -> Result<(), Failure> {
     const MOMENT: Duration = Duration::from_millis(500);
     const PERIOD: Duration = Duration::from_millis(100);
     let style = "{bar:30} {bytes}/{total_bytes}, {elapsed}, {msg}";
@@ -410,17 +360,20 @@ fn show_progress(pending: &Pending) -> Result<(), Failure> {
     Ok(())
 }
 
-fn print_times(outcome: &Outcome) {
-    let times = outcome.times;
-    for (name, seconds) in [
-        ("SEND", times.send),
-        ("EXEC", times.exec),
-        ("RECV", times.recv),
-        ("OTHER", times.other),
-        ("total", times.total),
-    ] {
-        println!("{name:6} {:12.6} s", seconds);
+/// Files for OUT and INOUT arrays, by parameter.
+pub(crate) fn outputs(
+    words: &[String],
+    interface: &Interface,
+) -> Result<BTreeMap<usize, PathBuf>, Failure> {
+    let mut outputs = BTreeMap::new();
+    for (param, file) in named(words, interface, "-o NAME=FILE.npy")? {
+        if !interface.params[param].mode.is_returned() {
+            let name = &interface.params[param].name;
+            return Err(Failure::usage(format!("-o {name}: it is not an OUT array")));
+        }
+        outputs.insert(param, PathBuf::from(file));
     }
+    Ok(outputs)
 }
 
 /// `name=value` words by parameter index.

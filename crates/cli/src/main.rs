@@ -5,14 +5,18 @@ mod call;
 mod certificate;
 mod describe;
 mod doctor;
+mod drain;
 mod failure;
 mod flow;
 mod gang;
 mod idl;
+mod jobs;
 mod ls;
 mod npy;
 mod register;
+mod results;
 mod serve;
+mod status;
 mod target;
 mod token;
 mod trunk;
@@ -34,9 +38,15 @@ enum Command {
     Serve(serve::Arguments),
     Register(register::Arguments),
     Call(call::Arguments),
+    Submit(jobs::submit::Arguments),
+    Jobs(jobs::list::Arguments),
+    Fetch(jobs::fetch::Arguments),
+    Cancel(jobs::cancel::Arguments),
     Ls(ls::Arguments),
     Describe(describe::Arguments),
     Doctor(doctor::Arguments),
+    Status(status::Arguments),
+    Drain(drain::Arguments),
     Token(token::Arguments),
     Certificate(certificate::Arguments),
     Idl(idl::Arguments),
@@ -60,8 +70,14 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(arguments),
         Command::Register(arguments) => register::run(&arguments),
         Command::Call(arguments) => call::run(arguments),
+        Command::Submit(arguments) => jobs::submit::run(&arguments),
+        Command::Jobs(arguments) => jobs::list::run(&arguments),
+        Command::Fetch(arguments) => jobs::fetch::run(&arguments),
+        Command::Cancel(arguments) => jobs::cancel::run(&arguments),
         Command::Ls(arguments) => ls::run(&arguments),
         Command::Describe(arguments) => describe::run(&arguments),
+        Command::Status(arguments) => status::run(&arguments),
+        Command::Drain(arguments) => drain::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Token(arguments) => token::run(&arguments),
         Command::Certificate(arguments) => certificate::run(&arguments),

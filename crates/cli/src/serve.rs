@@ -19,6 +19,7 @@ use tracing_subscriber::EnvFilter;
   farcall serve libraries/*.idl --listen 0.0.0.0:3717 --workers 4
   farcall serve libraries/lapack.idl --listen 0.0.0.0:3717 --tls certificates --tokens tokens
   farcall serve my.idl --policy sjf --pes 8 --threads 2
+  farcall serve my.idl --takeover                 # instead of the server that runs there
   farcall serve my.idl --unix /tmp/farcall.sock --listen 127.0.0.1:0")]
 pub(crate) struct Arguments {
     /// Interface files
@@ -67,6 +68,12 @@ pub(crate) struct Arguments {
     /// Let functions reach the network and whatever files the server can, as far as they like
     #[arg(long)]
     no_sandbox: bool,
+    /// Serve metrics for Prometheus at http://ADDR/metrics
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<SocketAddr>,
+    /// Listen where another server of yours does; once ready, have that one end its calls and exit
+    #[arg(long)]
+    takeover: bool,
     /// Compile and run C text in the interface files
     #[arg(long)]
     allow_code: bool,
@@ -109,6 +116,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let config = configuration(&arguments)?;
     let catalog = Catalog::load(&arguments.files).map_err(Failure::failed)?;
     let program = std::env::current_exe()?;
+    let before = config.takeover.then(|| running(&config)).transpose()?;
     let server = Server::bind(config, catalog, (program, vec!["worker".to_string()]))
         .map_err(Failure::failed)?;
     tracing::info!("serving {} functions", server.functions());
@@ -119,6 +127,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     }
     out.flush()?;
     drop(out);
+    if let Some(before) = before {
+        match before.drain() {
+            Ok(calls) => tracing::info!("took over; the server before ends after {calls} calls"),
+            Err(error) => tracing::error!("the server before does not end: {error}"),
+        }
+    }
     server.run().map_err(Failure::failed)
 }
 
@@ -163,6 +177,8 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
         config.state = Some(folder.clone());
     }
     config.state = config.state.take().or_else(|| default_state(&config));
+    config.metrics = arguments.metrics.or(config.metrics);
+    config.takeover |= arguments.takeover;
     config.queue.policy = arguments.policy.unwrap_or(config.queue.policy);
     config.queue.pes = arguments.pes.unwrap_or(config.queue.pes);
     let workers = &mut config.workers;
@@ -179,6 +195,18 @@ fn policy(name: &str) -> Result<Policy, String> {
         let names = Policy::NAMES.map(|(name, _)| name).join(", ");
         format!("there are {names}")
     })
+}
+
+/// The server that runs where this one is to listen.
+fn running(config: &Config) -> Result<farcall_client::Server, Failure> {
+    let address = match (&config.unix, config.listen.first()) {
+        (Some(path), _) => format!("unix://{}", path.display()),
+        (None, Some(address)) => format!("farcall://{address}"),
+        (None, None) => return Err(Failure::usage("--takeover needs an address to listen on")),
+    };
+    let server = farcall_client::Server::connect(&address, farcall_client::Options::default());
+    server
+        .map_err(|error| Failure::failed(format!("there is no server to take over from: {error}")))
 }
 
 /// Where a server keeps what outlives it. Its first address names the folder, so that a server

@@ -511,3 +511,92 @@ fn shared_memory_is_not_for_strangers_to_the_feature() {
     assert!(peer.is_closed());
     serves(&server);
 }
+
+/// Frame kinds and feature bits of what the server keeps.
+const SUBMIT: u8 = 32;
+const SUBMITTED: u8 = 33;
+const LIST_JOBS: u8 = 38;
+const JOBS: u8 = 39;
+const PUT: u8 = 40;
+const FAILURE: u8 = 10;
+const KEEPS: u16 = 1 << 8 | 1 << 9;
+
+fn submission(request: u64, function: u64, length: u64) -> Vec<u8> {
+    let call = copy_call(request, function, length);
+    let call = &call[16..];
+    let head = [&[0x82, 0x59][..], &(call.len() as u16).to_be_bytes()].concat();
+    frame(SUBMIT, request, &[&head, call, &[0xf6]].concat())
+}
+
+#[test]
+fn a_submission_that_breaks_off_is_never_run() {
+    let state = folder("half-submitted").join("state");
+    let _ = std::fs::remove_dir_all(&state);
+    let config = format!("state = {:?}\n", state.to_str().unwrap());
+    let server = Server::start("half-submitted", &[LIBC], &config);
+    let length = 100_000;
+    let data = vec![7; length as usize];
+    for cut in [0, 1, length as usize - 1] {
+        let mut peer = server.connect_with(KEEPS);
+        let copy = peer.describe(1, "copy");
+        peer.send(&submission(2, copy, length));
+        peer.send(&part_of_data(2, length as usize, &data[..cut]));
+    }
+    // One that is whole, and one that is given up when half of it has come.
+    let mut peer = server.connect_with(KEEPS);
+    let copy = peer.describe(1, "copy");
+    peer.send(&submission(2, copy, length));
+    peer.send(&frame(DATA, 2, &data[..500]));
+    peer.send(&frame(CANCEL, 2, &[]));
+    assert_eq!(peer.frame().kind, FAILURE);
+    peer.send(&submission(3, copy, length));
+    peer.send(&frame(DATA, 3, &data));
+    assert_eq!(peer.frame().kind, SUBMITTED);
+    let files = || std::fs::read_dir(state.join("jobs")).unwrap().count();
+    wait_until("the result alone is on the disk", || files() == 1);
+    peer.send(&frame(LIST_JOBS, 4, &[0x81, 0x00]));
+    let jobs = peer.frame();
+    assert_eq!(
+        (jobs.kind, &jobs.payload[..2]),
+        (JOBS, &[0x81, 0x81][..]),
+        "one call"
+    );
+    serves(&server);
+}
+
+#[test]
+fn arrays_of_senseless_form_are_refused_before_memory_is_taken() {
+    let server = Server::start("forms", &[LIBC], &memory(64));
+    let mut peer = server.connect_with(KEEPS);
+    let put = |request, element: &str, shape: &[u64], bytes: u64| {
+        let mut lengths = vec![0x98, shape.len() as u8];
+        shape
+            .iter()
+            .for_each(|length| lengths.extend(uint(*length)));
+        let form = [&[0x83][..], &text(element), &lengths, &[0xf5]].concat();
+        frame(
+            PUT,
+            request,
+            &[&[0x83][..], &form, &uint(bytes), &[0xf4]].concat(),
+        )
+    };
+    let senseless: [(&str, &[u64], u64); 7] = [
+        ("double", &[u64::MAX, u64::MAX], 0),
+        ("double", &[1 << 61], 0),
+        ("char", &[1 << 40], 0),
+        ("char", &[1 << 40], 1 << 40),
+        ("string", &[1], 0),
+        ("nothing", &[], 0),
+        ("double", &[1], 7),
+    ];
+    for (request, (element, shape, bytes)) in (1..).zip(senseless) {
+        peer.send(&put(request, element, shape, bytes));
+        let answer = peer.frame();
+        assert_eq!(
+            (answer.kind, answer.call),
+            (FAILURE, request),
+            "{element} {shape:?}"
+        );
+    }
+    serves(&server);
+}

@@ -1,7 +1,7 @@
 //! What a caller passes for each parameter.
 
-use crate::Callback;
-use farcall_idl::{ArrayLayout, ElementError, Interface, LayoutError, Mode, Param, Scalar};
+use crate::{Callback, HandleId};
+use farcall_idl::{ArrayLayout, ElementError, Interface, Layout, LayoutError, Mode, Param, Scalar};
 use farcall_rpc_proto::Call;
 
 /// What a caller passes for one parameter; the functions that a function calls back come after all
@@ -21,6 +21,8 @@ pub enum Argument<'a> {
     Skip,
     /// A function of the caller.
     Function(Callback),
+    /// An array that stays at the server.
+    Handle(HandleId),
 }
 
 impl Argument<'_> {
@@ -28,7 +30,9 @@ impl Argument<'_> {
         match self {
             Argument::In(bytes) => bytes,
             Argument::Out(bytes) => bytes,
-            Argument::Scalar(_) | Argument::Skip | Argument::Function(_) => &[],
+            Argument::Scalar(_) | Argument::Skip | Argument::Function(_) | Argument::Handle(_) => {
+                &[]
+            }
         }
     }
 
@@ -39,6 +43,7 @@ impl Argument<'_> {
             Argument::Out(_) => "an array to write to",
             Argument::Skip => "nothing",
             Argument::Function(_) => "a function",
+            Argument::Handle(_) => "a handle",
         }
     }
 }
@@ -152,6 +157,16 @@ pub(crate) fn callbacks(
     callbacks.collect()
 }
 
+/// The arrays that stay at the server, by their index among the arrays.
+pub(crate) fn handles(layout: &Layout, arguments: &[Argument<'_>]) -> Vec<(u32, HandleId)> {
+    let arrays = (0u32..).zip(&layout.arrays);
+    let handle = |(index, array): (u32, &ArrayLayout)| match &arguments[array.param] {
+        Argument::Handle(id) => Some((index, *id)),
+        _ => None,
+    };
+    arrays.filter_map(handle).collect()
+}
+
 /// The values of array elements that sizes depend on.
 pub(crate) fn elements(
     interface: &Interface,
@@ -164,17 +179,39 @@ pub(crate) fn elements(
     Ok(interface.element_values(scalars, |param| arguments[param].bytes())?)
 }
 
+/// Which way the arrays of a call go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// There and back.
+    Both,
+    /// They are sent, and the results fetched later.
+    There,
+    /// They were sent before.
+    Back,
+}
+
 /// Whether an array argument is of the kind and length that the layout says.
 pub(crate) fn check_array(
     param: &Param,
     array: &ArrayLayout,
     argument: &Argument<'_>,
+    way: Way,
 ) -> Result<(), ArgumentError> {
+    let is_idle = match way {
+        Way::Both => param.mode == Mode::Work,
+        Way::There => !param.mode.is_sent(),
+        Way::Back => !param.mode.is_returned(),
+    };
     let expected = match (param.mode, argument) {
-        (Mode::In, Argument::In(_)) | (Mode::Work, Argument::Skip) => None,
+        (_, Argument::Skip) if is_idle => return Ok(()),
+        // The server knows its form.
+        (_, Argument::Handle(_)) if way == Way::Both && param.mode != Mode::Work => return Ok(()),
+        (Mode::Work, _) => Some("nothing, it is work space"),
+        (_, Argument::In(_)) if way == Way::There && param.mode.is_sent() => None,
+        (Mode::In, Argument::In(_)) => None,
         (Mode::Out | Mode::InOut, Argument::Out(_)) => None,
         (Mode::In, _) => Some("an IN array"),
-        (Mode::Work, _) => Some("nothing, it is work space"),
+        (Mode::Out | Mode::InOut, _) if way == Way::There => Some("an array"),
         (Mode::Out | Mode::InOut, _) => Some("an array to write to"),
     };
     let argument_name = || param.name.clone();

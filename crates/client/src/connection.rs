@@ -5,6 +5,7 @@
 //! leaves and they take its place. So a single caller reads its own reply, and many callers share
 //! one stream, whose chunks take turns.
 
+mod kept;
 mod several;
 mod state;
 mod transfer;
@@ -19,8 +20,8 @@ use crate::socket::{self, Socket, Waker};
 use crate::{Address, Argument, Error, Options};
 use farcall_idl::Layout;
 use farcall_rpc_proto::{
-    CALLBACKS, Call, CallId, ESTIMATES, Estimate, FILES, Failure, FailureKind, Hello, Listing,
-    OBJECTS, OUTPUT, ProtocolError, REGISTER, SHARED_MEMORY, Times,
+    CALLBACKS, Call, CallId, ESTIMATES, Estimate, FILES, Failure, FailureKind, HANDLES, Hello,
+    JOBS, Listing, OBJECTS, OPERATION, OUTPUT, ProtocolError, REGISTER, SHARED_MEMORY, Times,
 };
 use farcall_spin::Spin;
 pub(crate) use state::Answered;
@@ -124,7 +125,8 @@ impl Connection {
         };
         let socket = socket.map_err(failed)?;
         let mut hello = Hello::new(concat!("farcall-client ", env!("CARGO_PKG_VERSION")));
-        hello.features |= ESTIMATES | CALLBACKS | OUTPUT | FILES | OBJECTS | REGISTER;
+        hello.features |= ESTIMATES | CALLBACKS | OUTPUT | FILES | JOBS | HANDLES;
+        hello.features |= OBJECTS | OPERATION | REGISTER;
         if socket.is_unix() {
             hello.features |= SHARED_MEMORY;
         }
@@ -256,6 +258,32 @@ impl Connection {
             Answer::Estimated(estimate) => Ok(estimate),
             _ => Err(self.unexpected()),
         }
+    }
+
+    /// How the server stands, as a JSON object.
+    pub(crate) fn status(self: &Arc<Self>) -> Result<String, Error> {
+        self.check_operation()?;
+        match self.start(|state| state.status())?.finish()? {
+            Answer::Standing(text) => Ok(text),
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    /// Has the server take no more calls and end; how many are still to end.
+    pub(crate) fn drain(self: &Arc<Self>) -> Result<u64, Error> {
+        self.check_operation()?;
+        match self.start(|state| state.drain())?.finish()? {
+            Answer::Draining(calls) => Ok(calls),
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    fn check_operation(&self) -> Result<(), Error> {
+        if self.features & OPERATION != 0 {
+            return Ok(());
+        }
+        let text = "the server is older than these requests; update it";
+        Err(Error::Failed(Failure::new(FailureKind::NotAllowed, text)))
     }
 
     /// The server's program and version.

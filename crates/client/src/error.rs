@@ -119,6 +119,16 @@ pub enum Fault {
 }
 
 impl Error {
+    /// Whether the server that was asked has let the client go without having begun with what was
+    /// asked for, so that it can be asked of the server that follows it.
+    pub(crate) fn was_let_go(&self) -> bool {
+        match self {
+            Error::Failed(failure) => failure.kind == FailureKind::Draining,
+            Error::Protocol { source, .. } => matches!(source, ProtocolError::Goodbye(_)),
+            _ => false,
+        }
+    }
+
     /// Whose fault it was.
     pub fn fault(&self) -> Fault {
         match self {

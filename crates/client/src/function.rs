@@ -1,17 +1,17 @@
 //! A handle on one remote function.
 
-use crate::argument::{self, Argument, ArgumentError};
+use crate::argument::{self, Argument, ArgumentError, Way};
 use crate::callback::{Callback, Callbacks};
 use crate::connection::{Answered, Connection, Reply};
 use crate::files::Files;
 use crate::object::Instance;
 use crate::output::{Output, Printed};
-use crate::{Error, Pending, Plan, Server, staging};
-use farcall_idl::{Interface, Scalar};
-use farcall_rpc_proto::{self as proto, Call, Estimate, Failure, FailureKind};
+use crate::{Error, Job, Pending, Plan, Server, staging};
+use farcall_idl::{Interface, Place, Scalar};
+use farcall_rpc_proto::{self as proto, Call, Estimate, Failure, FailureKind, Submission};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A function of a server. Clones share the interface.
 #[derive(Clone)]
@@ -66,6 +66,9 @@ pub struct Times {
     /// From the start of the call to its return, at the caller.
     pub total: f64,
 }
+
+/// Stands for memory of the server, where an array has its place that stays there.
+const AT_SERVER: u64 = u64::MAX;
 
 /// A call that was checked: what is sent, where its arrays lie, and whom it calls back.
 type Prepared = (Call, farcall_idl::Layout, Vec<Callback>);
@@ -135,6 +138,7 @@ impl Function {
             data_bytes: layout.sent_bytes(),
             places: Vec::new(),
             output: false,
+            handles: Vec::new(),
             object: None,
         };
         /// The first question may wake the server up.
@@ -167,7 +171,7 @@ impl Function {
     /// INOUT arrays in place. If it fails, their contents are undefined. Callbacks run on this
     /// thread.
     pub fn call(&self, arguments: &mut [Argument<'_>]) -> Result<Outcome, Error> {
-        match self.call_once(arguments) {
+        match self.server.persist(|| self.call_once(arguments)) {
             Err(error) if error.is_stale_interface() => {
                 let renewed = self.server.fetch(&self.described.requested)?;
                 // The arguments were made for the interface that the caller has seen.
@@ -200,7 +204,7 @@ impl Function {
     /// stay where they are; OUT and INOUT arrays are not touched, IN arrays not written.
     pub unsafe fn start(&self, arguments: &mut [Argument<'_>]) -> Result<Pending, Error> {
         let start = Instant::now();
-        let prepared = self.prepare(arguments);
+        let prepared = self.prepare(arguments, Way::Both);
         let (mut call, mut layout, functions) = prepared.map_err(|source| Error::Argument {
             function: self.described.qualified.clone(),
             source,
@@ -234,6 +238,15 @@ impl Function {
         // SAFETY: the caller's promise is the same.
         let staging = unsafe { staging::place(&connection, interface, arguments, &mut layout) };
         call.places = layout.places();
+        if !call.handles.is_empty() {
+            connection.check_handles()?;
+            // The server knows where those are that it has.
+            let places = call.places.iter_mut();
+            places.for_each(|place| *place = place.filter(|place| place.segment != AT_SERVER));
+            if call.places.iter().all(Option::is_none) {
+                call.places.clear();
+            }
+        }
         call.data_bytes = layout.sent_bytes();
         let printed = match &self.output {
             Some(output) if connection.forwards_output() => {
@@ -253,19 +266,58 @@ impl Function {
         Ok(Pending::new(request, staging, start))
     }
 
+    /// Submits a call: once this returns, the server runs it whatever happens to this program or to
+    /// the server, and keeps what it comes to for `keep`, or for as long as the server likes.
+    /// INOUT arrays are read only, OUT arrays are [`Argument::Skip`].
+    pub fn submit(
+        &self,
+        arguments: &mut [Argument<'_>],
+        keep: Option<Duration>,
+    ) -> Result<Job, Error> {
+        let prepared = self.prepare(arguments, Way::There);
+        let (mut call, layout, functions) = prepared.map_err(|source| Error::Argument {
+            function: self.described.qualified.clone(),
+            source,
+        })?;
+        if !functions.is_empty() {
+            let text = "calls functions of its caller, so that it cannot be submitted";
+            let text = format!("{} {text}", self.described.qualified);
+            return Err(Error::Failed(Failure::new(FailureKind::BadArgument, text)));
+        }
+        let connection = self.server.connection()?;
+        connection.check_jobs()?;
+        call.function = self.described.number_on(&connection)?;
+        let keep = keep.map(|keep| keep.as_secs().max(1));
+        let submission = Submission { call, keep };
+        // SAFETY: the borrows outlive the submission, which is over when this returns.
+        let id = unsafe { connection.submit(&submission, arguments, layout) }?;
+        Ok(Job::new(self.server.clone(), id))
+    }
+
     fn too_old(&self, what: &str) -> Error {
         let text = format!("the server is too old to {what}; update it");
         Error::Failed(Failure::new(FailureKind::Internal, text))
     }
 
-    fn prepare(&self, arguments: &[Argument<'_>]) -> Result<Prepared, ArgumentError> {
+    fn prepare(&self, arguments: &[Argument<'_>], way: Way) -> Result<Prepared, ArgumentError> {
         let interface = &self.described.interface;
         let scalars = argument::scalars(interface, arguments)?;
         let elements = argument::elements(interface, &scalars, arguments)?;
-        let layout = interface.layout(&scalars, &elements)?;
+        let mut layout = interface.layout(&scalars, &elements)?;
         for array in &layout.arrays {
             let param = &interface.params[array.param];
-            argument::check_array(param, array, &arguments[array.param])?;
+            argument::check_array(param, array, &arguments[array.param], way)?;
+        }
+        let handles = argument::handles(&layout, arguments);
+        let mut places = vec![None; layout.arrays.len()];
+        for (index, _) in &handles {
+            places[*index as usize] = Some(Place {
+                segment: AT_SERVER,
+                offset: 0,
+            });
+        }
+        if !handles.is_empty() {
+            layout.place(places);
         }
         let functions = argument::callbacks(interface, arguments)?;
         let call = Call {
@@ -275,6 +327,7 @@ impl Function {
             data_bytes: layout.sent_bytes(),
             places: Vec::new(),
             output: false,
+            handles,
             object: None,
         };
         argument::check_length(&call)?;

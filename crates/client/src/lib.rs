@@ -29,6 +29,8 @@ mod credentials;
 mod error;
 mod files;
 mod function;
+mod handle;
+mod job;
 mod memory;
 mod object;
 mod output;
@@ -45,8 +47,12 @@ pub use connection::Progress;
 pub use credentials::Credentials;
 pub use error::{CallbackError, Error, Fault};
 pub use farcall_idl::{Interface, Scalar};
-pub use farcall_rpc_proto::{Failure, FailureKind, FunctionSummary};
+pub use farcall_rpc_proto::{
+    ArrayForm, Failure, FailureKind, FunctionSummary, HandleId, JobId, JobState, NoId,
+};
 pub use function::{Function, Outcome, Times};
+pub use handle::{Handle, HandleStatus};
+pub use job::{Job, JobStatus, Submitted};
 pub use memory::SharedMemory;
 pub use object::Object;
 pub use output::Output;

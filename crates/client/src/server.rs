@@ -2,8 +2,11 @@
 
 use crate::connection::Connection;
 use crate::function::Described;
-use crate::{Address, Credentials, Error, Function, SharedMemory};
-use farcall_rpc_proto::FunctionSummary;
+use crate::{
+    Address, ArrayForm, Credentials, Error, Function, Handle, HandleId, HandleStatus, Job, JobId,
+    JobStatus, SharedMemory,
+};
+use farcall_rpc_proto::{FunctionSummary, Put};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -112,6 +115,18 @@ impl Server {
         Ok(functions.map(|function| function.name).collect())
     }
 
+    /// How the server stands, as a JSON object whose `schema` says which names it has: its queue,
+    /// processor elements, memory, functions, and users as far as they may be seen.
+    pub fn status(&self) -> Result<String, Error> {
+        self.connection()?.status()
+    }
+
+    /// Has the server take no more calls, and end after those that it has; returns how many these
+    /// are. Only its operators may.
+    pub fn drain(&self) -> Result<u64, Error> {
+        self.connection()?.drain()
+    }
+
     /// All functions served, by qualified name.
     pub fn functions(&self) -> Result<Vec<FunctionSummary>, Error> {
         let mut functions = Vec::new();
@@ -134,10 +149,35 @@ impl Server {
         }
     }
 
+    /// Does what is asked of a server, and once more on a new connection where the server lets its
+    /// clients go: another may be there by then.
+    pub(crate) fn persist<T>(&self, mut ask: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+        match ask() {
+            Err(error) if error.was_let_go() => match self.renew() {
+                Ok(()) => ask(),
+                Err(_) => Err(error),
+            },
+            other => other,
+        }
+    }
+
+    /// Leaves the connection for a new one; calls under way end on the old one.
+    fn renew(&self) -> Result<(), Error> {
+        let fresh = Connection::open(&self.0.address, &self.0.options)?;
+        let known = self.0.connection.lock();
+        *known.unwrap_or_else(PoisonError::into_inner) = fresh;
+        let express = self.0.express.lock();
+        *express.unwrap_or_else(PoisonError::into_inner) = None;
+        Ok(())
+    }
+
     /// Fetches the interface anew and keeps it.
     pub(crate) fn fetch(&self, name: &str) -> Result<Function, Error> {
-        let connection = self.connection()?;
-        let answered = connection.describe(name)?;
+        let (connection, answered) = self.persist(|| {
+            let connection = self.connection()?;
+            let answered = connection.describe(name)?;
+            Ok((connection, answered))
+        })?;
         let described = Arc::new(Described::new(self, &connection, name, answered)?);
         self.lock_functions()
             .insert(name.to_string(), described.clone());
@@ -156,6 +196,57 @@ impl Server {
             Err(Error::Failed(_)) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// The submitted call of that id. Nothing is asked of the server yet.
+    pub fn job(&self, id: JobId) -> Job {
+        Job::new(self.clone(), id)
+    }
+
+    /// The caller's submitted calls at this server, in the order of submission.
+    pub fn jobs(&self) -> Result<Vec<JobStatus>, Error> {
+        let mut jobs = Vec::new();
+        let mut after = Some(0);
+        while let Some(number) = after {
+            let page = self.connection()?.jobs(number)?;
+            // A page that leads nowhere would be asked for without end.
+            after = page.next.filter(|&next| next > number);
+            jobs.extend(page.jobs.into_iter().map(JobStatus::new));
+        }
+        Ok(jobs)
+    }
+
+    /// Puts an array at the server, in the byte order of this machine: its elements one after the
+    /// other as `form` says, or nothing where it is to be zero. It goes when it is dropped, when it
+    /// was not used for long, and, unless it `stays`, when the connection ends.
+    pub fn put(&self, form: ArrayForm, bytes: &[u8], stays: bool) -> Result<Handle, Error> {
+        let data_bytes = bytes.len() as u64;
+        let put = Put {
+            form,
+            data_bytes,
+            stays,
+        };
+        let record = self.connection()?.put(&put, bytes)?;
+        Ok(Handle::new(self.clone(), record))
+    }
+
+    /// An array that is at the server by now.
+    pub fn handle(&self, id: HandleId) -> Result<Handle, Error> {
+        let record = self.connection()?.handle(id)?;
+        Ok(Handle::new(self.clone(), record))
+    }
+
+    /// The caller's arrays at this server, in the order of their creation.
+    pub fn handles(&self) -> Result<Vec<HandleStatus>, Error> {
+        let mut handles = Vec::new();
+        let mut after = Some(0);
+        while let Some(number) = after {
+            let page = self.connection()?.handles(number)?;
+            // A page that leads nowhere would be asked for without end.
+            after = page.next.filter(|&next| next > number);
+            handles.extend(page.handles.into_iter().map(HandleStatus::new));
+        }
+        Ok(handles)
     }
 
     fn lock_functions(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Described>>> {
@@ -181,6 +272,13 @@ impl Server {
             *express = Connection::open(&self.0.address, &self.0.options).ok();
         }
         express.clone().unwrap_or(connection)
+    }
+
+    /// The connection, if it is still of use.
+    pub(crate) fn live_connection(&self) -> Option<Arc<Connection>> {
+        let connection = self.0.connection.lock();
+        let connection = connection.unwrap_or_else(PoisonError::into_inner);
+        (!connection.is_stale()).then(|| connection.clone())
     }
 
     /// The connection, made anew where the last one is of no more use.

@@ -47,6 +47,11 @@ pub(crate) unsafe fn place(
         if array.mode == Mode::Work || sizes.iter().any(|size| size.param == array.param) {
             continue;
         }
+        // What stays at the server has its place there.
+        if array.place.is_some() {
+            places[index] = array.place;
+            continue;
+        }
         places[index] = born(connection, array, &arguments[array.param]);
         if places[index].is_none() {
             copied.push((index, bytes));
@@ -97,7 +102,9 @@ impl Staging {
         let start = match argument {
             Argument::In(bytes) => bytes.as_ptr().cast_mut(),
             Argument::Out(bytes) => bytes.as_mut_ptr(),
-            Argument::Scalar(_) | Argument::Skip | Argument::Function(_) => return,
+            Argument::Scalar(_) | Argument::Skip | Argument::Function(_) | Argument::Handle(_) => {
+                return;
+            }
         };
         let place = array.place.map_or(0, |place| place.offset as usize);
         // SAFETY: the segment has room for the array at its place; nobody else uses it now.

@@ -7,13 +7,14 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use farcall_channel::Engine;
 use farcall_gang_proto::{Action, Message, Step, Switch};
+use farcall_metrics::Text;
 
 use crate::link::{self, Link};
-use crate::metrics::{Page, Text};
 use crate::node::Node;
 use crate::root::{Order, Root};
 use crate::trace::{Times, Trace};
@@ -443,7 +444,7 @@ impl Daemon {
         let Some(page) = &self.page else {
             return;
         };
-        let mut text = Text::default();
+        let mut text = Text::new("farcall_gang");
         if let Some(root) = &self.root {
             root.describe(&mut text);
             let values: Vec<(&str, f64)> = STEPS.into_iter().zip(self.spent.0).collect();
@@ -476,12 +477,28 @@ impl Daemon {
                 ("way=\"refused\"", traffic.refused),
             ],
         );
-        page.show(text.finish());
+        *page.lock().unwrap_or_else(PoisonError::into_inner) = text.finish();
     }
 }
 
+/// What Prometheus reads, as it was last made.
+type Page = Arc<Mutex<String>>;
+
 fn serve_metrics(address: SocketAddr) -> Result<Page, StartError> {
-    Page::serve(address).map_err(|source| StartError::Listen { address, source })
+    let page = Page::default();
+    let served = page.clone();
+    let text = move || {
+        Some(
+            served
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone(),
+        )
+    };
+    match farcall_metrics::serve(address, text) {
+        Ok(_) => Ok(page),
+        Err(source) => Err(StartError::Listen { address, source }),
+    }
 }
 
 /// The daemon must preempt elements the moment it has something to do.

@@ -8,7 +8,6 @@ mod cgroup;
 pub mod client;
 mod daemon;
 mod link;
-mod metrics;
 mod node;
 mod process;
 mod root;

@@ -8,8 +8,7 @@ use farcall_gang_proto::{
     Admission, Ended, Global, JobId, JobRow, JobSpec, Message, Partition, Placement, QueueTree,
     Report, Usage,
 };
-
-use crate::metrics::Text;
+use farcall_metrics::Text;
 
 /// Most elements of a job.
 const MAX_ELEMENTS: u16 = 4096;

@@ -1,8 +1,8 @@
 //! Temporary files of libraries.
 //!
-//! The C library's `tmpfile` makes its files in `/tmp` whatever the environment says, where a worker
-//! may not write. The program that runs workers exports the one below, and the dynamic linker binds
-//! libraries to it before the C library's own.
+//! The C library's `tmpfile` makes its files in `/tmp` whatever the environment says, where a
+//! worker may not write. The program that runs workers exports the one below, and the dynamic
+//! linker binds libraries to it before the C library's own.
 
 use std::ffi::{CString, c_char, c_int};
 use std::os::unix::ffi::OsStringExt;

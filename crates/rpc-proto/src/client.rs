@@ -1,10 +1,15 @@
 //! The calling end of a connection.
 
 use crate::frame::{BIG_ENDIAN, Header, Kind, append_control, append_flagged};
+use crate::handles::{HANDLES, HandleMessage, HandlePage, HandleRecord, ListHandlesMessage, Put};
+use crate::ids::{HandleId, JobId};
+use crate::jobs::{
+    CancelJobMessage, JOBS, JobDescription, JobMessage, JobPage, ListJobsMessage, Submission,
+};
 use crate::message::{
-    self, CALLBACKS, Call, Callback, CallbackAnswer, DescribeRequest, Estimate, Failure,
-    GoodbyeMessage, Hello, InterfaceMessage, ListRequest, Listing, MemoryMessage, NewRequest,
-    OUTPUT, OutputMessage, RegisterRequest, ResultMessage, Times,
+    self, CALLBACKS, Call, Callback, CallbackAnswer, DescribeRequest, DrainingMessage, Estimate,
+    Failure, GoodbyeMessage, Hello, InterfaceMessage, ListRequest, Listing, MemoryMessage,
+    NewRequest, OUTPUT, OutputMessage, RegisterRequest, ResultMessage, StandingMessage, Times,
 };
 use crate::receiver::{Chunk, Frame, Receiver, Stream};
 use crate::sender::{Sender, Transmit};
@@ -33,9 +38,23 @@ pub enum Event {
     },
     /// What a call would take.
     Estimated(CallId, Estimate),
+    /// How the server stands, as a JSON object.
+    Standing(CallId, String),
+    /// The server ends when so many calls have ended.
+    Draining(CallId, u64),
     /// Shared memory of this many bytes; the memory itself came beside the bytes. Until
     /// [`Connection::unshare`] calls name it by the number of the request.
     Shared(CallId, u64),
+    /// The submitted call is kept and will be run.
+    Submitted(CallId, JobId),
+    /// What is known of a submitted call.
+    Job(CallId, JobDescription),
+    /// A page of submitted calls.
+    Jobs(CallId, JobPage),
+    /// What is known of an array at the server.
+    Handle(CallId, HandleRecord),
+    /// A page of arrays at the server.
+    Handles(CallId, HandlePage),
     /// The object is there: until [`Connection::delete`] calls name it by the number of the
     /// request.
     Created(CallId),
@@ -64,6 +83,8 @@ enum Request {
         /// A callback waits for its answer.
         calls_back: bool,
     },
+    /// A call that is to outlive the connection, or an array that is to stay at the server.
+    Submitting,
     Receiving(Stream),
     /// Cancelled here, not yet answered there.
     Cancelled(Option<Stream>),
@@ -145,6 +166,24 @@ impl Connection {
         Ok(id)
     }
 
+    /// Asks how a server with the feature [`OPERATION`](crate::OPERATION) stands.
+    pub fn status(&mut self) -> Result<CallId, ProtocolError> {
+        self.ask(Kind::Status)
+    }
+
+    /// Asks a server with the feature [`OPERATION`](crate::OPERATION) to take no more calls and to
+    /// end.
+    pub fn drain(&mut self) -> Result<CallId, ProtocolError> {
+        self.ask(Kind::Drain)
+    }
+
+    /// A request that says nothing more.
+    fn ask(&mut self, kind: Kind) -> Result<CallId, ProtocolError> {
+        let id = self.open(Request::Query)?;
+        append_control(&mut self.core.sender.control, kind, id, |_| {});
+        Ok(id)
+    }
+
     /// Asks for shared memory of `bytes` bytes, where both sides have the feature.
     pub fn share(&mut self, bytes: u64) -> Result<CallId, ProtocolError> {
         let id = self.open(Request::Memory { bytes })?;
@@ -185,6 +224,98 @@ impl Connection {
         Ok(id)
     }
 
+    /// Submits a call, to a server with the feature [`JOBS`].
+    pub fn submit(&mut self, submission: &Submission) -> Result<CallId, ProtocolError> {
+        let id = self.open(Request::Submitting)?;
+        let mut opening = Vec::new();
+        append_control(&mut opening, Kind::Submit, id, |out| submission.encode(out));
+        let bytes = submission.call.data_bytes;
+        self.core.sender.start_call(id, opening, bytes);
+        Ok(id)
+    }
+
+    /// Asks about a submitted call.
+    pub fn ask_job(&mut self, job: JobId) -> Result<CallId, ProtocolError> {
+        let id = self.open(Request::Query)?;
+        let out = &mut self.core.sender.control;
+        message::append(out, Kind::AskJob, id, &JobMessage { id: job });
+        Ok(id)
+    }
+
+    /// Asks for the results of a submitted call, whose stream will have `result_bytes` bytes. Its
+    /// end is told as that of a call.
+    pub fn fetch(&mut self, job: JobId, result_bytes: u64) -> Result<CallId, ProtocolError> {
+        let id = self.open(Request::Computing {
+            result_bytes,
+            calls_back: false,
+        })?;
+        let out = &mut self.core.sender.control;
+        message::append(out, Kind::Fetch, id, &JobMessage { id: job });
+        Ok(id)
+    }
+
+    /// Ends a submitted call; with `forget`, the server keeps nothing of it.
+    pub fn cancel_job(&mut self, job: JobId, forget: bool) -> Result<CallId, ProtocolError> {
+        let id = self.open(Request::Query)?;
+        let message = CancelJobMessage { id: job, forget };
+        let out = &mut self.core.sender.control;
+        message::append(out, Kind::CancelJob, id, &message);
+        Ok(id)
+    }
+
+    /// Asks for the submitted calls with numbers greater than `after`.
+    pub fn list_jobs(&mut self, after: u64) -> Result<CallId, ProtocolError> {
+        let id = self.open(Request::Query)?;
+        let out = &mut self.core.sender.control;
+        message::append(out, Kind::ListJobs, id, &ListJobsMessage { after });
+        Ok(id)
+    }
+
+    /// Puts an array at a server with the feature [`HANDLES`].
+    pub fn put(&mut self, put: &Put) -> Result<CallId, ProtocolError> {
+        let id = self.open(Request::Submitting)?;
+        let mut opening = Vec::new();
+        message::append(&mut opening, Kind::Put, id, put);
+        self.core.sender.start_call(id, opening, put.data_bytes);
+        Ok(id)
+    }
+
+    /// Asks for an array of `bytes` bytes at the server. Its end is told as that of a call.
+    pub fn get(&mut self, handle: HandleId, bytes: u64) -> Result<CallId, ProtocolError> {
+        let id = self.open(Request::Computing {
+            result_bytes: bytes,
+            calls_back: false,
+        })?;
+        let out = &mut self.core.sender.control;
+        message::append(out, Kind::Get, id, &HandleMessage { id: handle });
+        Ok(id)
+    }
+
+    /// Asks about an array at the server.
+    pub fn ask_handle(&mut self, handle: HandleId) -> Result<CallId, ProtocolError> {
+        self.about_handle(Kind::AskHandle, handle)
+    }
+
+    /// Gives an array at the server up.
+    pub fn drop_handle(&mut self, handle: HandleId) -> Result<CallId, ProtocolError> {
+        self.about_handle(Kind::Drop, handle)
+    }
+
+    fn about_handle(&mut self, kind: Kind, handle: HandleId) -> Result<CallId, ProtocolError> {
+        let id = self.open(Request::Query)?;
+        let out = &mut self.core.sender.control;
+        message::append(out, kind, id, &HandleMessage { id: handle });
+        Ok(id)
+    }
+
+    /// Asks for the arrays at the server with numbers above `after`.
+    pub fn list_handles(&mut self, after: u64) -> Result<CallId, ProtocolError> {
+        let id = self.open(Request::Query)?;
+        let out = &mut self.core.sender.control;
+        message::append(out, Kind::ListHandles, id, &ListHandlesMessage { after });
+        Ok(id)
+    }
+
     /// Answers the callback of a call; nothing is sent where none waits for it any more.
     pub fn answer(&mut self, call: CallId, answer: &CallbackAnswer) {
         let Some(Request::Computing { calls_back, .. }) = self.core.requests.get_mut(&call) else {
@@ -207,7 +338,7 @@ impl Connection {
         };
         let stream = match request {
             Request::Receiving(stream) => Some(*stream),
-            Request::Computing { .. } => None,
+            Request::Computing { .. } | Request::Submitting => None,
             Request::Query | Request::Object | Request::Memory { .. } | Request::Cancelled(_) => {
                 return;
             }
@@ -322,6 +453,10 @@ impl Core {
                 self.close_query(id, kind)?;
                 Ok(Some(Event::Estimated(id, message::parse(kind, payload)?)))
             }
+            Kind::Standing | Kind::Draining => {
+                self.close_query(id, kind)?;
+                operation(id, kind, payload).map(Some)
+            }
             Kind::Shared => {
                 let MemoryMessage { bytes } = message::parse(kind, payload)?;
                 match self.requests.remove(&id) {
@@ -330,6 +465,12 @@ impl Core {
                     }
                     _ => Err(ProtocolError::OutOfPlace(kind)),
                 }
+            }
+            Kind::Submitted | Kind::Job | Kind::Jobs if self.features & JOBS != 0 => {
+                self.about_jobs(kind, id, payload).map(Some)
+            }
+            Kind::Handle | Kind::Handles if self.features & HANDLES != 0 => {
+                self.about_handles(kind, id, payload).map(Some)
             }
             Kind::Created => match self.requests.remove(&id) {
                 Some(Request::Object) => Ok(Some(Event::Created(id))),
@@ -348,6 +489,56 @@ impl Core {
                 let failure: Failure = message::parse(kind, payload)?;
                 Ok(self.failed(id).then_some(Event::Failed(id, failure)))
             }
+            _ => Err(ProtocolError::OutOfPlace(kind)),
+        }
+    }
+
+    fn about_handles(
+        &mut self,
+        kind: Kind,
+        id: CallId,
+        payload: &[u8],
+    ) -> Result<Event, ProtocolError> {
+        if kind == Kind::Handles {
+            self.close_query(id, kind)?;
+            return Ok(Event::Handles(id, message::parse(kind, payload)?));
+        }
+        let record = message::parse(kind, payload)?;
+        self.close_handle(id)?;
+        Ok(Event::Handle(id, record))
+    }
+
+    /// The answer about an array has come, one that was put at the server too.
+    fn close_handle(&mut self, id: CallId) -> Result<(), ProtocolError> {
+        if self.sender.has_stream(id) {
+            return Err(ProtocolError::OutOfPlace(Kind::Handle));
+        }
+        match self.requests.remove(&id) {
+            Some(Request::Submitting | Request::Query | Request::Cancelled(None)) => Ok(()),
+            _ => Err(ProtocolError::OutOfPlace(Kind::Handle)),
+        }
+    }
+
+    fn about_jobs(
+        &mut self,
+        kind: Kind,
+        id: CallId,
+        payload: &[u8],
+    ) -> Result<Event, ProtocolError> {
+        if kind != Kind::Submitted {
+            self.close_query(id, kind)?;
+            return Ok(match kind {
+                Kind::Job => Event::Job(id, JobDescription::parse(payload)?),
+                _ => Event::Jobs(id, message::parse(kind, payload)?),
+            });
+        }
+        let JobMessage { id: job } = message::parse(kind, payload)?;
+        // What has not come whole cannot be kept.
+        if self.sender.has_stream(id) {
+            return Err(ProtocolError::OutOfPlace(kind));
+        }
+        match self.requests.remove(&id) {
+            Some(Request::Submitting | Request::Cancelled(None)) => Ok(Event::Submitted(id, job)),
             _ => Err(ProtocolError::OutOfPlace(kind)),
         }
     }
@@ -454,4 +645,18 @@ impl Core {
             _ => Err(ProtocolError::StrayData),
         }
     }
+}
+
+/// The answer of the server to its operator.
+fn operation(id: CallId, kind: Kind, payload: &[u8]) -> Result<Event, ProtocolError> {
+    Ok(match kind {
+        Kind::Standing => {
+            let StandingMessage { text } = message::parse(kind, payload)?;
+            Event::Standing(id, text)
+        }
+        _ => {
+            let DrainingMessage { calls } = message::parse(kind, payload)?;
+            Event::Draining(id, calls)
+        }
+    })
 }

@@ -67,6 +67,44 @@ pub enum Kind {
     Created = 27,
     /// The client no longer wants the object.
     Delete = 28,
+    /// Opens a call that outlives its connection; its data stream follows.
+    Submit = 32,
+    /// Answers [`Kind::Submit`]: the call will be run, whatever happens to client and server.
+    Submitted = 33,
+    /// Asks about a submitted call.
+    AskJob = 34,
+    /// Answers [`Kind::AskJob`] and [`Kind::CancelJob`].
+    Job = 35,
+    /// Asks for the results of a submitted call; answered as a call is, once it has ended.
+    Fetch = 36,
+    /// Ends a submitted call.
+    CancelJob = 37,
+    /// Asks for a page of submitted calls.
+    ListJobs = 38,
+    /// Answers [`Kind::ListJobs`].
+    Jobs = 39,
+    /// Puts an array at the server; its data stream follows.
+    Put = 40,
+    /// Asks for an array at the server; answered as a call is.
+    Get = 41,
+    /// Asks about an array at the server.
+    AskHandle = 42,
+    /// The user no longer wants an array at the server.
+    Drop = 43,
+    /// Asks for a page of the arrays at the server.
+    ListHandles = 44,
+    /// Answers [`Kind::Put`], [`Kind::AskHandle`] and [`Kind::Drop`].
+    Handle = 45,
+    /// Answers [`Kind::ListHandles`].
+    Handles = 46,
+    /// Asks how the server stands.
+    Status = 48,
+    /// Answers [`Kind::Status`].
+    Standing = 49,
+    /// The server is to take no more calls, and to end after those that it has.
+    Drain = 50,
+    /// Answers [`Kind::Drain`].
+    Draining = 51,
     /// Asks for an interface file to be served; a [`Kind::Listing`] of its functions answers.
     Register = 56,
 }
@@ -75,9 +113,49 @@ impl Kind {
     fn from_byte(byte: u8) -> Option<Kind> {
         use Kind::*;
         [
-            Hello, List, Listing, Describe, Interface, Call, Data, Result, Done, Failure, Cancel,
-            Goodbye, Share, Shared, Unshare, Callback, Answer, Output, Estimate, Estimated, New,
-            Created, Delete, Register,
+            Hello,
+            List,
+            Listing,
+            Describe,
+            Interface,
+            Call,
+            Data,
+            Result,
+            Done,
+            Failure,
+            Cancel,
+            Goodbye,
+            Share,
+            Shared,
+            Unshare,
+            Callback,
+            Answer,
+            Output,
+            Estimate,
+            Estimated,
+            New,
+            Created,
+            Delete,
+            Submit,
+            Submitted,
+            AskJob,
+            Job,
+            Fetch,
+            CancelJob,
+            ListJobs,
+            Jobs,
+            Put,
+            Get,
+            AskHandle,
+            Drop,
+            ListHandles,
+            Handle,
+            Handles,
+            Status,
+            Standing,
+            Drain,
+            Draining,
+            Register,
         ]
         .into_iter()
         .find(|kind| *kind as u8 == byte)

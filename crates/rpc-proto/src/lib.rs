@@ -27,6 +27,9 @@ extern crate alloc;
 pub mod client;
 mod file;
 mod frame;
+mod handles;
+mod ids;
+mod jobs;
 mod message;
 mod receiver;
 mod sender;
@@ -35,10 +38,13 @@ mod stream;
 
 pub use file::{FILE_PIECE_BYTES, FileRequest};
 pub use frame::{FrameError, HEADER_BYTES, Header, Kind};
+pub use handles::{ArrayForm, FormError, HANDLES, HandlePage, HandleRecord, Put};
+pub use ids::{HandleId, JobId, NoId};
+pub use jobs::{JOBS, JobDescription, JobPage, JobRecord, JobState, Submission};
 pub use message::{
     CALLBACK_BYTES, CALLBACKS, Call, Callback, CallbackAnswer, ESTIMATES, Estimate, FILES, Failure,
-    FailureKind, Fault, FunctionSummary, Hello, Listing, MessageError, OBJECTS, OUTPUT, REGISTER,
-    SHARED_MEMORY, Times, VERSION_MAX, VERSION_MIN,
+    FailureKind, Fault, FunctionSummary, Hello, Listing, MessageError, OBJECTS, OPERATION, OUTPUT,
+    REGISTER, SHARED_MEMORY, Times, VERSION_MAX, VERSION_MIN,
 };
 pub use receiver::Chunk;
 pub use sender::Transmit;

@@ -1,6 +1,7 @@
 //! Control messages: CBOR (RFC 8949), each an array whose fields are only ever added at the end.
 
 use crate::frame::append_control;
+use crate::ids::HandleId;
 use crate::{CallId, Kind, ProtocolError};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -31,6 +32,8 @@ pub const OBJECTS: u64 = 1 << 5;
 
 /// Feature bit: the server says what a call would take.
 pub const ESTIMATES: u64 = 1 << 4;
+/// Feature: the status of the server, and its end by request.
+pub const OPERATION: u64 = 1 << 12;
 
 /// Feature bit: operators may register interface files.
 pub const REGISTER: u64 = 1 << 16;
@@ -49,6 +52,12 @@ const MAX_SCALARS: u64 = 4096;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct MessageError(String);
+
+impl MessageError {
+    pub(crate) fn new(error: impl ToString) -> MessageError {
+        MessageError(error.to_string())
+    }
+}
 
 /// Greeting of either side.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -198,6 +207,22 @@ pub(crate) struct InterfaceMessage {
     pub(crate) library: Option<String>,
 }
 
+/// How the server stands.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct StandingMessage {
+    /// A JSON object; its `schema` says which names it has.
+    #[n(0)]
+    pub(crate) text: String,
+}
+
+/// The server takes no more calls.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct DrainingMessage {
+    /// Calls that are to end before it does.
+    #[n(0)]
+    pub(crate) calls: u64,
+}
+
 /// What a call would take, as far as the server has learned it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Encode, Decode)]
 pub struct Estimate {
@@ -234,6 +259,8 @@ pub struct Call {
     pub places: Vec<Option<Place>>,
     /// Whether the client wants what the function prints.
     pub output: bool,
+    /// Arrays of the interface, by their index among them, that are at the server.
+    pub handles: Vec<(u32, HandleId)>,
     /// The object whose method it is, by the request that asked for it.
     pub object: Option<CallId>,
 }
@@ -257,7 +284,8 @@ impl Call {
 
 fn encode_call(call: &Call, e: &mut Encoder<&mut Vec<u8>>) -> Result<(), VecError> {
     let fields = match (call.object, call.output, call.places.is_empty()) {
-        (Some(_), _, _) => 7,
+        (Some(_), _, _) => 8,
+        _ if !call.handles.is_empty() => 7,
         (None, true, _) => 6,
         (None, false, false) => 5,
         (None, false, true) => 4,
@@ -282,6 +310,12 @@ fn encode_call(call: &Call, e: &mut Encoder<&mut Vec<u8>>) -> Result<(), VecErro
     }
     if fields > 5 {
         e.u64(if call.output { WANTS_OUTPUT } else { 0 })?;
+    }
+    if fields > 6 {
+        e.array(call.handles.len() as u64)?;
+        for (array, handle) in &call.handles {
+            e.array(2)?.u32(*array)?.encode(handle)?;
+        }
     }
     if let Some(object) = call.object {
         e.u64(object)?;
@@ -342,8 +376,16 @@ fn decode_call(d: &mut Decoder) -> Result<Call, decode::Error> {
         _ if d.datatype()? == Type::Null => d.null().map(|()| 0)?,
         _ => d.u64()?,
     };
+    let count = match fields {
+        ..=6 => 0,
+        _ if d.datatype()? == Type::Null => d.null().map(|()| 0)?,
+        _ => bounded_count(d)?,
+    };
+    let handles = (0..count)
+        .map(|_| decode_use(d))
+        .collect::<Result<_, _>>()?;
     let object = match fields {
-        ..=6 => None,
+        ..=7 => None,
         _ if d.datatype()? == Type::Null => None,
         _ => Some(d.u64()?),
     };
@@ -354,8 +396,16 @@ fn decode_call(d: &mut Decoder) -> Result<Call, decode::Error> {
         data_bytes,
         places,
         output: wants & WANTS_OUTPUT != 0,
+        handles,
         object,
     })
+}
+
+fn decode_use(d: &mut Decoder) -> Result<(u32, HandleId), decode::Error> {
+    if d.array()? != Some(2) {
+        return Err(decode::Error::message("the use of a handle has two parts"));
+    }
+    Ok((d.u32()?, d.decode()?))
 }
 
 fn decode_place(d: &mut Decoder) -> Result<Option<Place>, decode::Error> {
@@ -553,8 +603,18 @@ pub enum FailureKind {
     ObjectLost = 14,
     /// The client did not go on to send the arguments.
     Stalled = 15,
+    /// No such job or handle, or none of this user.
+    NotFound = 18,
+    /// The user has as much at the server as is allowed.
+    QuotaExceeded = 19,
+    /// The server's disk is full, or does not keep what it was given.
+    StorageFault = 20,
+    /// A submitted call was running when the server ended, and may not be run again.
+    OutcomeUnknown = 21,
     /// The user may not do this.
     NotAllowed = 22,
+    /// The server takes no more calls; a new connection may lead to the one that follows it.
+    Draining = 26,
 }
 
 impl<C> Encode<C> for FailureKind {
@@ -586,7 +646,7 @@ pub enum Fault {
 
 impl FailureKind {
     /// Every kind.
-    pub const ALL: [FailureKind; 16] = {
+    pub const ALL: [FailureKind; 21] = {
         use FailureKind::*;
         [
             UnknownFunction,
@@ -604,7 +664,12 @@ impl FailureKind {
             NoAnswer,
             ObjectLost,
             Stalled,
+            NotFound,
+            QuotaExceeded,
+            StorageFault,
+            OutcomeUnknown,
             NotAllowed,
+            Draining,
         ]
     };
 
@@ -620,11 +685,13 @@ impl FailureKind {
         use FailureKind::*;
         match self {
             UnknownFunction | StaleInterface | BadArgument | TooLarge | Cancelled | NoAnswer
-            | Stalled | NotAllowed => Fault::Caller,
+            | Stalled | NotFound | QuotaExceeded | NotAllowed => Fault::Caller,
             LibraryCrashed | TimeLimit | OutOfMemory | FunctionFailed | ObjectLost => {
                 Fault::Library
             }
-            Busy | ServerStopping | Internal => Fault::Machine,
+            Busy | ServerStopping | Draining | Internal | StorageFault | OutcomeUnknown => {
+                Fault::Machine
+            }
         }
     }
 }
@@ -704,6 +771,7 @@ mod tests {
                 }),
             ],
             output: false,
+            handles: vec![],
             object: None,
         };
         let without_places = Call {
@@ -711,15 +779,18 @@ mod tests {
             ..call.clone()
         };
         for call in [call, without_places] {
+            let handles = [vec![], vec![(1, HandleId([9; 16]))]];
             for (output, object) in [
                 (false, None),
                 (true, None),
                 (false, Some(7)),
                 (true, Some(7)),
             ] {
+                let handles = handles[usize::from(output)].clone();
                 let call = Call {
                     output,
                     object,
+                    handles,
                     ..call.clone()
                 };
                 let mut bytes = Vec::new();

@@ -1,11 +1,16 @@
 //! The serving end of a connection.
 
 use crate::frame::{BIG_ENDIAN, Header, Kind, append_control, append_flagged};
+use crate::handles::{HANDLES, HandleMessage, HandlePage, HandleRecord, ListHandlesMessage, Put};
+use crate::ids::{HandleId, JobId};
+use crate::jobs::{
+    CancelJobMessage, JOBS, JobDescription, JobMessage, JobPage, ListJobsMessage, Submission,
+};
 use crate::message::{
-    self, CALLBACKS, Call, Callback, CallbackAnswer, DescribeRequest, ESTIMATES, Estimate, FILES,
-    Failure, FailureKind, GoodbyeMessage, Hello, InterfaceMessage, ListRequest, Listing,
-    MemoryMessage, NewRequest, OBJECTS, OUTPUT, OutputMessage, REGISTER, RegisterRequest,
-    ResultMessage, SHARED_MEMORY, Times,
+    self, CALLBACKS, Call, Callback, CallbackAnswer, DescribeRequest, DrainingMessage, ESTIMATES,
+    Estimate, FILES, Failure, FailureKind, GoodbyeMessage, Hello, InterfaceMessage, ListRequest,
+    Listing, MemoryMessage, NewRequest, OBJECTS, OPERATION, OUTPUT, OutputMessage, REGISTER,
+    RegisterRequest, ResultMessage, SHARED_MEMORY, StandingMessage, Times,
 };
 use crate::receiver::{Chunk, Frame, Receiver, Stream};
 use crate::sender::{Sender, Transmit};
@@ -29,6 +34,10 @@ pub enum Event {
     Describe(CallId, String),
     /// Wants to know what a call would take: answer with [`Connection::estimated`] or `fail`.
     Estimate(CallId, Call),
+    /// Wants to know how the server stands: answer with [`Connection::standing`] or `fail`.
+    Status(CallId),
+    /// Wants the server to end: answer with [`Connection::draining`] or `fail`.
+    Drain(CallId),
     /// Wants shared memory of this many bytes: answer with [`Connection::shared`] or `fail`.
     Share(CallId, u64),
     /// Gives shared memory back, by the number of the request that asked for it.
@@ -41,6 +50,31 @@ pub enum Event {
     /// Opens a call. Answer with [`Connection::accept`] or [`Connection::fail`] before more
     /// input is handled: until then nobody knows where its data are to go.
     Call(CallId, Call),
+    /// Opens a call that outlives its connection: as with a call, answer with
+    /// [`Connection::accept`] or [`Connection::fail`]; once it is kept, with
+    /// [`Connection::submitted`].
+    Submit(CallId, Submission),
+    /// Asks about a submitted call: answer with [`Connection::job`] or `fail`.
+    AskJob(CallId, JobId),
+    /// Wants the results of a submitted call: answer with [`Connection::deliver`] or `fail` once
+    /// it has ended.
+    Fetch(CallId, JobId),
+    /// Ends a submitted call, and with `true` has it forgotten: answer with [`Connection::job`] or
+    /// `fail`.
+    CancelJob(CallId, JobId, bool),
+    /// Wants the submitted calls after this number: answer with [`Connection::jobs`] or `fail`.
+    ListJobs(CallId, u64),
+    /// Puts an array here: as with a call, answer with [`Connection::accept`] or
+    /// [`Connection::fail`]; once it is there, with [`Connection::handle`].
+    Put(CallId, Put),
+    /// Wants an array that is here: answer with [`Connection::deliver`] or `fail`.
+    Get(CallId, HandleId),
+    /// Asks about an array: answer with [`Connection::handle`] or `fail`.
+    AskHandle(CallId, HandleId),
+    /// No longer wants an array: answer with [`Connection::handle`] or `fail`.
+    Drop(CallId, HandleId),
+    /// Wants the arrays with numbers above this one: answer with [`Connection::handles`].
+    ListHandles(CallId, u64),
     /// The data stream of an accepted call is complete.
     Ready(CallId),
     /// Answers a callback of a running call.
@@ -69,8 +103,41 @@ enum State {
         times: Times,
         bytes: u64,
     },
+    /// A question that takes a while.
+    Asking,
     /// Failed while its data were on their way.
     Discarding(Stream),
+}
+
+impl State {
+    fn offered(bytes: u64, now: Nanos) -> State {
+        State::Offered { bytes, since: now }
+    }
+
+    /// Of a request without data that is answered with some.
+    fn waiting(now: Nanos) -> State {
+        State::Running {
+            received: now,
+            send: 0,
+            calls_back: false,
+        }
+    }
+}
+
+/// Whether a frame is a request about arrays that stay at the server.
+fn is_about_handles(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Put | Kind::Get | Kind::AskHandle | Kind::Drop | Kind::ListHandles
+    )
+}
+
+/// Whether a frame is a request about submitted calls.
+fn is_about_jobs(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Submit | Kind::AskJob | Kind::Fetch | Kind::CancelJob | Kind::ListJobs
+    )
 }
 
 /// State of one connection from a client. See the crate documentation for how to drive it.
@@ -218,6 +285,59 @@ impl Connection {
         message::append(out, Kind::Estimated, request, estimate);
     }
 
+    /// Answers a status request with a JSON object.
+    pub fn standing(&mut self, request: CallId, text: String) {
+        let message = StandingMessage { text };
+        let out = &mut self.core.sender.control;
+        message::append(out, Kind::Standing, request, &message);
+    }
+
+    /// Answers a drain request: so many calls are to end before the server does.
+    pub fn draining(&mut self, request: CallId, calls: u64) {
+        let message = DrainingMessage { calls };
+        let out = &mut self.core.sender.control;
+        message::append(out, Kind::Draining, request, &message);
+    }
+
+    /// Answers a submission: the call is kept. One that was given up meanwhile is left alone.
+    pub fn submitted(&mut self, call: CallId, id: JobId) {
+        if let Some(State::Running { .. }) = self.core.calls.get(&call) {
+            self.core.calls.remove(&call);
+            let control = &mut self.core.sender.control;
+            message::append(control, Kind::Submitted, call, &JobMessage { id });
+        }
+    }
+
+    /// Answers a question about a submitted call.
+    pub fn job(&mut self, request: CallId, job: &JobDescription) {
+        self.core.calls.remove(&request);
+        job.append(&mut self.core.sender.control, request);
+    }
+
+    /// Answers a request for submitted calls.
+    pub fn jobs(&mut self, request: CallId, page: &JobPage) {
+        message::append(&mut self.core.sender.control, Kind::Jobs, request, page);
+    }
+
+    /// Answers about an array, one that was put here too.
+    pub fn handle(&mut self, request: CallId, record: &HandleRecord) {
+        self.core.calls.remove(&request);
+        message::append(&mut self.core.sender.control, Kind::Handle, request, record);
+    }
+
+    /// Answers a request for arrays.
+    pub fn handles(&mut self, request: CallId, page: &HandlePage) {
+        message::append(&mut self.core.sender.control, Kind::Handles, request, page);
+    }
+
+    /// Answers a fetch: sends the result stream of `result_bytes` bytes, then `times` with the
+    /// time that sending took. A fetch that is no longer open is left alone.
+    pub fn deliver(&mut self, request: CallId, result_bytes: u64, times: Times, now: Nanos) {
+        if let Some(State::Running { .. }) = self.core.calls.get(&request) {
+            self.send_result(request, result_bytes, times, now);
+        }
+    }
+
     /// Answers a request for shared memory. The memory itself goes beside the bytes, no later than
     /// the last of this frame.
     pub fn shared(&mut self, request: CallId, bytes: u64) {
@@ -244,24 +364,25 @@ impl Connection {
     /// times. `wait` and `exec` are what the caller measured, in nanoseconds. A call that is no
     /// longer open is left alone.
     pub fn complete(&mut self, call: CallId, result_bytes: u64, exec: u64, now: Nanos) {
-        let Some(state) = self.core.calls.get_mut(&call) else {
+        let Some(State::Running { received, send, .. }) = self.core.calls.get(&call) else {
             return;
         };
-        let State::Running { received, send, .. } = *state else {
-            return;
-        };
-        let wait = now.saturating_sub(received).saturating_sub(exec);
         let times = Times {
-            send,
-            wait,
+            send: *send,
+            wait: now.saturating_sub(*received).saturating_sub(exec),
             exec,
             recv: 0,
         };
-        *state = State::Sending {
+        self.send_result(call, result_bytes, times, now);
+    }
+
+    fn send_result(&mut self, call: CallId, result_bytes: u64, times: Times, now: Nanos) {
+        let sending = State::Sending {
             since: now,
             times,
             bytes: result_bytes,
         };
+        self.core.calls.insert(call, sending);
         let result = ResultMessage {
             data_bytes: result_bytes,
         };
@@ -392,10 +513,13 @@ impl Core {
                 | Kind::Describe
                 | Kind::Estimate
                 | Kind::Register
+                | Kind::Status
+                | Kind::Drain
                 | Kind::Share
                 | Kind::New
                 | Kind::Call
-        );
+        ) || is_about_jobs(kind)
+            || is_about_handles(kind);
         if asks && (id == 0 || self.calls.contains_key(&id)) {
             return Err(ProtocolError::OutOfPlace(kind));
         }
@@ -410,15 +534,14 @@ impl Core {
             }
             Kind::Call => {
                 let call = message::parse_call(payload)?;
-                if self.calls.len() >= self.limits.calls {
-                    return Err(ProtocolError::TooManyCalls(self.limits.calls));
-                }
-                let state = State::Offered {
-                    bytes: call.data_bytes,
-                    since: now,
-                };
-                self.calls.insert(id, state);
+                self.open(id, State::offered(call.data_bytes, now))?;
                 Some(Event::Call(id, call))
+            }
+            kind if is_about_jobs(kind) && self.features & JOBS != 0 => {
+                self.about_jobs(kind, id, payload, now).map(Some)?
+            }
+            kind if is_about_handles(kind) && self.features & HANDLES != 0 => {
+                self.about_handles(kind, id, payload, now).map(Some)?
             }
             Kind::Estimate if self.features & ESTIMATES != 0 => {
                 Some(Event::Estimate(id, message::parse_call(payload)?))
@@ -427,6 +550,8 @@ impl Core {
                 let RegisterRequest { path, text } = message::parse(kind, payload)?;
                 Some(Event::Register(id, path, text))
             }
+            Kind::Status if self.features & OPERATION != 0 => Some(Event::Status(id)),
+            Kind::Drain if self.features & OPERATION != 0 => Some(Event::Drain(id)),
             Kind::Share if self.features & SHARED_MEMORY != 0 => {
                 let MemoryMessage { bytes } = message::parse(kind, payload)?;
                 Some(Event::Share(id, bytes))
@@ -449,6 +574,77 @@ impl Core {
                 return Err(ProtocolError::Goodbye(reason));
             }
             _ => return Err(ProtocolError::OutOfPlace(kind)),
+        })
+    }
+
+    fn open(&mut self, id: CallId, state: State) -> Result<(), ProtocolError> {
+        if self.calls.len() >= self.limits.calls {
+            return Err(ProtocolError::TooManyCalls(self.limits.calls));
+        }
+        self.calls.insert(id, state);
+        Ok(())
+    }
+
+    /// A request about submitted calls.
+    fn about_jobs(
+        &mut self,
+        kind: Kind,
+        id: CallId,
+        payload: &[u8],
+        now: Nanos,
+    ) -> Result<Event, ProtocolError> {
+        Ok(match kind {
+            Kind::Submit => {
+                let submission = message::parse_with(kind, Submission::decode(payload))?;
+                self.open(id, State::offered(submission.call.data_bytes, now))?;
+                Event::Submit(id, submission)
+            }
+            Kind::Fetch => {
+                let JobMessage { id: job } = message::parse(kind, payload)?;
+                self.open(id, State::waiting(now))?;
+                Event::Fetch(id, job)
+            }
+            Kind::CancelJob => {
+                let CancelJobMessage { id: job, forget } = message::parse(kind, payload)?;
+                self.open(id, State::Asking)?;
+                Event::CancelJob(id, job, forget)
+            }
+            Kind::AskJob => {
+                let JobMessage { id: job } = message::parse(kind, payload)?;
+                Event::AskJob(id, job)
+            }
+            _ => {
+                let ListJobsMessage { after } = message::parse(Kind::ListJobs, payload)?;
+                Event::ListJobs(id, after)
+            }
+        })
+    }
+
+    /// A request about arrays that stay here.
+    fn about_handles(
+        &mut self,
+        kind: Kind,
+        id: CallId,
+        payload: &[u8],
+        now: Nanos,
+    ) -> Result<Event, ProtocolError> {
+        if kind == Kind::Put {
+            let put: Put = message::parse(kind, payload)?;
+            self.open(id, State::offered(put.data_bytes, now))?;
+            return Ok(Event::Put(id, put));
+        }
+        if kind == Kind::ListHandles {
+            let ListHandlesMessage { after } = message::parse(kind, payload)?;
+            return Ok(Event::ListHandles(id, after));
+        }
+        let HandleMessage { id: handle } = message::parse(kind, payload)?;
+        Ok(match kind {
+            Kind::Get => {
+                self.open(id, State::waiting(now))?;
+                Event::Get(id, handle)
+            }
+            Kind::Drop => Event::Drop(id, handle),
+            _ => Event::AskHandle(id, handle),
         })
     }
 
@@ -481,6 +677,11 @@ impl Core {
     fn cancel(&mut self, call: CallId) -> Option<Event> {
         match self.calls.remove(&call)? {
             State::Discarding(_) => None,
+            // It is answered all the same.
+            State::Asking => {
+                self.calls.insert(call, State::Asking);
+                None
+            }
             _ => {
                 self.sender.drop_stream(call);
                 let failure = Failure::new(FailureKind::Cancelled, "cancelled by the client");

@@ -57,6 +57,19 @@ impl Pieces {
         }
     }
 
+    /// A stream that lies in one piece at the start of a job buffer.
+    pub fn whole(bytes: u64) -> Pieces {
+        let piece = Piece {
+            param: 0,
+            offset: 0,
+            length: bytes,
+        };
+        Pieces {
+            arrays: VecDeque::new(),
+            rest: (bytes > 0).then_some(piece),
+        }
+    }
+
     /// The next contiguous part, of at most `most` bytes; `None` at the end of the stream, and
     /// where `most` is 0.
     pub fn take(&mut self, most: u64) -> Option<Piece> {

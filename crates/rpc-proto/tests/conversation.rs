@@ -62,6 +62,7 @@ impl Conversation {
             data_bytes: bytes,
             places: vec![],
             output: false,
+            handles: vec![],
             object: None,
         };
         let id = self.client.call(&call, bytes).unwrap();
@@ -131,6 +132,16 @@ impl Conversation {
             server::Event::New(id, _) => self.server.created(id),
             server::Event::Delete(_) => {}
             server::Event::Answer(..) => panic!("an answer to nobody"),
+            server::Event::Submit(..)
+            | server::Event::AskJob(..)
+            | server::Event::Fetch(..)
+            | server::Event::CancelJob(..)
+            | server::Event::ListJobs(..)
+            | server::Event::Put(..)
+            | server::Event::Get(..)
+            | server::Event::AskHandle(..)
+            | server::Event::Drop(..)
+            | server::Event::ListHandles(..) => panic!("without the feature"),
             server::Event::Register(..) => panic!("registered by nobody"),
             server::Event::List(id, _) => {
                 self.server.listing(
@@ -141,6 +152,8 @@ impl Conversation {
                     },
                 );
             }
+            server::Event::Status(id) => self.server.standing(id, "{}".into()),
+            server::Event::Drain(id) => self.server.draining(id, 0),
             server::Event::Estimate(id, _) => {
                 self.server.estimated(id, &Default::default());
             }
@@ -309,6 +322,7 @@ fn order(lengths: &[u64]) -> Vec<(u8, CallId)> {
             data_bytes,
             places: vec![],
             output: false,
+            handles: vec![],
             object: None,
         };
         client.call(&call, 0).unwrap();
@@ -418,6 +432,7 @@ fn running() -> (client::Connection, server::Connection, CallId) {
         data_bytes: 0,
         places: vec![],
         output: false,
+        handles: vec![],
         object: None,
     };
     let id = client.call(&call, 0).unwrap();
@@ -537,4 +552,16 @@ fn callbacks_out_of_place_end_the_connection() {
     let unasked = up(&mut other, &mut server);
     assert_eq!(unasked, Err(ProtocolError::OutOfPlace(Kind::Answer)));
     client.cancel(id);
+}
+
+#[test]
+fn requests_about_jobs_need_the_feature() {
+    let mut client = client::Connection::new(Limits::default(), &Hello::new("client"));
+    let mut server = server::Connection::new(Limits::default(), Hello::new("server"));
+    client.list_jobs(0).unwrap();
+    let mut frames = Vec::new();
+    while client.poll_transmit(&mut frames) != Transmit::Idle {}
+    let (taken, _) = server.handle_input(&frames, 0).unwrap();
+    let refused = server.handle_input(&frames[taken..], 0);
+    assert_eq!(refused, Err(ProtocolError::OutOfPlace(Kind::ListJobs)));
 }

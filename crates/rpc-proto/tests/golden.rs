@@ -158,7 +158,11 @@ fn every_kind_of_frame_is_recorded_and_data_in_both_orders() {
         Kind::Delete,
     ]
     .map(|kind| kind as u8);
-    for kind in (Kind::Hello as u8..=Kind::Goodbye as u8).chain(running) {
+    let jobs = Kind::Submit as u8..=Kind::Jobs as u8;
+    for kind in (Kind::Hello as u8..=Kind::Goodbye as u8)
+        .chain(running)
+        .chain(jobs)
+    {
         assert!(seen.contains(&(kind, 0)), "no frame of kind {kind}");
     }
     assert!(seen.contains(&(Kind::Data as u8, 1)), "no big-endian data");
@@ -197,6 +201,11 @@ fn the_fuzz_targets_start_from_the_golden_bytes() {
                 &corpus.join("rpc_call").join(case.name),
                 &frame.bytes[HEADER_BYTES..],
             );
+        }
+        let submission = |frame: &&Frame| frame.bytes[4] == Kind::Submit as u8;
+        if let Some(frame) = frames.iter().find(submission) {
+            let seed = &frame.bytes[HEADER_BYTES..];
+            check(&corpus.join("rpc_submission").join(case.name), seed);
         }
         let callbacks = [Kind::Callback as u8, Kind::Answer as u8];
         for frame in frames

@@ -94,6 +94,25 @@ impl JobBuffer {
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+
+    /// A part of the memory.
+    ///
+    /// # Panics
+    /// If it is not within the buffer.
+    ///
+    /// # Safety
+    /// No other reference to the part is in use, and no worker uses it.
+    #[allow(clippy::mut_from_ref)]
+    pub(crate) unsafe fn part(&self, offset: u64, length: u64) -> &mut [u8] {
+        let (offset, length) = (offset as usize, length as usize);
+        let end = offset.checked_add(length);
+        assert!(
+            end.is_some_and(|end| end <= self.bytes()),
+            "within the buffer"
+        );
+        // SAFETY: checked above; the caller answers for who else uses it.
+        unsafe { std::slice::from_raw_parts_mut(self.start().add(offset), length) }
+    }
 }
 
 /// Memory shared with a client.
@@ -152,6 +171,11 @@ impl BufferPool {
         self.limit
     }
 
+    /// Bytes of all buffers and segments, idle ones too.
+    pub(crate) fn used(&self) -> usize {
+        self.total
+    }
+
     /// A buffer of at least `bytes` bytes, a warm one of the user's where one fits without much
     /// waste.
     pub(crate) fn take(&mut self, bytes: usize, user: &User) -> Result<JobBuffer, NoBuffer> {
@@ -191,6 +215,18 @@ impl BufferPool {
         self.last_id += 1;
         let id = self.last_id;
         Ok(Segment { id, fd, bytes })
+    }
+
+    /// Memory for an array that stays, all zero.
+    pub(crate) fn hold(&mut self, bytes: usize, user: &User) -> Result<JobBuffer, NoBuffer> {
+        if bytes > self.limit {
+            return Err(NoBuffer::TooLarge);
+        }
+        let bytes = bytes.max(1).next_multiple_of(PAGE);
+        self.make_room(bytes)?;
+        let buffer = self.create(bytes, user).map_err(NoBuffer::System)?;
+        self.total += bytes;
+        Ok(buffer)
     }
 
     /// Ends a segment. Its client may keep the mapping, so its memory serves nobody else.

@@ -29,10 +29,18 @@ pub struct Config {
     pub unix: Option<PathBuf>,
     /// Folder for what outlives the server; none means that nothing does.
     pub state: Option<PathBuf>,
+    /// Where Prometheus reads metrics by HTTP.
+    pub metrics: Option<SocketAddr>,
+    /// Whether to listen where another server of this user does, and then have that one drain.
+    pub takeover: bool,
     /// Bounds on what clients may ask for.
     pub limits: Limits,
     /// The processes that call the libraries.
     pub workers: Workers,
+    /// Calls that are submitted, and fetched later.
+    pub jobs: Jobs,
+    /// Arrays that stay at the server.
+    pub data: Data,
     /// Who may come in.
     pub access: Access,
     /// TLS on the TCP addresses; without it they speak in clear text.
@@ -161,6 +169,57 @@ pub struct Workers {
     pub write: Vec<PathBuf>,
     /// The user that they become where the server is root.
     pub user: String,
+}
+
+/// Calls that are submitted, and fetched later. They are kept in the folder `state`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Jobs {
+    /// Hours for which the outcome of a call is kept, where the caller does not say.
+    pub keep_h: f64,
+    /// The most hours that a caller may ask for.
+    pub longest_h: f64,
+    /// Calls of one user, in any state.
+    pub per_user: usize,
+    /// Bytes of one user's arguments and results.
+    pub bytes_per_user: u64,
+}
+
+impl Default for Jobs {
+    fn default() -> Jobs {
+        Jobs {
+            keep_h: 168.0,
+            longest_h: 720.0,
+            per_user: 10_000,
+            bytes_per_user: 16_000_000_000,
+        }
+    }
+}
+
+/// Arrays that stay at the server, to be used in calls.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Data {
+    /// Bytes of memory for them, a part of `limits.memory`; 0 means a quarter of it. Beyond that,
+    /// those that were not used for longest go to the folder `state`, where there is one.
+    pub memory: u64,
+    /// Arrays of one user.
+    pub per_user: usize,
+    /// Bytes of one user's arrays, in memory and on the disk.
+    pub bytes_per_user: u64,
+    /// Hours after its last use for which an array is kept.
+    pub keep_h: f64,
+}
+
+impl Default for Data {
+    fn default() -> Data {
+        Data {
+            memory: 0,
+            per_user: 1000,
+            bytes_per_user: 16_000_000_000,
+            keep_h: 24.0,
+        }
+    }
 }
 
 impl Default for Limits {

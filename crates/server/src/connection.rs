@@ -7,7 +7,8 @@ use crate::listen::Accepted;
 use crate::user::User;
 use farcall_rpc_proto::server::{self, Event};
 use farcall_rpc_proto::{
-    Call, CallId, Chunk, Failure, Hello, Landing, Limits, Nanos, Piece, ProtocolError, Transmit,
+    Call, CallId, Chunk, Failure, Hello, Landing, Limits, Nanos, Piece, ProtocolError, Put,
+    Submission, Transmit,
 };
 use farcall_tls::Session;
 use rustix::event::epoll::EventFlags;
@@ -61,6 +62,24 @@ pub(crate) enum Broken {
     Stalled(f64),
     #[error("{0}")]
     Io(#[from] io::Error),
+}
+
+/// What a client offers.
+pub(crate) enum Offer {
+    Call(Call),
+    Submission(Submission),
+    Put(Put),
+}
+
+impl Offer {
+    /// The call that it is, if it is one.
+    pub(crate) fn call(&self) -> Option<&Call> {
+        match self {
+            Offer::Call(call) => Some(call),
+            Offer::Submission(submission) => Some(&submission.call),
+            Offer::Put(_) => None,
+        }
+    }
 }
 
 /// A part of what is to be written.
@@ -122,7 +141,7 @@ pub(crate) struct Connection {
     /// To be handed over with the next bytes.
     descriptors: Vec<OwnedFd>,
     /// A call that waits for memory; nothing is read until it has some.
-    pub(crate) waiting: Option<(CallId, Call)>,
+    pub(crate) waiting: Option<(CallId, Offer)>,
     /// The event mask it is registered with.
     pub(crate) interest: EventFlags,
     input: Vec<u8>,

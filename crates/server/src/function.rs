@@ -20,7 +20,8 @@ pub(crate) struct Function {
     text: String,
     /// Mean nanoseconds in the library, of late; none before the first call.
     exec: Option<f64>,
-    profile: Profile,
+    pub(crate) profile: Profile,
+    pub(crate) counts: Counts,
     /// A higher one goes first.
     pub(crate) priority: i32,
 }
@@ -41,6 +42,18 @@ impl Function {
     pub(crate) fn predict(&self, layout: &Layout, pes: u32) -> Option<Prediction> {
         self.profile.predict(work(layout), pes)
     }
+}
+
+/// What calls have come to, since the server started.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    /// Calls whose results have left.
+    pub(crate) done: u64,
+    pub(crate) failed: u64,
+    /// Bytes of arrays to the server, and back.
+    pub(crate) bytes: [u64; 2],
+    /// Nanoseconds of SEND, waiting, EXEC and RECV.
+    pub(crate) nanos: [u64; 4],
 }
 
 /// All functions served.
@@ -85,6 +98,7 @@ impl FunctionTable {
             text: interface.public_text(),
             exec: None,
             profile: Profile::default(),
+            counts: Counts::default(),
             priority: priority.copied().unwrap_or(0),
         });
     }
@@ -137,6 +151,19 @@ impl FunctionTable {
             function.exec = Some(mean + (exec - mean) * WEIGHT);
             function.profile.observe(work(layout), pes, exec * 1e-9);
         }
+    }
+
+    /// What the calls of a function have come to.
+    pub(crate) fn counts_mut(&mut self, number: u64) -> Option<&mut Counts> {
+        let index = number.wrapping_sub(self.base) as usize;
+        self.functions
+            .get_mut(index)
+            .map(|function| &mut function.counts)
+    }
+
+    /// All functions, by name.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Function> {
+        self.functions.iter()
     }
 
     /// Goes on with what was learned of a function before.

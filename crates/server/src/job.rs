@@ -1,9 +1,11 @@
 //! One call on its way through the server.
 
 use crate::buffer::{JobBuffer, Segment};
+use crate::spool::journal::Record;
+use crate::store::Use;
 use crate::user::User;
 use farcall_idl::Layout;
-use farcall_rpc_proto::{CallId, Direction, Nanos, Piece, Pieces, Side};
+use farcall_rpc_proto::{CallId, Direction, JobId, Nanos, Piece, Pieces, Put, Side};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -12,6 +14,8 @@ use std::time::Instant;
 pub(crate) enum State {
     /// Its arguments are arriving.
     Receiving,
+    /// Waits for arrays that stay at the server.
+    Waiting,
     /// Waits for a worker.
     Queued,
     Running {
@@ -19,6 +23,28 @@ pub(crate) enum State {
     },
     /// Its results are leaving.
     Sending,
+    /// Its buffer is with a thread that writes it to the disk, or reads it.
+    OnDisk,
+}
+
+/// What a job is for.
+pub(crate) enum Task {
+    /// A call.
+    Call,
+    /// An array comes that is to stay.
+    Put(Put, User),
+    /// An array that stays is sent.
+    Get,
+}
+
+/// Whether a call outlives its connection.
+pub(crate) enum Durability {
+    /// It ends with it.
+    None,
+    /// It is being submitted.
+    Submitting(Box<Record>, User),
+    /// It is recorded.
+    Kept(JobId),
 }
 
 /// One call.
@@ -46,6 +72,12 @@ pub(crate) struct Job {
     pub(crate) object: Option<usize>,
     /// Where the client wants what the function prints.
     pub(crate) printing: Option<Printing>,
+    pub(crate) durability: Durability,
+    pub(crate) task: Task,
+    /// The arrays that stay at the server and are used here.
+    pub(crate) uses: Vec<Use>,
+    /// Their memory, once it is this job's turn.
+    pub(crate) data: Vec<Rc<JobBuffer>>,
     pub(crate) times: Times,
     incoming: Pieces,
     outgoing: Pieces,
@@ -138,12 +170,83 @@ impl Job {
             moved: 0,
             object: None,
             printing: None,
+            durability: Durability::None,
+            task: Task::Call,
+            uses: Vec::new(),
+            data: Vec::new(),
             times: Times::default(),
             incoming,
             outgoing,
         };
         job.clear_gaps();
         job
+    }
+
+    /// One that moves a stream which lies in one piece at the start of its memory.
+    fn of_one_piece(
+        user: User,
+        connection: usize,
+        request: CallId,
+        bytes: u64,
+        buffer: Option<JobBuffer>,
+    ) -> Job {
+        let layout = Layout {
+            arrays: Vec::new(),
+            bytes,
+            cost: None,
+            processor_elements: None,
+            fewest_elements: None,
+        };
+        let (message, segments) = (Vec::new(), Vec::new());
+        Job::new(
+            user, connection, request, 0, message, layout, buffer, segments,
+        )
+    }
+
+    /// The results of a submitted call, on their way to a client that fetches them.
+    pub(crate) fn delivery(
+        user: User,
+        connection: usize,
+        request: CallId,
+        bytes: u64,
+        buffer: JobBuffer,
+    ) -> Job {
+        let mut job = Job::of_one_piece(user, connection, request, bytes, Some(buffer));
+        job.outgoing = Pieces::whole(bytes);
+        job.state = State::Sending;
+        job
+    }
+
+    /// An array that comes and is to stay.
+    pub(crate) fn put(
+        connection: usize,
+        request: CallId,
+        put: Put,
+        user: User,
+        buffer: JobBuffer,
+    ) -> Job {
+        let bytes = put.data_bytes;
+        let mut job = Job::of_one_piece(user.clone(), connection, request, bytes, Some(buffer));
+        job.incoming = Pieces::whole(put.data_bytes);
+        job.task = Task::Put(put, user);
+        job
+    }
+
+    /// An array that stays, to be sent when it is its turn.
+    pub(crate) fn get(user: User, connection: usize, request: CallId, bytes: u64, of: Use) -> Job {
+        let mut job = Job::of_one_piece(user, connection, request, bytes, None);
+        job.outgoing = Pieces::whole(bytes);
+        job.task = Task::Get;
+        job.uses.push(of);
+        job
+    }
+
+    /// The id of a submitted call that is recorded.
+    pub(crate) fn kept(&self) -> Option<JobId> {
+        match self.durability {
+            Durability::Kept(id) => Some(id),
+            Durability::None | Durability::Submitting(..) => None,
+        }
     }
 
     /// Zeroes the arrays of which only a section arrives, so that the rest does not hold what an
@@ -175,10 +278,8 @@ impl Job {
 
     /// The memory of a piece of the job's buffer.
     pub(crate) fn memory(&self, piece: &Piece) -> *mut [u8] {
-        let buffer = self
-            .buffer
-            .as_ref()
-            .expect("a job with arrays has a buffer");
+        let buffer = self.buffer.as_ref().or(self.data.first().map(Rc::as_ref));
+        let buffer = buffer.expect("a job with arrays has a buffer");
         let (offset, length) = (piece.offset as usize, piece.length as usize);
         assert!(
             offset + length <= buffer.bytes(),

@@ -8,8 +8,9 @@
 //!
 //! The parts, from the outside in: `reactor` is the one thread that waits and moves every call
 //! on; `connection` moves bytes between a socket, the protocol and job buffers; `job` is a call
-//! on its way; `worker` is a worker process as the server sees it, `worker::process` what runs
-//! inside one; `learned` keeps what was learned; `buffer` is the memory they share.
+//! on its way; `spool` keeps submitted calls, `store` arrays; `worker` is a worker process as the
+//! server sees it, `worker::process` what runs inside one; `learned` keeps what was learned;
+//! `buffer` is the memory they share.
 
 mod access;
 mod buffer;
@@ -20,16 +21,20 @@ mod job;
 mod learned;
 mod listen;
 mod reactor;
+mod spool;
+mod store;
 mod user;
 mod worker;
 
 pub use access::{TokenError, TokenFile};
-pub use config::{Access, Config, Limits, Parallel, Queue, Tls, Workers};
+pub use config::{Access, Config, Data, Jobs, Limits, Parallel, Queue, Tls, Workers};
 pub use farcall_library::{
     CallbackAnswer, CallbackRequest, Caller, Catalog, MOST_CALLBACK_BYTES, Source,
 };
 pub use farcall_rpc_proto::{Failure, FailureKind};
 pub use farcall_schedule::Policy;
+pub use spool::SpoolError;
+pub use spool::journal::JournalError;
 pub use worker::process::{Callee, run_worker, run_worker_for};
 
 use farcall_idl::Document;
@@ -75,6 +80,14 @@ pub enum StartError {
         /// What is wrong.
         source: CompileError,
     },
+    /// What was submitted before cannot be read.
+    #[error("submitted calls in {}: {source}", path.display())]
+    Spool {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong.
+        source: SpoolError,
+    },
     /// A library cannot be bound, or its worker cannot be started.
     #[error("{0}")]
     Library(String),
@@ -91,7 +104,10 @@ pub enum StartError {
 
 fn listen_hint(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::AddrInUse => "; another server has it: choose another port, or port 0",
+        io::ErrorKind::AddrInUse => {
+            "; another server has it: choose another port, or port 0, or take over from it with \
+             --takeover"
+        }
         io::ErrorKind::PermissionDenied => "; ports below 1024 need the right to use them",
         _ => "",
     }
@@ -125,6 +141,7 @@ impl Server {
         warn_of_strangers(&config, &access);
         let addresses = listeners.iter().filter_map(Listener::address).collect();
         let mut reactor = Reactor::new(config, access, listeners, table, libraries, worker)?;
+        reactor.open_spool()?;
         reactor.warm_up().map_err(StartError::Library)?;
         Ok(Server {
             addresses,
@@ -143,7 +160,8 @@ impl Server {
         self.functions
     }
 
-    /// Serves until SIGTERM or SIGINT. Calls that are open then fail with a message that says so.
+    /// Serves until SIGTERM or SIGINT, or, after SIGUSR1 or the request of an operator, until the
+    /// calls that it then has are done. Calls that are open then fail with a message that says so.
     pub fn run(mut self) -> io::Result<()> {
         self.reactor.run()
     }
@@ -191,7 +209,7 @@ fn listen(config: &Config) -> Result<Vec<Listener>, StartError> {
     });
     let identity = identity.transpose()?;
     for address in &config.listen {
-        let listener = Listener::tcp(*address, identity.clone());
+        let listener = Listener::tcp(*address, identity.clone(), config.takeover);
         let listener = listener.map_err(|source| StartError::Listen {
             address: format!("farcall://{address}"),
             source,
@@ -199,10 +217,11 @@ fn listen(config: &Config) -> Result<Vec<Listener>, StartError> {
         listeners.push(listener);
     }
     if let Some(path) = &config.unix {
-        let listener = Listener::unix(path).map_err(|source| StartError::Listen {
-            address: format!("unix://{}", path.display()),
-            source,
-        })?;
+        let listener =
+            Listener::unix(path, config.takeover).map_err(|source| StartError::Listen {
+                address: format!("unix://{}", path.display()),
+                source,
+            })?;
         listeners.push(listener);
     }
     if listeners.is_empty() {

@@ -3,13 +3,17 @@
 use crate::user::User;
 use farcall_tls::{Identity, Session};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
 use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{SocketAddr as SocketName, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+
+/// Connections that wait to be accepted, at most; the system may allow fewer.
+const BACKLOG: i32 = 4096;
 
 /// A connection just accepted.
 pub(crate) struct Accepted {
@@ -27,30 +31,73 @@ pub(crate) struct Accepted {
     pub(crate) is_local: bool,
 }
 
+/// A path, and the socket that this server has put there: another server may have put its own.
+pub(crate) struct Place {
+    path: PathBuf,
+    inode: u64,
+}
+
+fn place(path: &Path) -> io::Result<Place> {
+    Ok(Place {
+        path: path.to_path_buf(),
+        inode: fs::symlink_metadata(path)?.ino(),
+    })
+}
+
+/// A listener whose port the user's next server can share, so that it listens before this one ends.
+fn shareable(address: SocketAddr) -> io::Result<TcpListener> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    sockopt::set_socket_reuseport(&socket, true)?;
+    bind(&socket, &address)?;
+    listen(&socket, BACKLOG)?;
+    Ok(socket.into())
+}
+
 /// A socket that accepts connections.
 pub(crate) enum Listener {
     Tcp(TcpListener, Option<Identity>),
-    Unix(UnixListener, PathBuf),
+    Unix(UnixListener, Place),
     /// For clients that came over TCP and are on this host, by its abstract name.
     Local(UnixListener, String),
 }
 
 impl Listener {
-    pub(crate) fn tcp(address: SocketAddr, identity: Option<Identity>) -> io::Result<Listener> {
-        let listener = TcpListener::bind(address)?;
-        listener.set_nonblocking(true)?;
-        Ok(Listener::Tcp(listener, identity))
+    /// Listens on an address; with `beside`, even where another server of this user listens.
+    pub(crate) fn tcp(
+        address: SocketAddr,
+        identity: Option<Identity>,
+        beside: bool,
+    ) -> io::Result<Listener> {
+        if !beside && address.port() != 0 {
+            // Without the option to share the port this fails where anybody listens.
+            drop(TcpListener::bind(address)?);
+        }
+        Ok(Listener::Tcp(shareable(address)?, identity))
     }
 
-    /// Listens on a path. A socket that a dead server left there is replaced.
-    pub(crate) fn unix(path: &Path) -> io::Result<Listener> {
+    /// Listens on a path. A socket that a dead server left there is replaced; with `beside`, that
+    /// of a living one too.
+    pub(crate) fn unix(path: &Path, beside: bool) -> io::Result<Listener> {
+        if beside {
+            let fresh = path.with_extension(format!("{}.new", std::process::id()));
+            let listener = UnixListener::bind(&fresh)?;
+            listener.set_nonblocking(true)?;
+            fs::rename(&fresh, path)?;
+            return Ok(Listener::Unix(listener, place(path)?));
+        }
         let is_socket = fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket());
         if is_socket && UnixStream::connect(path).is_err() {
             fs::remove_file(path)?;
         }
         let listener = UnixListener::bind(path)?;
         listener.set_nonblocking(true)?;
-        Ok(Listener::Unix(listener, path.to_path_buf()))
+        Ok(Listener::Unix(listener, place(path)?))
     }
 
     /// Listens on an abstract name that nobody else has.
@@ -91,7 +138,7 @@ impl Listener {
                     Err(error) => format!("{scheme}://? ({error})"),
                 })
             }
-            Listener::Unix(_, path) => Some(format!("unix://{}", path.display())),
+            Listener::Unix(_, place) => Some(format!("unix://{}", place.path.display())),
             Listener::Local(..) => None,
         }
     }
@@ -158,7 +205,9 @@ fn bound_unsent(stream: &TcpStream) -> io::Result<()> {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Listener::Unix(_, path) = self {
+        if let Listener::Unix(_, Place { path, inode }) = self
+            && fs::symlink_metadata(&*path).is_ok_and(|meta| meta.ino() == *inode)
+        {
             let _ = fs::remove_file(path);
         }
     }

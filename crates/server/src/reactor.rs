@@ -7,11 +7,15 @@ mod account;
 mod callbacks;
 mod calls;
 mod dispatch;
+mod drain;
 mod estimate;
 mod events;
 mod objects;
 mod output;
 mod register;
+mod report;
+mod stored;
+mod submitted;
 
 use crate::WorkerCommand;
 use crate::access::Access;
@@ -22,6 +26,8 @@ use crate::function::FunctionTable;
 use crate::job::Job;
 use crate::learned;
 use crate::listen::Listener;
+use crate::spool::Spool;
+use crate::store::Store;
 use crate::worker::{Launcher, LibrarySource, Ready, State, Worker, files};
 pub(crate) use estimate::Links;
 use farcall_rpc_proto::{FailureKind, Nanos};
@@ -33,7 +39,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use slab::Slab;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -56,6 +62,7 @@ enum Source {
     WorkerOutput(usize),
     Doorbell,
     Signal,
+    Drain,
 }
 
 impl Source {
@@ -67,6 +74,7 @@ impl Source {
             Source::WorkerOutput(index) => (3, index),
             Source::Doorbell => (4, 0),
             Source::Signal => (5, 0),
+            Source::Drain => (6, 0),
         };
         EventData::new_u64(kind << 32 | index as u64)
     }
@@ -79,7 +87,8 @@ impl Source {
             2 => Source::WorkerSocket(index),
             3 => Source::WorkerOutput(index),
             4 => Source::Doorbell,
-            _ => Source::Signal,
+            5 => Source::Signal,
+            _ => Source::Drain,
         }
     }
 }
@@ -96,6 +105,8 @@ pub(crate) struct Reactor {
     /// Rung by workers that finish while this thread sleeps.
     doorbell: OwnedFd,
     signals: UnixStream,
+    /// Has something to read when SIGUSR1 has come.
+    drains: UnixStream,
     connections: Slab<Connection>,
     /// Connections with input or memory to go on with.
     ready: VecDeque<usize>,
@@ -123,9 +134,33 @@ pub(crate) struct Reactor {
     links: Links,
     /// Since when something was learned that is not kept yet.
     learned_since: Option<Instant>,
+    /// Submitted calls; none without a folder to keep them in.
+    spool: Option<Spool>,
+    /// Arrays that stay.
+    store: Store,
+    /// Jobs whose turn it may be to use arrays.
+    candidates: VecDeque<usize>,
+    /// Memory has become free that submitted calls may wait for.
+    has_room: bool,
     start: Instant,
     next_sweep: Instant,
+    /// Whether it takes no more connections and calls.
+    draining: bool,
     stopping: Option<Instant>,
+    /// Names of users, by the number of their share.
+    names: HashMap<u64, String>,
+    totals: account::Totals,
+    readers: Option<report::Readers>,
+}
+
+/// Has something to read when one of these signals has come.
+fn pipe_of(signals: &[libc::c_int]) -> io::Result<UnixStream> {
+    let (ours, theirs) = UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    for signal in signals {
+        signal_hook::low_level::pipe::register(*signal, theirs.try_clone()?)?;
+    }
+    Ok(ours)
 }
 
 impl Reactor {
@@ -139,11 +174,6 @@ impl Reactor {
     ) -> io::Result<Reactor> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let doorbell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let (signals, signal_end) = UnixStream::pair()?;
-        signals.set_nonblocking(true)?;
-        for signal in [libc::SIGTERM, libc::SIGINT] {
-            signal_hook::low_level::pipe::register(signal, signal_end.try_clone()?)?;
-        }
         files::remove_left_over(&config.workers.folder());
         let now = Instant::now();
         let (mut functions, mut links) = (functions, Links::default());
@@ -151,7 +181,7 @@ impl Reactor {
             learned::load(folder, &mut functions, &mut links);
         }
         let settings = config.queue.settings(&config.workers);
-        let reactor = Reactor {
+        let mut reactor = Reactor {
             pool: BufferPool::new(usize::try_from(config.limits.memory).unwrap_or(usize::MAX)),
             launcher: Launcher {
                 parallel: config.parallel.launcher.clone(),
@@ -164,6 +194,7 @@ impl Reactor {
                 files: config.limits.files,
                 sandbox: config.sandbox()?,
             },
+            store: Store::new(config.data.clone(), config.limits.memory),
             config,
             access,
             epoll,
@@ -171,7 +202,8 @@ impl Reactor {
             functions,
             libraries,
             doorbell,
-            signals,
+            signals: pipe_of(&[libc::SIGTERM, libc::SIGINT])?,
+            drains: pipe_of(&[libc::SIGUSR1])?,
             connections: Slab::new(),
             ready: VecDeque::new(),
             unflushed: Vec::new(),
@@ -187,16 +219,34 @@ impl Reactor {
             held_until: None,
             links,
             learned_since: None,
+            spool: None,
+            candidates: VecDeque::new(),
+            has_room: true,
             start: now,
             next_sweep: now + SWEEP,
+            draining: false,
             stopping: None,
+            names: HashMap::new(),
+            totals: account::Totals::default(),
+            readers: None,
         };
-        for (index, listener) in reactor.listeners.iter().enumerate() {
-            reactor.watch(listener.fd(), Source::Listener(index), EventFlags::IN)?;
+        reactor.watch_all()?;
+        if let Some(address) = reactor.config.metrics {
+            let doorbell = reactor.doorbell.try_clone()?;
+            let (address, readers) = report::serve_metrics(address, doorbell)?;
+            tracing::info!("metrics at http://{address}/metrics");
+            reactor.readers = Some(readers);
         }
-        reactor.watch(reactor.doorbell.as_fd(), Source::Doorbell, EventFlags::IN)?;
-        reactor.watch(reactor.signals.as_fd(), Source::Signal, EventFlags::IN)?;
         Ok(reactor)
+    }
+
+    fn watch_all(&self) -> io::Result<()> {
+        for (index, listener) in self.listeners.iter().enumerate() {
+            self.watch(listener.fd(), Source::Listener(index), EventFlags::IN)?;
+        }
+        self.watch(self.doorbell.as_fd(), Source::Doorbell, EventFlags::IN)?;
+        self.watch(self.signals.as_fd(), Source::Signal, EventFlags::IN)?;
+        self.watch(self.drains.as_fd(), Source::Drain, EventFlags::IN)
     }
 
     fn watch(&self, fd: BorrowedFd<'_>, source: Source, flags: EventFlags) -> io::Result<()> {
@@ -273,7 +323,8 @@ impl Reactor {
         let mut wait = spin.begin();
         let mut looks = wait.spins();
         while !self.is_stopped() {
-            let sleeps = !looks && self.ready.is_empty() && self.ask_for_doorbells();
+            let waits = self.ready.is_empty() && self.candidates.is_empty() && !self.has_room;
+            let sleeps = !looks && waits && self.ask_for_doorbells();
             let timeout = if sleeps {
                 self.next_deadline(Instant::now())
             } else {
@@ -300,12 +351,15 @@ impl Reactor {
             self.handle(Source::from_data(data), flags);
         }
         active |= self.collect_outcomes();
+        active |= self.serve_spool();
+        active |= self.serve_candidates();
         self.dispatch();
         self.flush_answers();
         active |= self.serve_ready();
         self.dispatch();
         self.handle_deadlines();
         self.flush_answers();
+        self.let_go();
         self.remove_closed();
         active
     }
@@ -351,11 +405,13 @@ impl Reactor {
         let stop = self.stopping;
         let held = self.held_until;
         let keep = self.learned_since.map(|since| since + KEEP);
+        let expiry = self.next_expiry(now);
         let next = running
             .chain(sweep)
             .chain(keep)
             .chain(stop)
             .chain(held)
+            .chain(expiry)
             .min()?;
         Some(next.saturating_duration_since(now))
     }

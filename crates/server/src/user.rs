@@ -17,7 +17,7 @@ impl User {
         User("anonymous".into())
     }
 
-    /// Who has proved to be the user of this name, by a token or a certificate.
+    /// The user of this name, by a token or a certificate, or who was here before.
     pub(crate) fn named(name: &str) -> User {
         User(name.into())
     }

@@ -127,6 +127,10 @@ pub(crate) enum State {
     Idle,
     /// Unmaps memory that is gone.
     Unmapping,
+    /// Is to run this job once it is recorded that it does.
+    Booked {
+        job: usize,
+    },
     /// Runs this job, until the deadline at most. A brief one is probably over `soon`.
     Running {
         job: usize,
@@ -512,10 +516,10 @@ impl Worker {
         }
     }
 
-    /// The job it runs.
+    /// The job it runs or is to run.
     pub(crate) fn job(&self) -> Option<usize> {
         match self.state {
-            State::Running { job, .. } => Some(job),
+            State::Running { job, .. } | State::Booked { job } => Some(job),
             _ => None,
         }
     }
@@ -533,7 +537,9 @@ impl Worker {
             .map(|buffer| (buffer.id, buffer.bytes(), buffer.fd()));
         let segments = call.segments.iter();
         let segments = segments.map(|segment| (segment.id, segment.bytes, segment.fd.as_fd()));
-        for (id, bytes, fd) in buffer.into_iter().chain(segments) {
+        let data = call.data.iter();
+        let data = data.map(|array| (array.id, array.bytes(), array.fd()));
+        for (id, bytes, fd) in buffer.into_iter().chain(segments).chain(data) {
             if self.mapped.insert(id) {
                 let bytes = bytes as u64;
                 send(
@@ -752,6 +758,7 @@ pub(crate) struct CallRequest<'a> {
     pub(crate) buffer: Option<&'a JobBuffer>,
     /// Where the arrays lie that are not in the buffer.
     pub(crate) segments: &'a [Rc<Segment>],
+    pub(crate) data: &'a [Rc<JobBuffer>],
     pub(crate) swap: bool,
     /// Processor elements it has.
     pub(crate) pes: u32,

@@ -25,6 +25,8 @@ mod rpc_callback;
 mod rpc_client;
 #[path = "../../../fuzz/src/rpc_server.rs"]
 mod rpc_server;
+#[path = "../../../fuzz/src/rpc_submission.rs"]
+mod rpc_submission;
 #[path = "../../../fuzz/src/trunk_control.rs"]
 mod trunk_control;
 #[path = "../../../fuzz/src/trunk_frame.rs"]
@@ -34,7 +36,7 @@ mod trunk_frame;
 pub type Body = fn(&[u8]);
 
 /// Every fuzz target: its name, which is also that of its corpus, and its body.
-pub const TARGETS: [(&str, Body); 13] = [
+pub const TARGETS: [(&str, Body); 14] = [
     ("channel_packet", channel_packet::run),
     ("flow_goal", flow_goal::run),
     ("flow_pattern", flow_pattern::run),
@@ -46,6 +48,7 @@ pub const TARGETS: [(&str, Body); 13] = [
     ("rpc_callback", rpc_callback::run),
     ("rpc_client", rpc_client::run),
     ("rpc_server", rpc_server::run),
+    ("rpc_submission", rpc_submission::run),
     ("trunk_control", trunk_control::run),
     ("trunk_frame", trunk_frame::run),
 ];

@@ -28,6 +28,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "crates/channel",
             "crates/library",
+            "crates/metrics",
             "crates/spin",
             "crates/tls",
             "crates/trunk-device",

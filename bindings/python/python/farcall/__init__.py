@@ -23,7 +23,10 @@ from ._native import (
     Function,
     FunctionSummary,
     Future,
+    Handle,
     Interface,
+    Job,
+    JobStatus,
     Object,
     Parameter,
     Plan,
@@ -31,6 +34,7 @@ from ._native import (
     Times,
     __version__,
     connect,
+    keep,
 )
 from ._progress import progress
 from ._serving import serve
@@ -45,7 +49,10 @@ __all__ = [
     "Function",
     "FunctionSummary",
     "Future",
+    "Handle",
     "Interface",
+    "Job",
+    "JobStatus",
     "LibraryError",
     "Object",
     "Parameter",
@@ -58,6 +65,7 @@ __all__ = [
     "__version__",
     "connect",
     "empty",
+    "keep",
     "progress",
     "serve",
 ]

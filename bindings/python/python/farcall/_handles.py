@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from ._native import Function, Server, connect
+from ._native import Function, Handle, Job, Server, connect
 
 # Handles that arrive one after the other share a connection; a forked child makes its own.
 _servers: dict[tuple[object, ...], Server] = {}
@@ -33,6 +33,28 @@ def function(
 ) -> Function:
     """The function of a pickled handle."""
     return server(address, timeout, connect_timeout, same_host).function(name)
+
+
+def job(
+    id: str,  # noqa: A002
+    address: str,
+    timeout: float | None,
+    connect_timeout: float,
+    same_host: bool,
+) -> Job:
+    """The submitted call of a pickled handle."""
+    return server(address, timeout, connect_timeout, same_host).job(id)
+
+
+def handle(
+    id: str,  # noqa: A002
+    address: str,
+    timeout: float | None,
+    connect_timeout: float,
+    same_host: bool,
+) -> Handle:
+    """The array of a pickled handle."""
+    return server(address, timeout, connect_timeout, same_host).handle(id)
 
 
 def result_class(name: str, fields: tuple[str, ...]) -> Any:

@@ -19,9 +19,9 @@ use std::path::PathBuf;
 
 /// Many clients at once: rates, waits and fairness, beside the first Ninf servers' way
 ///
-/// `dgesv` asks whether the rate holds up to 64 clients and whether all are served alike. The others
-/// repeat the experiments of the first Ninf paper; docs/load-paper.md sets what is found beside what
-/// it says.
+/// `dgesv` asks whether the rate holds up to 64 clients and whether all are served alike. The
+/// others repeat the experiments of the first Ninf paper; docs/load-paper.md sets what is found
+/// beside what it says.
 #[derive(Args)]
 #[command(after_help = "Examples:
   farcall bench load --check
@@ -43,10 +43,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
     clients: Vec<usize>,
     /// Order of the systems of `dgesv`
-    #[arg(long, value_name = "N", default_value_t = 400)]
+    #[arg(long, value_name = "N", default_value_t = 1000)]
     size: usize,
-    /// Seconds of one case of `dgesv`
-    #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
+    /// Seconds of one case of `dgesv`; twice as many with more than 16 clients
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.5)]
     seconds: f64,
     /// Rounds of `dgesv`; figures are medians over them
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
@@ -269,7 +269,8 @@ fn dgesv(arguments: &Arguments) -> Result<(), Failure> {
         for way in &ways {
             let server = LoadServer::start(&arguments.libraries, problem, &way.options)?;
             for count in &counts {
-                let pace = Pace::always(seconds);
+                // So that each of many has several calls to be compared by.
+                let pace = Pace::always(seconds * if *count > 16 { 2.0 } else { 1.0 });
                 let case = Case::measure("dgesv", way.name, &server, problem, *count, pace)?;
                 tell(arguments, &case);
                 cases.push(case);
@@ -281,87 +282,55 @@ fn dgesv(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn dgesv_rows(cases: &[Case], counts: &[usize]) -> Vec<Row> {
-    let of = |way: &str, count: usize, figure: &dyn Fn(&Run) -> f64| -> Vec<f64> {
-        let cases = cases
+    let of = |way: &str, count: usize, figure: fn(&Run) -> f64| -> Vec<f64> {
+        let matches = |case: &&Case| case.way == way && case.clients == count;
+        cases
             .iter()
-            .filter(|case| case.way == way && case.clients == count);
-        cases.map(|case| figure(&case.run)).collect()
+            .filter(matches)
+            .map(|case| figure(&case.run))
+            .collect()
     };
-    let rate = |run: &Run| run.aggregate() * 1e-6;
+    let rate: fn(&Run) -> f64 = |run| run.aggregate() * 1e-6;
     let most = counts.iter().copied().max().unwrap_or(1);
     let best = |way: &str| {
-        let rates = counts.iter().map(|count| of(way, *count, &rate));
-        rates
-            .max_by(|one, other| median(one).total_cmp(&median(other)))
-            .unwrap_or_default()
+        let rates = counts.iter().map(|count| of(way, *count, rate));
+        let best = rates.max_by(|one, other| median(one).total_cmp(&median(other)));
+        best.unwrap_or_default()
     };
-    let row = |name: String, unit, values, peer, peer_values, better, bar| Row {
-        name,
-        unit,
+    let rates = |name: &str, values, peer, peer_values, bar| Row {
+        name: format!("c = {most}, {name}"),
+        unit: "Mflop/s",
         values,
         peer,
         peer_values,
+        better: Better::Higher,
+        bar,
+    };
+    let times = |name: &str, way, figure, better, bar| Row {
+        name: format!("c = {most}, {name}"),
+        unit: "",
+        values: of(way, most, figure),
+        peer: "mean of all",
+        peer_values: vec![1.0],
         better,
         bar,
     };
-    let aggregate = |way| of(way, most, &rate);
-    let slowest = |way| of(way, most, &|run| run.unfairness().1);
-    let fastest = |way| of(way, most, &|run| run.unfairness().0);
+    let [ours, theirs] = ["queue", "at once"].map(|way| of(way, most, rate));
+    let slowest: fn(&Run) -> f64 = |run| run.unfairness().1;
+    let fastest: fn(&Run) -> f64 = |run| run.unfairness().0;
     let (higher, lower) = (Better::Higher, Better::Lower);
-    let (ours, theirs) = (aggregate("queue"), aggregate("at once"));
-    let held = row(
-        format!("c = {most}, all clients"),
-        "Mflop/s",
-        ours.clone(),
-        "best c",
-        best("queue"),
-        higher,
-        Some(0.95),
-    );
-    let slow = row(
-        format!("c = {most}, slowest client, time"),
-        "",
-        slowest("queue"),
-        "mean",
-        vec![1.0],
-        lower,
-        Some(1.2),
-    );
-    let fast = row(
-        format!("c = {most}, fastest client, time"),
-        "",
-        fastest("queue"),
-        "mean",
-        vec![1.0],
-        higher,
-        Some(0.8),
-    );
-    let beside = row(
-        format!("c = {most}, all clients"),
-        "Mflop/s",
-        ours,
-        "at once",
-        theirs.clone(),
-        higher,
-        None,
-    );
-    let their_held = row(
-        format!("c = {most}, all clients, at once"),
-        "Mflop/s",
-        theirs,
-        "its best c",
-        best("at once"),
-        higher,
-        None,
-    );
-    let their_slow = row(
-        format!("c = {most}, slowest client, at once"),
-        "",
-        slowest("at once"),
-        "mean",
-        vec![1.0],
-        lower,
-        None,
-    );
-    vec![held, slow, fast, beside, their_held, their_slow]
+    vec![
+        rates(
+            "all clients",
+            ours.clone(),
+            "best c",
+            best("queue"),
+            Some(0.95),
+        ),
+        times("slowest client's time", "queue", slowest, lower, Some(1.2)),
+        times("fastest client's time", "queue", fastest, higher, Some(0.8)),
+        rates("all clients", ours, "at once", theirs.clone(), None),
+        rates("all, at once", theirs, "its best c", best("at once"), None),
+        times("slowest, at once", "at once", slowest, lower, None),
+    ]
 }

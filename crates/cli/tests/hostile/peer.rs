@@ -87,6 +87,17 @@ impl Server {
         peer
     }
 
+    /// The same with these optional features.
+    pub(crate) fn connect_with(&self, features: u16) -> Peer {
+        let mut peer = Peer(self.stranger());
+        let mut hello = hello(1, 1);
+        let at = 1 + text("farcall").len() + 2;
+        hello.splice(at..=at, [&[0x19][..], &features.to_be_bytes()].concat());
+        peer.send(&frame(HELLO, 0, &hello));
+        assert_eq!(peer.frame().kind, HELLO);
+        peer
+    }
+
     /// The same over the Unix socket of the configuration, with the feature of shared memory.
     pub(crate) fn connect_unix(&self, path: &Path) -> Peer<UnixStream> {
         let stream = UnixStream::connect(path).unwrap();

@@ -7,8 +7,9 @@ use crate::output::Printed;
 use crate::socket::Socket;
 use farcall_rpc_proto::client::{self, Event};
 use farcall_rpc_proto::{
-    Call, CallId, Callback, CallbackAnswer, Chunk, Estimate, Failure, Hello, Landing, Limits,
-    Listing, Piece, ProtocolError, Times, Transmit,
+    Call, CallId, Callback, CallbackAnswer, Chunk, Estimate, Failure, HandlePage, HandleRecord,
+    Hello, JobDescription, JobId, JobPage, Landing, Limits, Listing, Piece, ProtocolError, Times,
+    Transmit,
 };
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -34,6 +35,13 @@ pub(crate) enum Answer {
     Listing(Listing),
     Interface(Answered),
     Estimated(Estimate),
+    Standing(String),
+    Draining(u64),
+    Submitted(JobId),
+    Job(JobDescription),
+    Jobs(JobPage),
+    Handle(HandleRecord),
+    Handles(HandlePage),
     /// An object: its number.
     Created(CallId),
     /// Shared memory: its number, its length in bytes, itself.
@@ -163,6 +171,18 @@ impl State {
         Ok(id)
     }
 
+    pub(crate) fn status(&mut self) -> Result<CallId, Loss> {
+        let id = self.proto.status().map_err(Loss::Protocol)?;
+        self.open.insert(id, Open::default());
+        Ok(id)
+    }
+
+    pub(crate) fn drain(&mut self) -> Result<CallId, Loss> {
+        let id = self.proto.drain().map_err(Loss::Protocol)?;
+        self.open.insert(id, Open::default());
+        Ok(id)
+    }
+
     pub(crate) fn estimate(&mut self, call: &Call) -> Result<CallId, Loss> {
         let id = self.proto.estimate(call).map_err(Loss::Protocol)?;
         self.open.insert(id, Open::default());
@@ -218,6 +238,35 @@ impl State {
                 ..Open::default()
             },
         );
+        Ok(id)
+    }
+
+    /// Opens a request with data, either way.
+    pub(crate) fn move_data(
+        &mut self,
+        open: impl FnOnce(&mut client::Connection) -> Result<CallId, ProtocolError>,
+        transfer: Transfer,
+    ) -> Result<CallId, Loss> {
+        let id = open(&mut self.proto).map_err(Loss::Protocol)?;
+        self.carry(id, transfer);
+        Ok(id)
+    }
+
+    fn carry(&mut self, id: CallId, transfer: Transfer) {
+        let open = Open {
+            transfer: Some(transfer),
+            ..Open::default()
+        };
+        self.open.insert(id, open);
+    }
+
+    /// Opens a request without data.
+    pub(crate) fn ask(
+        &mut self,
+        open: impl FnOnce(&mut client::Connection) -> Result<CallId, ProtocolError>,
+    ) -> Result<CallId, Loss> {
+        let id = open(&mut self.proto).map_err(Loss::Protocol)?;
+        self.open.insert(id, Open::default());
         Ok(id)
     }
 
@@ -640,6 +689,13 @@ impl State {
                 (request, Ok(Answer::Interface(answered)))
             }
             Event::Estimated(id, estimate) => (id, Ok(Answer::Estimated(estimate))),
+            Event::Standing(id, text) => (id, Ok(Answer::Standing(text))),
+            Event::Draining(id, calls) => (id, Ok(Answer::Draining(calls))),
+            Event::Submitted(id, job) => (id, Ok(Answer::Submitted(job))),
+            Event::Job(id, job) => (id, Ok(Answer::Job(job))),
+            Event::Jobs(id, page) => (id, Ok(Answer::Jobs(page))),
+            Event::Handle(id, record) => (id, Ok(Answer::Handle(record))),
+            Event::Handles(id, page) => (id, Ok(Answer::Handles(page))),
             Event::Created(id) => (id, Ok(Answer::Created(id))),
             Event::Callback(id, callback) => return self.calls_back(id, callback),
             Event::Output(id, bytes) => return self.prints(id, &bytes),

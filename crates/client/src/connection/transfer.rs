@@ -59,11 +59,13 @@ impl Transfer {
                 bytes: bytes.len(),
                 writable: true,
             },
-            Argument::Scalar(_) | Argument::Skip | Argument::Function(_) => Memory {
-                start: std::ptr::null_mut(),
-                bytes: 0,
-                writable: false,
-            },
+            Argument::Scalar(_) | Argument::Skip | Argument::Function(_) | Argument::Handle(_) => {
+                Memory {
+                    start: std::ptr::null_mut(),
+                    bytes: 0,
+                    writable: false,
+                }
+            }
         });
         Transfer {
             memory: memory.collect(),
@@ -77,6 +79,52 @@ impl Transfer {
             layout,
             foreign_order: false,
         }
+    }
+
+    /// A stream that is one piece of memory: one that is sent, or one that is filled.
+    ///
+    /// # Safety
+    /// As [`Transfer::new`].
+    pub(crate) unsafe fn of_one_piece(argument: Argument<'_>) -> Transfer {
+        let bytes = argument.bytes().len() as u64;
+        let layout = Layout {
+            arrays: Vec::new(),
+            bytes: 0,
+            cost: None,
+            processor_elements: None,
+            fewest_elements: None,
+        };
+        let sent = matches!(argument, Argument::In(_));
+        // SAFETY: the caller's promise is the same.
+        let mut transfer = unsafe { Transfer::new(&mut [argument], layout) };
+        let piece = Pieces::whole(bytes);
+        match sent {
+            true => (transfer.outgoing, transfer.progress.to_send) = (piece, bytes),
+            false => (transfer.incoming, transfer.progress.to_receive) = (piece, bytes),
+        }
+        transfer
+    }
+
+    /// The same for a call that was submitted before: nothing is sent.
+    ///
+    /// # Safety
+    /// As [`Transfer::new`].
+    pub(crate) unsafe fn fetching(arguments: &mut [Argument<'_>], layout: Layout) -> Transfer {
+        // SAFETY: the caller's promise is the same.
+        let mut transfer = unsafe { Transfer::new(arguments, layout) };
+        transfer.progress.to_send = 0;
+        transfer
+    }
+
+    /// The same for a call that is submitted: nothing comes back.
+    ///
+    /// # Safety
+    /// As [`Transfer::new`].
+    pub(crate) unsafe fn submitting(arguments: &mut [Argument<'_>], layout: Layout) -> Transfer {
+        // SAFETY: the caller's promise is the same.
+        let mut transfer = unsafe { Transfer::new(arguments, layout) };
+        transfer.progress.to_receive = 0;
+        transfer
     }
 
     pub(crate) fn result_bytes(&self) -> u64 {

@@ -2,8 +2,10 @@
 
 use farcall_idl::Scalar;
 use farcall_rpc_proto::{
-    CALLBACKS, Call, Callback, CallbackAnswer, ESTIMATES, Estimate, FILES, Failure, FailureKind,
-    FileRequest, FunctionSummary, Header, Hello, Limits, Listing, OBJECTS, OUTPUT, REGISTER,
+    ArrayForm, CALLBACKS, Call, Callback, CallbackAnswer, ESTIMATES, Estimate, FILES, Failure,
+    FailureKind, FileRequest, FunctionSummary, HANDLES, HandleId, HandlePage, HandleRecord, Header,
+    Hello, JOBS, JobDescription, JobId, JobPage, JobRecord, JobState, Limits, Listing, OBJECTS,
+    OPERATION, OUTPUT, Put, REGISTER, Submission,
 };
 
 /// One conversation.
@@ -28,6 +30,20 @@ pub(crate) enum Request {
     New(&'static str),
     /// Deletes an object, which has no answer, and asks for functions.
     DeleteAndList(u64),
+    Status,
+    Drain,
+    Submit(Submission, Vec<Elements>),
+    AskJob(JobId),
+    /// With the length of the results.
+    Fetch(JobId, u64),
+    CancelJob(JobId, bool),
+    ListJobs(u64),
+    Put(Put, Vec<Elements>),
+    /// With its length.
+    Get(HandleId, u64),
+    AskHandle(HandleId),
+    Drop(HandleId),
+    ListHandles(u64),
     Call {
         call: Call,
         data: Vec<Elements>,
@@ -46,7 +62,16 @@ pub(crate) enum Answer {
     Interface(u64, String, Option<String>),
     Estimate(Estimate),
     Created,
+    Standing(&'static str),
+    Draining(u64),
     Result(Vec<Elements>),
+    Submitted(JobId),
+    Job(JobDescription),
+    Jobs(JobPage),
+    Handle(HandleRecord),
+    Handles(HandlePage),
+    /// The results of a submitted call.
+    Delivered(Vec<Elements>),
     /// Calls the client back, and answers with the result when it has the answer.
     CallsBack(Callback, CallbackAnswer, Vec<Elements>),
     Failure(Failure),
@@ -98,7 +123,10 @@ pub(crate) fn all() -> Vec<Case> {
         dgesv("dgesv-big-endian", true),
         directory(),
         estimate(),
+        jobs(),
+        handles(),
         register(),
+        operation(),
         scalars(),
         callback(),
         file(),
@@ -156,6 +184,7 @@ fn dgesv_call(pause_after: Option<usize>, cancels: bool) -> Request {
             data_bytes: 48,
             places: vec![],
             output: false,
+            handles: vec![],
             object: None,
         },
         data: vec![
@@ -262,6 +291,173 @@ fn estimate() -> Case {
     }
 }
 
+fn operation() -> Case {
+    let about = "How the server stands, and its end: two calls are to end before. Bit 12 of the\n\
+                 features says that both sides have these requests.";
+    let status = r#"{"schema":1,"state":"serving","pes":8,"pes_used":3}"#;
+    let exchanges = vec![
+        (Request::Status, Answer::Standing(status)),
+        (Request::Drain, Answer::Draining(2)),
+    ];
+    let mut hello = Hello::new("golden client");
+    hello.features = OPERATION;
+    Case {
+        hello,
+        ..case("operation", about, exchanges)
+    }
+}
+
+const JOB: JobId = JobId(*b"0123456789abcdef");
+
+fn job_record() -> JobRecord {
+    JobRecord {
+        id: JOB,
+        number: 7,
+        function: "lapack/dgesv".to_string(),
+        state: JobState::Done,
+        submitted: 1_700_000_000_000,
+        started: Some(1_700_000_000_010),
+        ended: Some(1_700_000_000_020),
+        expires: Some(1_700_003_600_020),
+        bytes: 500,
+        failure: None,
+    }
+}
+
+fn jobs() -> Case {
+    let about = "Submits the call of dgesv to be kept for an hour, asks about it, fetches what it\n\
+                 has come to, lists the calls there are, and has it forgotten. Bit 8 of the\n\
+                 features says that both sides have submitted calls.";
+    let Request::Call { call, data, .. } = dgesv_call(None, false) else {
+        unreachable!("dgesv_call makes a call");
+    };
+    let id = JOB;
+    let record = job_record();
+    let queued = JobRecord {
+        state: JobState::Queued,
+        started: None,
+        ended: None,
+        expires: None,
+        ..record.clone()
+    };
+    let failed = JobRecord {
+        id: JobId(*b"fedcba9876543210"),
+        number: 8,
+        state: JobState::Failed,
+        failure: Some(Failure::new(FailureKind::OutcomeUnknown, "outcome unknown")),
+        ..record.clone()
+    };
+    let (submitted, keep) = (call.clone(), Some(3600));
+    let described = JobDescription {
+        record: queued,
+        call: Some((DGESV.to_string(), call.clone())),
+    };
+    let forgotten = JobDescription {
+        record: record.clone(),
+        call: None,
+    };
+    let page = JobPage {
+        jobs: vec![record, failed],
+        next: Some(8),
+    };
+    let result = vec![
+        Elements::Doubles(vec![2.0, 0.5, 1.0, 2.5]),
+        Elements::Ints(vec![1, 2]),
+        Elements::Doubles(vec![1.0, 2.0]),
+        Elements::Ints(vec![0]),
+    ];
+    let submission = Submission {
+        call: submitted,
+        keep,
+    };
+    let exchanges = vec![
+        (Request::Submit(submission, data), Answer::Submitted(id)),
+        (Request::AskJob(id), Answer::Job(described)),
+        (Request::Fetch(id, 60), Answer::Delivered(result)),
+        (Request::ListJobs(6), Answer::Jobs(page)),
+        (Request::CancelJob(id, true), Answer::Job(forgotten)),
+    ];
+    let mut hello = Hello::new("golden client");
+    hello.features = JOBS;
+    Case {
+        hello,
+        ..case("jobs", about, exchanges)
+    }
+}
+
+fn handles() -> Case {
+    let about = "Puts the matrix of the call of dgesv at the server, calls dgesv with it, whose\n\
+                 factors stay there, gets them, lists what there is, and drops it. Bit 9 of the\n\
+                 features says that both sides have arrays that stay.";
+    let id = HandleId(*b"0123456789abcdef");
+    let form = ArrayForm {
+        element: "double".to_string(),
+        shape: vec![3, 2],
+        column_major: true,
+    };
+    let put = Put {
+        form: form.clone(),
+        data_bytes: 48,
+        stays: true,
+    };
+    let record = HandleRecord {
+        id,
+        number: 7,
+        form,
+        stays: true,
+        used: 1_700_000_000_000,
+        on_disk: false,
+        undefined: None,
+    };
+    let spoilt = HandleRecord {
+        on_disk: true,
+        undefined: Some("lapack/dgesv crashed".to_string()),
+        ..record.clone()
+    };
+    let page = HandlePage {
+        handles: vec![spoilt],
+        next: Some(7),
+    };
+    let Request::Call { call, .. } = dgesv_call(None, false) else {
+        unreachable!("dgesv_call makes a call");
+    };
+    let call = Request::Call {
+        call: Call {
+            data_bytes: 16,
+            handles: vec![(0, id)],
+            ..call
+        },
+        data: vec![Elements::Doubles(vec![4.0, 7.0])],
+        result_bytes: 28,
+        pause_after: None,
+        cancels: false,
+    };
+    let matrix = vec![2.0, 1.0, 0.0, 1.0, 3.0, 0.0];
+    let result = vec![
+        Elements::Ints(vec![1, 2]),
+        Elements::Doubles(vec![1.0, 2.0]),
+        Elements::Ints(vec![0]),
+    ];
+    let factors = vec![Elements::Doubles(vec![2.0, 0.5, 0.0, 1.0, 2.5, 0.0])];
+    let exchanges = vec![
+        (
+            Request::Put(put, vec![Elements::Doubles(matrix)]),
+            Answer::Handle(record.clone()),
+        ),
+        (call, Answer::Result(result)),
+        (Request::AskHandle(id), Answer::Handle(record.clone())),
+        (Request::Get(id, 48), Answer::Delivered(factors)),
+        (Request::ListHandles(6), Answer::Handles(page)),
+        (Request::Drop(id), Answer::Handle(record)),
+    ];
+    let mut hello = Hello::new("golden client");
+    hello.features = HANDLES;
+    Case {
+        hello,
+        ..case("handles", about, exchanges)
+    }
+}
+
 fn scalars() -> Case {
     let about = "A call with every kind of scalar and the values of two array elements that sizes\n\
                  depend on, without a data stream either way.";
@@ -280,6 +476,7 @@ fn scalars() -> Case {
         data_bytes: 0,
         places: vec![],
         output: false,
+        handles: vec![],
         object: None,
     };
     let request = Request::Call {
@@ -303,6 +500,7 @@ fn callback() -> Case {
         data_bytes: 0,
         places: vec![],
         output: false,
+        handles: vec![],
         object: None,
     };
     let call = Call {
@@ -353,6 +551,7 @@ fn file() -> Case {
         data_bytes: 0,
         places: vec![],
         output: true,
+        handles: vec![],
         object: None,
     };
     let request = Request::Call {
@@ -390,6 +589,7 @@ fn object() -> Case {
         data_bytes: 0,
         places: vec![],
         output: false,
+        handles: vec![],
         object: Some(1),
     };
     let request = Request::Call {

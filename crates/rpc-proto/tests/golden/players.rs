@@ -1,7 +1,7 @@
 //! The two ends: each drives a connection after a case and says what it would send.
 
 use crate::cases::{Answer, Case, Elements, Request, stream};
-use farcall_rpc_proto::{CallId, Failure, Hello, ProtocolError, Transmit, client, server};
+use farcall_rpc_proto::{CallId, Failure, Hello, ProtocolError, Times, Transmit, client, server};
 
 const NATIVE: bool = cfg!(target_endian = "big");
 
@@ -112,12 +112,20 @@ impl Client<'_> {
                 assert_eq!(library, *expected_library);
             }
             (Event::Created(id), Answer::Created) => assert_eq!(id, open),
+            (Event::Standing(id, text), Answer::Standing(expected)) => {
+                assert_eq!((id, text.as_str()), (open, *expected));
+            }
+            (Event::Draining(id, calls), Answer::Draining(expected)) => {
+                assert_eq!((id, calls), (open, *expected));
+            }
             (Event::Estimated(id, estimate), Answer::Estimate(expected)) => {
                 assert_eq!((id, &estimate), (open, expected));
             }
             (
                 Event::Done(id, times),
-                Answer::Result(expected) | Answer::CallsBack(_, _, expected),
+                Answer::Result(expected)
+                | Answer::Delivered(expected)
+                | Answer::CallsBack(_, _, expected),
             ) => {
                 assert_eq!(id, open);
                 assert_eq!(times.exec, EXEC);
@@ -132,7 +140,7 @@ impl Client<'_> {
                 assert_eq!(id, open);
                 assert!(matches!(request, Request::Call { cancels: true, .. }));
             }
-            (event, _) => panic!("unexpected {event:?}"),
+            (event, answer) => check_kept(event, open, answer),
         }
     }
 
@@ -152,7 +160,13 @@ impl Client<'_> {
                 Transmit::Data(chunk) => {
                     let (_, sent) = self.open.as_mut().unwrap();
                     *sent += 1;
-                    let (Request::Call { data, .. }, _) = &self.case.exchanges[self.next] else {
+                    let (
+                        Request::Call { data, .. }
+                        | Request::Submit(_, data)
+                        | Request::Put(_, data),
+                        _,
+                    ) = &self.case.exchanges[self.next]
+                    else {
                         panic!("data of no call");
                     };
                     let data = stream(data, self.case.big_endian);
@@ -174,6 +188,18 @@ impl Client<'_> {
                 self.proto.delete(*object);
                 self.proto.list(0)
             }
+            Request::Status => self.proto.status(),
+            Request::Drain => self.proto.drain(),
+            Request::Submit(submission, _) => self.proto.submit(submission),
+            Request::AskJob(job) => self.proto.ask_job(*job),
+            Request::Fetch(job, result_bytes) => self.proto.fetch(*job, *result_bytes),
+            Request::CancelJob(job, forget) => self.proto.cancel_job(*job, *forget),
+            Request::ListJobs(after) => self.proto.list_jobs(*after),
+            Request::Put(put, _) => self.proto.put(put),
+            Request::Get(handle, bytes) => self.proto.get(*handle, *bytes),
+            Request::AskHandle(handle) => self.proto.ask_handle(*handle),
+            Request::Drop(handle) => self.proto.drop_handle(*handle),
+            Request::ListHandles(after) => self.proto.list_handles(*after),
             Request::Call {
                 call, result_bytes, ..
             } => self.proto.call(call, *result_bytes),
@@ -212,6 +238,47 @@ impl Client<'_> {
             Some(error) => panic!("{error}"),
             None => assert!(!stops && self.proto.is_idle()),
         }
+    }
+}
+
+/// An answer about what the server keeps.
+fn check_kept(event: client::Event, open: CallId, answer: &Answer) {
+    use client::Event;
+    match (event, answer) {
+        (Event::Submitted(id, job), Answer::Submitted(expected)) => {
+            assert_eq!((id, job), (open, *expected));
+        }
+        (Event::Job(id, job), Answer::Job(expected)) => assert_eq!((id, &job), (open, expected)),
+        (Event::Jobs(id, page), Answer::Jobs(expected)) => {
+            assert_eq!((id, &page), (open, expected));
+        }
+        (Event::Handle(id, record), Answer::Handle(expected)) => {
+            assert_eq!((id, &record), (open, expected));
+        }
+        (Event::Handles(id, page), Answer::Handles(expected)) => {
+            assert_eq!((id, &page), (open, expected));
+        }
+        (event, _) => panic!("unexpected {event:?}"),
+    }
+}
+
+/// A question about what the server keeps; returns its number.
+fn asked(event: server::Event, request: &Request) -> CallId {
+    use server::Event;
+    match (event, request) {
+        (Event::AskJob(id, job), Request::AskJob(expected)) if job == *expected => id,
+        (Event::Fetch(id, job), Request::Fetch(expected, _)) if job == *expected => id,
+        (Event::CancelJob(id, job, forget), Request::CancelJob(expected, also))
+            if (job, forget) == (*expected, *also) =>
+        {
+            id
+        }
+        (Event::ListJobs(id, after), Request::ListJobs(expected)) if after == *expected => id,
+        (Event::Get(id, handle), Request::Get(expected, _)) if handle == *expected => id,
+        (Event::AskHandle(id, handle), Request::AskHandle(expected)) if handle == *expected => id,
+        (Event::Drop(id, handle), Request::Drop(expected)) if handle == *expected => id,
+        (Event::ListHandles(id, after), Request::ListHandles(expected)) if after == *expected => id,
+        (event, _) => panic!("unexpected {event:?}"),
     }
 }
 
@@ -302,13 +369,27 @@ impl<'c> Server<'c> {
                 assert_eq!(call, *expected);
                 self.answer(id, answer);
             }
+            (Event::Status(id), Request::Status) | (Event::Drain(id), Request::Drain) => {
+                self.answer(id, answer);
+            }
             (Event::Call(id, call), Request::Call { call: expected, .. }) => {
                 assert_eq!(call, *expected);
                 if matches!(answer, Answer::Failure(_)) || self.proto.accept(id, OFFERED) {
                     self.answer(id, answer);
                 }
             }
-            (Event::Ready(id), Request::Call { data, .. }) => {
+            (Event::Submit(id, submission), Request::Submit(expected, _)) => {
+                assert_eq!(submission, *expected);
+                assert!(!self.proto.accept(id, OFFERED));
+            }
+            (Event::Put(id, put), Request::Put(expected, _)) => {
+                assert_eq!(put, *expected);
+                assert!(!self.proto.accept(id, OFFERED));
+            }
+            (
+                Event::Ready(id),
+                Request::Call { data, .. } | Request::Submit(_, data) | Request::Put(_, data),
+            ) => {
                 let received = std::mem::take(&mut self.received);
                 assert_eq!(received, stream(data, case.big_endian));
                 self.answer(id, answer);
@@ -325,7 +406,10 @@ impl<'c> Server<'c> {
                 self.received.clear();
                 self.next += 1;
             }
-            (event, _) => panic!("unexpected {event:?}"),
+            (event, request) => {
+                let id = asked(event, request);
+                self.answer(id, answer);
+            }
         }
     }
 
@@ -338,7 +422,23 @@ impl<'c> Server<'c> {
             }
             Answer::Estimate(estimate) => self.proto.estimated(id, estimate),
             Answer::Created => self.proto.created(id),
+            Answer::Standing(text) => self.proto.standing(id, text.to_string()),
+            Answer::Draining(calls) => self.proto.draining(id, *calls),
             Answer::Result(data) => self.complete(id, data),
+            Answer::Submitted(job) => self.proto.submitted(id, *job),
+            Answer::Job(job) => self.proto.job(id, job),
+            Answer::Jobs(page) => self.proto.jobs(id, page),
+            Answer::Handle(record) => self.proto.handle(id, record),
+            Answer::Handles(page) => self.proto.handles(id, page),
+            Answer::Delivered(data) => {
+                self.sending = data;
+                let bytes = stream(data, false).len() as u64;
+                let times = Times {
+                    exec: EXEC,
+                    ..Times::default()
+                };
+                self.proto.deliver(id, bytes, times, COMPUTED);
+            }
             Answer::CallsBack(callback, ..) => {
                 self.proto.print(id, PRINTED.to_vec());
                 return self.proto.call_back(id, callback);

@@ -97,16 +97,37 @@ fn payload_comment(case: &Case, frame: &Frame, header: &Header) -> Vec<String> {
 
 /// No case has more than one call.
 fn data_of<'c>(case: &'c Case, frame: &Frame) -> &'c [Elements] {
-    for (request, answer) in &case.exchanges {
-        match (request, answer) {
-            (Request::Call { data, .. }, _) if frame.from_client => return data,
-            (_, Answer::Result(data) | Answer::CallsBack(_, _, data)) if !frame.from_client => {
-                return data;
-            }
-            _ => {}
+    let mut streams = case.exchanges.iter().filter_map(|(request, answer)| {
+        let sent = match request {
+            Request::Call { data, .. } | Request::Submit(_, data) | Request::Put(_, data) => data,
+            _ => return None,
+        };
+        let received = match answer {
+            Answer::Result(data) | Answer::CallsBack(_, _, data) => Some(data),
+            _ => None,
+        };
+        match frame.from_client {
+            true => Some(sent),
+            false => received,
         }
-    }
-    &[]
+    });
+    let fetched = case
+        .exchanges
+        .iter()
+        .filter_map(|(_, answer)| match answer {
+            Answer::Delivered(data) if !frame.from_client => Some(data),
+            _ => None,
+        });
+    let streams: Vec<_> = streams.by_ref().chain(fetched).collect();
+    let whole = |data: &&Vec<Elements>| {
+        crate::cases::stream(data, case.big_endian).len() == frame.payload().len()
+    };
+    let stream = streams
+        .iter()
+        .copied()
+        .find(whole)
+        .or(streams.first().copied());
+    stream.map_or(&[], Vec::as_slice)
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -1,39 +1,145 @@
-//! What calls have taken, split as in the papers on Ninf.
+//! What calls have taken, split as in the papers on Ninf: for the log, the status and Prometheus.
 
 use super::Reactor;
+use crate::function::Counts;
+
+/// How many calls took how long.
+#[derive(Clone, Debug)]
+pub(crate) struct Histogram {
+    counts: [u64; Histogram::BOUNDS.len()],
+    nanos: u64,
+}
+
+impl Histogram {
+    /// Seconds up to which a call belongs to each count.
+    const BOUNDS: [f64; 11] = [
+        1e-5,
+        1e-4,
+        1e-3,
+        1e-2,
+        0.1,
+        1.0,
+        10.0,
+        100.0,
+        1000.0,
+        10000.0,
+        f64::INFINITY,
+    ];
+
+    fn add(&mut self, nanos: u64) {
+        let seconds = nanos as f64 * 1e-9;
+        let index = Histogram::BOUNDS
+            .iter()
+            .take_while(|bound| seconds > **bound)
+            .count();
+        self.counts[index] += 1;
+        self.nanos = self.nanos.saturating_add(nanos);
+    }
+
+    /// Each bound with its count.
+    pub(super) fn buckets(&self) -> Vec<(f64, u64)> {
+        Histogram::BOUNDS.into_iter().zip(self.counts).collect()
+    }
+
+    pub(super) fn seconds(&self) -> f64 {
+        self.nanos as f64 * 1e-9
+    }
+}
+
+impl Default for Histogram {
+    fn default() -> Histogram {
+        Histogram {
+            counts: [0; Histogram::BOUNDS.len()],
+            nanos: 0,
+        }
+    }
+}
+
+/// Times of all calls, and calls that came to nothing before they had a place.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Totals {
+    pub(super) waits: Histogram,
+    pub(super) execs: Histogram,
+    pub(super) refused: u64,
+}
 
 impl Reactor {
-    /// The results of a call have left: tells the log what it took.
+    /// The results of a call have left, or are kept.
     ///
-    /// SEND, EXEC and RECV are those of the second Ninf paper; `wait` is the first paper's, from the
-    /// last argument to the start.
-    pub(super) fn account(&self, key: usize) {
-        if !tracing::enabled!(target: "farcall::call", tracing::Level::DEBUG) {
-            return;
-        }
+    /// SEND, EXEC and RECV are those of the second Ninf paper; `wait` is the first paper's, from
+    /// the last argument to the start.
+    pub(super) fn account(&mut self, key: usize) {
+        let now = self.nanos();
         let Some(job) = self.jobs.get(key) else {
             return;
         };
+        let times = &job.times;
+        let nanos = [
+            times.queued.saturating_sub(times.accepted),
+            times.started.saturating_sub(times.queued),
+            times.exec,
+            now.saturating_sub(times.ended),
+        ];
+        let bytes = [job.layout.sent_bytes(), job.layout.returned_bytes()];
+        if let Some(counts) = self.functions.counts_mut(job.function) {
+            counts.done += 1;
+            let sums = counts.bytes.iter_mut().chain(&mut counts.nanos);
+            for (sum, value) in sums.zip(bytes.into_iter().chain(nanos)) {
+                *sum = sum.saturating_add(value);
+            }
+        }
+        self.totals.waits.add(nanos[1]);
+        self.totals.execs.add(nanos[2]);
+        if tracing::enabled!(target: "farcall::call", tracing::Level::DEBUG) {
+            self.log_call(key, bytes, nanos);
+        }
+    }
+
+    fn log_call(&self, key: usize, [sent_bytes, returned_bytes]: [u64; 2], nanos: [u64; 4]) {
+        let job = &self.jobs[key];
         let Ok(function) = self.functions.get(job.function) else {
             return;
         };
-        let user = job
-            .connection
-            .map(|key| self.connections[key].user.to_string());
-        let seconds = |from: u64, to: u64| to.saturating_sub(from) as f64 * 1e-9;
-        let times = &job.times;
+        let [send_s, wait_s, exec_s, recv_s] = nanos.map(|nanos| nanos as f64 * 1e-9);
         tracing::debug!(
             target: "farcall::call",
             function = &*function.interface.qualified_name(),
-            user,
+            user = job.user.to_string(),
             pes = job.pes,
-            sent_bytes = job.layout.sent_bytes(),
-            returned_bytes = job.layout.returned_bytes(),
-            send_s = seconds(times.accepted, times.queued),
-            wait_s = seconds(times.queued, times.started),
-            exec_s = times.exec as f64 * 1e-9,
-            recv_s = seconds(times.ended, self.nanos()),
+            sent_bytes,
+            returned_bytes,
+            send_s,
+            wait_s,
+            exec_s,
+            recv_s,
             "done"
         );
+    }
+
+    /// A call of the function has failed.
+    pub(super) fn count_failure(&mut self, function: u64) {
+        match self.functions.counts_mut(function) {
+            Some(Counts { failed, .. }) => *failed += 1,
+            None => self.totals.refused += 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_time_belongs_to_one_count() {
+        let mut histogram = Histogram::default();
+        for nanos in [0, 10_000, 10_001, 1_000_000_000, u64::MAX] {
+            histogram.add(nanos);
+        }
+        let counts: Vec<u64> = histogram
+            .buckets()
+            .iter()
+            .map(|(_, count)| *count)
+            .collect();
+        assert_eq!(counts, [2, 1, 0, 0, 0, 1, 0, 0, 0, 0, 1]);
     }
 }

@@ -2,8 +2,9 @@
 
 use super::{Reactor, Source};
 use crate::buffer::{JobBuffer, NoBuffer, Segment};
-use crate::connection::MAX_SEGMENTS;
-use crate::job::{self, Job, Printing};
+use crate::connection::{MAX_SEGMENTS, Offer};
+use crate::job::{self, Durability, Job, Printing, Task};
+use crate::store::Use;
 use crate::worker::{Death, State, TEXT_BYTES, Worker};
 use farcall_idl::{Interface, Layout, Mode, Place};
 use farcall_rpc_proto::server::Event;
@@ -18,8 +19,9 @@ use std::time::Instant;
 /// The places of a call's arrays, and the memory they are in.
 type Placed = (Vec<Option<Place>>, Vec<Rc<Segment>>);
 
-/// A call that was checked: its layout, what the worker is told, and the memory it names.
-type Prepared = (Layout, Vec<u8>, Vec<Rc<Segment>>);
+/// A call that was checked: its layout, what the worker is told, the memory it names, and the
+/// arrays that it uses by their handles.
+type Prepared = (Layout, Vec<u8>, Vec<Rc<Segment>>, Vec<Use>);
 
 impl Reactor {
     pub(super) fn on_event(&mut self, key: usize, event: Event) {
@@ -47,6 +49,11 @@ impl Reactor {
                 Ok(estimate) => self.connections[key].proto.estimated(request, &estimate),
                 Err(failure) => self.connections[key].proto.fail(request, &failure),
             },
+            Event::Status(request) => {
+                let text = self.status(&self.connections[key].user);
+                self.connections[key].proto.standing(request, text);
+            }
+            Event::Drain(request) => self.drain_for(key, request),
             Event::Share(request, bytes) => self.share(key, request, bytes),
             Event::Unshare(request) => {
                 if let Some(segment) = connection.segments.remove(&request) {
@@ -59,63 +66,91 @@ impl Reactor {
                     self.delete_object(object);
                 }
             }
-            Event::Call(id, call) => self.offer(key, id, call),
-            Event::Ready(id) => self.enqueue(self.connections[key].jobs[&id]),
+            Event::Call(id, call) => self.offer(key, id, Offer::Call(call)),
+            Event::Submit(id, submission) => self.offer(key, id, Offer::Submission(submission)),
+            Event::Put(id, put) => self.offer_put(key, id, put),
+            Event::Get(request, id) => self.get_array(key, request, id),
+            Event::AskHandle(request, id) => self.tell_of_array(key, request, id),
+            Event::Drop(request, id) => self.drop_array(key, request, id),
+            Event::ListHandles(request, after) => self.list_arrays(key, request, after),
+            Event::AskJob(request, id) => self.tell_of_job(key, request, id),
+            Event::Fetch(request, id) => self.fetch(key, request, id),
+            Event::CancelJob(request, id, forget) => self.cancel_job(key, request, id, forget),
+            Event::ListJobs(request, after) => self.list_jobs(key, request, after),
+            Event::Ready(id) => self.received(self.connections[key].jobs[&id]),
             Event::Answer(id, answer) => self.answer_callback(key, id, &answer),
             Event::Cancelled(id) => {
                 if let Some(job) = self.connections[key].jobs.remove(&id) {
                     self.abandon(job);
                 }
+                self.stop_fetching(key, Some(id));
             }
         }
     }
 
     /// A client offers a call: it gets a job buffer, waits for one, or is refused.
-    fn offer(&mut self, key: usize, id: CallId, call: Call) {
-        let object = match self.object_of(key, &call) {
+    fn offer(&mut self, key: usize, id: CallId, offer: Offer) {
+        let offer = match offer {
+            Offer::Put(put) => return self.offer_put(key, id, put),
+            offer => offer,
+        };
+        let Some(call) = offer.call() else { return };
+        let object = match self.object_of(key, &offer, call) {
             Ok(object) => object,
             Err(failure) => return self.connections[key].proto.fail(id, &failure),
         };
-        match self.prepare(key, &call) {
-            Err(failure) => self.connections[key].proto.fail(id, &failure),
-            Ok((layout, message, segments)) => match self.buffer_for(key, &layout) {
-                Ok(buffer) => {
-                    let function = call.function;
-                    let user = self.connections[key].user.clone();
-                    let mut job =
-                        Job::new(user, key, id, function, message, layout, buffer, segments);
-                    job.object = object;
-                    job.moved = self.nanos();
-                    if call.output && self.connections[key].proto.takes_output() {
-                        job.printing = Some(Printing::new(Instant::now()));
-                    }
-                    let now = self.nanos();
-                    job.times.accepted = now;
-                    let job = self.jobs.insert(job);
-                    let connection = &mut self.connections[key];
-                    connection.jobs.insert(id, job);
-                    if connection.proto.accept(id, now) {
-                        self.enqueue(job);
-                    }
-                }
-                // The rest of the call that arrives is behind this one on the wire.
-                Err(None) if self.is_receiving(key) => {
-                    let text = "the server's memory is taken, and an earlier call still arrives; \
-                                try again when it has ended";
-                    let failure = Failure::new(FailureKind::Busy, text);
-                    self.connections[key].proto.fail(id, &failure);
-                }
-                Err(None) => {
-                    self.connections[key].waiting = Some((id, call));
-                    self.starved.push_back(key);
-                }
-                Err(Some(failure)) => self.connections[key].proto.fail(id, &failure),
-            },
+        let prepared = self.prepare(key, call);
+        let prepared = prepared.and_then(|prepared| {
+            let durability = self.durability(key, &offer, &prepared.0)?;
+            Ok((prepared, durability))
+        });
+        let ((layout, message, segments, uses), durability) = match prepared {
+            Ok(prepared) => prepared,
+            Err(failure) => {
+                self.totals.refused += 1;
+                return self.connections[key].proto.fail(id, &failure);
+            }
+        };
+        let buffer = match self.buffer_for(key, &layout) {
+            Ok(buffer) => buffer,
+            // The rest of the call that arrives is behind this one on the wire.
+            Err(None) if self.is_receiving(key) => {
+                let text = "the server's memory is taken, and an earlier call still arrives; try \
+                            again when it has ended";
+                let failure = Failure::new(FailureKind::Busy, text);
+                return self.connections[key].proto.fail(id, &failure);
+            }
+            Err(None) => {
+                self.connections[key].waiting = Some((id, offer));
+                return self.starved.push_back(key);
+            }
+            Err(Some(failure)) => return self.connections[key].proto.fail(id, &failure),
+        };
+        let (user, function) = (self.connections[key].user.clone(), call.function);
+        let mut job = Job::new(user, key, id, function, message, layout, buffer, segments);
+        if call.output && self.connections[key].proto.takes_output() {
+            job.printing = Some(Printing::new(Instant::now()));
+        }
+        job.object = object;
+        job.durability = durability;
+        let now = self.nanos();
+        job.times.accepted = now;
+        let job = self.jobs.insert(job);
+        self.connections[key].jobs.insert(id, job);
+        if let Err(failure) = self.reserve(job) {
+            self.jobs[job].durability = Durability::None;
+            self.release(job);
+            return self.connections[key].proto.fail(id, &failure);
+        }
+        self.store.line_up(job, &uses);
+        self.jobs[job].uses = uses;
+        if self.connections[key].proto.accept(id, now) {
+            self.received(job);
         }
     }
 
     /// Whether arguments of a call are on their way on this connection.
-    fn is_receiving(&self, key: usize) -> bool {
+    pub(super) fn is_receiving(&self, key: usize) -> bool {
         let mut jobs = self.connections[key].jobs.values();
         jobs.any(|job| self.jobs[*job].state == job::State::Receiving)
     }
@@ -125,6 +160,10 @@ impl Reactor {
         if self.stopping.is_some() {
             let text = "the server is stopping";
             return Err(Failure::new(FailureKind::ServerStopping, text));
+        }
+        if self.draining {
+            let text = "the server is draining; connect anew";
+            return Err(Failure::new(FailureKind::Draining, text));
         }
         let function = self.functions.get(call.function)?;
         let bad = |error: String| {
@@ -145,8 +184,10 @@ impl Reactor {
             .layout(&call.scalars, &call.elements)
             .map_err(|error| bad(error.to_string()))?;
         let segments = &self.connections[key].segments;
-        let (places, segments) =
+        let (mut places, segments) =
             places(&function.interface, &layout, call, segments).map_err(bad)?;
+        let user = &self.connections[key].user;
+        let uses = self.uses(&function.interface, &layout, call, user, &mut places)?;
         layout.place(places.iter().copied());
         let expected = layout.sent_bytes();
         if call.data_bytes != expected {
@@ -160,6 +201,7 @@ impl Reactor {
             true => call.encode(&mut message),
             false => Call {
                 places,
+                handles: Vec::new(),
                 ..call.clone()
             }
             .encode(&mut message),
@@ -168,7 +210,7 @@ impl Reactor {
             let text = format!("its scalars and texts exceed {TEXT_BYTES} bytes; use an array");
             return Err(bad(text));
         }
-        Ok((layout, message, segments))
+        Ok((layout, message, segments, uses))
     }
 
     /// Memory for a call; `Err(None)` means that it must wait.
@@ -195,7 +237,7 @@ impl Reactor {
     }
 
     /// Why there is no memory, for the client.
-    fn refusal(&self, bytes: usize, refusal: NoBuffer) -> Failure {
+    pub(super) fn refusal(&self, bytes: usize, refusal: NoBuffer) -> Failure {
         let limit = self.pool.limit();
         let (kind, text) = match refusal {
             NoBuffer::TooLarge => (
@@ -254,7 +296,7 @@ impl Reactor {
     }
 
     /// Lets the workers unmap what is no longer used.
-    fn unmap_retired(&mut self) {
+    pub(super) fn unmap_retired(&mut self) {
         for id in self.pool.take_retired() {
             for (_, worker) in &mut self.workers {
                 worker.forget(id);
@@ -263,7 +305,8 @@ impl Reactor {
     }
 
     /// Memory has become free: calls that wait for some go on, in their order.
-    fn wake_starved(&mut self) {
+    pub(super) fn wake_starved(&mut self) {
+        self.has_room = true;
         while let Some(key) = self.starved.pop_front() {
             let Some((id, call)) = self.connections[key].waiting.take() else {
                 continue;
@@ -276,6 +319,17 @@ impl Reactor {
                 return;
             }
             self.ready.push_back(key);
+        }
+    }
+
+    /// All arguments of a job are there.
+    pub(super) fn received(&mut self, key: usize) {
+        let job = &self.jobs[key];
+        match (&job.durability, &job.task) {
+            (_, Task::Put(..)) => self.put_arrived(key),
+            (Durability::Submitting(..), _) => self.store_arguments(key),
+            _ if !job.uses.is_empty() => self.await_turn(key),
+            (Durability::None | Durability::Kept(_), _) => self.enqueue(key),
         }
     }
 
@@ -317,6 +371,10 @@ impl Reactor {
     fn complete(&mut self, key: usize, exec_nanos: u64) {
         let now = self.nanos();
         self.queue.remove(key as u64, now);
+        if self.jobs[key].kept().is_some() {
+            return self.store_result(key, exec_nanos);
+        }
+        self.end_uses(key, None);
         let job = &mut self.jobs[key];
         let Some(connection_key) = job.connection else {
             return self.release(key);
@@ -347,14 +405,20 @@ impl Reactor {
     /// Fails a job that no worker has (any more).
     pub(super) fn fail_job(&mut self, key: usize, kind: FailureKind, cause: &str) {
         let job = &self.jobs[key];
+        let function = job.function;
         let name = match self.functions.get(job.function) {
             Ok(function) => function.interface.qualified_name().into_owned(),
             Err(_) => "the function".to_string(),
         };
         let failure = Failure::new(kind, format!("{name} {cause}"));
-        let (connection, call) = (job.connection, job.call);
+        let (connection, call, kept) = (job.connection, job.call, job.kept());
+        self.count_failure(function);
+        self.end_uses(key, Some(&failure.message));
         self.release(key);
         tracing::warn!("call failed: {failure}");
+        if let Some(id) = kept {
+            return self.record_failure(id, failure);
+        }
         if let Some(connection_key) = connection {
             self.connections[connection_key].proto.fail(call, &failure);
             self.answered(connection_key);
@@ -380,12 +444,15 @@ impl Reactor {
                 self.admitted.retain(|admitted| *admitted != key);
                 self.release(key);
             }
-            job::State::Receiving | job::State::Sending => self.release(key),
+            job::State::Receiving | job::State::Waiting | job::State::Sending => self.release(key),
+            // Goes on when the disk has answered.
+            job::State::OnDisk => {}
         }
     }
 
     /// Ends a job and hands its memory on.
     pub(super) fn release(&mut self, key: usize) {
+        self.end_uses(key, Some("the call that was to write it was given up"));
         let Some(job) = self.jobs.try_remove(key) else {
             return;
         };
@@ -393,12 +460,17 @@ impl Reactor {
         if let Some(connection) = job.connection.and_then(|key| self.connections.get_mut(key)) {
             connection.jobs.remove(&job.call);
         }
+        self.leave_memory(&job.durability, job.layout.bytes);
         for segment in job.segments {
             self.give_up(segment);
         }
-        if let Some(buffer) = job.buffer {
-            self.pool.give_back(buffer);
-            self.wake_starved();
+        match (job.task, job.buffer) {
+            (Task::Put(put, user), Some(buffer)) => self.forget_put(&put, &user, buffer),
+            (_, Some(buffer)) => {
+                self.pool.give_back(buffer);
+                self.wake_starved();
+            }
+            (_, None) => {}
         }
         if let Some(worker) = job.object {
             self.passes_turn(key, worker);
@@ -449,8 +521,13 @@ impl Reactor {
             self.object_died(held, &death, &cause);
         }
         match state {
-            State::Running { job, .. } if self.jobs[job].connection.is_none() => self.release(job),
-            State::Running { job, .. } => self.fail_job(job, death.kind(), &cause),
+            State::Running { job, .. } | State::Booked { job } => {
+                let job_of = &self.jobs[job];
+                match job_of.connection.is_none() && job_of.kept().is_none() {
+                    true => self.release(job),
+                    false => self.fail_job(job, death.kind(), &cause),
+                }
+            }
             State::Starting if !is_object => return self.fail_waiting(library, &cause),
             State::Starting | State::Idle | State::Unmapping => {}
         }

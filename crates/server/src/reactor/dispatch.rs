@@ -7,11 +7,13 @@ use crate::job::Job;
 use crate::worker::{CallRequest, Need, State, Worker};
 use farcall_rpc_proto::FailureKind;
 use farcall_schedule::queue::{Request, Start};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::time::Instant;
 
+/// Names of users that are remembered before some are forgotten.
+const MOST_NAMES: usize = 10_000;
 /// Idle workers that are kept for users at least.
 const LEAST_IDLE: usize = 8;
 
@@ -25,6 +27,7 @@ impl Reactor {
             return;
         }
         let request = self.request(job);
+        self.name_user(request.user, job);
         let start = self.queue.push(request, now);
         self.admit_job(start);
         self.dispatch();
@@ -43,7 +46,7 @@ impl Reactor {
         let on = fewest.min(self.queue.settings().pes);
         Request {
             id: key as u64,
-            user: self.share_of(job.connection),
+            user: self.share_of(job),
             fewest,
             most: elements(most),
             seconds: function.and_then(|function| Some(function.predict(&job.layout, on)?.seconds)),
@@ -51,18 +54,35 @@ impl Reactor {
         }
     }
 
-    /// Whose share a connection's calls count towards: the user's; of those who prove nothing, that
-    /// of their host.
-    fn share_of(&self, connection: Option<usize>) -> u64 {
+    /// Whose share a call counts towards: the user's; of those who prove nothing, that of their
+    /// host.
+    fn share_of(&self, job: &Job) -> u64 {
         let mut hasher = DefaultHasher::new();
-        if let Some(connection) = connection.and_then(|key| self.connections.get(key)) {
-            connection.user.hash(&mut hasher);
-            connection
-                .host
-                .filter(|_| connection.user.is_anonymous())
-                .hash(&mut hasher);
+        job.user.hash(&mut hasher);
+        if job.user.is_anonymous() {
+            let connection = job.connection.and_then(|key| self.connections.get(key));
+            connection.and_then(|known| known.host).hash(&mut hasher);
         }
         hasher.finish()
+    }
+
+    /// Remembers who has a share, for the status.
+    fn name_user(&mut self, share: u64, job: usize) {
+        if self.names.contains_key(&share) {
+            return;
+        }
+        if self.names.len() >= MOST_NAMES {
+            let known: HashSet<u64> = self.queue.users(self.nanos()).map(|u| u.user).collect();
+            self.names.retain(|share, _| known.contains(share));
+        }
+        let job = &self.jobs[job];
+        let connection = job.connection.and_then(|key| self.connections.get(key));
+        let host = connection.and_then(|connection| connection.host);
+        let name = match host.filter(|_| job.user.is_anonymous()) {
+            Some(host) => format!("{} of {host}", job.user),
+            None => job.user.to_string(),
+        };
+        self.names.insert(share, name);
     }
 
     fn admit_job(&mut self, start: Option<Start>) -> bool {
@@ -85,7 +105,7 @@ impl Reactor {
                 && self.admit_job(start)
             {}
         }
-        if self.admitted.is_empty() {
+        if self.admitted.is_empty() || self.stopping.is_some() {
             return;
         }
         let mut starting: Vec<usize> = self
@@ -185,6 +205,13 @@ impl Reactor {
     }
 
     fn hand_over(&mut self, key: usize, worker: usize) {
+        match self.jobs[key].kept() {
+            Some(id) => self.book(key, id, worker),
+            None => self.launch(key, worker),
+        }
+    }
+
+    pub(super) fn launch(&mut self, key: usize, worker: usize) {
         let now = self.nanos();
         let job = &mut self.jobs[key];
         job.times.started = now;
@@ -195,6 +222,7 @@ impl Reactor {
             function: function.entry.function,
             buffer: job.buffer.as_ref(),
             segments: &job.segments,
+            data: &job.data,
             brief: function.is_brief(),
             swap: job.swap,
             pes: job.pes,

@@ -23,19 +23,24 @@ impl Reactor {
             Source::Connection(_) | Source::WorkerSocket(_) | Source::WorkerOutput(_) => {}
             Source::Doorbell => {
                 let _ = rustix::io::read(&self.doorbell, &mut [0u8; 8]);
+                self.answer_readers();
             }
             Source::Signal => {
                 let _ = self.signals.read(&mut [0; 64]);
                 self.stop();
             }
+            Source::Drain => {
+                let _ = self.drains.read(&mut [0; 64]);
+                self.drain();
+            }
         }
     }
 
-    fn is_open(&self, key: usize) -> bool {
+    pub(super) fn is_open(&self, key: usize) -> bool {
         self.connections.contains(key) && !self.closed.contains(&key)
     }
 
-    fn accept(&mut self, index: usize) {
+    pub(super) fn accept(&mut self, index: usize) {
         for _ in 0..ACCEPTS {
             let Some(listener) = self.listeners.get(index) else {
                 return;
@@ -69,8 +74,11 @@ impl Reactor {
             ..proto::Limits::default()
         };
         let mut hello = Hello::new(concat!("farcall-server ", env!("CARGO_PKG_VERSION")));
-        hello.features |= proto::ESTIMATES | proto::CALLBACKS | proto::OUTPUT;
-        hello.features |= proto::FILES | proto::OBJECTS | proto::REGISTER;
+        hello.features |= proto::ESTIMATES | proto::CALLBACKS | proto::OUTPUT | proto::FILES;
+        hello.features |= proto::OBJECTS | proto::OPERATION | proto::REGISTER | proto::HANDLES;
+        if self.spool.is_some() {
+            hello.features |= proto::JOBS;
+        }
         if accepted.is_unix {
             hello.features |= proto::SHARED_MEMORY;
         } else if accepted.is_local && accepted.session.is_none() {
@@ -243,6 +251,7 @@ impl Reactor {
         let _ = epoll::delete(&self.epoll, connection.fd());
         connection.waiting = None;
         self.closed.push(key);
+        self.stop_fetching(key, None);
         let sending = std::mem::take(&mut self.connections[key].sending);
         let mut jobs = std::mem::take(&mut self.connections[key].jobs);
         jobs.retain(|_, job| !sending.contains(job));
@@ -255,6 +264,7 @@ impl Reactor {
         for (_, object) in std::mem::take(&mut self.connections[key].objects) {
             self.delete_object(object);
         }
+        self.end_arrays_of(key);
         for (_, segment) in std::mem::take(&mut self.connections[key].segments) {
             self.give_up(segment);
         }
@@ -316,6 +326,8 @@ impl Reactor {
                 worker.end(FailureKind::TimeLimit, text);
             }
         }
+        self.expire();
+        self.expire_arrays();
         if self.learned_since.is_some_and(|since| now >= since + KEEP) {
             self.keep_learned();
         }
@@ -352,8 +364,9 @@ impl Reactor {
         let latest = self.nanos().saturating_sub((bound.min(1e9) * 1e9) as u64);
         let mut silent = Vec::new();
         let mut deaf = Vec::new();
-        for (key, job) in self.jobs.iter().filter(|(_, job)| job.moved < latest) {
-            let Some(connection) = job.connection else {
+        for (key, job) in &self.jobs {
+            let moved = job.moved.max(job.times.accepted);
+            let Some(connection) = job.connection.filter(|_| (1..latest).contains(&moved)) else {
                 continue;
             };
             match job.state {
@@ -381,7 +394,7 @@ impl Reactor {
     }
 
     /// Begins to stop: running and waiting calls fail, results that are on their way leave.
-    fn stop(&mut self) {
+    pub(super) fn stop(&mut self) {
         if self.stopping.is_some() {
             return;
         }

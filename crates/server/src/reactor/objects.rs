@@ -1,7 +1,7 @@
 //! Remote objects: each has a worker process of its own, which holds its state.
 
 use super::Reactor;
-use crate::connection::Object;
+use crate::connection::{Object, Offer};
 use crate::worker::{Death, Held};
 use farcall_rpc_proto::{Call, CallId, Failure, FailureKind};
 
@@ -78,7 +78,12 @@ impl Reactor {
     }
 
     /// The worker that holds the object of a call; none of a function.
-    pub(super) fn object_of(&self, key: usize, call: &Call) -> Result<Option<usize>, Failure> {
+    pub(super) fn object_of(
+        &self,
+        key: usize,
+        offer: &Offer,
+        call: &Call,
+    ) -> Result<Option<usize>, Failure> {
         let function = self.functions.get(call.function)?;
         let bad = |text: String| {
             let name = function.interface.qualified_name();
@@ -87,6 +92,9 @@ impl Reactor {
                 format!("{name} {text}"),
             ))
         };
+        if call.object.is_some() && !matches!(offer, Offer::Call(_)) {
+            return bad("is called on an object, which ends with its connection".into());
+        }
         let (number, class) = match (call.object, &function.interface.class) {
             (None, None) => return Ok(None),
             (Some(_), None) => return bad("is a function, and not called on an object".into()),

@@ -1,6 +1,6 @@
 //! Clients, each a thread with a connection of its own.
 
-use super::problem::{Arrays, Problem};
+use super::problem::{Arrays, Problem, System};
 use super::server::ServerCall;
 use crate::failure::Failure;
 use farcall_client::{Options, Server, Times};
@@ -25,8 +25,8 @@ impl Pace {
         }
     }
 
-    /// At every step a call with this probability (section 4.1 of the first Ninf paper). A step that
-    /// passes during a call is left out.
+    /// At every step a call with this probability (section 4.1 of the first Ninf paper). A step
+    /// that passes during a call is left out.
     pub(super) fn steps(step: f64, probability: f64, count: usize) -> Pace {
         Pace {
             seconds: step * count as f64,
@@ -56,13 +56,15 @@ pub(super) fn run(
     pace: Pace,
 ) -> Result<Run, Failure> {
     let barrier = Barrier::new(count);
+    let system = System::new(problem);
     let client = |seed: usize| -> Result<(Vec<Times>, usize), Failure> {
-        let ready = prepare(address, problem, seed);
+        let ready = prepare(address, &system);
         // Whoever fails must not keep the others waiting.
         barrier.wait();
         let (function, mut arrays) = ready?;
         work(&function, &mut arrays, pace, seed as u64)
     };
+    let client = &client;
     let results: Vec<Result<(Vec<Times>, usize), Failure>> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..count)
             .map(|seed| scope.spawn(move || client(seed)))
@@ -90,7 +92,8 @@ pub(super) fn run(
 
 /// The times of the last of so many calls of one client.
 pub(super) fn few(address: &str, problem: Problem, calls: usize) -> Result<Times, Failure> {
-    let (function, mut arrays) = prepare(address, problem, 1)?;
+    let system = System::new(problem);
+    let (function, mut arrays) = prepare(address, &system)?;
     let mut last = None;
     for _ in 0..calls.max(1) {
         arrays.refill();
@@ -99,14 +102,13 @@ pub(super) fn few(address: &str, problem: Problem, calls: usize) -> Result<Times
     last.ok_or_else(|| Failure::failed("no call was made"))
 }
 
-fn prepare(
+fn prepare<'s>(
     address: &str,
-    problem: Problem,
-    seed: usize,
-) -> Result<(farcall_client::Function, Arrays), Failure> {
+    system: &'s System,
+) -> Result<(farcall_client::Function, Arrays<'s>), Failure> {
     let server = Server::connect(address, Options::default())?;
-    let function = server.function(problem.function())?;
-    let mut arrays = Arrays::new(problem, seed as u64);
+    let function = server.function(system.problem.function())?;
+    let mut arrays = Arrays::new(system);
     // The first call maps memory and starts workers.
     arrays.call(&function)?;
     Ok((function, arrays))
@@ -116,7 +118,7 @@ fn prepare(
 /// calls were made.
 fn work(
     function: &farcall_client::Function,
-    arrays: &mut Arrays,
+    arrays: &mut Arrays<'_>,
     pace: Pace,
     seed: u64,
 ) -> Result<(Vec<Times>, usize), Failure> {

@@ -100,7 +100,7 @@ pub(super) fn ep(arguments: &Arguments) -> Result<(), Failure> {
     for way in [Way::queue(), Way::at_once()] {
         let server = LoadServer::start(&arguments.libraries, problem, &way.options)?;
         for count in arguments.counts(16) {
-            let pace = Pace::always(if arguments.quick { 3.0 } else { 20.0 });
+            let pace = Pace::always(if arguments.quick { 8.0 } else { 30.0 });
             let case = Case::measure("ep", way.name, &server, problem, count, pace)?;
             tell(arguments, &case);
             cases.push(case);
@@ -129,25 +129,7 @@ pub(super) fn single(arguments: &Arguments) -> Result<(), Failure> {
     for n in sizes {
         let problem = Problem::Linpack(n);
         let server = LoadServer::start(&arguments.libraries, problem, &options)?;
-        let mut figures = [const { Vec::new() }; 4];
-        for _ in 0..rounds {
-            let remote = clients::few(&server.address, problem, 2)?;
-            let blocked = local.solve("linpack", n)?;
-            let unblocked = local.solve("unblocked", n)?;
-            let mflops = |seconds: f64| problem.operations() / seconds * 1e-6;
-            let travel = problem.bytes() / (remote.total - remote.exec) * 1e-6;
-            let of_round = [
-                mflops(remote.total),
-                mflops(unblocked),
-                mflops(blocked),
-                travel,
-            ];
-            figures
-                .iter_mut()
-                .zip(of_round)
-                .for_each(|(all, figure)| all.push(figure));
-        }
-        let [remote, unblocked, blocked, travel] = figures;
+        let [remote, unblocked, blocked, travel] = rates(&server, &local, problem, rounds)?;
         let row = |name: String, unit, values, peer, peer_values| Row {
             name,
             unit,
@@ -181,6 +163,35 @@ pub(super) fn single(arguments: &Arguments) -> Result<(), Failure> {
         ));
     }
     show(arguments, &[], &rows)
+}
+
+/// Mflop/s of a call, of code without blocks and of LAPACK here, and MB/s of the call, by rounds.
+fn rates(
+    server: &LoadServer,
+    local: &Local,
+    problem: Problem,
+    rounds: usize,
+) -> Result<[Vec<f64>; 4], Failure> {
+    let n = problem.size();
+    let mut figures = [const { Vec::new() }; 4];
+    for _ in 0..rounds {
+        let remote = clients::few(&server.address, problem, 2)?;
+        let blocked = local.solve("linpack", n)?;
+        let unblocked = local.solve("unblocked", n)?;
+        let mflops = |seconds: f64| problem.operations() / seconds * 1e-6;
+        let travel = problem.bytes() / (remote.total - remote.exec) * 1e-6;
+        let of_round = [
+            mflops(remote.total),
+            mflops(unblocked),
+            mflops(blocked),
+            travel,
+        ];
+        figures
+            .iter_mut()
+            .zip(of_round)
+            .for_each(|(all, figure)| all.push(figure));
+    }
+    Ok(figures)
 }
 
 /// Megabytes a second of plain TCP that carries as many bytes, half of them each way.

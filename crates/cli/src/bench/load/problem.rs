@@ -58,25 +58,21 @@ impl Problem {
     }
 }
 
-/// The arrays of one client.
-pub(super) struct Arrays {
-    problem: Problem,
+/// The system that all clients solve, whose solution is 1 everywhere. They share it, because what a
+/// client keeps besides the arrays of its calls is not what is measured.
+pub(super) struct System {
+    pub(super) problem: Problem,
     matrix: Vec<u8>,
     right: Vec<u8>,
-    a: Vec<u8>,
-    b: Vec<u8>,
-    pivots: Vec<u8>,
-    info: Vec<u8>,
 }
 
-impl Arrays {
-    /// A system whose solution is 1 everywhere.
-    pub(super) fn new(problem: Problem, seed: u64) -> Arrays {
+impl System {
+    pub(super) fn new(problem: Problem) -> System {
         let n = match problem {
             Problem::Ep(_) => 0,
             other => other.size(),
         };
-        let mut state = seed;
+        let mut state = n as u64;
         let mut next = || {
             state = state
                 .wrapping_mul(6364136223846793005)
@@ -91,38 +87,50 @@ impl Arrays {
                 .zip(column)
                 .for_each(|(sum, value)| *sum += value);
         }
-        let bytes = |values: &[f64]| {
-            values
-                .iter()
-                .flat_map(|v| v.to_ne_bytes())
-                .collect::<Vec<u8>>()
-        };
-        let (matrix, right) = (bytes(&matrix), bytes(&right));
-        Arrays {
+        let bytes = |values: &[f64]| values.iter().flat_map(|v| v.to_ne_bytes()).collect();
+        System {
             problem,
-            a: matrix.clone(),
-            b: right.clone(),
-            matrix,
-            right,
-            pivots: vec![0; 4 * n],
+            matrix: bytes(&matrix),
+            right: bytes(&right),
+        }
+    }
+}
+
+/// The arrays of one client.
+pub(super) struct Arrays<'s> {
+    system: &'s System,
+    a: Vec<u8>,
+    b: Vec<u8>,
+    pivots: Vec<u8>,
+    info: Vec<u8>,
+}
+
+impl Arrays<'_> {
+    pub(super) fn new(system: &System) -> Arrays<'_> {
+        Arrays {
+            system,
+            a: system.matrix.clone(),
+            b: system.right.clone(),
+            pivots: vec![0; system.right.len() / 2],
             info: vec![0; 4],
         }
     }
 
     /// Makes ready what the call before has overwritten.
     pub(super) fn refill(&mut self) {
-        if matches!(self.problem, Problem::Dgesv(_)) {
-            self.a.copy_from_slice(&self.matrix);
+        if matches!(self.system.problem, Problem::Dgesv(_)) {
+            self.a.copy_from_slice(&self.system.matrix);
         }
-        self.b.copy_from_slice(&self.right);
+        self.b.copy_from_slice(&self.system.right);
     }
 
     /// Calls the function and looks at the solution.
     pub(super) fn call(&mut self, function: &Function) -> Result<Times, Failure> {
-        let size = Scalar::Int(self.problem.size() as i64);
+        let problem = self.system.problem;
+        let size = Scalar::Int(problem.size() as i64);
         let int = |value: i64| Argument::Scalar(Scalar::Int(value));
         let n = || Argument::Scalar(size.clone());
-        let outcome = match self.problem {
+        let outcome = match problem {
             Problem::Dgesv(_) => function.call(&mut [
                 n(),
                 int(1),

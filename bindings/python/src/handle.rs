@@ -1,0 +1,249 @@
+//! Arrays that stay at the server.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use farcall_client::{ArrayForm, Error, HandleId};
+use farcall_idl::{ArrayLayout, Order, Param, Type};
+use numpy::{PyArrayDescr, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::array;
+use crate::error;
+use crate::server::{Process, Settings};
+
+/// An array that stays at the server; a call takes it where it takes an array. Calls use it in the
+/// order in which they are made. It goes when `drop` is called, when this object goes that put it
+/// there, when the connection ends, or when it was not used for long; one that `stays` only for the
+/// last reason, and by `drop`.
+#[pyclass(frozen, module = "farcall")]
+pub(crate) struct Handle {
+    client: farcall_client::Handle,
+    process: Process,
+    settings: Settings,
+    /// It goes with this object.
+    is_owned: AtomicBool,
+}
+
+/// Stands for an OUT or INOUT argument whose array is to stay at the server: the result has its
+/// handle.
+#[pyclass(frozen, module = "farcall")]
+pub(crate) struct Keep {
+    stays: bool,
+}
+
+/// For an OUT or INOUT argument of a call: its array stays at the server, and the result has the
+/// handle. What an INOUT argument reads is zero. With `stays`, it stays when the connection ends,
+/// too.
+#[pyfunction]
+#[pyo3(signature = (*, stays=false))]
+pub(crate) fn keep(stays: bool) -> Keep {
+    Keep { stays }
+}
+
+#[pymethods]
+impl Keep {
+    fn __repr__(&self) -> &'static str {
+        match self.stays {
+            true => "farcall.keep(stays=True)",
+            false => "farcall.keep()",
+        }
+    }
+}
+
+impl Keep {
+    /// Makes the array at the server that the call is to fill.
+    pub(crate) fn make(
+        &self,
+        py: Python<'_>,
+        server: &farcall_client::Server,
+        (process, settings): (Process, Settings),
+        param: &Param,
+        (layout, order): (&ArrayLayout, Order),
+    ) -> PyResult<Handle> {
+        let form = ArrayForm {
+            element: param.ty.name().to_owned(),
+            shape: layout.shape(order),
+            column_major: order == Order::ColumnMajor,
+        };
+        let made = py.detach(|| server.put(form, &[], self.stays));
+        let client = made.map_err(|error| error::from_client(py, &error))?;
+        Ok(Handle::new(client, process, settings, !self.stays))
+    }
+}
+
+impl Handle {
+    pub(crate) fn new(
+        client: farcall_client::Handle,
+        process: Process,
+        settings: Settings,
+        is_owned: bool,
+    ) -> Handle {
+        Handle {
+            client,
+            process,
+            settings,
+            is_owned: AtomicBool::new(is_owned),
+        }
+    }
+
+    /// Puts an array at a server.
+    pub(crate) fn put(
+        py: Python<'_>,
+        server: &farcall_client::Server,
+        (process, settings): (Process, Settings),
+        value: &Bound<'_, PyAny>,
+        order: Option<&str>,
+        stays: bool,
+    ) -> PyResult<Handle> {
+        let (array, ty, column_major) = array::to_put(value, order)?;
+        let form = ArrayForm {
+            element: ty.name().to_owned(),
+            shape: array::shape(&array)
+                .iter()
+                .map(|&size| size as u64)
+                .collect(),
+            column_major,
+        };
+        // SAFETY: the array is held here; that nobody writes to it meanwhile is the contract of
+        // every call.
+        let bytes = unsafe { array::contents(&array) };
+        let put = py.detach(|| server.put(form, bytes, stays));
+        let client = put.map_err(|error| error::from_client(py, &error))?;
+        Ok(Handle::new(client, process, settings, !stays))
+    }
+
+    /// The array of an id that a user gives.
+    pub(crate) fn named(
+        py: Python<'_>,
+        server: &farcall_client::Server,
+        (process, settings): (Process, Settings),
+        id: &str,
+    ) -> PyResult<Handle> {
+        let id: HandleId = id
+            .parse()
+            .map_err(|_| error::argument(py, "handle", "id", "32 hexadecimal digits", id))?;
+        let client = py.detach(|| server.handle(id));
+        let client = client.map_err(|error| error::from_client(py, &error))?;
+        Ok(Handle::new(client, process, settings, false))
+    }
+
+    pub(crate) fn handle_id(&self) -> HandleId {
+        self.client.id()
+    }
+
+    fn ty(&self) -> Type {
+        self.client.form().ty().unwrap_or(Type::Char)
+    }
+
+    fn ask<T: Send>(
+        &self,
+        py: Python<'_>,
+        question: impl FnOnce(&farcall_client::Handle) -> Result<T, Error> + Send,
+    ) -> PyResult<T> {
+        self.process.check(py)?;
+        py.detach(|| question(&self.client))
+            .map_err(|error| error::from_client(py, &error))
+    }
+}
+
+#[pymethods]
+impl Handle {
+    /// Its id: 32 hexadecimal digits, by which `server.handle(id)` finds it.
+    #[getter]
+    fn id(&self) -> String {
+        self.client.id().to_string()
+    }
+
+    /// Its shape.
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, &self.client.form().shape)
+    }
+
+    /// Its type.
+    #[getter]
+    fn dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArrayDescr>> {
+        array::dtype(py, self.ty())
+    }
+
+    /// "F" where the first index varies fastest in memory, else "C".
+    #[getter]
+    fn order(&self) -> &'static str {
+        match self.client.form().column_major {
+            true => "F",
+            false => "C",
+        }
+    }
+
+    /// Its bytes.
+    #[getter]
+    fn nbytes(&self) -> u64 {
+        self.client.form().bytes().unwrap_or(0)
+    }
+
+    /// Whether the server has it on its disk, for want of memory.
+    #[getter]
+    fn on_disk(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.ask(py, |handle| handle.status())?.on_disk)
+    }
+
+    /// The array, after the calls that were made before.
+    fn get<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyUntypedArray>> {
+        let form = self.client.form();
+        let shape: Vec<usize> = form.shape.iter().map(|&size| size as usize).collect();
+        let order = match form.column_major {
+            true => Order::ColumnMajor,
+            false => Order::RowMajor,
+        };
+        let array = array::empty(py, &shape, self.ty(), order)?;
+        // SAFETY: the array is new.
+        let bytes = unsafe { array::contents_mut(&array) };
+        self.ask(py, |handle| handle.get(bytes))?;
+        Ok(array)
+    }
+
+    /// The server need not keep it any more. Calls that use it go on.
+    fn drop(&self, py: Python<'_>) -> PyResult<()> {
+        self.is_owned.store(false, Ordering::Relaxed);
+        self.ask(py, |handle| handle.drop_array())
+    }
+
+    /// Another process connects anew.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        self.settings.reduce(py, "handle", Some(&self.id()))
+    }
+
+    fn __repr__(&self) -> PyResult<String> {
+        let form = self.client.form();
+        let (element, shape) = (&form.element, &form.shape);
+        let address = self.client.server().address();
+        Ok(format!(
+            "<handle {} at {address}: {element} {shape:?}>",
+            self.client.id()
+        ))
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if self.is_owned.load(Ordering::Relaxed) {
+            self.client.drop_soon();
+        }
+    }
+}
+
+/// The handle that a caller gives for an array, if it is one.
+pub(crate) fn given<'a, 'py>(value: &'a Bound<'py, PyAny>) -> Option<&'a Bound<'py, Handle>> {
+    value.cast::<Handle>().ok()
+}
+
+/// What stands in a result for an array that stays.
+pub(crate) fn placeholder(py: Python<'_>) -> PyResult<Bound<'_, PyUntypedArray>> {
+    let numpy = array::numpy(py)?;
+    let empty = numpy.call_method1(intern!(py, "empty"), (0,))?;
+    let empty: Bound<'_, PyUntypedArray> = empty.cast_into()?;
+    debug_assert_eq!(empty.len(), 0);
+    Ok(empty)
+}

@@ -1,0 +1,242 @@
+//! Submitted calls.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use farcall_client::{Argument, Error, JobId, Submitted};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::array::{self, Slot};
+use crate::error;
+use crate::interface::Interface;
+use crate::result::Results;
+use crate::server::{Process, Settings, seconds};
+
+/// What is known of a submitted call. Times are seconds since 1970, as of `time.time()`.
+#[pyclass(frozen, get_all, module = "farcall")]
+#[derive(Clone, Debug)]
+pub(crate) struct JobStatus {
+    /// Its id.
+    id: String,
+    /// Qualified name of the function.
+    function: String,
+    /// "queued", "running", "done", "failed" or "cancelled".
+    state: &'static str,
+    /// When it was accepted.
+    submitted: f64,
+    /// When it began to run.
+    started: Option<f64>,
+    /// When its outcome was known.
+    ended: Option<f64>,
+    /// When it is forgotten.
+    expires: Option<f64>,
+    /// Bytes that it takes at the server.
+    bytes: u64,
+    /// Why it failed.
+    failure: Option<String>,
+}
+
+impl From<farcall_client::JobStatus> for JobStatus {
+    fn from(status: farcall_client::JobStatus) -> JobStatus {
+        let seconds = |time: SystemTime| {
+            let since = time.duration_since(UNIX_EPOCH);
+            since.map_or(0.0, |since| since.as_secs_f64())
+        };
+        JobStatus {
+            id: status.id.to_string(),
+            function: status.function,
+            state: status.state.name(),
+            submitted: seconds(status.submitted),
+            started: status.started.map(seconds),
+            ended: status.ended.map(seconds),
+            expires: status.expires.map(seconds),
+            bytes: status.bytes,
+            failure: status.failure.map(|failure| failure.message),
+        }
+    }
+}
+
+#[pymethods]
+impl JobStatus {
+    fn __repr__(&self) -> String {
+        let JobStatus {
+            id,
+            function,
+            state,
+            failure,
+            ..
+        } = self;
+        match failure {
+            Some(failure) => format!("<{id}: {function} {state}: {failure}>"),
+            None => format!("<{id}: {function} {state}>"),
+        }
+    }
+}
+
+/// A submitted call. The server runs it, and keeps what it comes to, whatever happens meanwhile to
+/// this program or to the server; `server.job(id)` finds it again.
+#[pyclass(frozen, module = "farcall")]
+pub(crate) struct Job {
+    client: farcall_client::Job,
+    process: Process,
+    settings: Settings,
+}
+
+impl Job {
+    pub(crate) fn new(client: farcall_client::Job, process: Process, settings: Settings) -> Job {
+        Job {
+            client,
+            process,
+            settings,
+        }
+    }
+
+    /// The job of an id that a user gives.
+    pub(crate) fn named(
+        py: Python<'_>,
+        server: &farcall_client::Server,
+        process: Process,
+        settings: Settings,
+        id: &str,
+    ) -> PyResult<Job> {
+        let id: JobId = id
+            .parse()
+            .map_err(|_| error::argument(py, "job", "id", "32 hexadecimal digits", id))?;
+        Ok(Job::new(server.job(id), process, settings))
+    }
+
+    fn ask<T: Send>(
+        &self,
+        py: Python<'_>,
+        question: impl FnOnce(&farcall_client::Job) -> Result<T, Error> + Send,
+    ) -> PyResult<T> {
+        self.process.check(py)?;
+        py.detach(|| question(&self.client))
+            .map_err(|error| error::from_client(py, &error))
+    }
+}
+
+#[pymethods]
+impl Job {
+    /// Its id: 32 hexadecimal digits.
+    #[getter]
+    fn id(&self) -> String {
+        self.client.id().to_string()
+    }
+
+    /// Where it is, asked of the server.
+    #[getter]
+    fn status(&self, py: Python<'_>) -> PyResult<JobStatus> {
+        Ok(self.ask(py, |job| job.status())?.into())
+    }
+
+    /// Waits until the call has ended and returns what it would have returned: OUT and INOUT
+    /// arguments as a named tuple. `into` has arrays to be filled, by the names of the arguments;
+    /// the others are made. After `timeout` seconds it raises `Timeout`, and the call goes on. A
+    /// call that has failed raises its failure. The server keeps the results until they expire.
+    #[pyo3(signature = (timeout=None, *, into=None))]
+    fn fetch<'py>(
+        &self,
+        py: Python<'py>,
+        timeout: Option<f64>,
+        into: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let timeout = timeout
+            .map(|timeout| seconds(py, "timeout", timeout))
+            .transpose()?;
+        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        let submitted = self.ask(py, |job| job.describe())?;
+        let slots = slots(py, &submitted, into)?;
+        let mut arguments: Vec<Argument<'_>> = slots
+            .iter()
+            .map(|slot| match slot {
+                // SAFETY: the slots outlive the request, and nobody else has their memory: `slots`
+                // has seen to it that they are apart.
+                Some(slot) => Argument::Out(unsafe { slot.bytes_mut() }),
+                None => Argument::Skip,
+            })
+            .collect();
+        let fetched = py.detach(|| {
+            // SAFETY: likewise.
+            let pending = unsafe { submitted.start(&mut arguments) }?;
+            if let Some(deadline) = deadline {
+                pending.wait_timeout(deadline.saturating_duration_since(Instant::now()))?;
+            }
+            pending.wait()
+        });
+        fetched.map_err(|error| error::from_client(py, &error))?;
+        for slot in slots.iter().flatten() {
+            slot.finish()?;
+        }
+        Results::new(submitted.interface()).make(py, &slots)
+    }
+
+    /// Ends the call, if it has not ended; a library that runs is stopped. Returns its status then.
+    fn cancel(&self, py: Python<'_>) -> PyResult<JobStatus> {
+        Ok(self.ask(py, |job| job.cancel())?.into())
+    }
+
+    /// Ends the call, if it has not ended, and lets the server keep nothing of it.
+    fn forget(&self, py: Python<'_>) -> PyResult<JobStatus> {
+        Ok(self.ask(py, |job| job.forget())?.into())
+    }
+
+    /// Another process connects anew.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        self.settings.reduce(py, "job", Some(&self.id()))
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "<job {} at {}>",
+            self.client.id(),
+            self.client.server().address()
+        )
+    }
+}
+
+/// Memory for the results: the arrays of `into`, and new ones.
+fn slots<'py>(
+    py: Python<'py>,
+    submitted: &Submitted,
+    into: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Vec<Option<Slot<'py>>>> {
+    let interface = submitted.interface();
+    let (name, order) = (&submitted.status().function, interface.order());
+    let mut slots: Vec<Option<Slot<'py>>> = interface.params.iter().map(|_| None).collect();
+    let mut left: Vec<String> = match into {
+        Some(into) => into.keys().extract()?,
+        None => Vec::new(),
+    };
+    let returned = submitted.layout().arrays.iter();
+    for layout in returned.filter(|array| array.mode.is_returned()) {
+        let param = &interface.params[layout.param];
+        let key = Interface::python_name(&param.name);
+        let given = into.map(|into| into.get_item(&key)).transpose()?.flatten();
+        slots[layout.param] = Some(match given {
+            Some(given) => {
+                left.retain(|name| *name != key);
+                let typed = array::typed(name, param, &given)?;
+                array::place(name, param, layout, order, &given, typed)?
+            }
+            None => Slot::make(py, param, layout, order)?,
+        });
+    }
+    if let Some(unknown) = left.first() {
+        let text = format!("`{unknown}` is no OUT or INOUT argument");
+        return Err(error::arguments(py, name, &text));
+    }
+    let ranges: Vec<_> = slots.iter().flatten().map(Slot::range).collect();
+    for (index, a) in ranges.iter().enumerate() {
+        let apart = |b: &std::ops::Range<usize>| a.end <= b.start || b.end <= a.start;
+        let others = ranges[index + 1..].iter();
+        if !a.is_empty() && !others.filter(|b| !b.is_empty()).all(apart) {
+            return Err(error::arguments(
+                py,
+                name,
+                "two arrays of `into` share memory",
+            ));
+        }
+    }
+    Ok(slots)
+}

@@ -1,0 +1,42 @@
+//! `farcall cancel`
+
+use super::{id, to_json};
+use crate::failure::Failure;
+use crate::target::Target;
+use clap::Args;
+use farcall_client::JobId;
+
+/// Cancel a submitted call; one that runs is ended
+///
+/// Prints the state that the call is in then: one that has ended before keeps its outcome.
+#[derive(Args)]
+#[command(after_help = "Example:\n  farcall cancel 5f0c8a4f0e9d4d0f8f1f0a3c2b1d9e77 --forget")]
+pub(crate) struct Arguments {
+    /// Id of the call, as `farcall submit` printed it
+    #[arg(value_parser = id)]
+    id: JobId,
+    #[command(flatten)]
+    target: Target,
+    /// Let the server keep nothing of it
+    #[arg(long)]
+    forget: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let job = arguments.target.connect(None)?.job(arguments.id);
+    let status = match arguments.forget {
+        true => job.forget()?,
+        false => job.cancel()?,
+    };
+    if arguments.json {
+        let mut object = to_json(&status);
+        object["schema"] = 1.into();
+        println!("{object}");
+    } else {
+        println!("{}", status.state.name());
+    }
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! `farcall fetch`
+
+use super::id;
+use crate::call::{outputs, show_progress};
+use crate::failure::Failure;
+use crate::results::{Results, print_times};
+use crate::target::Target;
+use clap::Args;
+use farcall_client::{Argument, JobId};
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+
+/// Fetch the results of a submitted call, once it has ended
+///
+/// The server keeps them: they can be fetched again until they expire.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  farcall fetch 5f0c8a4f0e9d4d0f8f1f0a3c2b1d9e77 -o b=x.npy
+  farcall fetch 5f0c8a4f0e9d4d0f8f1f0a3c2b1d9e77 --forget --json")]
+pub(crate) struct Arguments {
+    /// Id of the call, as `farcall submit` printed it
+    #[arg(value_parser = id)]
+    id: JobId,
+    /// File for an OUT or INOUT array; may be given several times
+    #[arg(short, long = "output", value_name = "NAME=FILE.npy")]
+    output: Vec<String>,
+    #[command(flatten)]
+    target: Target,
+    /// Fail if the call has not ended, instead of waiting
+    #[arg(long)]
+    no_wait: bool,
+    /// Let the server forget the call when its results are here
+    #[arg(long)]
+    forget: bool,
+    /// Show how long the parts of the call took
+    #[arg(long)]
+    time: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let server = arguments.target.connect(None)?;
+    let job = server.job(arguments.id);
+    let submitted = job.describe()?;
+    let state = submitted.status().state;
+    if arguments.no_wait && !state.is_over() {
+        return Err(Failure::failed(format!(
+            "not yet: the call is {}",
+            state.name()
+        )));
+    }
+    let (interface, layout) = (submitted.interface(), submitted.layout());
+    let outputs = outputs(&arguments.output, interface)?;
+    let mut arrays = BTreeMap::new();
+    for array in layout
+        .arrays
+        .iter()
+        .filter(|array| array.mode.is_returned())
+    {
+        let bytes = usize::try_from(array.client_bytes).map_err(Failure::failed)?;
+        arrays.insert(array.param, vec![0; bytes]);
+    }
+    let mut to_fill: BTreeMap<usize, &mut Vec<u8>> = arrays
+        .iter_mut()
+        .map(|(param, bytes)| (*param, bytes))
+        .collect();
+    let mut slots: Vec<Argument<'_>> = (0..interface.params.len())
+        .map(|param| match to_fill.remove(&param) {
+            Some(bytes) => Argument::Out(bytes),
+            None => Argument::Skip,
+        })
+        .collect();
+    // SAFETY: the arrays are borrowed by the arguments, which outlive the request.
+    let pending = unsafe { submitted.start(&mut slots) }?;
+    if std::io::stderr().is_terminal() {
+        show_progress(&pending)?;
+    }
+    let outcome = pending.wait()?;
+    drop(slots);
+    let results = Results {
+        interface,
+        scalars: submitted.scalars(),
+        layout,
+        arrays: &arrays,
+        outputs: &outputs,
+    };
+    results.write()?;
+    if arguments.json {
+        println!("{}", results.to_json(&outcome));
+    } else {
+        results.print();
+        if arguments.time {
+            print_times(&outcome);
+        }
+    }
+    if arguments.forget {
+        job.forget()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,51 @@
+//! `farcall submit`
+
+use crate::call::Call;
+use crate::failure::Failure;
+use crate::target::Target;
+use clap::Args;
+use serde_json::json;
+use std::time::Duration;
+
+/// Submit a call: the server runs it, and keeps what it comes to, whatever happens meanwhile
+///
+/// Prints the id of the call once the server has recorded it. `farcall fetch` gets the results.
+#[derive(Args)]
+#[command(after_help = "Example:
+  farcall submit dgesv n=100 nrhs=1 a=@a.npy lda=100 b=@b.npy ldb=100 --keep 48")]
+pub(crate) struct Arguments {
+    /// Name of the function, with or without its module
+    function: String,
+    /// Arguments by name: scalars and IN arrays, @FILE.npy or numbers with commas between
+    #[arg(value_name = "NAME=VALUE")]
+    arguments: Vec<String>,
+    #[command(flatten)]
+    target: Target,
+    /// Hours for which the outcome is kept [default: the server's]
+    #[arg(long, value_name = "HOURS")]
+    keep: Option<f64>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let keep = arguments.keep.map(|hours| {
+        let keep = Duration::try_from_secs_f64(hours * 3600.0).ok();
+        keep.filter(|keep| !keep.is_zero())
+            .ok_or_else(|| Failure::usage("--keep: give hours greater than 0"))
+    });
+    let keep = keep.transpose()?;
+    let server = arguments.target.connect(None)?;
+    let function = server.function(&arguments.function)?;
+    let name = function.qualified_name().to_string();
+    let job = Call::to_submit(function, &arguments.arguments)?.submit(keep)?;
+    match arguments.json {
+        true => println!(
+            "{}",
+            json!({ "schema": 1, "id": job.id().to_string(), "function": name })
+        ),
+        false => println!("{}", job.id()),
+    }
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! What a call has come to: files, or a line for each array.
+
+use crate::failure::Failure;
+use crate::npy;
+use farcall_client::{Interface, Outcome, Scalar};
+use farcall_idl::{ArrayLayout, Layout, Param};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// The arrays of a call that is over.
+pub(crate) struct Results<'a> {
+    pub(crate) interface: &'a Interface,
+    pub(crate) scalars: &'a [Option<Scalar>],
+    pub(crate) layout: &'a Layout,
+    /// Bytes of each array parameter.
+    pub(crate) arrays: &'a BTreeMap<usize, Vec<u8>>,
+    /// Files for some of those that come back.
+    pub(crate) outputs: &'a BTreeMap<usize, PathBuf>,
+}
+
+impl Results<'_> {
+    /// The arrays that come back.
+    fn returned(&self) -> impl Iterator<Item = (&Param, &ArrayLayout, &[u8])> {
+        let arrays = self.layout.arrays.iter();
+        arrays
+            .filter(|array| array.mode.is_returned())
+            .map(|array| {
+                let bytes = self.arrays[&array.param].as_slice();
+                (&self.interface.params[array.param], array, bytes)
+            })
+    }
+
+    /// Files that the call has written: the argument, and the file.
+    fn written(&self) -> impl Iterator<Item = (&str, &str)> {
+        let params = self.interface.params.iter().zip(self.scalars);
+        params.filter_map(|(param, scalar)| match scalar {
+            Some(Scalar::Text(path)) if param.is_file() && param.mode.is_returned() => {
+                Some((param.name.as_str(), path.as_str()))
+            }
+            _ => None,
+        })
+    }
+
+    pub(crate) fn write(&self) -> Result<(), Failure> {
+        let order = self.interface.order();
+        for (param, array, bytes) in self.returned() {
+            if let Some(path) = self.outputs.get(&array.param) {
+                npy::write(path, param.ty, &array.shape(order), order, bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn print(&self) {
+        let order = self.interface.order();
+        for (name, path) in self.written() {
+            println!("{name} -> {path}");
+        }
+        for (param, array, bytes) in self.returned() {
+            let shape = array.shape(order);
+            match self.outputs.get(&array.param) {
+                Some(path) => println!("{} {shape:?} -> {}", param.name, path.display()),
+                None => {
+                    let preview = npy::preview(param.ty, bytes, 8);
+                    println!("{} {shape:?} = {preview}", param.name);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn to_json(&self, outcome: &Outcome) -> Value {
+        let order = self.interface.order();
+        let results = self.returned().map(|(param, array, _)| {
+            let file = self.outputs.get(&array.param);
+            let shape = array.shape(order);
+            let value = json!({ "type": param.ty.name(), "shape": shape, "file": file });
+            (param.name.as_str(), value)
+        });
+        let file = |(name, path)| (name, json!({ "type": "filename", "file": path }));
+        let results: BTreeMap<&str, Value> = results.chain(self.written().map(file)).collect();
+        let times = outcome.times;
+        json!({
+            "schema": 1,
+            "function": self.interface.qualified_name(),
+            "results": results,
+            "send_s": times.send,
+            "exec_s": times.exec,
+            "recv_s": times.recv,
+            "other_s": times.other,
+            "total_s": times.total,
+        })
+    }
+}
+
+pub(crate) fn print_times(outcome: &Outcome) {
+    let times = outcome.times;
+    for (name, seconds) in [
+        ("SEND", times.send),
+        ("EXEC", times.exec),
+        ("RECV", times.recv),
+        ("OTHER", times.other),
+        ("total", times.total),
+    ] {
+        println!("{name:6} {:12.6} s", seconds);
+    }
+}

@@ -1,0 +1,305 @@
+//! How a server is watched, ended and followed by another.
+
+use farcall_client::{Argument, Error, Options, Scalar, Server};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+const IDL: &str = "Module system;
+Library \"libc.so.6\";
+Define nap(IN int us) CalcOrder us Calls \"C\" usleep(us);
+Define crash(IN int n) Calls \"C\" abort(n);
+";
+/// Bound of every wait.
+const BOUND: Duration = Duration::from_secs(30);
+
+/// A server process, killed on drop.
+struct Process {
+    child: Child,
+    address: String,
+    folder: PathBuf,
+}
+
+impl Process {
+    fn start(name: &str, listen: &str, options: &[&str]) -> Process {
+        let folder =
+            std::env::temp_dir().join(format!("farcall-operation-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let idl = folder.join("system.idl");
+        std::fs::write(&idl, IDL).unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_farcall"))
+            .args(["serve", "--listen", listen, "--log", "warn"])
+            .args(["--state", folder.join("state").to_str().unwrap()])
+            .args(options)
+            .arg(idl)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        out.read_line(&mut line).unwrap();
+        let address = line
+            .trim()
+            .strip_prefix("listening on ")
+            .expect("it listens")
+            .to_string();
+        Process {
+            child,
+            address,
+            folder,
+        }
+    }
+
+    fn connect(&self) -> Server {
+        Server::connect(&self.address, Options::default()).unwrap()
+    }
+
+    /// Where it listens, as `--listen` takes it.
+    fn listen(&self) -> &str {
+        self.address.strip_prefix("farcall://").unwrap()
+    }
+
+    /// Waits until it has ended; whether it was content.
+    fn ended(&mut self) -> bool {
+        let end = Instant::now() + BOUND;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.success();
+            }
+            assert!(Instant::now() < end, "the server does not end");
+            std::thread::yield_now();
+        }
+    }
+
+    fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn farcall(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_farcall"))
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn status(address: &str) -> serde_json::Value {
+    let output = farcall(&["status", address, "--json"]);
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn micros(count: i64) -> [Argument<'static>; 1] {
+    [Argument::Scalar(Scalar::Int(count))]
+}
+
+fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let end = Instant::now() + BOUND;
+    while !condition() {
+        assert!(Instant::now() < end, "{what} does not come");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn status_and_metrics_tell_of_calls() {
+    let metrics = free_address();
+    let options = ["--metrics", &metrics, "--policy", "sjf", "--pes", "3"];
+    let server = Process::start("status", "127.0.0.1:0", &options);
+    let connection = server.connect();
+    let nap = connection.function("nap").unwrap();
+    for _ in 0..3 {
+        nap.call(&mut micros(2000)).unwrap();
+    }
+    let crash = connection.function("crash").unwrap().call(&mut micros(0));
+    assert!(crash.is_err());
+    // SAFETY: the call has no arrays.
+    let running = unsafe { nap.start(&mut micros(500_000)) }.unwrap();
+    let address = server.address.as_str();
+    wait_until("the running call", || {
+        let _ = running.is_done();
+        status(address)["jobs"]["running"] == 1
+    });
+    let shown = status(address);
+    assert_eq!(shown["schema"], 1);
+    assert_eq!(
+        (&shown["policy"], &shown["pes"]),
+        (&"sjf".into(), &3.into())
+    );
+    assert_eq!(shown["pes_used"], 1);
+    let functions = shown["functions"].as_array().unwrap();
+    let named = |name: &str| functions.iter().find(|f| f["name"] == name).unwrap();
+    assert_eq!(named("system/nap")["done"], 3);
+    assert!(named("system/nap")["exec_s"].as_f64().unwrap() >= 2e-3);
+    assert!(
+        named("system/nap")["learned"]["operations_per_s"]
+            .as_f64()
+            .unwrap()
+            < 1e6
+    );
+    assert_eq!(named("system/crash")["failed"], 1);
+    let uid = format!("uid:{}", rustix::process::geteuid().as_raw());
+    assert_eq!(shown["users"][0]["user"], uid.as_str());
+    let text = scrape(&metrics);
+    for line in [
+        "farcall_calls_total{function=\"system/nap\",outcome=\"done\"} 3",
+        "farcall_calls_total{function=\"system/crash\",outcome=\"failed\"} 1",
+        "farcall_calls{state=\"running\"} 1",
+        "farcall_pes_used 1",
+        "farcall_exec_seconds_count 3",
+    ] {
+        assert!(
+            text.lines().any(|shown| shown == line),
+            "no `{line}` in\n{text}"
+        );
+    }
+    let people = farcall(&["status", address]);
+    let people = String::from_utf8(people.stdout).unwrap();
+    assert!(people.contains("PEs          1 of 3 in use"), "{people}");
+    running.wait().unwrap();
+}
+
+/// An address that nobody has at this moment.
+fn free_address() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().to_string()
+}
+
+fn scrape(address: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        .unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    assert!(text.starts_with("HTTP/1.1 200 OK"), "{text}");
+    text
+}
+
+#[test]
+fn a_draining_server_ends_its_calls_and_takes_no_more() {
+    for by_signal in [false, true] {
+        let mut server = Process::start("drain", "127.0.0.1:0", &[]);
+        let connection = server.connect();
+        let nap = connection.function("nap").unwrap();
+        // SAFETY: the call has no arrays.
+        let running = unsafe { nap.start(&mut micros(700_000)) }.unwrap();
+        let address = server.address.clone();
+        wait_until("the running call", || {
+            let _ = running.is_done();
+            status(&address)["jobs"]["running"] == 1
+        });
+        if by_signal {
+            // SAFETY: a plain system call; the process is a child that was not waited for.
+            unsafe { libc::kill(server.child.id() as i32, libc::SIGUSR1) };
+        } else {
+            let output = farcall(&["drain", &address]);
+            let said = String::from_utf8(output.stdout).unwrap();
+            assert_eq!(said, "draining: 1 calls are to end\n");
+        }
+        wait_until("the closed port", || {
+            TcpStream::connect(server.listen()).is_err()
+        });
+        let refused = nap.call(&mut micros(1)).unwrap_err();
+        assert!(matches!(&refused, Error::Failed(_)), "{refused}");
+        assert!(refused.to_string().contains("draining"), "{refused}");
+        assert!(server.is_running(), "its call is not done");
+        running.wait().unwrap();
+        assert!(server.ended());
+    }
+}
+
+#[test]
+fn another_server_takes_over_and_no_call_is_lost() {
+    let mut servers = vec![Process::start("takeover-0", "127.0.0.1:0", &[])];
+    let listen = servers[0].listen().to_string();
+    let refused = Command::new(env!("CARGO_BIN_EXE_farcall"))
+        .args(["serve", "--listen", &listen])
+        .arg(servers[0].folder.join("system.idl"))
+        .output()
+        .unwrap();
+    assert!(
+        String::from_utf8(refused.stderr)
+            .unwrap()
+            .contains("--takeover")
+    );
+    let (over, calls) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let client = |server: Server, fresh: bool| {
+        let mut nap = server.function("nap").unwrap();
+        while !over.load(Ordering::Relaxed) {
+            if fresh {
+                let server = Server::connect(&format!("farcall://{listen}"), Options::default());
+                nap = server.unwrap().function("nap").unwrap();
+            }
+            nap.call(&mut micros(300)).unwrap();
+            calls.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    std::thread::scope(|scope| {
+        // Whatever happens, the clients are to end.
+        let guard = EndOnDrop(&over);
+        for index in 0..4 {
+            let server = servers[0].connect();
+            scope.spawn(move || client(server, index == 3));
+        }
+        for round in 1..=5 {
+            let before = calls.load(Ordering::Relaxed);
+            wait_until("the next calls", || {
+                calls.load(Ordering::Relaxed) > before + 20
+            });
+            let name = format!("takeover-{round}");
+            let next = Process::start(&name, &listen, &["--takeover"]);
+            let mut last = servers.pop().unwrap();
+            assert!(last.ended(), "round {round}");
+            servers.push(next);
+        }
+        let before = calls.load(Ordering::Relaxed);
+        wait_until("the last calls", || {
+            calls.load(Ordering::Relaxed) > before + 20
+        });
+        drop(guard);
+    });
+}
+
+struct EndOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for EndOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn the_systemd_unit_is_accepted() {
+    let unit = include_str!("../../../docs/farcall.service");
+    let folder = std::env::temp_dir().join(format!("farcall-unit-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("farcall.service");
+    // Only the place of the program is another one.
+    let program = env!("CARGO_BIN_EXE_farcall");
+    std::fs::write(&path, unit.replace("/usr/local/bin/farcall", program)).unwrap();
+    let run = Command::new("systemd-analyze")
+        .arg("verify")
+        .arg(&path)
+        .output();
+    match run {
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success(), "{said}");
+            assert!(!said.contains("farcall.service"), "{said}");
+        }
+        Err(error) => println!("SKIPPED: systemd-analyze: {error}"),
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}

@@ -1,0 +1,169 @@
+//! Requests about what the server keeps for its user: submitted calls, and arrays.
+
+use super::state::{Answer, State};
+use super::transfer::Transfer;
+use super::{Connection, Request};
+use crate::{Argument, Error};
+use farcall_idl::Layout;
+use farcall_rpc_proto::{
+    Failure, FailureKind, HANDLES, HandleId, HandlePage, HandleRecord, JOBS, JobDescription, JobId,
+    JobPage, Put, Submission,
+};
+use std::sync::Arc;
+
+impl Connection {
+    /// Whether the server keeps submitted calls; the error says that it does not.
+    pub(crate) fn check_jobs(&self) -> Result<(), Error> {
+        if self.features & JOBS != 0 {
+            return Ok(());
+        }
+        let text = "this server keeps no submitted calls: it has no folder for them (farcall serve \
+                    --state DIR), or is too old";
+        let failure = Failure::new(FailureKind::BadArgument, text);
+        Err(Error::Failed(failure))
+    }
+
+    /// Submits a call.
+    ///
+    /// # Safety
+    /// As [`Connection::call`].
+    pub(crate) unsafe fn submit(
+        self: &Arc<Self>,
+        submission: &Submission,
+        arguments: &mut [Argument<'_>],
+        layout: Layout,
+    ) -> Result<JobId, Error> {
+        self.check_jobs()?;
+        // SAFETY: the caller's promise.
+        let transfer = unsafe { Transfer::submitting(arguments, layout) };
+        match self
+            .start(|state| state.move_data(|proto| proto.submit(submission), transfer))?
+            .finish()?
+        {
+            Answer::Submitted(id) => Ok(id),
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    /// Begins to fetch what a submitted call has come to.
+    ///
+    /// # Safety
+    /// As [`Connection::call`].
+    pub(crate) unsafe fn fetch(
+        self: &Arc<Self>,
+        job: JobId,
+        arguments: &mut [Argument<'_>],
+        layout: Layout,
+    ) -> Result<Request, Error> {
+        self.check_jobs()?;
+        // SAFETY: the caller's promise.
+        let transfer = unsafe { Transfer::fetching(arguments, layout) };
+        let bytes = transfer.result_bytes();
+        self.start(|state| state.move_data(|proto| proto.fetch(job, bytes), transfer))
+    }
+
+    /// Asks about a submitted call.
+    pub(crate) fn job(self: &Arc<Self>, job: JobId) -> Result<JobDescription, Error> {
+        self.check_jobs()?;
+        let request = self.start(|state| state.ask(|proto| proto.ask_job(job)))?;
+        self.job_answer(request)
+    }
+
+    /// Ends a submitted call, and has it forgotten.
+    pub(crate) fn cancel_job(
+        self: &Arc<Self>,
+        job: JobId,
+        forget: bool,
+    ) -> Result<JobDescription, Error> {
+        self.check_jobs()?;
+        let request = self.start(|state| state.ask(|proto| proto.cancel_job(job, forget)))?;
+        self.job_answer(request)
+    }
+
+    fn job_answer(&self, request: Request) -> Result<JobDescription, Error> {
+        match request.finish()? {
+            Answer::Job(description) => Ok(description),
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    /// Asks for a page of submitted calls.
+    pub(crate) fn jobs(self: &Arc<Self>, after: u64) -> Result<JobPage, Error> {
+        self.check_jobs()?;
+        match self
+            .start(|state| state.ask(|proto| proto.list_jobs(after)))?
+            .finish()?
+        {
+            Answer::Jobs(page) => Ok(page),
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    /// Whether arrays may stay at the server; the error says that they may not.
+    pub(crate) fn check_handles(&self) -> Result<(), Error> {
+        if self.features & HANDLES != 0 {
+            return Ok(());
+        }
+        let text = "the server is too old to keep arrays; update it";
+        let failure = Failure::new(FailureKind::BadArgument, text);
+        Err(Error::Failed(failure))
+    }
+
+    /// Puts an array at the server: its bytes, or zeros.
+    pub(crate) fn put(self: &Arc<Self>, put: &Put, bytes: &[u8]) -> Result<HandleRecord, Error> {
+        self.check_handles()?;
+        // SAFETY: the borrow outlives the request, which is over or given up when this returns.
+        let transfer = unsafe { Transfer::of_one_piece(Argument::In(bytes)) };
+        let request = self.start(|state| state.move_data(|proto| proto.put(put), transfer))?;
+        self.handle_answer(request)
+    }
+
+    /// Gets an array from the server.
+    pub(crate) fn get(self: &Arc<Self>, handle: HandleId, bytes: &mut [u8]) -> Result<(), Error> {
+        self.check_handles()?;
+        let length = bytes.len() as u64;
+        // SAFETY: the borrow outlives the request, which is over or given up when this returns.
+        let transfer = unsafe { Transfer::of_one_piece(Argument::Out(bytes)) };
+        let get = |state: &mut State| state.move_data(|proto| proto.get(handle, length), transfer);
+        self.start(get)?.times().map(drop)
+    }
+
+    /// Asks about an array at the server.
+    pub(crate) fn handle(self: &Arc<Self>, handle: HandleId) -> Result<HandleRecord, Error> {
+        self.check_handles()?;
+        let request = self.start(|state| state.ask(|proto| proto.ask_handle(handle)))?;
+        self.handle_answer(request)
+    }
+
+    /// Gives an array at the server up.
+    pub(crate) fn drop_handle(self: &Arc<Self>, handle: HandleId) -> Result<HandleRecord, Error> {
+        self.check_handles()?;
+        let request = self.start(|state| state.ask(|proto| proto.drop_handle(handle)))?;
+        self.handle_answer(request)
+    }
+
+    /// Gives an array at the server up without waiting for the answer.
+    pub(crate) fn drop_handle_soon(self: &Arc<Self>, handle: HandleId) {
+        if self.process == std::process::id() && self.check_handles().is_ok() {
+            // Its answer is thrown away with the request.
+            drop(self.start(|state| state.ask(|proto| proto.drop_handle(handle))));
+        }
+    }
+
+    fn handle_answer(&self, request: Request) -> Result<HandleRecord, Error> {
+        match request.finish()? {
+            Answer::Handle(record) => Ok(record),
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    /// Asks for a page of arrays at the server.
+    pub(crate) fn handles(self: &Arc<Self>, after: u64) -> Result<HandlePage, Error> {
+        self.check_handles()?;
+        let request = self.start(|state| state.ask(|proto| proto.list_handles(after)))?;
+        match request.finish()? {
+            Answer::Handles(page) => Ok(page),
+            _ => Err(self.unexpected()),
+        }
+    }
+}

@@ -1,0 +1,51 @@
+/* Submits a call to the server named by the first argument; or, with an id as the second one,
+ * fetches what it has come to. */
+#include "farcall.h"
+
+#include <math.h>
+#include <stdio.h>
+
+enum { N = 2 };
+
+static int failed(const char *what) {
+  printf("%s: %s\n", what, farcall_error_message());
+  return 1;
+}
+
+int main(int argc, char **argv) {
+  farcall_server *server = farcall_connect(argv[1]);
+  double a[N * N] = {2, 1, 1, 3}, b[N] = {4, 7};
+  int32_t pivots[N], info = -1;
+  char id[FARCALL_JOB_ID_BYTES], other[FARCALL_JOB_ID_BYTES];
+
+  if (server == NULL)
+    return failed("connect");
+  if (argc < 3) {
+    if (farcall_submit(server, "dgesv", id, N, 1, a, N, NULL, b, N, NULL) != FARCALL_OK)
+      return failed("submit");
+    if (b[0] != 4 || b[1] != 7)
+      return failed("the arrays were written to");
+    puts(id);
+    return 0;
+  }
+  if (farcall_fetch(server, "dgesv", argv[2], N + 1, 1, a, N + 1, pivots, b, N + 1, &info) !=
+      FARCALL_ARGUMENT)
+    return failed("other scalars were taken");
+  puts(farcall_error_message());
+  b[0] = b[1] = 0;
+  if (farcall_fetch(server, "dgesv", argv[2], N, 1, a, N, pivots, b, N, &info) != FARCALL_OK)
+    return failed("fetch");
+  if (info != 0 || fabs(b[0] - 1) > 1e-12 || fabs(b[1] - 2) > 1e-12)
+    return failed("another solution");
+  if (farcall_job_state(server, argv[2]) != FARCALL_JOB_DONE)
+    return failed("state");
+  if (farcall_submit(server, "dgesv", other, N, 1, a, N, NULL, b, N, NULL) != FARCALL_OK ||
+      farcall_cancel_job(server, other) != FARCALL_OK ||
+      farcall_forget_job(server, other) != FARCALL_OK)
+    return failed("cancel");
+  if (farcall_job_state(server, other) != FARCALL_JOB_UNKNOWN)
+    return failed("forgotten");
+  puts(farcall_error_message());
+  farcall_disconnect(server);
+  return 0;
+}

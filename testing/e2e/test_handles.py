@@ -1,0 +1,188 @@
+"""Arrays that stay at the server, by real processes."""
+
+import gc
+import pickle
+
+import farcall
+import numpy as np
+import pytest
+from programs import compile_c, run
+from servers import LIBRARIES, ROOT, wait_until
+
+LIBC = """\
+Module test;
+Library "libc.so.6";
+Define copy(OUT char out[n], IN char in[n], IN long n) Calls "C" memcpy(out, in, n);
+Define fill(INOUT char x[n], IN int value, IN long n) Calls "C" memset(x, value, n);
+Define spoil(INOUT char x[n], IN long n) Calls "C" abort();
+Define nap(INOUT char x[n], IN int us, IN long n) Calls "C" usleep(us);
+"""
+
+
+@pytest.fixture
+def libc(tmp_path):
+    path = tmp_path / "libc.idl"
+    path.write_text(LIBC)
+    return path
+
+
+@pytest.mark.parametrize("same_host", [True, False], ids=["unix", "tcp"])
+def test_a_matrix_is_put_used_and_got(library_server, same_host):
+    server = library_server.connect(same_host=same_host)
+    rng = np.random.default_rng(1)
+    n = 40
+    a, b = rng.random((n, n)) + n * np.eye(n), rng.random(n)
+    h = server.put(a, order="F")
+    assert (h.shape, h.dtype, h.order, h.nbytes) == ((n, n), np.float64, "F", 8 * n * n)
+    assert np.array_equal(h.get(), a)
+    result = server.function("dgesv")(n=n, nrhs=1, a=h, lda=n, b=b.copy(), ldb=n)
+    assert result.a is h
+    assert np.allclose(a @ result.b.ravel(), b)
+    factors = server.get(h)
+    again = b.copy()
+    dgetrs = server.function("dgetrs")
+    solved = dgetrs("N", n, 1, h, n, result.ipiv, again, n)
+    assert np.allclose(a @ solved.b.ravel(), b)
+    assert np.array_equal(server.get(h), factors), "it was only read"
+    h.drop()
+    with pytest.raises(farcall.ServerError, match="no array") as raised:
+        server.get(h)
+    assert raised.value.fault == "caller"
+
+
+def test_nobody_gets_the_transpose(server):
+    square = np.arange(9.0).reshape(3, 3)
+    dgemv = server.function("dgemv")
+    x = np.ones(3)
+
+    def times(a):
+        y = np.zeros(3)
+        return dgemv("N", 3, 3, 1.0, a, 3, x, 1, 0.0, y, 1).y
+
+    assert np.allclose(times(server.put(np.asfortranarray(square))), square @ x)
+    rows = server.put(square)
+    assert rows.order == "C"
+    with pytest.raises(farcall.ArgumentError, match=r"expected .* in columns, .* in rows"):
+        times(rows)
+    with pytest.raises(farcall.ArgumentError, match="expected double of shape"):
+        times(server.put(np.zeros((4, 3), order="F")))
+    with pytest.raises(farcall.ArgumentError, match="the handle has float"):
+        times(server.put(np.zeros((3, 3), np.float32, order="F")))
+    with pytest.raises(farcall.ArgumentError, match="array of numbers"):
+        server.put(np.array(["text"]))
+    y = server.put(np.zeros(3))
+    with pytest.raises(farcall.ArgumentError, match="written and used for another"):
+        dgemv("N", 3, 3, 1.0, np.asfortranarray(square), 3, y, 1, 0.0, y, 1)
+
+
+def test_results_stay_and_are_chained_without_waiting(start, libc):
+    server = start(libc).connect()
+    n = 100_000
+    copy, fill = server.function("copy"), server.function("fill")
+    x = server.put(np.zeros(n, np.int8))
+    futures = []
+    for value in range(20):
+        futures.append(fill.call_async(x, value, n))
+        futures.append(copy.call_async(farcall.keep(), x, n))
+    kept = [future.result(timeout=30).out for future in futures[1::2]]
+    for value, handle in enumerate(kept):
+        assert (handle.get().view(np.int8) == value).all()
+    last = copy(farcall.keep(stays=True), kept[-1], n).out
+    assert len(server.handles()) == 22
+    del futures, kept, handle
+    gc.collect()
+    assert {handle.id for handle in server.handles()} == {x.id, last.id}
+
+
+def test_what_a_failed_call_was_to_write_is_not_read(start, libc):
+    server = start(libc).connect()
+    n = 1000
+    x = server.put(np.ones(n, np.int8))
+    spoilt = server.function("spoil").call_async(x, n)
+    read = server.function("copy").call_async(np.empty(n, np.int8), x, n)
+    with pytest.raises(farcall.LibraryError):
+        spoilt.result(timeout=30)
+    with pytest.raises(farcall.ArgumentError, match="contents are undefined"):
+        read.result(timeout=30)
+    with pytest.raises(farcall.ArgumentError, match="contents are undefined"):
+        server.get(x)
+    server.function("copy")(x, np.full(n, 3, np.int8), n)
+    assert (server.get(x).view(np.int8) == 3).all()
+
+
+def test_arrays_go_with_their_connection_unless_they_stay(start, libc):
+    process = start(libc)
+    first, second = process.connect(), process.connect()
+    gone, stays = first.put([1.0, 2.0]), first.put([3.0], stays=True)
+    assert np.array_equal(second.handle(gone.id).get(), [1.0, 2.0])
+    assert np.array_equal(pickle.loads(pickle.dumps(gone)).get(), [1.0, 2.0])
+    ids = gone.id, stays.id
+    del gone, stays, first
+    gc.collect()
+    wait_until(lambda: len(second.handles()) == 1, what="its arrays are gone")
+    assert [handle.id for handle in second.handles()] == [ids[1]]
+    anybody = process.connect(same_host=False)
+    assert anybody.handles() == []
+    for name in (ids[1], "0" * 32):
+        with pytest.raises(farcall.ServerError, match="no array"):
+            anybody.handle(name)
+    second.handle(ids[1]).drop()
+    assert second.handles() == []
+
+
+def test_memory_is_bounded_and_what_was_used_least_goes_to_the_disk(start, libc, tmp_path):
+    settings = tmp_path / "settings.toml"
+    settings.write_text("[data]\nmemory = 3000000\nper_user = 5\n")
+    options = ["--config", settings, "--state", tmp_path / "state"]
+    process = start(libc, options=list(map(str, options)))
+    server = process.connect()
+    size = 1_000_000
+    arrays = [np.full(size, value, np.int8) for value in range(5)]
+    handles = [server.put(array) for array in arrays]
+    assert [handle.on_disk for handle in handles] == [True, True, False, False, False]
+    with pytest.raises(farcall.ServerError, match=r"data\.per_user"):
+        server.put(arrays[0])
+    with pytest.raises(farcall.ServerError, match=r"data\.memory"):
+        server.put(np.zeros(4_000_000, np.int8))
+    fill = server.function("fill")
+    for value, handle in enumerate(handles):
+        assert (handle.get().view(np.int8) == value).all()
+    fill(handles[0], 7, size)
+    for handle in handles[1:4]:
+        handle.get()
+    wait_until(lambda: handles[0].on_disk, what="the changed one has left")
+    assert (handles[0].get().view(np.int8) == 7).all()
+    files = list((tmp_path / "state" / "jobs").iterdir())
+    assert files
+    for handle in handles:
+        handle.drop()
+    folder = tmp_path / "state" / "jobs"
+    wait_until(lambda: not list(folder.iterdir()), what="no file is left")
+
+
+def test_without_a_folder_memory_that_is_taken_is_an_error(start, libc, tmp_path):
+    settings = tmp_path / "settings.toml"
+    settings.write_text("[data]\nmemory = 3000000\n")
+    server = start(libc, options=["--config", str(settings)]).connect()
+    kept = [server.put(np.zeros(1_000_000, np.int8)) for _ in range(3)]
+    with pytest.raises(farcall.ServerError, match=r"data\.memory"):
+        server.put(np.zeros(1_000_000, np.int8))
+    kept.pop()
+    gc.collect()
+    server.put(np.zeros(1_000_000, np.int8)).drop()
+
+
+def test_a_handle_cannot_be_submitted(start, tmp_path):
+    server = start(LIBRARIES / "blas.idl", options=["--state", str(tmp_path / "state")]).connect()
+    x = server.put([1.0, 2.0])
+    with pytest.raises(farcall.ArgumentError, match="does not outlive the server"):
+        server.function("ddot").submit(2, x, 1, [1.0, 1.0], 1)
+
+
+def test_from_c(library_server, tmp_path):
+    program = compile_c(ROOT / "testing" / "e2e" / "handles.c", tmp_path / "handles")
+    ran = run(program, library_server.address)
+    assert ran.returncode == 0, ran.stdout
+    assert "in columns, the handle has double of shape" in ran.stdout
+    assert "the array has 32 bytes, given 1" in ran.stdout
+    assert "there is no array" in ran.stdout

@@ -1,0 +1,133 @@
+"""Submitted calls from Python, C and the command, and across a restart of the server."""
+
+import json
+import pickle
+import subprocess
+
+import farcall
+import numpy as np
+import pytest
+from programs import compile_c, run
+from servers import FARCALL, LIBRARIES, ROOT, wait_until
+
+
+@pytest.fixture
+def state(tmp_path):
+    """The options of a server that keeps submitted calls."""
+    return ["--state", str(tmp_path / "state"), "--workers", "2"]
+
+
+def command(server, *words):
+    """What a command prints."""
+    ran = subprocess.run(
+        [FARCALL, *map(str, words), "--server", server.address],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def system(n, seed=1):
+    rng = np.random.default_rng(seed)
+    a = np.asfortranarray(rng.random((n, n)) + n * np.eye(n))
+    return a, rng.random(n)
+
+
+def test_a_call_outlives_its_connection_and_the_server(start, state):
+    n = 50
+    a, b = system(n)
+    kept = b.copy()
+    first = start(LIBRARIES / "lapack.idl", options=state)
+    dgesv = first.connect().function("dgesv")
+    job = dgesv.submit(n=n, nrhs=1, a=a, lda=n, b=b, ldb=n)
+    assert (b == kept).all()
+    assert job.fetch(timeout=30).info == 0
+    first.process.kill()
+    first.process.wait()
+    server = start(LIBRARIES / "lapack.idl", options=state).connect()
+    (status,) = server.jobs()
+    assert (status.id, status.state, status.function) == (job.id, "done", "lapack/dgesv")
+    assert status.submitted <= status.started <= status.ended < status.expires
+    again = server.job(job.id)
+    result = again.fetch()
+    assert result._fields == ("a", "ipiv", "b", "info")
+    assert np.allclose(a @ result.b.ravel(), b)
+    x = np.empty(n)
+    filled = pickle.loads(pickle.dumps(again)).fetch(into={"b": x})
+    assert filled.b is x
+    assert np.allclose(a @ x, b)
+    assert again.forget().state == "done"
+    assert server.jobs() == []
+    with pytest.raises(farcall.ServerError, match="no submitted call") as raised:
+        again.fetch()
+    assert raised.value.fault == "caller"
+
+
+def test_what_cannot_be_fetched_says_why(start, state, nap_idl):
+    process = start(nap_idl, options=[*state[:2], "--workers", "1"])
+    server = process.connect()
+    nap = server.function("nap")
+    crashed = server.function("segfault").submit(1)
+    with pytest.raises(farcall.LibraryError):
+        crashed.fetch(timeout=30)
+    assert crashed.status.state == "failed"
+    assert "segfault" in crashed.status.failure
+    long, waiting = nap.submit(600_000), nap.submit(1)
+    wait_until(lambda: long.status.state == "running", what="the first one runs")
+    with pytest.raises(farcall.Timeout):
+        waiting.fetch(timeout=0.05)
+    assert waiting.cancel().state == "cancelled"
+    with pytest.raises(farcall.ServerError, match="cancelled"):
+        waiting.fetch()
+    assert long.cancel().state == "cancelled"
+    short = nap.with_keep(hours=1).submit(1)
+    assert short.fetch(timeout=30).slept == 1
+    assert short.status.expires - short.status.ended == pytest.approx(3600, abs=1)
+    with pytest.raises(farcall.ArgumentError, match=r"fetch\(\) makes it"):
+        nap.submit(1, np.empty(1, np.int32))
+    with pytest.raises(farcall.ArgumentError, match="no OUT or INOUT argument"):
+        short.fetch(into={"wrong": np.empty(1)})
+    with pytest.raises(farcall.ArgumentError, match="hexadecimal"):
+        server.job("nothing")
+
+
+def test_a_server_without_a_folder_says_so(start):
+    process = start(LIBRARIES / "blas.idl")
+    ddot = process.connect().function("ddot")
+    with pytest.raises(farcall.ArgumentError, match="--state DIR"):
+        ddot.submit(1, [1.0], 1, [1.0], 1)
+
+
+def test_the_command(start, state, tmp_path):
+    a, b = system(4)
+    np.save(tmp_path / "a.npy", a)
+    np.save(tmp_path / "b.npy", b)
+    process = start(LIBRARIES / "lapack.idl", options=state)
+    arguments = ["n=4", "nrhs=1", f"a=@{tmp_path}/a.npy", "lda=4"]
+    arguments += [f"b=@{tmp_path}/b.npy", "ldb=4"]
+    made = command(process, "submit", "dgesv", *arguments, "--keep", 1, "--json")
+    made = json.loads(made)
+    assert (made["schema"], made["function"]) == (1, "lapack/dgesv")
+    shown = command(process, "fetch", made["id"], "-o", f"b={tmp_path}/x.npy", "--time")
+    assert "EXEC" in shown
+    assert np.allclose(a @ np.load(tmp_path / "x.npy").ravel(), b)
+    (job,) = json.loads(command(process, "jobs", "--json"))["jobs"]
+    assert (job["id"], job["state"]) == (made["id"], "done")
+    assert job["expires"] - job["ended"] == pytest.approx(3600, abs=1)
+    assert f"{made['id']}  done" in command(process, "jobs")
+    assert command(process, "cancel", made["id"], "--forget") == "done\n"
+    assert command(process, "jobs") == ""
+
+
+def test_from_c(start, state, tmp_path):
+    program = compile_c(ROOT / "testing" / "e2e" / "jobs.c", tmp_path / "jobs")
+    process = start(LIBRARIES / "lapack.idl", options=state)
+    submitted = run(program, process.address)
+    assert submitted.returncode == 0, submitted.stdout
+    fetched = run(program, process.address, submitted.stdout.strip())
+    assert fetched.returncode == 0, fetched.stdout
+    assert "the scalars are not those" in fetched.stdout
+    assert "no submitted call" in fetched.stdout

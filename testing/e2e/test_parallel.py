@@ -1,0 +1,253 @@
+"""Functions that several processes compute together: ScaLAPACK, and what goes wrong with them."""
+
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import time
+
+import farcall
+import numpy as np
+import pytest
+from servers import LIBRARIES, ServerProcess, wait_until
+
+MPICC = shutil.which("mpicc.mpich")
+pytestmark = pytest.mark.skipif(
+    MPICC is None, reason="no MPICH: apt install libscalapack-mpich-dev"
+)
+
+FUNCTIONS = r"""
+Module parallel;
+Library "./libparallel.so";
+Define ranks(IN int n, OUT int r[n]) Backend "MPI" ProcessorElements n Calls "C" ranks(n, r);
+Define total(IN broadcast double x[n], IN int n, OUT double *sum)
+    Backend "MPI" ProcessorElements 2 Calls "C" total(x, n, sum);
+Define made(OUT allocate int x[n], IN int n, OUT int *size)
+    Backend "MPI" ProcessorElements 2 Calls "C" made(x, n, size);
+Define crash(IN int rank) Backend "MPI" ProcessorElements 2 Calls "C" crash(rank);
+Define spin(IN int rank) Backend "MPI" ProcessorElements 2 Calls "C" spin(rank);
+Define alone(OUT int *size) Calls "C" alone(size);
+"""
+
+SOURCE = r"""
+#include <mpi.h>
+#include <stdlib.h>
+
+static int rank(void) { int r; MPI_Comm_rank(MPI_COMM_WORLD, &r); return r; }
+
+void ranks(int n, int *r)
+{
+    int mine = rank() + 100;
+    (void)n;
+    MPI_Gather(&mine, 1, MPI_INT, r, 1, MPI_INT, 0, MPI_COMM_WORLD);
+}
+
+void total(double *x, int n, double *sum)
+{
+    double part = 0;
+    int size;
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    for (int i = rank(); i < n; i += size)
+        part += x[i];
+    MPI_Reduce(&part, sum, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+}
+
+void made(int *x, int n, int *size)
+{
+    for (int i = 0; i < n; i++)
+        x[i] = rank() == 0 ? 0 : i;
+    MPI_Reduce(rank() == 0 ? MPI_IN_PLACE : x, x, n, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
+    MPI_Comm_size(MPI_COMM_WORLD, size);
+}
+
+void crash(int r) { if (rank() == r) abort(); MPI_Barrier(MPI_COMM_WORLD); }
+void spin(int r) { for (volatile int on = 1; rank() == r && on;); MPI_Barrier(MPI_COMM_WORLD); }
+void alone(int *size) { MPI_Comm_size(MPI_COMM_WORLD, size); }
+"""
+
+
+def state(pid):
+    """What the system says of a process after its name; nothing of one that is gone."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def descendants(pid):
+    """The processes below a process."""
+    others = [int(folder.name) for folder in pathlib.Path("/proc").glob("[0-9]*")]
+    children = [other for other in others if (state(other) or ["", ""])[1] == str(pid)]
+    return [found for child in children for found in [child, *descendants(child)]]
+
+
+def busy_seconds(pids):
+    """Time on processors that processes have used."""
+    fields = [fields for pid in pids if (fields := state(pid))]
+    ticks = sum(int(field[11]) + int(field[12]) for field in fields)
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def have_ended(pids):
+    """Whether processes have ended, though perhaps nobody has asked how."""
+    return all((state(pid) or ["Z"])[0] == "Z" for pid in pids)
+
+
+@pytest.fixture(scope="module")
+def scalapack():
+    process = ServerProcess(LIBRARIES / "scalapack.idl", options=["--pes", "2"])
+    yield process.connect()
+    process.stop()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("parallel")
+    (folder / "parallel.c").write_text(SOURCE)
+    (folder / "parallel.idl").write_text(FUNCTIONS)
+    library = ["-shared", "-fPIC", "-o", folder / "libparallel.so", folder / "parallel.c"]
+    subprocess.run([MPICC, *library], check=True, timeout=60)
+    return folder
+
+
+@pytest.fixture
+def process(folder):
+    process = ServerProcess(folder / "parallel.idl", options=["--pes", "3"])
+    yield process
+    process.stop()
+
+
+def matrix(n, seed=1):
+    return np.asfortranarray(np.random.default_rng(seed).standard_normal((n, n)))
+
+
+def positive(n):
+    a = matrix(n)
+    return np.asfortranarray(a @ a.T + n * np.eye(n))
+
+
+def error(got, expected):
+    return np.linalg.norm(got - expected) / np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize("n", [1, 63, 500, 1000])
+def test_linear_systems(scalapack, n):
+    a, b = positive(n), matrix(n)[:, :3].copy(order="F")
+    nrhs = b.shape[1]
+    expected = np.linalg.solve(a, b)
+    x = b.copy(order="F")
+    info = np.ones(1, np.int32)
+    scalapack.call("pdposv", "L", n, nrhs, a.copy(order="F"), n, x, n, info)
+    assert info[0] == 0 and error(x, expected) < 1e-10
+
+    general = matrix(n, 7)
+    factors, x, pivots = general.copy(order="F"), b.copy(order="F"), np.zeros(n, np.int32)
+    scalapack.call("pdgesv", n, nrhs, factors, n, pivots, x, n, info)
+    assert info[0] == 0 and error(x, np.linalg.solve(general, b)) < 1e-10
+    swapped = general.copy()
+    for row, pivot in enumerate(pivots - 1):
+        swapped[[row, pivot]] = swapped[[pivot, row]]
+    product = (np.tril(factors, -1) + np.eye(n)) @ np.triu(factors)
+    assert error(product, swapped) < 1e-10
+
+
+@pytest.mark.parametrize("n", [1, 100, 500, 1000])
+def test_eigenvalues(scalapack, n):
+    a = positive(n)
+    values, vectors = np.zeros(n), np.zeros((n, n), order="F")
+    info = np.ones(1, np.int32)
+    scalapack.call("pdsyev", "V", "U", n, a.copy(order="F"), n, values, vectors, n, info)
+    assert info[0] == 0 and error(values, np.linalg.eigvalsh(a)) < 1e-10
+    assert error(a @ vectors, vectors * values) < 1e-10
+    result = scalapack.function("pdsyev")(
+        jobz="N", uplo="L", n=n, a=a.copy(order="F"), lda=n, ldz=n
+    )
+    assert error(result.w, values) < 1e-10
+
+
+@pytest.mark.parametrize(("m", "n"), [(70, 40), (300, 500)])
+def test_singular_values(scalapack, m, n):
+    a = np.asfortranarray(np.random.default_rng(3).standard_normal((m, n)))
+    size = min(m, n)
+    result = scalapack.function("pdgesvd")(
+        jobu="S", jobvt="S", m=m, n=n, a=a.copy(order="F"), lda=m, ldu=m, ldvt=size
+    )
+    assert result.info == 0
+    assert error(result.s, np.linalg.svd(a, compute_uv=False)) < 1e-10
+    assert error((result.u * result.s) @ result.vt, a) < 1e-10
+
+
+def test_a_matrix_that_is_not_positive_definite_is_told(scalapack):
+    n = 300
+    a = -np.eye(n, order="F")
+    info = np.zeros(1, np.int32)
+    scalapack.call("pdposv", "L", n, 1, a, n, np.ones((n, 1), order="F"), n, info)
+    assert info[0] == 1
+
+
+def test_a_call_has_as_many_processes_as_processor_elements(process):
+    server = process.connect()
+    for n in [1, 3, 2, 3]:
+        ranks = np.zeros(n, np.int32)
+        server.call("ranks", n, ranks)
+        assert ranks.tolist() == [100 + i for i in range(n)]
+
+
+def test_arrays_for_all_processes(process):
+    server = process.connect()
+    x = np.arange(1000.0)
+    assert server.function("total")(x=x, n=1000).sum == x.sum()
+    result = server.function("made")(n=1000)
+    assert result.size == 2 and (result.x == np.arange(1000)).all()
+    assert server.function("alone")().size == 1
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_process_that_crashes_is_one_failed_call(process, rank):
+    server = process.connect()
+    with pytest.raises(farcall.LibraryError, match="parallel/crash"):
+        server.call("crash", rank)
+    ranks = np.zeros(2, np.int32)
+    server.call("ranks", 2, ranks)
+    assert ranks.tolist() == [100, 101]
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_cancelled_call_ends_all_processes(process, rank):
+    server = process.connect()
+    idle = set(descendants(process.process.pid))
+    future = server.function("spin").call_async(rank)
+    wait_until(lambda: busy_seconds(descendants(process.process.pid)) > 0.5, what="work")
+    started = set(descendants(process.process.pid)) - idle
+    assert len(started) >= 3
+    future.cancel()
+    wait_until(lambda: have_ended(started), what="their end")
+    ranks = np.zeros(2, np.int32)
+    server.call("ranks", 2, ranks)
+
+
+def test_nothing_is_left_of_a_server_that_is_killed(folder):
+    process = ServerProcess(folder / "parallel.idl", options=["--pes", "2"])
+    process.connect().call("ranks", 2, np.zeros(2, np.int32))
+    started = descendants(process.process.pid)
+    assert len(started) >= 5
+    os.kill(process.process.pid, signal.SIGKILL)
+    process.process.wait()
+    wait_until(lambda: have_ended(started), what="their end")
+
+
+def test_waiting_processes_leave_the_processor_alone(process):
+    process.connect().call("ranks", 2, np.zeros(2, np.int32))
+    time.sleep(0.2)
+    before = busy_seconds(descendants(process.process.pid))
+    time.sleep(1.0)
+    assert busy_seconds(descendants(process.process.pid)) - before < 0.3
+
+
+def test_a_library_without_mpi_is_named(tmp_path):
+    (tmp_path / "serial.idl").write_text(
+        'Module serial; Library "libc.so.6"; Define f(IN int n) Backend "MPI" Calls "C" usleep(n);'
+    )
+    with pytest.raises(RuntimeError, match="no library of the file is linked with MPI"):
+        ServerProcess(tmp_path / "serial.idl")
