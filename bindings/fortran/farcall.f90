@@ -37,6 +37,11 @@ module farcall
     type(c_ptr) :: handle = c_null_ptr
   end type
 
+  ! An object on a server.
+  type, bind(c), public :: farcall_object
+    type(c_ptr) :: handle = c_null_ptr
+  end type
+
   ! A procedure that a called function calls: farcall_callback(c_funloc(monitor)), of a procedure
   ! with bind(C). A c_funptr by itself is refused: compilers differ in how they pass it.
   type, bind(c), public :: farcall_callback
@@ -49,6 +54,7 @@ module farcall
   end type
 
   public :: farcall_connect, farcall_disconnect, farcall_function_of
+  public :: farcall_object_new, farcall_object_method, farcall_object_free
   public :: farcall_call, farcall_call_async
   public :: farcall_probe, farcall_wait, farcall_wait_or, farcall_wait_and, farcall_wait_any
   public :: farcall_wait_all, farcall_next_failed, farcall_cancel, farcall_cancel_all
@@ -169,6 +175,22 @@ module farcall
       type(farcall_server), value :: server
     end subroutine
 
+    type(c_ptr) function c_object_new(server, name) bind(c, name="farcall_object_new")
+      import :: c_ptr, c_char, farcall_server
+      type(farcall_server), value :: server
+      character(kind=c_char), intent(in) :: name(*)
+    end function
+    type(c_ptr) function c_object_method(object, name) bind(c, name="farcall_object_method")
+      import :: c_ptr, c_char, farcall_object
+      type(farcall_object), value :: object
+      character(kind=c_char), intent(in) :: name(*)
+    end function
+
+    subroutine c_object_free(object) bind(c, name="farcall_object_free")
+      import :: farcall_object
+      type(farcall_object), value :: object
+    end subroutine
+
     type(c_ptr) function c_function_of(server, name) bind(c, name="farcall_function_of")
       import :: c_ptr, c_char, farcall_server
       type(farcall_server), value :: server
@@ -251,6 +273,44 @@ contains
       call give_up("farcall_function_of")
     end if
   end function
+
+  ! An object of a class, with a process of its own on the server. Without `status`, a failure stops
+  ! the program.
+  type(farcall_object) function farcall_object_new(server, name, status) result(object)
+    type(farcall_server), intent(in) :: server
+    character(*), intent(in) :: name
+    integer(c_int), intent(out), optional :: status
+
+    object%handle = c_object_new(server, c_text(name))
+    if (present(status)) then
+      status = FARCALL_OK
+      if (.not. c_associated(object%handle)) status = farcall_error_status()
+    else if (.not. c_associated(object%handle)) then
+      call give_up("farcall_object_new")
+    end if
+  end function
+
+  ! The method of that name, to be called as functions are, while the object is there.
+  type(farcall_function) function farcall_object_method(object, name, status) result(function)
+    type(farcall_object), intent(in) :: object
+    character(*), intent(in) :: name
+    integer(c_int), intent(out), optional :: status
+
+    function%handle = c_object_method(object, c_text(name))
+    if (present(status)) then
+      status = FARCALL_OK
+      if (.not. c_associated(function%handle)) status = farcall_error_status()
+    else if (.not. c_associated(function%handle)) then
+      call give_up("farcall_object_method")
+    end if
+  end function
+
+  ! Destroys the object.
+  subroutine farcall_object_free(object)
+    type(farcall_object), intent(inout) :: object
+    call c_object_free(object)
+    object%handle = c_null_ptr
+  end subroutine
 
   ! Waits until one of the calls has ended; `which` tells its session.
   integer(c_int) function farcall_wait_or(sessions, timeout, which) result(status)

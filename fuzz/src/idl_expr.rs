@@ -32,13 +32,16 @@ pub fn run(data: &[u8]) {
             re: number as f64,
             im: 0.5,
         },
+        Type::String if param.is_texts() => {
+            Scalar::Texts(vec!["text".into(); number as u8 as usize])
+        }
         Type::String | Type::Filename | Type::FilePointer => Scalar::Text("text".into()),
         _ => Scalar::Int(number),
     };
     let scalars: Vec<Option<Scalar>> = interface
         .params
         .iter()
-        .map(|param| param.is_scalar().then(|| scalar(param, number())))
+        .map(|param| param.is_value().then(|| scalar(param, number())))
         .collect();
     let elements: Vec<i64> = interface.element_refs.iter().map(|_| number()).collect();
     let values = Values {

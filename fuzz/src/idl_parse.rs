@@ -14,7 +14,7 @@ pub fn run(data: &[u8]) {
         let position = position(text, diagnostic.span.start);
         assert!(position.column >= 1);
     }
-    for interface in &parsed.document.interfaces {
+    for interface in parsed.document.functions() {
         let text = interface.text();
         match parse_interface(&text) {
             Ok(again) => {

@@ -77,6 +77,7 @@ impl Driver {
             places: vec![],
             output: false,
             handles: vec![],
+            object: None,
         };
         for result_bytes in RESULTS {
             let id = proto.call(&call(result_bytes), result_bytes).unwrap();
@@ -110,6 +111,7 @@ impl Driver {
         open.insert(proto.drop_handle(ARRAY).unwrap(), 0);
         open.insert(proto.list_handles(0).unwrap(), 0);
         open.insert(proto.get(ARRAY, FETCHED).unwrap(), FETCHED);
+        open.insert(proto.create("counter").unwrap(), 0);
         Driver {
             proto,
             open,
@@ -165,6 +167,10 @@ impl Driver {
             Event::Standing(id, _) | Event::Draining(id, _) => id,
             Event::Submitted(id, _) | Event::Job(id, _) | Event::Jobs(id, _) => id,
             Event::Handle(id, _) | Event::Handles(id, _) => id,
+            Event::Created(id) => {
+                self.proto.delete(id);
+                id
+            }
             Event::Shared(id, bytes) => {
                 assert!(bytes >= MEMORY_BYTES);
                 self.proto.unshare(id);

@@ -8,7 +8,7 @@ use farcall_rpc_proto::server::{Connection, Event};
 use farcall_rpc_proto::{
     ArrayForm, CALLBACKS, CallId, Callback, Chunk, Estimate, Failure, FailureKind, HANDLES,
     HandleId, HandlePage, HandleRecord, Hello, JOBS, JobDescription, JobId, JobPage, JobRecord,
-    JobState, Limits, Listing, OPERATION, OUTPUT, SHARED_MEMORY, Times, Transmit,
+    JobState, Limits, Listing, OBJECTS, OPERATION, OUTPUT, SHARED_MEMORY, Times, Transmit,
 };
 use std::collections::BTreeMap;
 
@@ -87,7 +87,7 @@ pub fn run(data: &[u8]) {
         calls: CALLS,
     };
     let mut hello = Hello::new("fuzz");
-    hello.features = SHARED_MEMORY | CALLBACKS | OUTPUT | OPERATION | JOBS | HANDLES;
+    hello.features = SHARED_MEMORY | CALLBACKS | OUTPUT | OPERATION | JOBS | HANDLES | OBJECTS;
     let mut driver = Driver {
         proto: Connection::new(limits, hello),
         open: BTreeMap::new(),
@@ -184,7 +184,11 @@ impl Driver {
                 0 => self.proto.shared(id, bytes),
                 _ => self.fail(id),
             },
-            Event::Unshare(_) => {}
+            Event::Unshare(_) | Event::Delete(_) => {}
+            Event::New(id, class) => match class.len() % 2 {
+                0 => self.proto.created(id),
+                _ => self.fail(id),
+            },
             Event::Call(id, call) => self.offered(id, call.function, call.data_bytes, None),
             Event::Submit(id, submission) => {
                 let call = submission.call;

@@ -2,6 +2,7 @@ import farcall.Call;
 import farcall.Complex;
 import farcall.FarcallException;
 import farcall.Function;
+import farcall.RemoteObject;
 import farcall.Server;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -23,6 +24,7 @@ public final class Script {
             arrays(server);
             kinds(server);
             files(server);
+            objects(server);
             errors(server);
             several(server);
         }
@@ -73,6 +75,10 @@ public final class Script {
 
         server.call("conformance/greet", "hello", "world", 32, text, length);
         System.out.printf("greet: %s (%d)%n", new String(text, 0, length[0]), length[0]);
+        byte[] joined = new byte[64];
+        String[] words = {"one", "", "three"};
+        server.call("conformance/join", 3, words, "+", joined, length);
+        System.out.printf("join: %s (%d)%n", new String(joined, 0, length[0]), length[0]);
         server.call(
                 "conformance/rotate", 2, new Complex(0, 1), z, new Complex(1.5, 2.5), conjugate);
         System.out.printf(
@@ -104,6 +110,22 @@ public final class Script {
         failing(
                 "no such file",
                 () -> server.call("conformance/upper", "nothing", "new", "tally", bytes));
+    }
+
+    private static void objects(Server server) {
+        int[][] values = new int[3][1];
+
+        try (RemoteObject one = server.object("conformance/Counter");
+                RemoteObject other = server.object("Counter")) {
+            one.method("add").call(3, values[0]);
+            other.method("add").call(7, values[1]);
+            one.method("add").call(7, values[2]);
+        }
+        System.out.printf(
+                "objects: %d %d %d%n", values[0][0], values[1][0], values[2][0]);
+        failing(
+                "method of no object",
+                () -> server.call("conformance/Counter.add", 1, values[0]));
     }
 
     private static void errors(Server server) {

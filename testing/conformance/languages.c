@@ -111,3 +111,18 @@ void conformance_upper(const char *text, const char *capitals, const char *tally
     if (sum != NULL)
         fclose(sum);
 }
+
+void conformance_join(int n, const char *const *words, const char *between, char *text, int *length)
+{
+    *length = 0;
+    for (int i = 0; words[i] != NULL; i++)
+        *length += snprintf(text + *length, 64 - *length, "%s%s", i > 0 ? between : "", words[i]);
+    if (words[n] != NULL)
+        abort();
+}
+
+void conformance_add(int n, int *value)
+{
+    static int count; /* of the object: it has a process of its own */
+    *value = count += n;
+}

@@ -65,7 +65,8 @@ static void arrays(void) {
 }
 
 static void kinds(void) {
-  char text[32];
+  const char *const words[] = {"one", "", "three"};
+  char text[64];
   int32_t length;
   double complex z[] = {1, 2 * I};
   float complex conjugate;
@@ -73,6 +74,8 @@ static void kinds(void) {
 
   check(farcall_call(server, "conformance/greet", "hello", "world", 32, text, &length));
   printf("greet: %s (%d)\n", text, length);
+  check(farcall_call(server, "conformance/join", 3, words, "+", text, &length));
+  printf("join: %s (%d)\n", text, length);
   check(farcall_call(server, "conformance/rotate", 2, (double complex)I, z,
                      (float complex)(1.5f + 2.5f * I), &conjugate));
   printf("rotate: %.0f %.0f %.0f %.0f / %.0f %.0f\n", 100 * creal(z[0]), 100 * cimag(z[0]),
@@ -92,6 +95,21 @@ static void files(void) {
   printf("files: %d bytes\n", (int)bytes);
   printf("no such file: %s\n",
          word(farcall_call(server, "conformance/upper", "nothing", "new", "tally", &bytes)));
+}
+
+static void objects(void) {
+  farcall_object *one = farcall_object_new(server, "conformance/Counter");
+  farcall_object *other = farcall_object_new(server, "Counter");
+  int32_t values[3];
+
+  check(farcall_invoke(farcall_object_method(one, "add"), 3, &values[0]));
+  check(farcall_invoke(farcall_object_method(other, "add"), 7, &values[1]));
+  check(farcall_invoke(farcall_object_method(one, "add"), 7, &values[2]));
+  printf("objects: %d %d %d\n", values[0], values[1], values[2]);
+  farcall_object_free(one);
+  farcall_object_free(other);
+  printf("method of no object: %s\n",
+         word(farcall_call(server, "conformance/Counter.add", 1, &values[0])));
 }
 
 static void errors(void) {
@@ -145,6 +163,7 @@ int main(int argc, char **argv) {
   arrays();
   kinds();
   files();
+  objects();
   errors();
   several();
   farcall_disconnect(server);

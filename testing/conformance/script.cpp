@@ -55,6 +55,10 @@ void kinds(const farcall::Server &server) {
 
   server.call("conformance/greet", "hello", std::string("world"), 32, text, farcall::out(length));
   std::cout << "greet: " << text << " (" << length << ")\n";
+  const std::vector<std::string> words{"one", "", "three"};
+  char joined[64];
+  server.call("conformance/join", 3, words, "+", joined, farcall::out(length));
+  std::cout << "join: " << joined << " (" << length << ")\n";
   server.call("conformance/rotate", 2, std::complex<double>(0, 1), z,
               std::complex<float>(1.5F, 2.5F), farcall::out(conjugate));
   std::cout << "rotate:";
@@ -102,6 +106,19 @@ void files(const farcall::Server &server) {
   failing("no such file", [&] {
     server.call("conformance/upper", "nothing", "new", "tally", farcall::out(bytes));
   });
+}
+
+void objects(const farcall::Server &server) {
+  const farcall::Object one = server.object("conformance/Counter");
+  const farcall::Object other = server.object("Counter");
+  std::array<std::int32_t, 3> values;
+
+  one.method("add")(3, farcall::out(values[0]));
+  other.method("add")(7, farcall::out(values[1]));
+  one.method("add")(7, farcall::out(values[2]));
+  std::cout << "objects: " << values[0] << " " << values[1] << " " << values[2] << "\n";
+  failing("method of no object",
+          [&] { server.call("conformance/Counter.add", 1, farcall::out(values[0])); });
 }
 
 void errors(const farcall::Server &server) {
@@ -156,6 +173,7 @@ int main(int argc, char **argv) {
     arrays(server);
     kinds(server);
     files(server);
+    objects(server);
     errors(server);
     several(server);
   } catch (const farcall::Error &error) {

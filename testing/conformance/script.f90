@@ -12,6 +12,7 @@ program script
   call arrays()
   call kinds()
   call files()
+  call objects()
   call errors()
   call several()
   call farcall_disconnect(server)
@@ -67,6 +68,8 @@ contains
 
   subroutine kinds()
     character(32, c_char) :: text
+    character(64, c_char) :: joined
+    character(8, c_char) :: words(3)
     integer(c_int) :: length
     complex(c_double) :: z(2) = [(1, 0), (0, 2)]
     complex(c_float) :: conjugate
@@ -75,6 +78,9 @@ contains
 
     call check(farcall_call(f("greet"), "hello   ", "world", 32, text, length))
     write (*, "(3a,i0,a)") "greet: ", text(:length), " (", length, ")"
+    words = [character(8) :: "one", "", "three"]
+    call check(farcall_call(f("join"), 3, words, "+", joined, length))
+    write (*, "(3a,i0,a)") "join: ", joined(:length), " (", length, ")"
     call check(farcall_call(f("rotate"), 2, (0.0_c_double, 1.0_c_double), z, (1.5, 2.5), conjugate))
     write (*, "(a,4(1x,i0),a,2(1x,i0))") "rotate:", nint(100 * [z(1)%re, z(1)%im, z(2)%re, &
       z(2)%im]), " /", nint(100 * [conjugate%re, conjugate%im])
@@ -113,6 +119,21 @@ contains
     print "(a,i0,a)", "files: ", length, " bytes"
     print "(2a)", "no such file: ", &
       word(farcall_call(f("upper"), "nothing", "new", "tally", length))
+  end subroutine
+
+  subroutine objects()
+    type(farcall_object) :: one, other
+    integer(c_int) :: values(3)
+
+    one = farcall_object_new(server, "conformance/Counter")
+    other = farcall_object_new(server, "Counter")
+    call check(farcall_call(farcall_object_method(one, "add"), 3, values(1)))
+    call check(farcall_call(farcall_object_method(other, "add"), 7, values(2)))
+    call check(farcall_call(farcall_object_method(one, "add"), 7, values(3)))
+    write (*, "(a,*(1x,i0))") "objects:", values
+    call farcall_object_free(one)
+    call farcall_object_free(other)
+    print "(2a)", "method of no object: ", word(farcall_call(f("Counter.add"), 1, values(1)))
   end subroutine
 
   subroutine errors()

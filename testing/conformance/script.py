@@ -43,6 +43,9 @@ def kinds():
     greeting = function("greet")(greeting="hello", name="world", room=32)
     text = bytes(greeting.text).split(b"\0")[0].decode()
     print(f"greet: {text} ({int(greeting.length)})")
+    joined = function("join")(n=3, words=["one", "", "three"], between="+")
+    text = bytes(joined.text).split(b"\0")[0].decode()
+    print(f"join: {text} ({int(joined.length)})")
     z = np.array([1, 2j])
     conjugate = function("rotate")(n=2, by=1j, z=z, w=1.5 + 2.5j).conjugate
     parts = [part for value in z for part in (value.real, value.imag)]
@@ -77,6 +80,13 @@ def files():
     except FileNotFoundError as error:
         assert error.filename == "nothing"
         print("no such file: argument")
+
+
+def objects():
+    with server.new("conformance/Counter") as one, server.new("Counter") as other:
+        values = [one.add(3).value, other.add(7).value, one.add(7).value]
+    print("objects:", *map(int, values))
+    failing("method of no object", lambda: function("Counter.add")(1))
 
 
 def errors():
@@ -117,5 +127,6 @@ def several():
 arrays()
 kinds()
 files()
+objects()
 errors()
 several()

@@ -78,6 +78,35 @@ static void *only_probed(void *unused) {
   return unused;
 }
 
+/* Each thread has objects of its own, which keep apart what they count. */
+static void *objects(void *unused) {
+  farcall_object *counter = farcall_object_new(one, "conformance/Counter");
+  farcall_object *other = farcall_object_new(one, "Counter");
+  farcall_function *add = farcall_object_method(counter, "add");
+  farcall_session ids[4];
+  int32_t values[4], i;
+
+  EXPECT(counter != NULL && other != NULL && add != NULL, 1);
+  EXPECT(add == farcall_object_method(counter, "add"), 1);
+  for (i = 0; i < 4; i++)
+    ids[i] = farcall_invoke_async(add, 10, &values[i]);
+  EXPECT(farcall_wait_and(ids, 4, 30), FARCALL_OK);
+  EXPECT(values[0] == 10 && values[1] == 20 && values[2] == 30 && values[3] == 40, 1);
+  EXPECT(farcall_invoke(farcall_object_method(other, "add"), 1, &values[0]), FARCALL_OK);
+  EXPECT(values[0], 1);
+  EXPECT(farcall_object_method(counter, "nothing") == NULL, 1);
+  EXPECT(farcall_error_status(), FARCALL_UNKNOWN_FUNCTION);
+  EXPECT(farcall_object_new(one, "Nothing") == NULL, 1);
+  EXPECT(farcall_error_status(), FARCALL_UNKNOWN_FUNCTION);
+  EXPECT(farcall_object_new(NULL, "Counter") == NULL, 1);
+  EXPECT(farcall_object_method(NULL, "add") == NULL, 1);
+  EXPECT(farcall_call(one, "Counter.add", 1, &values[0]), FARCALL_ARGUMENT);
+  farcall_object_free(other);
+  farcall_object_free(counter);
+  farcall_object_free(NULL);
+  return unused;
+}
+
 /* Sessions of other threads: each is reported once. */
 static void *collect(void *unused) {
   farcall_session which;
@@ -302,6 +331,7 @@ int main(int argc, char **argv) {
   EXPECT(strlen(farcall_version()) > 0, 1);
   EXPECT(strcmp(farcall_status_text(FARCALL_OK), "done"), 0);
   only_probed(NULL), in_threads(only_probed, NULL, NULL);
+  objects(NULL), in_threads(objects, NULL, NULL);
   two_servers(NULL), in_threads(two_servers, NULL, NULL);
   many();
   values();

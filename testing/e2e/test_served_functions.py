@@ -157,8 +157,8 @@ def test_modules_that_cannot_be_served_say_why(tmp_path):
         ("import farcall\n@farcall.serve('f(IN int n')\ndef f(n): pass", "module.py"),
         ("import farcall\n@farcall.serve('f(IN int n)')\ndef f(m): pass", "`m`"),
         (
-            "import farcall\n@farcall.serve('f(IN int n, g(IN int i))')\ndef f(n, g): pass",
-            "`f` takes functions of the caller",
+            "import farcall\n@farcall.serve('f(IN filepointer x)')\ndef f(x): pass",
+            "`f` takes a filepointer",
         ),
     ]:
         path.write_text(text)
@@ -191,3 +191,112 @@ def test_its_worker_ends_with_the_server(server):
     pid = server.connect().call("process", 1).pid
     server.process.send_signal(signal.SIGKILL)
     wait_until(lambda: not pathlib.Path(f"/proc/{pid}").exists(), what="the end of the worker")
+
+
+CALLING = """
+import threading
+import farcall
+
+kept = []
+
+@farcall.serve("bisect(IN double a, IN double b, OUT double *root, f(IN double x, OUT double *y))")
+def bisect(a, b, f):
+    below = f(a) < 0
+    while abs(b - a) > 1e-9:
+        middle = (a + b) / 2
+        a, b = (middle, b) if (f(x=middle) < 0) == below else (a, middle)
+    return a
+
+@farcall.serve("every(IN int n, IN double x[n], OUT double total[n],"
+               " g(IN int n, IN double x[n], INOUT double y[n], OUT int *k, OUT double z[n]))")
+def every(n, x, total, g):
+    y = x * 2
+    k, z = g(n, x, y)
+    assert type(k) is int and z.shape == (n,)
+    total[:] = y + z + k
+    into = z * 0
+    assert g(n, x, y, k=(one := __import__("numpy").zeros(1, "int32")), z=into) is None
+    assert one[0] == k and (into == z).all()
+
+@farcall.serve("wrong(IN int how, f(IN int n, IN double x[n]))")
+def wrong(how, f):
+    match how:
+        case 0: f(2)
+        case 1: f(2, [1, 2, 3])
+        case 2: f("two", [1, 2])
+        case 3: f(200_000, [0.0] * 200_000)
+
+@farcall.serve("keep(IN int n, f(IN int n))")
+def keep(f):
+    kept.append(f)
+
+@farcall.serve("late(IN int n)")
+def late():
+    kept[0](1)
+
+@farcall.serve("threads(IN int n, f(IN int k))")
+def threads(n, f):
+    all = [threading.Thread(target=f, args=(k,)) for k in range(n)]
+    for each in all: each.start()
+    for each in all: each.join()
+"""
+
+
+@pytest.fixture
+def calling(start, tmp_path):
+    path = tmp_path / "calling.py"
+    path.write_text(CALLING)
+    return start(path, options=["--workers", "1"]).connect(timeout=30)
+
+
+def test_they_call_functions_of_their_caller(calling):
+    def square(x, y):
+        y[0] = x * x - 2
+
+    root = calling.function("bisect")(a=0, b=2, f=square).root
+    assert abs(root - 2**0.5) < 1e-8
+
+    def g(n, x, y, k, z):
+        y += x
+        k[0] = n
+        z[:] = 100
+
+    x = np.arange(3.0)
+    total = calling.function("every")(n=3, x=x, g=g).total
+    np.testing.assert_array_equal(total, 3 * x + 103)
+
+
+def test_wrong_callbacks_are_exceptions_of_the_function(calling):
+    wrong = calling.function("wrong")
+    for how, text in enumerate(
+        ["`x`: expected an argument", "`x`", "`n`: expected an integer", "1600000 bytes, at most"]
+    ):
+        with pytest.raises(farcall.LibraryError, match=text):
+            wrong(how, print)
+
+
+def test_a_callback_that_is_kept_is_over_with_its_call(calling):
+    calling.call("keep", 1, print)
+    with pytest.raises(farcall.LibraryError, match="whose callback `f` was is over"):
+        calling.call("late", 1)
+
+
+def test_threads_of_a_function_take_turns_to_call_back(calling):
+    seen = []
+    calling.call("threads", 5, seen.append)
+    assert sorted(seen) == [0, 1, 2, 3, 4]
+
+
+def test_an_exception_of_the_caller_ends_the_call(calling):
+    with pytest.raises(farcall.CallbackError) as error:
+        calling.function("bisect")(a=0, b=1, f=fails)
+    assert isinstance(error.value.__cause__, ZeroDivisionError)
+    assert abs(calling.function("bisect")(a=0, b=1, f=half).root - 0.5) < 1e-8
+
+
+def fails(x, y):
+    y[0] = x / 0
+
+
+def half(x, y):
+    y[0] = x - 0.5

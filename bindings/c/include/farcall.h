@@ -180,6 +180,11 @@ typedef struct farcall_function farcall_function;
 typedef struct farcall_handle farcall_handle;
 
 /**
+ * An object on a server.
+ */
+typedef struct farcall_object farcall_object;
+
+/**
  * A server.
  */
 typedef struct farcall_server farcall_server;
@@ -650,6 +655,29 @@ void *farcall_allocate(const farcall_server *server, size_t bytes);
  * pass. The server may have been disconnected from meanwhile.
  */
 void farcall_free(void *memory);
+
+/**
+ * Makes an object of a class, `module/class` or `class` alone, on a server. It has a process of
+ * its own there, which holds its state. NULL where that fails.
+ *
+ * `server` is from `farcall_connect`, `name` a string ended by NUL.
+ */
+farcall_object *farcall_object_new(farcall_server *server, const char *name);
+
+/**
+ * The method of that name, to be called as functions are; it lives as long as the object. Methods
+ * of an object run one after the other. NULL where there is none.
+ *
+ * `object` is from `farcall_object_new`, `name` a string ended by NUL.
+ */
+farcall_function *farcall_object_method(farcall_object *object, const char *name);
+
+/**
+ * Destroys the object, and ends its methods; calls under way fail. NULL is let pass.
+ *
+ * `object` is from `farcall_object_new`; neither it nor its methods are used from now on.
+ */
+void farcall_object_free(farcall_object *object);
 
 /**
  * From now on, what the library prints in calls of the function is given to `writer`, line by

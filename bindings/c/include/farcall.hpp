@@ -78,6 +78,11 @@ template <class R>
 concept Array = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
                 Element<std::remove_cvref_t<std::ranges::range_value_t<R>>>;
 
+/* A range of texts: std::vector<std::string>, an array of std::string_view. */
+template <class R>
+concept Texts = std::ranges::sized_range<R> && !std::convertible_to<const R &, std::string_view> &&
+                std::convertible_to<std::ranges::range_reference_t<R>, std::string_view>;
+
 /* A function, a pointer to one, or a lambda without captures. */
 template <class F>
 concept Callable =
@@ -110,6 +115,10 @@ public:
     if constexpr (std::same_as<Plain, std::string_view> || Text<std::remove_reference_t<T>>) {
       const std::string_view text(given);
       set(text.data(), text.size(), FARCALL_TEXT, true);
+    } else if constexpr (Texts<T>) {
+      for (const std::string_view text : given)
+        texts_.append(text).push_back('\0');
+      set(texts_.data(), texts_.size(), FARCALL_TEXT, true);
     } else if constexpr (std::integral<Plain>) {
       if constexpr (std::is_unsigned_v<Plain> && sizeof(Plain) == sizeof(std::int64_t))
         if (given > static_cast<Plain>(std::numeric_limits<std::int64_t>::max()))
@@ -120,7 +129,7 @@ public:
     } else if constexpr (Callable<std::decay_t<T>>) {
       set(reinterpret_cast<const void *>(+given), sizeof(void *), FARCALL_FUNCTION, true);
     } else {
-      static_assert(Array<T>, "not a number, text, or an array of numbers in one piece");
+      static_assert(Array<T>, "not a number, text, texts, or an array of numbers in one piece");
       using Item = std::remove_reference_t<std::ranges::range_reference_t<T>>;
       const std::size_t bytes = std::ranges::size(given) * sizeof(Item);
       set(std::ranges::data(given), bytes, kind_of<std::remove_const_t<Item>>(),
@@ -130,6 +139,8 @@ public:
 
   farcall_value value() {
     farcall_value value = value_;
+    if (!texts_.empty()) /* A copy of the argument has moved it. */
+      value.data = texts_.data();
     if (value.data == nullptr)
       value.data = scalar_;
     return value;
@@ -148,6 +159,7 @@ private:
   }
 
   alignas(16) std::byte scalar_[16] = {};
+  std::string texts_;
   farcall_value value_;
 };
 
@@ -307,6 +319,9 @@ public:
     function(name)(std::forward<Args>(args)...);
   }
 
+  /* An object of a class, with a process of its own on the server. */
+  class Object object(const std::string &name) const;
+
   /* Gives up all calls under way. */
   void cancel_all() noexcept { farcall_cancel_all(server_); }
 
@@ -323,6 +338,36 @@ private:
 
   farcall_server *server_ = nullptr;
 };
+
+/* An object on a server, destroyed with this one. Its methods are functions, which run one after
+ * the other and end with it; it must not outlive its server. */
+class Object {
+public:
+  explicit Object(farcall_object *object) : object_(object) {
+    if (object_ == nullptr)
+      throw Error::last();
+  }
+  Object(Object &&other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  Object &operator=(Object &&other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  ~Object() { farcall_object_free(object_); }
+
+  Function method(const std::string &name) const {
+    farcall_function *method = farcall_object_method(object_, name.c_str());
+    if (method == nullptr)
+      throw Error::last();
+    return Function(method);
+  }
+
+private:
+  farcall_object *object_;
+};
+
+inline Object Server::object(const std::string &name) const {
+  return Object(farcall_object_new(server_, name.c_str()));
+}
 
 /* An array of zeros. Where the server is on this host it is shared with it, and not copied when it
  * is an argument of a call; elsewhere it is memory as any other. It may outlive the server. */

@@ -158,6 +158,15 @@ pub(crate) unsafe fn read<'a>(
             _ => None,
         });
     }
+    for (index, param) in interface.params.iter().enumerate() {
+        if let Some(value) = values[index].filter(|_| param.is_texts()) {
+            let count = interface.text_count(index, &scalars);
+            let count = count.map_err(|error| problem(error.to_string()))?;
+            // SAFETY: the caller's promise.
+            let texts = unsafe { texts_of(&value, count) };
+            scalars[index] = Some(texts.map_err(|what| problem(mismatch(param, &what)))?);
+        }
+    }
     let elements =
         elements(function, &scalars, &values).map_err(|error| problem(error.to_string()))?;
     let layout = interface
@@ -189,6 +198,24 @@ pub(crate) unsafe fn read<'a>(
             }
         });
     }
+    // SAFETY: the caller's promise.
+    arguments.extend(unsafe { functions(function, &values) }?);
+    Ok(arguments)
+}
+
+/// The functions of the caller.
+///
+/// # Safety
+///
+/// As for [`read`].
+unsafe fn functions<'a>(
+    function: &Function,
+    values: &[Option<Value>],
+) -> Result<Vec<Argument<'a>>, Problem> {
+    let interface = function.client.interface();
+    let name = function.client.qualified_name();
+    let problem = |text: String| Problem::argument(format!("{name}: {text}"));
+    let mut arguments = Vec::with_capacity(interface.callbacks.len());
     for (index, known) in interface.callbacks.iter().enumerate() {
         let value = values[interface.params.len() + index];
         let function = value.filter(Value::is_function);
@@ -305,6 +332,60 @@ unsafe fn text_of(value: &Value) -> Result<Scalar, String> {
     };
     let text = std::str::from_utf8(bytes).map_err(|_| "text that is not UTF-8".to_owned())?;
     Ok(Scalar::Text(text.to_owned()))
+}
+
+/// An array of texts: pointers to texts that end with NUL; such texts one after the other; or rows
+/// of characters, which end with blanks or NUL.
+///
+/// # Safety
+///
+/// The value has as many pointers as the interface says, or as many bytes as it says itself.
+unsafe fn texts_of(value: &Value, count: usize) -> Result<Scalar, String> {
+    let utf8 = |bytes: &[u8]| match std::str::from_utf8(bytes) {
+        Ok(text) => Ok(text.to_owned()),
+        Err(_) => Err("text that is not UTF-8".to_owned()),
+    };
+    if count > 0 && value.data.is_null() {
+        return Err("NULL".to_owned());
+    }
+    if !value.is_checked() {
+        let pointers = value.data.cast::<*const std::ffi::c_char>();
+        let text = |index: usize| {
+            // SAFETY: the caller's promise.
+            let text = unsafe { pointers.add(index).read_unaligned() };
+            if text.is_null() {
+                return Err(format!("NULL as string {index}"));
+            }
+            // SAFETY: likewise.
+            utf8(unsafe { CStr::from_ptr(text) }.to_bytes())
+        };
+        return Ok(Scalar::Texts(
+            (0..count).map(text).collect::<Result<_, _>>()?,
+        ));
+    }
+    let bytes = match value.bytes {
+        0 => &[],
+        // SAFETY: the caller's promise.
+        length => unsafe { slice::from_raw_parts(value.data.cast::<u8>(), length) },
+    };
+    let texts = if value.kind == Kind::FarcallText as i32 {
+        let texts = bytes.split_inclusive(|byte| *byte == 0);
+        texts
+            .map(|text| utf8(text.strip_suffix(&[0]).unwrap_or(text)))
+            .collect()
+    } else if value.kind == Kind::FarcallChar as i32 {
+        let row = bytes.len().checked_div(count).unwrap_or(0).max(1);
+        let is_filling = |byte: &u8| *byte == b' ' || *byte == 0;
+        let rows = bytes.chunks(row).map(|row| {
+            let length = row.iter().rposition(|byte| !is_filling(byte));
+            utf8(&row[..length.map_or(0, |last| last + 1)])
+        });
+        rows.collect()
+    } else {
+        return Err(value.what());
+    };
+    let texts: Result<Vec<String>, String> = texts;
+    Ok(Scalar::Texts(texts?))
 }
 
 fn mismatch(param: &Param, given: &str) -> String {

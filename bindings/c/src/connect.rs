@@ -93,6 +93,11 @@ impl Server {
         self.client.job(id)
     }
 
+    /// An object of a class.
+    pub(crate) fn object(&self, class: &str) -> Result<farcall_client::Object, Problem> {
+        Ok(self.client.new_object(class)?)
+    }
+
     pub(crate) fn tag(&self) -> usize {
         self.tag
     }

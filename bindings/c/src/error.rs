@@ -58,12 +58,13 @@ impl From<Error> for Problem {
             Error::Failed(failure) => match failure.kind {
                 FailureKind::UnknownFunction => Status::FarcallUnknownFunction,
                 FailureKind::BadArgument | FailureKind::NotFound => Status::FarcallArgument,
-                FailureKind::LibraryCrashed
+                FailureKind::ObjectLost
+                | FailureKind::LibraryCrashed
                 | FailureKind::TimeLimit
                 | FailureKind::OutOfMemory
                 | FailureKind::FunctionFailed => Status::FarcallLibrary,
                 FailureKind::Cancelled => Status::FarcallCancelled,
-                FailureKind::NoAnswer => Status::FarcallTimeout,
+                FailureKind::Stalled | FailureKind::NoAnswer => Status::FarcallTimeout,
                 _ => Status::FarcallServer,
             },
             _ => Status::FarcallConnection,

@@ -18,6 +18,7 @@ mod job;
 mod memory;
 /// cbindgen:ignore
 mod ninf;
+mod object;
 mod output;
 mod session;
 mod sessions;

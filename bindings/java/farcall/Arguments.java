@@ -81,6 +81,11 @@ final class Arguments {
                 byte[] bytes = text.getBytes(StandardCharsets.UTF_8);
                 set(index, arena.allocateFrom(JAVA_BYTE, bytes), TEXT, true);
             }
+            case String[] texts -> {
+                byte[] bytes = texts.length == 0 ? new byte[0]
+                        : (String.join("\0", texts) + "\0").getBytes(StandardCharsets.UTF_8);
+                set(index, arena.allocateFrom(JAVA_BYTE, bytes), TEXT, true);
+            }
             case byte[] array -> array(index, MemorySegment.ofArray(array), CHAR);
             case short[] array -> array(index, MemorySegment.ofArray(array), SHORT);
             case int[] array -> array(index, MemorySegment.ofArray(array), INT);
@@ -99,7 +104,8 @@ final class Arguments {
                                     + (index + 1)
                                     + " is of "
                                     + given.getClass()
-                                    + ": pass a number, a String, Complex, an array of numbers,"
+                                    + ": pass a number, a String, Complex, an array of numbers or"
+                                    + " Strings,"
                                     + " a buffer or a MemorySegment");
         }
     }

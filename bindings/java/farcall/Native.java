@@ -44,6 +44,11 @@ final class Native {
     private static final MethodHandle DISCONNECT = findVoid("farcall_disconnect", ADDRESS);
     private static final MethodHandle FUNCTION =
             find("farcall_function_of", ADDRESS, ADDRESS, ADDRESS);
+    private static final MethodHandle OBJECT =
+            find("farcall_object_new", ADDRESS, ADDRESS, ADDRESS);
+    private static final MethodHandle METHOD =
+            find("farcall_object_method", ADDRESS, ADDRESS, ADDRESS);
+    private static final MethodHandle FREE_OBJECT = findVoid("farcall_object_free", ADDRESS);
     private static final MethodHandle NAME = find("farcall_function_name", ADDRESS, ADDRESS);
     private static final MethodHandle INTERFACE =
             find("farcall_function_interface", ADDRESS, ADDRESS);
@@ -157,6 +162,28 @@ final class Native {
         invoke(
                 () -> {
                     DISCONNECT.invokeExact(server);
+                    return null;
+                });
+    }
+
+    static MemorySegment object(MemorySegment server, String name) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment text = arena.allocateFrom(name);
+            return known(invoke(() -> (MemorySegment) OBJECT.invokeExact(server, text)));
+        }
+    }
+
+    static MemorySegment method(MemorySegment object, String name) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment text = arena.allocateFrom(name);
+            return known(invoke(() -> (MemorySegment) METHOD.invokeExact(object, text)));
+        }
+    }
+
+    static void freeObject(MemorySegment object) {
+        invoke(
+                () -> {
+                    FREE_OBJECT.invokeExact(object);
                     return null;
                 });
     }

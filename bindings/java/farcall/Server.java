@@ -55,6 +55,11 @@ public final class Server implements AutoCloseable {
         return whileOpen(() -> new Function(this, Native.function(server, name)));
     }
 
+    /** An object of a class, {@code module/name} or {@code name} alone. */
+    public RemoteObject object(String name) {
+        return whileOpen(() -> new RemoteObject(this, Native.object(server, name)));
+    }
+
     /** Calls a function by name. */
     public void call(String name, Object... arguments) {
         function(name).call(arguments);

@@ -4,7 +4,7 @@ use farcall_client::{CallbackArguments, CallbackError, Scalar};
 use farcall_idl::Type;
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
-use pyo3::types::{PyComplex, PyFloat, PyInt, PyString, PyTuple};
+use pyo3::types::{PyComplex, PyFloat, PyInt, PyList, PyString, PyTuple};
 
 use crate::array;
 
@@ -67,5 +67,6 @@ fn value<'py>(py: Python<'py>, ty: Type, scalar: &Scalar) -> PyResult<Bound<'py,
         Scalar::Float(value) => PyFloat::new(py, *value).into_any(),
         Scalar::Complex { re, im } => PyComplex::from_doubles(py, *re, *im).into_any(),
         Scalar::Text(text) => PyString::new(py, text).into_any(),
+        Scalar::Texts(texts) => PyList::new(py, texts)?.into_any(),
     })
 }

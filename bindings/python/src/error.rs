@@ -61,8 +61,10 @@ pub(crate) fn from_client(py: Python<'_>, error: &Error) -> PyErr {
         Error::Failed(failure) => match failure.kind {
             FailureKind::UnknownFunction => "UnknownFunction",
             FailureKind::BadArgument => "ArgumentError",
+            FailureKind::Stalled => "Timeout",
             FailureKind::NoAnswer => "CallbackError",
-            FailureKind::LibraryCrashed
+            FailureKind::ObjectLost
+            | FailureKind::LibraryCrashed
             | FailureKind::TimeLimit
             | FailureKind::OutOfMemory
             | FailureKind::FunctionFailed => "LibraryError",

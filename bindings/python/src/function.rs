@@ -161,7 +161,7 @@ impl Function {
         let references = &self.client.interface().element_refs;
         let is_needed = |index: usize| {
             let param = &self.params()[index];
-            param.is_scalar() || references.iter().any(|reference| reference.param == index)
+            param.is_value() || references.iter().any(|reference| reference.param == index)
         };
         let (scalars, mut arrays) = self.read(py, &given, is_needed)?;
         let elements = self.elements(py, &scalars, &mut arrays)?;
@@ -172,6 +172,10 @@ impl Function {
 
     /// Another process connects anew and asks for the function there.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        if self.client.is_method() {
+            let text = "a method of an object on a server cannot be pickled";
+            return Err(pyo3::exceptions::PyTypeError::new_err(text));
+        }
         self.settings.reduce(py, "function", Some(&self.name))
     }
 
@@ -472,8 +476,8 @@ impl Function {
         for (index, (param, value)) in self.params().iter().zip(given).enumerate() {
             let value = value.as_ref().filter(|value| !value.is_none());
             if value.is_none() && param.is_passed() && is_needed(index) {
-                let expected = match param.is_scalar() {
-                    true => scalar::expected(param.ty).to_owned(),
+                let expected = match param.is_value() {
+                    true => scalar::expected(param).to_owned(),
                     false => format!("an array of {}", array::dtype_name(param.ty)),
                 };
                 let name = &param.name;
@@ -481,7 +485,7 @@ impl Function {
             }
             let (mut scalar, mut array) = (None, None);
             match value {
-                Some(value) if param.is_scalar() => {
+                Some(value) if param.is_value() => {
                     scalar = Some(scalar::read(&self.name, param, value)?);
                 }
                 // The server checks the form of what it has.

@@ -66,6 +66,7 @@ impl Parameter {
         let element = self.dtype.as_deref().unwrap_or("str");
         match self.shape.is_empty() {
             true => self.r#type.to_owned(),
+            false if self.dtype.is_none() => format!("str sequence of shape {}", self.shape_text()),
             false => format!("{element} array of shape {}", self.shape_text()),
         }
     }

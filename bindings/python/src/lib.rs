@@ -14,6 +14,7 @@ mod handle;
 mod interface;
 mod job;
 mod memory;
+mod object;
 mod plan;
 mod result;
 mod scalar;
@@ -41,6 +42,8 @@ mod _native {
     use crate::job::{Job, JobStatus};
     #[pymodule_export]
     use crate::memory::SharedMemory;
+    #[pymodule_export]
+    use crate::object::Object;
     #[pymodule_export]
     use crate::plan::Plan;
     #[pymodule_export]

@@ -16,6 +16,7 @@ pub(crate) fn read(function: &str, param: &Param, value: &Bound<'_, PyAny>) -> P
         Type::Char => character(value),
         Type::Float | Type::Double => number(value).map(Scalar::Float),
         Type::SComplex | Type::DComplex => complex(value),
+        Type::String if param.is_texts() => texts(value),
         Type::String => value
             .cast::<PyString>()
             .ok()
@@ -24,7 +25,7 @@ pub(crate) fn read(function: &str, param: &Param, value: &Bound<'_, PyAny>) -> P
         _ => integer(value),
     };
     let Some(scalar) = scalar else {
-        return Err(mismatch(expected(param.ty), error::describe(value)));
+        return Err(mismatch(expected(param), error::describe(value)));
     };
     match scalar.check(param) {
         Ok(()) => Ok(scalar),
@@ -33,8 +34,9 @@ pub(crate) fn read(function: &str, param: &Param, value: &Bound<'_, PyAny>) -> P
 }
 
 /// What a scalar of the type is to Python.
-pub(crate) fn expected(ty: Type) -> &'static str {
-    match ty {
+pub(crate) fn expected(param: &Param) -> &'static str {
+    match param.ty {
+        Type::String if param.is_texts() => "a sequence of str",
         Type::Char => "one character, or its code",
         Type::Float | Type::Double => "a real number",
         Type::SComplex | Type::DComplex => "a complex number",
@@ -111,6 +113,18 @@ fn character(value: &Bound<'_, PyAny>) -> Option<Scalar> {
         return Some(Scalar::Int(i64::from(code)));
     }
     integer(value)
+}
+
+/// A list, a tuple, an array of str, or whatever else gives texts one by one; a text is none.
+fn texts(value: &Bound<'_, PyAny>) -> Option<Scalar> {
+    if value.is_instance_of::<PyString>() {
+        return None;
+    }
+    let mut texts = Vec::new();
+    for text in value.try_iter().ok()?.take(farcall_idl::MOST_TEXTS + 1) {
+        texts.push(text.ok()?.cast::<PyString>().ok()?.to_string());
+    }
+    Some(Scalar::Texts(texts))
 }
 
 fn path(value: &Bound<'_, PyAny>) -> Option<Scalar> {

@@ -15,6 +15,7 @@ use crate::function::{Function, Times};
 use crate::handle::Handle;
 use crate::job::{Job, JobStatus};
 use crate::memory::SharedMemory;
+use crate::object::Object;
 
 /// Connects to a server: `farcall://host:port` or `unix:///path`.
 ///
@@ -270,6 +271,16 @@ impl Server {
             .unwrap_or_else(PoisonError::into_inner);
         functions.insert(name.to_owned(), function.clone().unbind());
         Ok(function)
+    }
+
+    /// An object of a class of that name, `module/class` or `class` alone: `obj.method(...)` calls
+    /// a method on it. It lives on the server until it is closed or deleted.
+    #[pyo3(name = "new")]
+    fn new_object(&self, py: Python<'_>, name: &str) -> PyResult<Object> {
+        self.process.check(py)?;
+        let object = py.detach(|| self.client.new_object(name));
+        let object = object.map_err(|error| error::from_client(py, &error))?;
+        Ok(Object::new(object, self.process, self.settings.clone()))
     }
 
     /// Calls a function by name: arguments in the order of the interface, or by name.

@@ -1,8 +1,9 @@
 //! A worker process whose functions are Python's.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use farcall_idl::{Body, Document, Interface, Layout, Mode, Scalar};
+use farcall_idl::{Body, Document, Interface, Layout, Mode, Scalar, Type};
 use farcall_server::{Callee, Caller, Failure, FailureKind, Source, run_worker_for};
 use pyo3::ffi;
 use pyo3::intern;
@@ -10,6 +11,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyComplex, PyList, PyTuple};
 
 use crate::array;
+use callback::{Callback, Line};
+
+mod callback;
 
 /// How a memory view may be used, as Python's stable ABI numbers it.
 const READ: i32 = 0x100;
@@ -20,8 +24,7 @@ const WRITE: i32 = 0x200;
 #[pyfunction]
 pub(crate) fn run_worker(py: Python<'_>, bind: Py<PyAny>) -> PyResult<()> {
     let load = |source: &Source, document: &Document, _: Option<&Path>| {
-        refuse_callbacks(document)
-            .map_err(|error| format!("{}: {error}", source.path.display()))?;
+        refuse_streams(document).map_err(|error| format!("{}: {error}", source.path.display()))?;
         Python::attach(|py| {
             let functions = bind.call1(py, (source.path.as_path(),));
             let functions = functions.and_then(|list| list.extract::<Vec<Py<PyAny>>>(py));
@@ -33,14 +36,15 @@ pub(crate) fn run_worker(py: Python<'_>, bind: Py<PyAny>) -> PyResult<()> {
     Ok(py.detach(|| run_worker_for(load))?)
 }
 
-/// Functions of the caller reach libraries in C and Fortran only.
-fn refuse_callbacks(document: &Document) -> Result<(), String> {
-    let mut interfaces = document.interfaces.iter();
-    match interfaces.find(|interface| !interface.callbacks.is_empty()) {
+/// A stream of the C library is of no use to Python.
+fn refuse_streams(document: &Document) -> Result<(), String> {
+    let is_stream = |param: &farcall_idl::Param| param.ty == Type::FilePointer;
+    let mut functions = document.functions();
+    match functions.find(|function| function.params.iter().any(is_stream)) {
         None => Ok(()),
-        Some(interface) => Err(format!(
-            "`{}` takes functions of the caller, which Python functions cannot be given",
-            interface.name
+        Some(function) => Err(format!(
+            "`{}` takes a filepointer, which Python functions cannot be given; use filename",
+            function.name
         )),
     }
 }
@@ -56,7 +60,7 @@ impl Callee for Functions {
         scalars: &[Option<Scalar>],
         layout: &Layout,
         starts: &[*mut u8],
-        _: &mut Caller<'_>,
+        caller: &mut Caller<'_>,
     ) -> Result<(), Failure> {
         let failed = |text: String| Failure::new(FailureKind::FunctionFailed, text);
         let Some(callable) = self.0.get(function) else {
@@ -66,7 +70,10 @@ impl Callee for Functions {
             // SAFETY: the caller's promise, and `see_to_release` sees to it that nobody keeps them.
             let memory = unsafe { memory(py, layout, starts) };
             let memory = memory.map_err(|error| failed(error.to_string()))?;
-            let called = call(py, callable, interface, scalars, layout, &memory);
+            // SAFETY: it is closed as soon as the function has returned.
+            let line = unsafe { Line::open(caller) };
+            let called = call(py, callable, interface, scalars, layout, &memory, &line);
+            py.detach(|| line.close());
             let called = called.map_err(|error| failed(error.value(py).to_string()));
             let released = see_to_release(py, interface, layout, &memory);
             called.and(released.map_err(failed))
@@ -136,6 +143,7 @@ fn call(
     scalars: &[Option<Scalar>],
     layout: &Layout,
     memory: &[Bound<'_, PyAny>],
+    line: &Arc<Line>,
 ) -> PyResult<()> {
     let mut values: Vec<Option<Bound<'_, PyAny>>> = scalars
         .iter()
@@ -143,6 +151,10 @@ fn call(
         .collect::<PyResult<_>>()?;
     for (array, flat) in layout.arrays.iter().zip(memory) {
         values[array.param] = Some(shaped(array, flat)?);
+    }
+    for index in 0..interface.callbacks.len() {
+        let callback = Callback::new(line.clone(), interface, index);
+        values.push(Some(Bound::new(py, callback)?.into_any()));
     }
     let value = |param: &usize| values.get(*param).cloned().flatten();
     let Body::Calls { args, .. } = &interface.body else {
@@ -163,6 +175,7 @@ fn scalar<'py>(py: Python<'py>, value: &Scalar) -> PyResult<Bound<'py, PyAny>> {
         Scalar::Float(value) => value.into_pyobject(py)?.into_any(),
         Scalar::Complex { re, im } => PyComplex::from_doubles(py, *re, *im).into_any(),
         Scalar::Text(text) => text.as_str().into_pyobject(py)?.into_any(),
+        Scalar::Texts(texts) => PyList::new(py, texts)?.into_any(),
     })
 }
 

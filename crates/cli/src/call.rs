@@ -19,9 +19,10 @@ use std::time::{Duration, Instant};
 
 /// Call a function from the shell
 ///
-/// Scalars are written as they are, arrays as @FILE.npy or as numbers with commas between. OUT
-/// arrays need not be given. Arguments of type filename are paths of files here, which travel. What
-/// the function calls back is shown on standard error.
+/// Scalars are written as they are, arrays as @FILE.npy or as numbers with commas between,
+/// arrays of strings as @FILE (its lines) or with commas between. OUT arrays need not be given.
+/// Arguments of type filename are paths of files here, which travel. What the function calls back
+/// is shown on standard error.
 #[derive(Args)]
 #[command(after_help = "Examples:
   farcall call ddot n=3 x=1,2,3 incx=1 y=4,5,6 incy=1
@@ -103,6 +104,7 @@ fn show(arguments: &mut CallbackArguments<'_>) -> Result<(), CallbackError> {
             Scalar::Float(value) => value.to_string(),
             Scalar::Complex { re, im } => format!("{re}{im:+}i"),
             Scalar::Text(text) => text.clone(),
+            Scalar::Texts(texts) => texts.join(","),
         };
         Some(format!("{}={value}", param.name))
     });
@@ -250,7 +252,7 @@ fn print_plan(function: &Function, arguments: &Arguments) -> Result<(), Failure>
     let interface = function.interface();
     let mut values = named(&arguments.arguments, interface, "NAME=VALUE")?;
     require(function, &values, |index| {
-        interface.params[index].is_scalar() || decides_sizes(interface, index)
+        interface.params[index].is_value() || decides_sizes(interface, index)
     })?;
     let scalars = scalars(interface, &mut values)?;
     let mut arrays = BTreeMap::new();
@@ -400,7 +402,7 @@ fn named(
 }
 
 fn needs_value(param: &Param) -> bool {
-    param.is_scalar() || param.mode.is_sent()
+    param.is_value() || param.mode.is_sent()
 }
 
 /// Takes the scalars out of the values.
@@ -409,13 +411,32 @@ fn scalars(
     values: &mut BTreeMap<usize, String>,
 ) -> Result<Vec<Option<Scalar>>, Failure> {
     let scalar = |(index, param): (usize, &Param)| {
-        if !param.is_scalar() {
+        if !param.is_value() {
             return Ok(None);
         }
         let text = values.remove(&index).expect("checked to be there");
+        if param.is_texts() {
+            return parse_texts(&text, param).map(Some);
+        }
         parse_scalar(&text, param).map(Some)
     };
     interface.params.iter().enumerate().map(scalar).collect()
+}
+
+/// The lines of a file, or texts with commas between.
+fn parse_texts(text: &str, param: &Param) -> Result<Scalar, Failure> {
+    let texts = match text.strip_prefix('@') {
+        Some(path) => {
+            let lines = std::fs::read_to_string(path);
+            let lines = lines
+                .map_err(|error| Failure::usage(format!("`{}`: {path}: {error}", param.name)))?;
+            lines.lines().map(str::to_string).collect()
+        }
+        None if text.is_empty() => Vec::new(),
+        None => text.split(',').map(str::to_string).collect(),
+    };
+    let texts = Scalar::Texts(texts);
+    texts.convert(param).map_err(Failure::usage)
 }
 
 fn parse_scalar(text: &str, param: &Param) -> Result<Scalar, Failure> {

@@ -2,6 +2,7 @@
 
 use crate::{Callback, HandleId};
 use farcall_idl::{ArrayLayout, ElementError, Interface, Layout, LayoutError, Mode, Param, Scalar};
+use farcall_rpc_proto::Call;
 
 /// What a caller passes for one parameter; the functions that a function calls back come after all
 /// parameters.
@@ -10,7 +11,7 @@ use farcall_idl::{ArrayLayout, ElementError, Interface, Layout, LayoutError, Mod
 /// and in the byte order of this machine.
 #[derive(Debug)]
 pub enum Argument<'a> {
-    /// The value of a scalar.
+    /// The value of a scalar, or an array of texts.
     Scalar(Scalar),
     /// An IN array.
     In(&'a [u8]),
@@ -78,6 +79,14 @@ pub enum ArgumentError {
         /// Bytes given.
         given: u64,
     },
+    /// Scalars and texts are too long for one message.
+    #[error("its scalars and texts have {given} bytes, at most {most} can be sent")]
+    TooLong {
+        /// Bytes that there may be.
+        most: usize,
+        /// Bytes that there are.
+        given: usize,
+    },
     /// A scalar does not fit, or sizes do not come out.
     #[error(transparent)]
     Layout(#[from] LayoutError),
@@ -99,12 +108,35 @@ pub(crate) fn scalars(
         });
     }
     let value = |(param, argument): (&Param, &Argument<'_>)| match argument {
-        Argument::Scalar(value) if param.is_scalar() => Ok(Some(
+        Argument::Scalar(value) if param.is_value() => Ok(Some(
             value.clone().convert(param).map_err(LayoutError::Scalar)?,
         )),
         _ => Ok(None),
     };
     interface.params.iter().zip(arguments).map(value).collect()
+}
+
+/// Whether the call fits one message, which is looked at where there are long texts.
+pub(crate) fn check_length(call: &Call) -> Result<(), ArgumentError> {
+    const MOST: usize = 1 << 20;
+    const LONG: usize = MOST / 4;
+    let texts = call.scalars.iter().map(|scalar| match scalar {
+        Some(Scalar::Text(text)) => text.len(),
+        Some(Scalar::Texts(texts)) => texts.iter().map(|text| text.len() + 9).sum(),
+        _ => 0,
+    });
+    if texts.sum::<usize>() < LONG {
+        return Ok(());
+    }
+    // Places of arrays and the number of the function come to it later.
+    let room = 64 + 32 * call.scalars.len();
+    let mut message = Vec::new();
+    call.encode(&mut message);
+    let (most, given) = (MOST - room, message.len());
+    match given <= most {
+        true => Ok(()),
+        false => Err(ArgumentError::TooLong { most, given }),
+    }
 }
 
 /// The functions of the caller among the arguments.

@@ -21,7 +21,7 @@ use crate::{Address, Argument, Error, Options};
 use farcall_idl::Layout;
 use farcall_rpc_proto::{
     CALLBACKS, Call, CallId, ESTIMATES, Estimate, FILES, Failure, FailureKind, HANDLES, Hello,
-    JOBS, Listing, OPERATION, OUTPUT, ProtocolError, REGISTER, SHARED_MEMORY, Times,
+    JOBS, Listing, OBJECTS, OPERATION, OUTPUT, ProtocolError, REGISTER, SHARED_MEMORY, Times,
 };
 use farcall_spin::Spin;
 pub(crate) use state::Answered;
@@ -66,7 +66,7 @@ pub(crate) struct Connection {
 /// What a running call has its caller do.
 pub(crate) struct Reply {
     /// Whom the called function calls back.
-    pub(crate) callbacks: Option<Callbacks>,
+    pub(crate) callbacks: Option<Box<Callbacks>>,
     /// What it has printed, where the caller wants it.
     pub(crate) printed: Option<Arc<Printed>>,
     /// For messages.
@@ -126,7 +126,7 @@ impl Connection {
         let socket = socket.map_err(failed)?;
         let mut hello = Hello::new(concat!("farcall-client ", env!("CARGO_PKG_VERSION")));
         hello.features |= ESTIMATES | CALLBACKS | OUTPUT | FILES | JOBS | HANDLES;
-        hello.features |= OPERATION | REGISTER;
+        hello.features |= OBJECTS | OPERATION | REGISTER;
         if socket.is_unix() {
             hello.features |= SHARED_MEMORY;
         }
@@ -325,6 +325,27 @@ impl Connection {
     pub(crate) fn staging_segment(self: &Arc<Self>, bytes: u64) -> Option<Segment> {
         let idle = self.pool().take(usize::try_from(bytes).ok()?);
         idle.or_else(|| self.share(bytes + bytes / 8, true).ok())
+    }
+
+    /// Asks for an object of a class; `None` where the server has no objects.
+    pub(crate) fn create(self: &Arc<Self>, class: &str) -> Result<Option<CallId>, Error> {
+        if self.features & OBJECTS == 0 {
+            return Ok(None);
+        }
+        match self.start(|state| state.create(class))?.finish()? {
+            Answer::Created(id) => Ok(Some(id)),
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    /// Gives an object up. A child that this process forked leaves it alone: it is the parent's.
+    pub(crate) fn delete(&self, object: CallId) {
+        if self.process != std::process::id() {
+            return;
+        }
+        let mut state = self.lock();
+        state.delete(object);
+        self.send_soon(&mut state);
     }
 
     /// Gives shared memory back to the server. A child that this process forked leaves it alone:
@@ -608,7 +629,7 @@ impl Request {
         let callback = self.connection.lock().take_callback(self.id);
         let answered = self.write(false).and_then(|()| {
             let run = |callbacks: &Callbacks| callback.map(|callback| callbacks.run(callback));
-            reply.callbacks.as_ref().and_then(run).transpose()
+            reply.callbacks.as_deref().and_then(run).transpose()
         });
         match answered {
             Ok(None) => {}

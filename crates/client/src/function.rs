@@ -4,6 +4,7 @@ use crate::argument::{self, Argument, ArgumentError, Way};
 use crate::callback::{Callback, Callbacks};
 use crate::connection::{Answered, Connection, Reply};
 use crate::files::Files;
+use crate::object::Instance;
 use crate::output::{Output, Printed};
 use crate::{Error, Job, Pending, Plan, Server, staging};
 use farcall_idl::{Interface, Place, Scalar};
@@ -18,6 +19,8 @@ pub struct Function {
     server: Server,
     described: Arc<Described>,
     output: Option<Output>,
+    /// The object whose method it is.
+    object: Option<Arc<Instance>>,
 }
 
 /// What the server said of a function. The server's cache holds this and not the [`Function`],
@@ -76,7 +79,21 @@ impl Function {
             server,
             described,
             output: None,
+            object: None,
         }
+    }
+
+    /// The same method, called on an object.
+    pub(crate) fn on(self, object: Arc<Instance>) -> Function {
+        Function {
+            object: Some(object),
+            ..self
+        }
+    }
+
+    /// Whether it is called on an object.
+    pub fn is_method(&self) -> bool {
+        self.object.is_some()
     }
 
     /// The interface.
@@ -122,6 +139,7 @@ impl Function {
             places: Vec::new(),
             output: false,
             handles: Vec::new(),
+            object: None,
         };
         /// The first question may wake the server up.
         const QUESTIONS: usize = 3;
@@ -158,9 +176,12 @@ impl Function {
                 let renewed = self.server.fetch(&self.described.requested)?;
                 // The arguments were made for the interface that the caller has seen.
                 if renewed.described.text == self.described.text {
-                    renewed
-                        .with_output(self.output.clone())
-                        .call_once(arguments)
+                    let renewed = Function {
+                        output: self.output.clone(),
+                        object: self.object.clone(),
+                        ..renewed
+                    };
+                    renewed.call_once(arguments)
                 } else {
                     Err(error)
                 }
@@ -190,22 +211,29 @@ impl Function {
         })?;
         /// Bytes of a call that may overtake the arrays of larger ones.
         const SMALL: u64 = 64 << 10;
-        let mut connection = self.server.connection()?;
+        let mut connection = match &self.object {
+            Some(object) => object.connection.clone(),
+            None => self.server.connection()?,
+        };
         call.function = self.described.number_on(&connection)?;
+        call.object = self.object.as_ref().map(|object| object.id);
         let interface = &self.described.interface;
         let moves_files = interface.moves_files();
         if moves_files && !connection.moves_files() {
             return Err(self.too_old("work on files of its callers"));
         }
-        if !moves_files && layout.sent_bytes() + layout.returned_bytes() <= SMALL {
+        let is_bound = moves_files || self.object.is_some();
+        if !is_bound && layout.sent_bytes() + layout.returned_bytes() <= SMALL {
             // The number holds for every connection to the server.
             connection = self.server.for_small(connection);
         }
         let files = Files::open(&self.described.qualified, interface, &mut call.scalars)?;
-        let callbacks = (!functions.is_empty() || moves_files).then(|| Callbacks {
-            described: self.described.clone(),
-            functions,
-            files,
+        let callbacks = (!functions.is_empty() || moves_files).then(|| {
+            Box::new(Callbacks {
+                described: self.described.clone(),
+                functions,
+                files,
+            })
         });
         // SAFETY: the caller's promise is the same.
         let staging = unsafe { staging::place(&connection, interface, arguments, &mut layout) };
@@ -300,7 +328,9 @@ impl Function {
             places: Vec::new(),
             output: false,
             handles,
+            object: None,
         };
+        argument::check_length(&call)?;
         Ok((call, layout, functions))
     }
 }

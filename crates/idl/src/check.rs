@@ -94,9 +94,11 @@ pub fn parse_interface(text: &str) -> Result<Interface, InterfaceError> {
         let position = position(text, error.span.start);
         return Err(InterfaceError(format!("{position}: {}", error.message)));
     }
-    let interface = match document.interfaces.len() {
-        1 => document.interfaces.remove(0),
-        count => {
+    let count = document.functions().count();
+    let interface = match (document.interfaces.pop(), document.classes.pop()) {
+        (Some(interface), None) if count == 1 => interface,
+        (None, Some(mut class)) if count == 1 && class.state.is_none() => class.methods.remove(0),
+        _ => {
             return Err(InterfaceError(format!(
                 "expected one interface, found {count}"
             )));
@@ -147,12 +149,12 @@ impl Checker<'_> {
         }
         let module = document.module.clone();
         let mut names = BTreeSet::new();
-        document.interfaces = self.functions(functions, module.as_deref(), &mut names);
+        document.interfaces = self.functions(functions, (module.as_deref(), None), &mut names);
         for (name, options, state, methods) in classes {
             if !names.insert(name.text.clone()) {
                 self.defined_twice(&name);
             }
-            let class = self.class(name, options, state, methods);
+            let class = self.class(name, options, state, methods, module.as_deref());
             document.classes.push(class);
         }
         document
@@ -169,7 +171,7 @@ impl Checker<'_> {
     fn functions(
         &mut self,
         functions: Vec<Function>,
-        module: Option<&str>,
+        of: (Option<&str>, Option<&str>),
         names: &mut BTreeSet<String>,
     ) -> Vec<Interface> {
         let mut interfaces = Vec::with_capacity(functions.len());
@@ -177,7 +179,7 @@ impl Checker<'_> {
             if !names.insert(function.name.text.clone()) {
                 self.defined_twice(&function.name);
             }
-            if let Some(interface) = self.function(function, module) {
+            if let Some(interface) = self.function(function, of) {
                 interfaces.push(interface);
             }
         }
@@ -196,6 +198,7 @@ impl Checker<'_> {
         options: Options,
         state: Option<String>,
         methods: Vec<Function>,
+        module: Option<&str>,
     ) -> Class {
         let costs = [
             &options.calc_order,
@@ -212,7 +215,11 @@ impl Checker<'_> {
             self.findings
                 .push(Diagnostic::error(name.span.clone(), message));
         }
-        let methods = self.functions(methods, None, &mut BTreeSet::new());
+        let of = (module, Some(name.text.as_str()));
+        let mut methods = self.functions(methods, of, &mut BTreeSet::new());
+        for method in &mut methods {
+            method.shrink |= options.shrink.unwrap_or(false);
+        }
         Class {
             name: name.text,
             description: options.description,

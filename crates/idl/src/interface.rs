@@ -78,7 +78,9 @@ pub struct Class {
 pub struct Interface {
     /// Module the function belongs to.
     pub module: Option<String>,
-    /// Name of the function, without the module.
+    /// Class whose method it is: it is called on an object.
+    pub class: Option<String>,
+    /// Name of the function, without module and class.
     pub name: String,
     /// Description for people.
     pub description: Option<String>,
@@ -155,7 +157,8 @@ impl Convention {
     }
 }
 
-/// A parameter: a scalar when it has no dimensions, an array otherwise.
+/// A parameter: a scalar when it has no dimensions, an array otherwise. Arrays of [`Type::String`]
+/// are IN, and travel beside the call as scalars do.
 ///
 /// `OUT int *info` and `OUT int info[1]` are the same parameter.
 #[derive(Clone, Debug, PartialEq)]
@@ -175,9 +178,19 @@ pub struct Param {
 }
 
 impl Param {
-    /// Whether the parameter has no dimensions, so that its value travels beside the call.
+    /// Whether the parameter has no dimensions.
     pub fn is_scalar(&self) -> bool {
         self.dims.is_empty()
+    }
+
+    /// Whether its value travels beside the call: it is a scalar or an array of texts.
+    pub fn is_value(&self) -> bool {
+        self.is_scalar() || self.is_texts()
+    }
+
+    /// Whether it is an array of texts.
+    pub fn is_texts(&self) -> bool {
+        !self.is_scalar() && self.ty == Type::String
     }
 
     /// Whether the parameter names a file, whose contents travel as the mode says.
@@ -257,7 +270,7 @@ pub enum Type {
     SComplex,
     /// Two binary64: real part, imaginary part.
     DComplex,
-    /// Text, ended by NUL for C; only as a scalar.
+    /// Text, ended by NUL for C; also in arrays, which are IN.
     String,
     /// Name of a file whose contents travel; only as a scalar.
     Filename,
@@ -413,6 +426,7 @@ impl Callback {
         };
         Interface {
             module: None,
+            class: None,
             name: self.name.clone(),
             description: None,
             params: self.params.clone(),
@@ -437,6 +451,21 @@ impl Callback {
     }
 }
 
+impl Document {
+    /// Everything that can be called: the functions, and behind them the methods of all classes, in
+    /// the order written.
+    pub fn functions(&self) -> impl Iterator<Item = &Interface> {
+        let methods = self.classes.iter().flat_map(|class| &class.methods);
+        self.interfaces.iter().chain(methods)
+    }
+
+    /// The same, for who keeps nothing else.
+    pub fn into_functions(self) -> Vec<Interface> {
+        let methods = self.classes.into_iter().flat_map(|class| class.methods);
+        self.interfaces.into_iter().chain(methods).collect()
+    }
+}
+
 impl Interface {
     /// Whether several processes compute it together: `Backend "MPI"` or `"BLACS"`.
     pub fn is_parallel(&self) -> bool {
@@ -446,10 +475,18 @@ impl Interface {
             .any(|known| backend.eq_ignore_ascii_case(known))
     }
 
-    /// `module/name`, or the name alone where there is no module.
+    /// `module/name`, or the name alone where there is no module; of a method `module/class.name`.
     pub fn qualified_name(&self) -> Cow<'_, str> {
         match &self.module {
-            Some(module) => Cow::Owned(format!("{module}/{}", self.name)),
+            Some(module) => Cow::Owned(format!("{module}/{}", self.plain_name())),
+            None => self.plain_name(),
+        }
+    }
+
+    /// The qualified name without the module.
+    pub fn plain_name(&self) -> Cow<'_, str> {
+        match &self.class {
+            Some(class) => Cow::Owned(format!("{class}.{}", self.name)),
             None => Cow::Borrowed(&self.name),
         }
     }

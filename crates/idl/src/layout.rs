@@ -270,7 +270,8 @@ impl Interface {
         let mut arrays = Vec::with_capacity(self.params.len());
         let mut bytes = 0u64;
         for (index, param) in self.params.iter().enumerate() {
-            if param.is_scalar() {
+            if param.is_value() {
+                self.check_texts(index, param, values)?;
                 continue;
             }
             let array = self.array(index, param, bytes, values)?;
@@ -292,6 +293,60 @@ impl Interface {
         })
     }
 
+    /// How many texts the parameter with this index, an array of texts, has. Dimensions may depend
+    /// on scalars alone here.
+    pub fn text_count(
+        &self,
+        param: usize,
+        scalars: &[Option<Scalar>],
+    ) -> Result<usize, LayoutError> {
+        let values = Values {
+            scalars,
+            elements: &[],
+        };
+        self.count_texts(&self.params[param], values)
+    }
+
+    fn count_texts(&self, param: &Param, values: Values<'_>) -> Result<usize, LayoutError> {
+        let mut count = 1usize;
+        for (dimension, dim) in param.dims.iter().enumerate() {
+            let evaluator = DimEvaluator {
+                interface: self,
+                param,
+                dimension,
+                values,
+            };
+            let size = evaluator.axis(dim)?.size;
+            let size = usize::try_from(size).ok();
+            count = size
+                .and_then(|size| count.checked_mul(size))
+                .filter(|count| *count <= MOST_TEXTS)
+                .ok_or_else(|| too_large(param))?;
+        }
+        Ok(count)
+    }
+
+    /// Whether an array of texts has as many as its dimensions say.
+    fn check_texts(
+        &self,
+        index: usize,
+        param: &Param,
+        values: Values<'_>,
+    ) -> Result<(), LayoutError> {
+        let Some(Scalar::Texts(texts)) = &values.scalars[index] else {
+            return Ok(());
+        };
+        let expected = self.count_texts(param, values)?;
+        match texts.len() == expected {
+            true => Ok(()),
+            false => Err(LayoutError::Scalar(ScalarError {
+                argument: param.name.as_str().into(),
+                expected: alloc::format!("{expected} strings").into(),
+                given: alloc::format!("{}", texts.len()).into(),
+            })),
+        }
+    }
+
     /// Whether every scalar is there and fits its type, and nothing is given for arrays.
     pub fn check_scalars(&self, scalars: &[Option<Scalar>]) -> Result<(), LayoutError> {
         if scalars.len() != self.params.len() {
@@ -302,10 +357,10 @@ impl Interface {
         }
         for (param, scalar) in self.params.iter().zip(scalars) {
             match scalar {
-                Some(value) if param.is_scalar() => {
+                Some(value) if param.is_value() => {
                     value.check(param).map_err(LayoutError::Scalar)?;
                 }
-                None if !param.is_scalar() => {}
+                None if !param.is_value() => {}
                 None => return Err(LayoutError::Scalar(ScalarError::missing(param))),
                 Some(value) => {
                     return Err(LayoutError::Scalar(ScalarError::not_array(param, value)));
@@ -401,6 +456,9 @@ impl Interface {
         self.expr_text(expr).into_boxed_str()
     }
 }
+
+/// Most texts of one array.
+pub const MOST_TEXTS: usize = 1 << 14;
 
 fn too_large(param: &Param) -> LayoutError {
     LayoutError::TooLarge {

@@ -38,7 +38,7 @@ pub use interface::{
     Param, Range, StringLengths, Type,
 };
 pub use layout::{
-    ArrayLayout, Axis, DimensionPart, ElementError, Layout, LayoutError, MAX_RANK, Place, Problem,
-    Run, Runs, Section,
+    ArrayLayout, Axis, DimensionPart, ElementError, Layout, LayoutError, MAX_RANK, MOST_TEXTS,
+    Place, Problem, Run, Runs, Section,
 };
 pub use scalar::{Scalar, ScalarError};

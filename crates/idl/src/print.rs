@@ -21,7 +21,15 @@ impl Interface {
             text.push_str(module);
             text.push_str(";\n");
         }
-        text.push_str(&self.to_string());
+        match &self.class {
+            None => text.push_str(&self.to_string()),
+            // Writing to a String does not fail.
+            Some(class) => drop({
+                let _ = writeln!(text, "DefClass {class}\n{{");
+                let _ = self.write_as(&mut text, "DefMethod");
+                writeln!(text, "}}")
+            }),
+        }
         text
     }
 

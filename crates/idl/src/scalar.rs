@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use core::fmt;
 
 use crate::{Param, Type};
@@ -23,6 +24,8 @@ pub enum Scalar {
     },
     /// `string`, `filename`, `filepointer`; `char` as one character.
     Text(String),
+    /// An array of `string`, the last index varying fastest.
+    Texts(Vec<String>),
 }
 
 /// A scalar argument that does not fit its parameter.
@@ -71,9 +74,13 @@ impl Scalar {
             },
             Scalar::Text(text) => match param.ty {
                 Type::Char => text.len() == 1,
+                _ if param.is_texts() => false,
                 Type::String | Type::Filename | Type::FilePointer => !text.contains('\0'),
                 _ => false,
             },
+            Scalar::Texts(texts) => {
+                param.is_texts() && !texts.iter().any(|text| text.contains('\0'))
+            }
         };
         if fits {
             Ok(())
@@ -130,7 +137,7 @@ impl Scalar {
     fn mismatch(&self, param: &Param) -> ScalarError {
         ScalarError {
             argument: param.name.as_str().into(),
-            expected: expected(param.ty).into(),
+            expected: expected(param).into(),
             given: self.to_string().into(),
         }
     }
@@ -141,7 +148,7 @@ impl ScalarError {
     pub fn missing(param: &Param) -> ScalarError {
         ScalarError {
             argument: param.name.as_str().into(),
-            expected: expected(param.ty).into(),
+            expected: expected(param).into(),
             given: "nothing".into(),
         }
     }
@@ -166,6 +173,7 @@ impl fmt::Display for Scalar {
                 Some((end, _)) => write!(f, "{:?}...", &text[..end]),
                 None => write!(f, "{text:?}"),
             },
+            Scalar::Texts(texts) => write!(f, "{} texts", texts.len()),
         }
     }
 }
@@ -179,8 +187,9 @@ fn fits_binary32(value: f64) -> bool {
     !value.is_finite() || (value as f32).is_finite()
 }
 
-fn expected(ty: Type) -> String {
-    match ty {
+fn expected(param: &Param) -> String {
+    match param.ty {
+        Type::String if param.is_texts() => "strings (texts without NUL)".to_string(),
         Type::Char => "char (one character, or its code)".to_string(),
         Type::Float => "float (32 bit)".to_string(),
         Type::Double => "double (64 bit)".to_string(),

@@ -129,6 +129,7 @@ fn interface() -> impl Strategy<Value = Interface> {
         }
         let args = (0..params.len()).rev().collect();
         Interface {
+            class: None,
             module: flags.2,
             name: "f".to_string(),
             description: texts.0,
@@ -180,6 +181,17 @@ proptest! {
     }
 
     #[test]
+    fn a_method_prints_and_parses_back(interface in interface()) {
+        let class = Some("Counter".to_string());
+        let method = Interface { class, ..interface };
+        let text = method.text();
+        match parse_interface(&text) {
+            Ok(parsed) => prop_assert_eq!(&parsed, &method, "{}", text),
+            Err(error) => prop_assert!(is_refused_for_a_constant(&text), "{error}\n{text}"),
+        }
+    }
+
+    #[test]
     fn any_text_is_parsed_without_a_panic(text in "\\PC{0,200}") {
         let _ = parse_document(&text);
     }
@@ -195,7 +207,7 @@ proptest! {
         let text = words.join(" ");
         let parsed = parse_document(&text);
         let _ = farcall_idl::render(&parsed.diagnostics, "f", &text, false);
-        for interface in &parsed.document.interfaces {
+        for interface in parsed.document.functions() {
             let text = interface.text();
             let again = parse_interface(&text);
             prop_assert_eq!(again.as_ref(), Ok(interface), "{}", text);

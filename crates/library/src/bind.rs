@@ -1,5 +1,6 @@
 //! From interfaces to prepared calls: libraries are loaded, symbols found, conventions settled.
 
+use std::collections::HashMap;
 use std::ffi::c_void;
 use std::path::Path;
 
@@ -10,7 +11,7 @@ use libffi::middle::{Cif, Type as FfiType};
 use thiserror::Error;
 
 use crate::callback;
-use crate::compile::symbol;
+use crate::compile::{bodies, symbol};
 use crate::loader::{LoadError, Loaded};
 
 /// The functions of one file of interfaces, ready to be called.
@@ -97,6 +98,8 @@ pub(crate) enum Argument {
     Reference { param: usize, ty: Type },
     /// The address of a private copy of a text, ended by NUL.
     Text { param: usize },
+    /// The address of an array of such addresses, ended by NULL.
+    Texts { param: usize },
     /// A stream of the C library on the file of that name, open as the mode says.
     Stream { param: usize, mode: Mode },
     /// The address of an array in the job buffer, counted among arrays.
@@ -114,15 +117,19 @@ pub(crate) enum Argument {
 impl Binding {
     /// Loads the libraries of a file of interfaces and finds all symbols.
     ///
-    /// `folder` is where relative names of libraries start; `compiled` is the shared library made
-    /// from bodies. Interfaces with a `Backend` are left to the engine that runs it.
+    /// `folder` is where relative names of libraries start; `compiled` has the shared libraries
+    /// made from bodies. Interfaces with a `Backend` are left to the engine that runs it.
     pub fn load(
         document: &Document,
         folder: &Path,
         compiled: Option<&Path>,
     ) -> Result<Binding, BindError> {
         let mut libraries = Vec::new();
-        if let Some(path) = compiled {
+        let compiled_file = |class| {
+            let path = compiled?.join(bodies(class));
+            path.exists().then_some(path)
+        };
+        if let Some(path) = compiled_file(None) {
             libraries.push(Loaded::open(&path.to_string_lossy(), folder)?);
         }
         for library in &document.libraries {
@@ -143,14 +150,24 @@ impl Binding {
         if libraries.is_empty() {
             libraries.push(Loaded::process());
         }
+        let shared = libraries.len();
+        let mut own = HashMap::new();
+        for (index, class) in document.classes.iter().enumerate() {
+            if let Some(path) = compiled_file(Some(index)) {
+                own.insert(class.name.as_str(), libraries.len());
+                libraries.push(Loaded::open(&path.to_string_lossy(), folder)?);
+            }
+        }
         let mut binding = Binding {
             libraries,
             functions: Vec::new(),
         };
         let mut missing = Vec::new();
-        for (index, interface) in document.interfaces.iter().enumerate() {
+        for (index, interface) in document.functions().enumerate() {
+            let own = interface.class.as_deref().and_then(|class| own.get(class));
+            let searched: Vec<usize> = own.copied().into_iter().chain(0..shared).collect();
             let function = match runs_here(interface) {
-                true => binding.function(document, index, interface, &mut missing)?,
+                true => binding.function(document, index, interface, &searched, &mut missing)?,
                 false => None,
             };
             binding.functions.push(function);
@@ -202,6 +219,7 @@ impl Binding {
         document: &Document,
         index: usize,
         interface: &Interface,
+        searched: &[usize],
         missing: &mut Vec<MissingSymbol>,
     ) -> Result<Option<Function>, BindError> {
         let unsupported = |what| BindError::Unsupported {
@@ -226,8 +244,8 @@ impl Binding {
             Body::Calls { function, .. } => vec![function.clone()],
         };
         let found = names.iter().find_map(|name| {
-            let mut libraries = self.libraries.iter().enumerate();
-            libraries.find_map(|(library, loaded)| Some((library, loaded.symbol(name)?)))
+            let mut searched = searched.iter();
+            searched.find_map(|library| Some((*library, self.libraries[*library].symbol(name)?)))
         });
         let Some((library, address)) = found else {
             let interface = interface.qualified_name().into_owned();
@@ -239,17 +257,7 @@ impl Binding {
         };
         let args = arguments(interface, document.string_lengths).map_err(unsupported)?;
         let ordinal = Ordinals::of(interface);
-        let (result, returns) = match &interface.body {
-            Body::Calls {
-                returns: Some(param),
-                ..
-            } => {
-                let ty = interface.params[*param].ty;
-                let array = ordinal.array(*param).unwrap_or(0);
-                (ffi_type(ty), Some((array, ty.size().unwrap_or(0) as usize)))
-            }
-            _ => (FfiType::void(), None),
-        };
+        let (result, returns) = value(interface, &ordinal);
         let callbacks = (0..interface.callbacks.len())
             .map(|callback| callback::closure(interface, callback, document.string_lengths))
             .collect::<Result<_, _>>()
@@ -267,6 +275,20 @@ impl Binding {
             library,
         }))
     }
+}
+
+/// The type of the function's value, and the array that takes it with its bytes.
+fn value(interface: &Interface, ordinal: &Ordinals) -> (FfiType, Option<(usize, usize)>) {
+    let Body::Calls {
+        returns: Some(param),
+        ..
+    } = &interface.body
+    else {
+        return (FfiType::void(), None);
+    };
+    let ty = interface.params[*param].ty;
+    let array = ordinal.array(*param).unwrap_or(0);
+    (ffi_type(ty), Some((array, ty.size().unwrap_or(0) as usize)))
 }
 
 /// Whether an OUT argument `info` says what went wrong.
@@ -314,8 +336,8 @@ impl Ordinals {
         let mut count = 0;
         let mut next = |param: &Param| {
             let ordinal = count;
-            count += usize::from(!param.is_scalar());
-            (!param.is_scalar()).then_some(ordinal)
+            count += usize::from(!param.is_value());
+            (!param.is_value()).then_some(ordinal)
         };
         let by_param = interface.params.iter().map(&mut next).collect();
         Ordinals { by_param, count }
@@ -350,6 +372,13 @@ pub(crate) fn arguments(
             continue;
         };
         let ty = *ty;
+        if interface.params[param].is_texts() {
+            if fortran {
+                return Err("Fortran has no arrays of strings; use char a[n][length]");
+            }
+            arguments.push(Argument::Texts { param });
+            continue;
+        }
         let (argument, length) = match (ordinals.array(param), ty) {
             (Some(array), Type::Char) => (
                 Argument::Array { array },
@@ -390,6 +419,7 @@ pub(crate) fn ffi_argument(argument: Argument) -> FfiType {
         }
         Argument::Reference { .. }
         | Argument::Text { .. }
+        | Argument::Texts { .. }
         | Argument::Stream { .. }
         | Argument::Array { .. }
         | Argument::Function { .. } => FfiType::pointer(),

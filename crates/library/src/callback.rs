@@ -177,6 +177,7 @@ impl Site {
                     | Argument::OneCharacter
                     | Argument::RowLength { .. }
                     | Argument::Stream { .. }
+                    | Argument::Texts { .. }
                     | Argument::Function { .. } => {}
                 }
             }

@@ -54,7 +54,10 @@ pub enum CatalogError {
     /// No function has the name.
     #[error("there is no function `{0}`")]
     Unknown(String),
-    /// Several modules have a function of that name.
+    /// No class has the name.
+    #[error("there is no class `{0}`")]
+    UnknownClass(String),
+    /// Several modules have a function or class of that name.
     #[error("`{name}` is in several modules; call one of {}", candidates.join(", "))]
     Ambiguous {
         /// The name.
@@ -87,7 +90,7 @@ impl Catalog {
                 rendered,
             });
         }
-        for interface in &parsed.document.interfaces {
+        for interface in parsed.document.functions() {
             if let Some(entry) = self.qualified.get(&*interface.qualified_name()) {
                 return Err(CatalogError::Twice {
                     name: interface.qualified_name().into_owned(),
@@ -103,12 +106,12 @@ impl Catalog {
     pub fn add(&mut self, source: Source) -> Result<usize, CatalogError> {
         let document = self.check(&source)?;
         let file = self.files.len();
-        for (function, interface) in document.interfaces.iter().enumerate() {
+        for (function, interface) in document.functions().enumerate() {
             let entry = Entry { file, function };
             self.qualified
                 .insert(interface.qualified_name().into_owned(), entry);
             self.plain
-                .entry(interface.name.clone())
+                .entry(interface.plain_name().into_owned())
                 .or_default()
                 .push(entry);
         }
@@ -134,9 +137,42 @@ impl Catalog {
         }
     }
 
+    /// The class of that name, `module/class` or the name alone where only one module has it: its
+    /// file, and its own name.
+    pub fn find_class(&self, name: &str) -> Result<(usize, &str), CatalogError> {
+        let mut found = Vec::new();
+        for (file, (_, document)) in self.files.iter().enumerate() {
+            for class in &document.classes {
+                let qualified = match &document.module {
+                    Some(module) => format!("{module}/{}", class.name),
+                    None => class.name.clone(),
+                };
+                if name == qualified || name == class.name {
+                    found.push((file, class.name.as_str(), qualified));
+                }
+            }
+        }
+        match found.as_slice() {
+            [(file, class, _)] => Ok((*file, class)),
+            [] => Err(CatalogError::UnknownClass(name.to_string())),
+            several => Err(CatalogError::Ambiguous {
+                name: name.to_string(),
+                candidates: several.iter().map(|(_, _, name)| name.clone()).collect(),
+            }),
+        }
+    }
+
     /// The interface of an entry of this catalog.
     pub fn interface(&self, entry: Entry) -> &Interface {
-        &self.files[entry.file].1.interfaces[entry.function]
+        let (interfaces, classes) = {
+            let document = &self.files[entry.file].1;
+            (&document.interfaces, &document.classes)
+        };
+        let mut methods = classes.iter().flat_map(|class| &class.methods);
+        match entry.function.checked_sub(interfaces.len()) {
+            None => &interfaces[entry.function],
+            Some(method) => methods.nth(method).expect("an entry of this catalog"),
+        }
     }
 
     /// The files in the order they were added.
@@ -152,7 +188,7 @@ impl Catalog {
             .iter()
             .enumerate()
             .flat_map(|(file, (_, document))| {
-                let functions = document.interfaces.iter().enumerate();
+                let functions = document.functions().enumerate();
                 functions.map(move |(function, interface)| (Entry { file, function }, interface))
             })
     }
@@ -186,7 +222,7 @@ pub fn check_files<P: Into<PathBuf>>(
         };
         let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
         accepted &= errors == 0;
-        let functions = parsed.document.interfaces.len();
+        let functions = parsed.document.functions().count();
         rendered.push_str(&format!(
             "{path}: {functions} functions, {errors} errors, {warnings} warnings\n"
         ));

@@ -12,7 +12,8 @@ use thiserror::Error;
 
 use crate::source::compiler;
 
-/// A shared library built from a file of interfaces; the file goes away with this value.
+/// Shared libraries built from a file of interfaces, one for its functions and one for each class;
+/// they go away with this value.
 #[derive(Debug)]
 pub struct Compiled {
     folder: TempDir,
@@ -54,13 +55,20 @@ pub enum CompileError {
 }
 
 impl Compiled {
-    /// The shared library.
+    /// The folder of the shared libraries.
     pub fn path(&self) -> PathBuf {
-        self.folder.path().join(LIBRARY)
+        self.folder.path().to_owned()
     }
 }
 
-const LIBRARY: &str = "bodies.so";
+/// The shared library with the bodies of the functions, or of the methods of a class. Each class
+/// has one, so that what its state is called is its own affair.
+pub(crate) fn bodies(class: Option<usize>) -> String {
+    match class {
+        None => "bodies.so".to_string(),
+        Some(index) => format!("class_{index}.so"),
+    }
+}
 
 /// The symbol of the body of the interface with this index.
 pub(crate) fn symbol(index: usize) -> String {
@@ -69,18 +77,58 @@ pub(crate) fn symbol(index: usize) -> String {
 
 /// The first function of the file that cannot be called without a C compiler.
 pub fn needs_compiler(document: &Document) -> Option<&Interface> {
-    let files = document
-        .libraries
-        .iter()
-        .any(|library| matches!(library, Library::File(_)));
-    let needs = |interface: &&Interface| {
-        files || matches!(interface.body, Body::Code(_)) || !interface.required.is_empty()
-    };
-    document.interfaces.iter().find(needs)
+    let units = units(document).into_iter();
+    let mut needing = units.filter(|unit| unit.needs_compiler(document));
+    needing.find_map(|unit| unit.functions.first().map(|(_, interface)| *interface))
 }
 
-/// Builds the bodies, `Required` files and `LibFile`s of a file of interfaces into one shared
-/// library in a private folder; nothing where there are none.
+/// What becomes one shared library.
+struct Unit<'d> {
+    class: Option<usize>,
+    state: Option<&'d str>,
+    required: Vec<&'d String>,
+    /// With their numbers in the document.
+    functions: Vec<(usize, &'d Interface)>,
+}
+
+fn units(document: &Document) -> Vec<Unit<'_>> {
+    let mut numbers = 0..;
+    let mut number = |interfaces: &'_ [Interface]| -> Vec<usize> {
+        numbers.by_ref().take(interfaces.len()).collect()
+    };
+    let functions = number(&document.interfaces);
+    let mut units = vec![Unit {
+        class: None,
+        state: None,
+        required: Vec::new(),
+        functions: functions.into_iter().zip(&document.interfaces).collect(),
+    }];
+    for (index, class) in document.classes.iter().enumerate() {
+        let methods = number(&class.methods);
+        units.push(Unit {
+            class: Some(index),
+            state: class.state.as_deref(),
+            required: class.required.iter().collect(),
+            functions: methods.into_iter().zip(&class.methods).collect(),
+        });
+    }
+    units
+}
+
+impl Unit<'_> {
+    fn needs_compiler(&self, document: &Document) -> bool {
+        let mut libraries = document.libraries.iter();
+        let files = libraries.any(|library| matches!(library, Library::File(_)));
+        let needs = |(_, interface): &(usize, &Interface)| {
+            matches!(interface.body, Body::Code(_)) || !interface.required.is_empty()
+        };
+        let any = !self.functions.is_empty();
+        any && (files || !self.required.is_empty() || self.functions.iter().any(needs))
+    }
+}
+
+/// Builds the bodies, `Required` files and `LibFile`s of a file of interfaces into shared libraries
+/// in a private folder; nothing where there are none.
 ///
 /// `allowed` is the operator's word: with it false, a file that needs the compiler is refused.
 pub fn compile(
@@ -99,9 +147,24 @@ pub fn compile(
     let compiled = Compiled {
         folder: tempfile::Builder::new().prefix("farcall-").tempdir()?,
     };
-    let source = compiled.folder.path().join("bodies.c");
-    let object = compiled.folder.path().join("bodies.o");
-    fs::write(&source, text(document))?;
+    for unit in units(document) {
+        if unit.needs_compiler(document) {
+            build(document, &unit, folder, &compiled.path())?;
+        }
+    }
+    Ok(Some(compiled))
+}
+
+fn build(
+    document: &Document,
+    unit: &Unit<'_>,
+    folder: &Path,
+    target: &Path,
+) -> Result<(), CompileError> {
+    let library = target.join(bodies(unit.class));
+    let source = library.with_extension("c");
+    let object = library.with_extension("o");
+    fs::write(&source, text(document, unit))?;
     let cc = document.compiler.clone().unwrap_or_else(compiler);
     let options = document
         .compile_options
@@ -117,21 +180,17 @@ pub fn compile(
     run(compile.current_dir(folder), &cc)?;
     let linker = document.linker.as_deref().unwrap_or(&cc);
     let mut link = command(linker);
-    link.args(["-shared", "-o"])
-        .arg(compiled.path())
-        .arg(&object);
-    link.args(link_arguments(document));
+    link.args(["-shared", "-o"]).arg(&library).arg(&object);
+    link.args(link_arguments(document, unit));
     run(link.current_dir(folder), linker)?;
-    Ok(Some(compiled))
+    Ok(())
 }
 
-fn link_arguments(document: &Document) -> Vec<String> {
+fn link_arguments(document: &Document, unit: &Unit<'_>) -> Vec<String> {
     let mut arguments: Vec<String> = Vec::new();
-    let required = document
-        .interfaces
-        .iter()
-        .flat_map(|interface| &interface.required);
-    for file in required {
+    let functions = unit.functions.iter();
+    let required = functions.flat_map(|(_, interface)| &interface.required);
+    for file in unit.required.iter().copied().chain(required) {
         if !arguments.contains(file) {
             arguments.push(file.clone());
         }
@@ -177,13 +236,17 @@ fn run(command: &mut Command, name: &str) -> Result<(), CompileError> {
     })
 }
 
-fn text(document: &Document) -> String {
+fn text(document: &Document, unit: &Unit<'_>) -> String {
     let mut text = String::new();
     for globals in &document.globals {
         text.push_str(globals);
         text.push('\n');
     }
-    for (index, interface) in document.interfaces.iter().enumerate() {
+    if let Some(state) = unit.state {
+        text.push_str(state);
+        text.push('\n');
+    }
+    for (index, interface) in &unit.functions {
         let Body::Code(code) = &interface.body else {
             continue;
         };
@@ -197,7 +260,7 @@ fn text(document: &Document) -> String {
         let _ = write!(
             text,
             "__attribute__((visibility(\"default\")))\nvoid {}({params})\n{{{code}}}\n",
-            symbol(index)
+            symbol(*index)
         );
     }
     text

@@ -79,8 +79,79 @@ impl Slot {
     }
 }
 
+/// What lives as long as the call, and has addresses among its arguments.
+#[derive(Default)]
+struct Kept {
+    texts: Texts,
+    arrays: Vec<TextArray>,
+    streams: Vec<Stream>,
+}
+
+impl Kept {
+    /// The argument that a scalar becomes; `own` is room that is not moved before the call is over.
+    fn slot(
+        &mut self,
+        argument: &Argument,
+        scalars: &[Option<Scalar>],
+        own: &mut Slot,
+    ) -> Result<Slot, InvokeError> {
+        Ok(match *argument {
+            Argument::Value { param, ty } => scalar(scalars, param, ty)?,
+            Argument::Reference { param, ty } => {
+                *own = scalar(scalars, param, ty)?;
+                Slot::address(ptr::from_mut(own).cast())
+            }
+            Argument::Text { param } => {
+                let text = private_text(scalars, param)?;
+                let address = Slot::address(text.as_ptr().cast());
+                self.texts.push(text);
+                address
+            }
+            Argument::Texts { param } => {
+                let texts = TextArray::new(scalars, param)?;
+                let address = Slot::address(texts.pointers.as_ptr().cast());
+                self.arrays.push(texts);
+                address
+            }
+            Argument::Stream { param, mode } => {
+                let stream = Stream::open(scalars, param, mode)?;
+                let address = Slot::address(stream.0.cast_const().cast());
+                self.streams.push(stream);
+                address
+            }
+            Argument::TextLength { param } => Slot::size(text(scalars, param)?.len()),
+            Argument::OneCharacter => Slot::size(1),
+            // These do not depend on scalars.
+            Argument::Array { .. } | Argument::Function { .. } | Argument::RowLength { .. } => {
+                Slot::default()
+            }
+        })
+    }
+}
+
 type Slots = SmallVec<[Slot; 32]>;
 type Texts = SmallVec<[Box<[u8]>; 2]>;
+
+/// Private copies of texts as C has them: pointers, the last of which is NULL.
+struct TextArray {
+    pointers: Vec<*const u8>,
+    _texts: Vec<Box<[u8]>>,
+}
+
+impl TextArray {
+    fn new(scalars: &[Option<Scalar>], param: usize) -> Result<TextArray, InvokeError> {
+        let Some(Scalar::Texts(texts)) = &scalars[param] else {
+            return Err(InvokeError::Scalar(param));
+        };
+        let texts: Vec<Box<[u8]>> = texts.iter().map(|text| ended(text)).collect();
+        let ends = std::iter::once(ptr::null());
+        let pointers = texts.iter().map(|text| text.as_ptr()).chain(ends);
+        Ok(TextArray {
+            pointers: pointers.collect(),
+            _texts: texts,
+        })
+    }
+}
 
 /// A stream of the C library on a file, closed when the call is over.
 struct Stream(*mut libc::FILE);
@@ -135,34 +206,13 @@ impl Binding {
         if scalars.len() != function.params || arrays != [function.arrays; 2] {
             return Err(InvokeError::OtherFunction);
         }
-        // Both are filled before addresses into them are taken, and not moved after.
-        let mut texts = Texts::new();
-        let mut streams: Vec<Stream> = Vec::new();
+        let mut kept = Kept::default();
         let mut storage = Slots::from_elem(Slot::default(), function.args.len());
         let mut values = Slots::from_elem(Slot::default(), function.args.len());
         for (place, argument) in function.args.iter().enumerate() {
+            // The storage is not moved from here on.
+            let own = &mut storage[place];
             values[place] = match *argument {
-                Argument::Value { param, ty } => scalar(scalars, param, ty)?,
-                Argument::Reference { param, ty } => {
-                    storage[place] = scalar(scalars, param, ty)?;
-                    Slot::address((&raw mut storage[place]).cast())
-                }
-                Argument::Text { param } => {
-                    texts.push(private_text(scalars, param)?);
-                    Slot::address(
-                        texts
-                            .last()
-                            .map_or(ptr::null(), |text| text.as_ptr().cast()),
-                    )
-                }
-                Argument::Stream { param, mode } => {
-                    let stream = Stream::open(scalars, param, mode)?;
-                    let address = Slot::address(stream.0.cast_const().cast());
-                    streams.push(stream);
-                    address
-                }
-                Argument::TextLength { param } => Slot::size(text(scalars, param)?.len()),
-                Argument::OneCharacter => Slot::size(1),
                 Argument::Array { array } => Slot::address(starts[array].cast_const().cast()),
                 Argument::Function { callback } => {
                     Slot::address(function.callbacks[callback].cast_const())
@@ -171,6 +221,7 @@ impl Binding {
                     let axis = layout.arrays[array].axes.last();
                     Slot::size(axis.map_or(0, |axis| axis.size as usize))
                 }
+                ref value => kept.slot(value, scalars, own)?,
             };
         }
         let calls_back = !function.callbacks.is_empty();
@@ -178,7 +229,7 @@ impl Binding {
         // SAFETY: every argument above has the type the call was prepared with; the caller answers
         // for the memory and for the library.
         unsafe { call(function, &mut values, starts) };
-        drop(streams);
+        drop(kept);
         match xerbla::take() {
             Some(wrong) if function.has_info => {
                 // The caller has its number in `info`.
@@ -238,9 +289,13 @@ fn text(scalars: &[Option<Scalar>], param: usize) -> Result<&str, InvokeError> {
 }
 
 fn private_text(scalars: &[Option<Scalar>], param: usize) -> Result<Box<[u8]>, InvokeError> {
-    let text = text(scalars, param)?;
+    Ok(ended(text(scalars, param)?))
+}
+
+/// The text with NUL at its end.
+fn ended(text: &str) -> Box<[u8]> {
     let mut bytes = Vec::with_capacity(text.len() + 1);
     bytes.extend_from_slice(text.as_bytes());
     bytes.push(0);
-    Ok(bytes.into_boxed_slice())
+    bytes.into_boxed_slice()
 }

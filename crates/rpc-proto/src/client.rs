@@ -8,8 +8,8 @@ use crate::jobs::{
 };
 use crate::message::{
     self, CALLBACKS, Call, Callback, CallbackAnswer, DescribeRequest, DrainingMessage, Estimate,
-    Failure, GoodbyeMessage, Hello, InterfaceMessage, ListRequest, Listing, MemoryMessage, OUTPUT,
-    OutputMessage, RegisterRequest, ResultMessage, StandingMessage, Times,
+    Failure, GoodbyeMessage, Hello, InterfaceMessage, ListRequest, Listing, MemoryMessage,
+    NewRequest, OUTPUT, OutputMessage, RegisterRequest, ResultMessage, StandingMessage, Times,
 };
 use crate::receiver::{Chunk, Frame, Receiver, Stream};
 use crate::sender::{Sender, Transmit};
@@ -55,6 +55,9 @@ pub enum Event {
     Handle(CallId, HandleRecord),
     /// A page of arrays at the server.
     Handles(CallId, HandlePage),
+    /// The object is there: until [`Connection::delete`] calls name it by the number of the
+    /// request.
+    Created(CallId),
     /// The function of a running call has printed this.
     Output(CallId, Vec<u8>),
     /// The running call calls a function of the client: answer with [`Connection::answer`].
@@ -68,6 +71,8 @@ pub enum Event {
 enum Request {
     /// A list, describe or estimate request.
     Query,
+    /// An object was asked for.
+    Object,
     /// Memory of this many bytes was asked for.
     Memory {
         bytes: u64,
@@ -185,6 +190,21 @@ impl Connection {
         let request = MemoryMessage { bytes };
         message::append(&mut self.core.sender.control, Kind::Share, id, &request);
         Ok(id)
+    }
+
+    /// Asks for an object of a class, of a server with the feature [`OBJECTS`](crate::OBJECTS). The
+    /// number of the request is that of the object.
+    pub fn create(&mut self, class: &str) -> Result<CallId, ProtocolError> {
+        let id = self.open(Request::Object)?;
+        let class = class.into();
+        let request = NewRequest { class };
+        message::append(&mut self.core.sender.control, Kind::New, id, &request);
+        Ok(id)
+    }
+
+    /// Gives an object up; calls of its methods fail.
+    pub fn delete(&mut self, object: CallId) {
+        append_control(&mut self.core.sender.control, Kind::Delete, object, |_| ());
     }
 
     /// Gives shared memory back. Calls that use it go on.
@@ -319,7 +339,9 @@ impl Connection {
         let stream = match request {
             Request::Receiving(stream) => Some(*stream),
             Request::Computing { .. } | Request::Submitting => None,
-            Request::Query | Request::Memory { .. } | Request::Cancelled(_) => return,
+            Request::Query | Request::Object | Request::Memory { .. } | Request::Cancelled(_) => {
+                return;
+            }
         };
         *request = Request::Cancelled(stream);
         if let Some(chunk) = self
@@ -450,6 +472,10 @@ impl Core {
             Kind::Handle | Kind::Handles if self.features & HANDLES != 0 => {
                 self.about_handles(kind, id, payload).map(Some)
             }
+            Kind::Created => match self.requests.remove(&id) {
+                Some(Request::Object) => Ok(Some(Event::Created(id))),
+                _ => Err(ProtocolError::OutOfPlace(kind)),
+            },
             Kind::Output if self.features & OUTPUT != 0 => self.output(id, payload),
             Kind::Callback if self.features & CALLBACKS != 0 => self.callback(&header, payload),
             Kind::Result => self

@@ -61,6 +61,12 @@ pub enum Kind {
     Estimate = 24,
     /// Answers [`Kind::Estimate`].
     Estimated = 25,
+    /// Asks for an object of a class.
+    New = 26,
+    /// Answers [`Kind::New`].
+    Created = 27,
+    /// The client no longer wants the object.
+    Delete = 28,
     /// Opens a call that outlives its connection; its data stream follows.
     Submit = 32,
     /// Answers [`Kind::Submit`]: the call will be run, whatever happens to client and server.
@@ -127,6 +133,9 @@ impl Kind {
             Output,
             Estimate,
             Estimated,
+            New,
+            Created,
+            Delete,
             Submit,
             Submitted,
             AskJob,

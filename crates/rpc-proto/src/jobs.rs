@@ -243,6 +243,7 @@ mod tests {
             places: vec![],
             output: false,
             handles: vec![],
+            object: None,
         };
         for keep in [None, Some(3600)] {
             let submission = Submission {

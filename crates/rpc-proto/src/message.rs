@@ -5,7 +5,7 @@ use crate::ids::HandleId;
 use crate::{CallId, Kind, ProtocolError};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use farcall_idl::{Place, Scalar};
+use farcall_idl::{MOST_TEXTS, Place, Scalar};
 use minicbor::data::Type;
 use minicbor::{Decode, Decoder, Encode, Encoder, decode, encode};
 
@@ -26,6 +26,9 @@ pub const OUTPUT: u64 = 1 << 2;
 
 /// Feature bit: files that arguments name travel, piece by piece. Needs [`CALLBACKS`].
 pub const FILES: u64 = 1 << 3;
+
+/// Feature bit: the server keeps objects, whose methods are called.
+pub const OBJECTS: u64 = 1 << 5;
 
 /// Feature bit: the server says what a call would take.
 pub const ESTIMATES: u64 = 1 << 4;
@@ -175,6 +178,14 @@ pub(crate) struct MemoryMessage {
     pub(crate) bytes: u64,
 }
 
+/// Asks for an object.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct NewRequest {
+    /// Name of the class, qualified or not.
+    #[n(0)]
+    pub(crate) class: String,
+}
+
 /// Why a connection ends.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub(crate) struct GoodbyeMessage {
@@ -250,6 +261,8 @@ pub struct Call {
     pub output: bool,
     /// Arrays of the interface, by their index among them, that are at the server.
     pub handles: Vec<(u32, HandleId)>,
+    /// The object whose method it is, by the request that asked for it.
+    pub object: Option<CallId>,
 }
 
 /// What a call wants besides its results: what the function prints.
@@ -270,11 +283,12 @@ impl Call {
 }
 
 fn encode_call(call: &Call, e: &mut Encoder<&mut Vec<u8>>) -> Result<(), VecError> {
-    let fields = match (call.output, call.places.is_empty()) {
+    let fields = match (call.object, call.output, call.places.is_empty()) {
+        (Some(_), _, _) => 8,
         _ if !call.handles.is_empty() => 7,
-        (true, _) => 6,
-        (false, false) => 5,
-        (false, true) => 4,
+        (None, true, _) => 6,
+        (None, false, false) => 5,
+        (None, false, true) => 4,
     };
     e.array(fields)?.u64(call.function)?;
     encode_scalars(&call.scalars, e)?;
@@ -303,6 +317,9 @@ fn encode_call(call: &Call, e: &mut Encoder<&mut Vec<u8>>) -> Result<(), VecErro
             e.array(2)?.u32(*array)?.encode(handle)?;
         }
     }
+    if let Some(object) = call.object {
+        e.u64(object)?;
+    }
     Ok(())
 }
 
@@ -318,6 +335,13 @@ fn encode_scalars(
             Some(Scalar::Float(value)) => e.f64(*value)?,
             Some(Scalar::Complex { re, im }) => e.array(2)?.f64(*re)?.f64(*im)?,
             Some(Scalar::Text(text)) => e.str(text)?,
+            Some(Scalar::Texts(texts)) => {
+                e.array(texts.len() as u64)?;
+                for text in texts {
+                    e.str(text)?;
+                }
+                &mut *e
+            }
         };
     }
     Ok(())
@@ -354,12 +378,17 @@ fn decode_call(d: &mut Decoder) -> Result<Call, decode::Error> {
     };
     let count = match fields {
         ..=6 => 0,
-        _ if d.datatype()? == Type::Null => 0,
+        _ if d.datatype()? == Type::Null => d.null().map(|()| 0)?,
         _ => bounded_count(d)?,
     };
     let handles = (0..count)
         .map(|_| decode_use(d))
         .collect::<Result<_, _>>()?;
+    let object = match fields {
+        ..=7 => None,
+        _ if d.datatype()? == Type::Null => None,
+        _ => Some(d.u64()?),
+    };
     Ok(Call {
         function,
         scalars,
@@ -368,6 +397,7 @@ fn decode_call(d: &mut Decoder) -> Result<Call, decode::Error> {
         places,
         output: wants & WANTS_OUTPUT != 0,
         handles,
+        object,
     })
 }
 
@@ -410,12 +440,21 @@ fn decode_scalar(d: &mut Decoder) -> Result<Option<Scalar>, decode::Error> {
         Type::F16 | Type::F32 | Type::F64 => Scalar::Float(d.f64()?),
         Type::String => Scalar::Text(d.str()?.into()),
         Type::Array => {
-            if d.array()? != Some(2) {
-                return Err(decode::Error::message("a complex value has two parts"));
-            }
-            Scalar::Complex {
-                re: d.f64()?,
-                im: d.f64()?,
+            let count = d.array()?;
+            let is_texts = count == Some(0) || d.datatype()? == Type::String;
+            match count {
+                Some(count) if is_texts && count <= MOST_TEXTS as u64 => {
+                    let text = |_| Ok(d.str()?.into());
+                    Scalar::Texts((0..count).map(text).collect::<Result<_, _>>()?)
+                }
+                Some(2) if !is_texts => Scalar::Complex {
+                    re: d.f64()?,
+                    im: d.f64()?,
+                },
+                _ => {
+                    let text = "a complex value has two parts, an array of texts not so many";
+                    return Err(decode::Error::message(text));
+                }
             }
         }
         _ => Scalar::Int(d.i64()?),
@@ -560,6 +599,10 @@ pub enum FailureKind {
     FunctionFailed = 12,
     /// The client did not answer a callback in time.
     NoAnswer = 13,
+    /// The object whose method it is has lost its process, and its state.
+    ObjectLost = 14,
+    /// The client did not go on to send the arguments.
+    Stalled = 15,
     /// No such job or handle, or none of this user.
     NotFound = 18,
     /// The user has as much at the server as is allowed.
@@ -603,7 +646,7 @@ pub enum Fault {
 
 impl FailureKind {
     /// Every kind.
-    pub const ALL: [FailureKind; 19] = {
+    pub const ALL: [FailureKind; 21] = {
         use FailureKind::*;
         [
             UnknownFunction,
@@ -619,6 +662,8 @@ impl FailureKind {
             Internal,
             FunctionFailed,
             NoAnswer,
+            ObjectLost,
+            Stalled,
             NotFound,
             QuotaExceeded,
             StorageFault,
@@ -640,8 +685,10 @@ impl FailureKind {
         use FailureKind::*;
         match self {
             UnknownFunction | StaleInterface | BadArgument | TooLarge | Cancelled | NoAnswer
-            | NotFound | QuotaExceeded | NotAllowed => Fault::Caller,
-            LibraryCrashed | TimeLimit | OutOfMemory | FunctionFailed => Fault::Library,
+            | Stalled | NotFound | QuotaExceeded | NotAllowed => Fault::Caller,
+            LibraryCrashed | TimeLimit | OutOfMemory | FunctionFailed | ObjectLost => {
+                Fault::Library
+            }
             Busy | ServerStopping | Draining | Internal | StorageFault | OutcomeUnknown => {
                 Fault::Machine
             }
@@ -711,6 +758,8 @@ mod tests {
                 Some(Scalar::Float(0.5)),
                 Some(Scalar::Complex { re: 1.0, im: -2.0 }),
                 Some(Scalar::Text("abc".into())),
+                Some(Scalar::Texts(vec!["one".into(), "".into(), "three".into()])),
+                Some(Scalar::Texts(vec![])),
             ],
             elements: vec![17],
             data_bytes: 1 << 40,
@@ -723,6 +772,7 @@ mod tests {
             ],
             output: false,
             handles: vec![],
+            object: None,
         };
         let without_places = Call {
             places: vec![],
@@ -730,10 +780,17 @@ mod tests {
         };
         for call in [call, without_places] {
             let handles = [vec![], vec![(1, HandleId([9; 16]))]];
-            for (output, handles) in [false, true].into_iter().zip(handles.iter().cycle()) {
+            for (output, object) in [
+                (false, None),
+                (true, None),
+                (false, Some(7)),
+                (true, Some(7)),
+            ] {
+                let handles = handles[usize::from(output)].clone();
                 let call = Call {
                     output,
-                    handles: handles.clone(),
+                    object,
+                    handles,
                     ..call.clone()
                 };
                 let mut bytes = Vec::new();

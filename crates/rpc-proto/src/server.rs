@@ -1,6 +1,6 @@
 //! The serving end of a connection.
 
-use crate::frame::{BIG_ENDIAN, Header, Kind, append_flagged};
+use crate::frame::{BIG_ENDIAN, Header, Kind, append_control, append_flagged};
 use crate::handles::{HANDLES, HandleMessage, HandlePage, HandleRecord, ListHandlesMessage, Put};
 use crate::ids::{HandleId, JobId};
 use crate::jobs::{
@@ -9,8 +9,8 @@ use crate::jobs::{
 use crate::message::{
     self, CALLBACKS, Call, Callback, CallbackAnswer, DescribeRequest, DrainingMessage, ESTIMATES,
     Estimate, FILES, Failure, FailureKind, GoodbyeMessage, Hello, InterfaceMessage, ListRequest,
-    Listing, MemoryMessage, OPERATION, OUTPUT, OutputMessage, REGISTER, RegisterRequest,
-    ResultMessage, SHARED_MEMORY, StandingMessage, Times,
+    Listing, MemoryMessage, NewRequest, OBJECTS, OPERATION, OUTPUT, OutputMessage, REGISTER,
+    RegisterRequest, ResultMessage, SHARED_MEMORY, StandingMessage, Times,
 };
 use crate::receiver::{Chunk, Frame, Receiver, Stream};
 use crate::sender::{Sender, Transmit};
@@ -42,6 +42,11 @@ pub enum Event {
     Share(CallId, u64),
     /// Gives shared memory back, by the number of the request that asked for it.
     Unshare(CallId),
+    /// Wants an object of the class of that name: answer with [`Connection::created`] or `fail`.
+    /// The number of the request is that of the object.
+    New(CallId, String),
+    /// Does not want the object any more.
+    Delete(CallId),
     /// Opens a call. Answer with [`Connection::accept`] or [`Connection::fail`] before more
     /// input is handled: until then nobody knows where its data are to go.
     Call(CallId, Call),
@@ -345,6 +350,16 @@ impl Connection {
         );
     }
 
+    /// Answers a request for an object.
+    pub fn created(&mut self, request: CallId) {
+        append_control(
+            &mut self.core.sender.control,
+            Kind::Created,
+            request,
+            |_| (),
+        );
+    }
+
     /// The library has returned: sends the result stream of `result_bytes` bytes, then the
     /// times. `wait` and `exec` are what the caller measured, in nanoseconds. A call that is no
     /// longer open is left alone.
@@ -501,6 +516,7 @@ impl Core {
                 | Kind::Status
                 | Kind::Drain
                 | Kind::Share
+                | Kind::New
                 | Kind::Call
         ) || is_about_jobs(kind)
             || is_about_handles(kind);
@@ -541,6 +557,11 @@ impl Core {
                 Some(Event::Share(id, bytes))
             }
             Kind::Unshare if self.features & SHARED_MEMORY != 0 => Some(Event::Unshare(id)),
+            Kind::New if self.features & OBJECTS != 0 => {
+                let NewRequest { class } = message::parse(kind, payload)?;
+                Some(Event::New(id, class))
+            }
+            Kind::Delete if self.features & OBJECTS != 0 => Some(Event::Delete(id)),
             Kind::Answer if self.features & CALLBACKS != 0 => {
                 let big_endian = header.flags & BIG_ENDIAN != 0;
                 let answer = CallbackAnswer::decode(payload, big_endian);

@@ -63,6 +63,7 @@ impl Conversation {
             places: vec![],
             output: false,
             handles: vec![],
+            object: None,
         };
         let id = self.client.call(&call, bytes).unwrap();
         self.sources.insert(id, data);
@@ -128,6 +129,8 @@ impl Conversation {
     fn serve(&mut self, event: server::Event) {
         match event {
             server::Event::Connected(_) | server::Event::Share(..) | server::Event::Unshare(_) => {}
+            server::Event::New(id, _) => self.server.created(id),
+            server::Event::Delete(_) => {}
             server::Event::Answer(..) => panic!("an answer to nobody"),
             server::Event::Submit(..)
             | server::Event::AskJob(..)
@@ -320,6 +323,7 @@ fn order(lengths: &[u64]) -> Vec<(u8, CallId)> {
             places: vec![],
             output: false,
             handles: vec![],
+            object: None,
         };
         client.call(&call, 0).unwrap();
     }
@@ -429,6 +433,7 @@ fn running() -> (client::Connection, server::Connection, CallId) {
         places: vec![],
         output: false,
         handles: vec![],
+        object: None,
     };
     let id = client.call(&call, 0).unwrap();
     assert_eq!(up(&mut client, &mut server).unwrap().len(), 2);

@@ -149,7 +149,15 @@ fn every_kind_of_frame_is_recorded_and_data_in_both_orders() {
             seen.push((kind as u8, flags));
         }
     }
-    let running = [Kind::Callback, Kind::Answer, Kind::Output].map(|kind| kind as u8);
+    let running = [
+        Kind::Callback,
+        Kind::Answer,
+        Kind::Output,
+        Kind::New,
+        Kind::Created,
+        Kind::Delete,
+    ]
+    .map(|kind| kind as u8);
     let jobs = Kind::Submit as u8..=Kind::Jobs as u8;
     for kind in (Kind::Hello as u8..=Kind::Goodbye as u8)
         .chain(running)

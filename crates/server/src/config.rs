@@ -103,6 +103,15 @@ pub struct Limits {
     /// Seconds within which a client must answer a callback of the function it called; 0 means
     /// that there is no limit.
     pub callback_s: f64,
+    /// Seconds after which a call fails whose arguments have begun to come and do not go on, and
+    /// after which a client that does not read its results is let go; 0 means never.
+    pub stalled_s: f64,
+    /// The same while others wait for memory.
+    pub stalled_busy_s: f64,
+    /// Objects of one client at once. Each has a process of its own.
+    pub objects_per_connection: usize,
+    /// Objects of all clients together.
+    pub objects: usize,
     /// Bytes that the files of one call may come to, those that come and those that go back each; 0
     /// means that there is no limit.
     pub files: u64,
@@ -232,6 +241,10 @@ impl Default for Limits {
             memory,
             greeting_s: 10.0,
             callback_s: 60.0,
+            stalled_s: 3600.0,
+            stalled_busy_s: 60.0,
+            objects_per_connection: 16,
+            objects: 64,
             files: 4 << 30,
         }
     }
@@ -300,6 +313,13 @@ impl Config {
 }
 
 impl Limits {
+    /// For how many seconds a transfer may stand still, where there is a bound.
+    pub(crate) fn stalled(&self, is_busy: bool) -> Option<f64> {
+        let bounds = [Some(self.stalled_s), is_busy.then_some(self.stalled_busy_s)];
+        let bounds = bounds.into_iter().flatten().filter(|bound| *bound > 0.0);
+        bounds.min_by(f64::total_cmp)
+    }
+
     /// How long a callback may take at the client.
     pub(crate) fn callback(&self) -> Option<Duration> {
         (self.callback_s > 0.0).then(|| Duration::from_secs_f64(self.callback_s.min(1e9)))

@@ -7,8 +7,8 @@ use crate::listen::Accepted;
 use crate::user::User;
 use farcall_rpc_proto::server::{self, Event};
 use farcall_rpc_proto::{
-    Call, CallId, Chunk, Hello, Landing, Limits, Nanos, Piece, ProtocolError, Put, Submission,
-    Transmit,
+    Call, CallId, Chunk, Failure, Hello, Landing, Limits, Nanos, Piece, ProtocolError, Put,
+    Submission, Transmit,
 };
 use farcall_tls::Session;
 use rustix::event::epoll::EventFlags;
@@ -55,6 +55,11 @@ pub(crate) enum Step {
 pub(crate) enum Broken {
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
+    #[error(
+        "it has not read results for {0} s (limits.stalled_s and limits.stalled_busy_s in the \
+         configuration)"
+    )]
+    Stalled(f64),
     #[error("{0}")]
     Io(#[from] io::Error),
 }
@@ -104,6 +109,15 @@ impl Write for Bare<'_> {
     }
 }
 
+/// An object of a client.
+pub(crate) struct Object {
+    /// The file and the class.
+    pub(crate) file: usize,
+    pub(crate) class: String,
+    /// The worker that holds it, or what becomes of calls because there is none any more.
+    pub(crate) worker: Result<usize, Failure>,
+}
+
 /// One client connection.
 pub(crate) struct Connection {
     socket: OwnedFd,
@@ -122,6 +136,8 @@ pub(crate) struct Connection {
     pub(crate) jobs: HashMap<CallId, usize>,
     /// Memory shared with the client, by the request that asked for it.
     pub(crate) segments: HashMap<CallId, Rc<Segment>>,
+    /// By the request that asked for it.
+    pub(crate) objects: HashMap<CallId, Object>,
     /// To be handed over with the next bytes.
     descriptors: Vec<OwnedFd>,
     /// A call that waits for memory; nothing is read until it has some.
@@ -135,6 +151,8 @@ pub(crate) struct Connection {
     parts: VecDeque<Part>,
     /// Jobs whose results are being written; released once all is out.
     pub(crate) sending: Vec<usize>,
+    /// When the client has taken something last.
+    pub(crate) taken: Nanos,
 }
 
 impl Connection {
@@ -154,6 +172,7 @@ impl Connection {
             opened: now,
             jobs: HashMap::new(),
             segments: HashMap::new(),
+            objects: HashMap::new(),
             descriptors: Vec::new(),
             waiting: None,
             interest: EventFlags::IN,
@@ -163,6 +182,7 @@ impl Connection {
             frames: Vec::new(),
             parts: VecDeque::new(),
             sending: Vec::new(),
+            taken: now,
         }
     }
 
@@ -268,6 +288,7 @@ impl Connection {
         let Some(job) = job.filter(|_| !chunk.discard) else {
             return self.discard(chunk, now);
         };
+        job.moved = now;
         job.swap = chunk.big_endian != cfg!(target_endian = "big");
         let room = self
             .landing
@@ -346,6 +367,7 @@ impl Connection {
                 Ok(count) => {
                     self.descriptors.clear();
                     self.written(count);
+                    self.taken = clock();
                     moved += count;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),

@@ -205,6 +205,12 @@ impl FunctionTable {
         Ok((self.base + index as u64, &self.functions[index].text, entry))
     }
 
+    /// The class of that name, qualified or not: its file, and its own name.
+    pub(crate) fn class(&self, name: &str) -> Result<(usize, &str), Failure> {
+        let found = self.catalog.find_class(name);
+        found.map_err(|error| Failure::new(FailureKind::UnknownFunction, error.to_string()))
+    }
+
     /// The function of a number, unless the number is from before a restart.
     pub(crate) fn get(&self, number: u64) -> Result<&Function, Failure> {
         let index = number

@@ -66,6 +66,10 @@ pub(crate) struct Job {
     pub(crate) pes: u32,
     /// The arguments came in the other byte order.
     pub(crate) swap: bool,
+    /// When some of its arguments have come last, or its results began to leave.
+    pub(crate) moved: Nanos,
+    /// The worker of the object whose method it is.
+    pub(crate) object: Option<usize>,
     /// Where the client wants what the function prints.
     pub(crate) printing: Option<Printing>,
     pub(crate) durability: Durability,
@@ -163,6 +167,8 @@ impl Job {
             state: State::Receiving,
             pes: 0,
             swap: false,
+            moved: 0,
+            object: None,
             printing: None,
             durability: Durability::None,
             task: Task::Call,

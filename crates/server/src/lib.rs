@@ -28,7 +28,9 @@ mod worker;
 
 pub use access::{TokenError, TokenFile};
 pub use config::{Access, Config, Data, Jobs, Limits, Parallel, Queue, Tls, Workers};
-pub use farcall_library::{Caller, Catalog, Source};
+pub use farcall_library::{
+    CallbackAnswer, CallbackRequest, Caller, Catalog, MOST_CALLBACK_BYTES, Source,
+};
 pub use farcall_rpc_proto::{Failure, FailureKind};
 pub use farcall_schedule::Policy;
 pub use spool::SpoolError;

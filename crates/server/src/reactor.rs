@@ -11,6 +11,7 @@ mod drain;
 mod estimate;
 mod events;
 mod limits;
+mod objects;
 mod output;
 mod register;
 mod report;
@@ -404,7 +405,7 @@ impl Reactor {
             .connections
             .iter()
             .any(|(_, connection)| !connection.connected);
-        let sweeps = greeting || !self.accepts || self.awaits_spool;
+        let sweeps = greeting || !self.accepts || self.awaits_spool || !self.jobs.is_empty();
         let sweep = sweeps.then_some(self.next_sweep);
         let stop = self.stopping;
         let held = self.held_until;

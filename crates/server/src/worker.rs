@@ -16,7 +16,7 @@ pub(crate) use control::TEXT_BYTES;
 use control::{Control, Outcome, Request};
 use farcall_idl::{Document, Interface};
 use farcall_library::{Compiled, Source};
-use farcall_rpc_proto::{Callback, CallbackAnswer, Failure, FailureKind};
+use farcall_rpc_proto::{CallId, Callback, CallbackAnswer, Failure, FailureKind};
 use parallel::Welcome;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{OFlags, fcntl_setfl};
@@ -27,7 +27,7 @@ use rustix::net::{
 };
 use sandbox::Sandbox;
 use serde::{Deserialize, Serialize};
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
@@ -231,6 +231,17 @@ pub(crate) struct Need<'n> {
     pub(crate) processes: u32,
 }
 
+/// What a worker knows of the object that it holds.
+#[derive(Default)]
+pub(crate) struct Held {
+    /// Connection and request of the object, while somebody wants it.
+    pub(crate) owner: Option<(usize, CallId)>,
+    /// The job whose turn it is: it waits for processor elements, or runs.
+    pub(crate) turn: Option<usize>,
+    /// Jobs behind it.
+    pub(crate) behind: VecDeque<usize>,
+}
+
 /// A worker process, or several that compute together.
 pub(crate) struct Worker {
     /// Index of the library it is bound to.
@@ -240,6 +251,8 @@ pub(crate) struct Worker {
     pub(crate) state: State,
     /// Since when it is idle, or has run something.
     rested: Instant,
+    /// The object that it holds, whose methods alone it runs.
+    pub(crate) object: Option<Held>,
     /// Why the server ended it, if it did.
     ended_for: Option<Failure>,
     /// Number of the function it ran last.
@@ -348,6 +361,7 @@ impl Launcher {
             user: None,
             state: State::Starting,
             rested: Instant::now(),
+            object: None,
             ended_for: None,
             function: None,
             processes,
@@ -461,7 +475,8 @@ impl Worker {
             processes,
         } = *need;
         let for_user = self.user.as_ref().is_none_or(|bound| bound == user);
-        (self.library, self.processes) == (library, processes) && for_user
+        let fits = (self.library, self.processes) == (library, processes);
+        fits && for_user && self.object.is_none()
     }
 
     /// Whether the first of its processes is still to come.

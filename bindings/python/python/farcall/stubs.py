@@ -25,7 +25,8 @@ _HEAD = '''\
 """Functions of the module `{module}`. Made by `python -m farcall.stubs`: do not edit."""
 
 # ruff: noqa
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, NamedTuple, Protocol, SupportsComplex, SupportsFloat
 from typing import SupportsIndex, TypeVar, cast, overload
 
@@ -64,7 +65,7 @@ def generate(server: farcall.Server, module: str) -> str:
 def _function(function: farcall.Function) -> Iterator[str]:
     interface = function.interface
     passed = [each for each in interface.parameters if each.mode != "WORK"]
-    returned = [each for each in passed if each.mode != "IN"]
+    returned = [each for each in passed if each.mode != "IN" and each.shape]
     stem = _identifier(interface.name)
     names = [*(each.name for each in passed), *(each.name for each in interface.callbacks)]
     named = all(name.isidentifier() and not keyword.iskeyword(name) for name in names)
@@ -101,11 +102,11 @@ def _method(
         return
     given = [f"{each.name}: {_type(each)}" for each in passed]
     functions = [f"{each}: Callable[..., object]" for each in callbacks]
-    if all(each.mode != "OUT" for each in passed):
+    if not any(_may_be_left_out(each) for each in passed):
         yield f"    def {name}({', '.join(['self', *given, *functions])}) -> {result}: ..."
         return
     by_name = [
-        f"{text} = ..." if each.mode == "OUT" else text
+        f"{text} = ..." if _may_be_left_out(each) else text
         for each, text in zip(passed, given, strict=True)
     ]
     yield "    @overload"
@@ -114,8 +115,17 @@ def _method(
     yield f"    def {name}({', '.join(['self', '*', *by_name, *functions])}) -> {result}: ..."
 
 
+def _may_be_left_out(parameter: farcall.Parameter) -> bool:
+    """OUT arrays are made; the name of an OUT file is the caller's."""
+    return parameter.mode == "OUT" and bool(parameter.shape)
+
+
 def _type(parameter: farcall.Parameter) -> str:
     """What may be passed."""
+    if parameter.type in ("filename", "filepointer"):
+        return "str | os.PathLike[str]"
+    if parameter.type == "string" and parameter.shape:
+        return "Iterable[str]"
     if parameter.shape:
         return "npt.ArrayLike" if parameter.mode == "IN" else _array(parameter)
     if parameter.dtype is None:

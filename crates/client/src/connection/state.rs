@@ -42,6 +42,8 @@ pub(crate) enum Answer {
     Jobs(JobPage),
     Handle(HandleRecord),
     Handles(HandlePage),
+    /// An object: its number.
+    Created(CallId),
     /// Shared memory: its number, its length in bytes, itself.
     Shared(CallId, u64, OwnedFd),
     Done(Times),
@@ -197,6 +199,16 @@ impl State {
         let id = self.proto.share(bytes).map_err(Loss::Protocol)?;
         self.open.insert(id, Open::default());
         Ok(id)
+    }
+
+    pub(crate) fn create(&mut self, class: &str) -> Result<CallId, Loss> {
+        let id = self.proto.create(class).map_err(Loss::Protocol)?;
+        self.open.insert(id, Open::default());
+        Ok(id)
+    }
+
+    pub(crate) fn delete(&mut self, object: CallId) {
+        self.proto.delete(object);
     }
 
     pub(crate) fn unshare(&mut self, memory: CallId) {
@@ -684,6 +696,7 @@ impl State {
             Event::Jobs(id, page) => (id, Ok(Answer::Jobs(page))),
             Event::Handle(id, record) => (id, Ok(Answer::Handle(record))),
             Event::Handles(id, page) => (id, Ok(Answer::Handles(page))),
+            Event::Created(id) => (id, Ok(Answer::Created(id))),
             Event::Callback(id, callback) => return self.calls_back(id, callback),
             Event::Output(id, bytes) => return self.prints(id, &bytes),
             Event::Done(id, times) => (id, Ok(Answer::Done(times))),
@@ -696,6 +709,8 @@ impl State {
         if open.abandoned {
             if let Ok(Answer::Shared(memory, ..)) = end {
                 self.proto.unshare(memory);
+            } else if let Ok(Answer::Created(object)) = end {
+                self.proto.delete(object);
             }
             return;
         }

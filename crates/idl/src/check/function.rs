@@ -16,7 +16,7 @@ impl Checker<'_> {
     pub(super) fn function(
         &mut self,
         function: Function,
-        module: Option<&str>,
+        (module, class): (Option<&str>, Option<&str>),
     ) -> Option<Interface> {
         let errors = self.findings.errors();
         let Function {
@@ -54,6 +54,7 @@ impl Checker<'_> {
         let body = self.body(body, &parameters, &params, &callbacks);
         let interface = Interface {
             module: module.map(Into::into),
+            class: class.map(Into::into),
             name: name.text,
             description: options.description,
             params,
@@ -118,6 +119,12 @@ impl Checker<'_> {
         for (name, parameters) in callbacks {
             self.distinct(parameters.iter().map(|parameter| &parameter.name));
             let params = self.parameters(parameters, None);
+            for (parameter, param) in parameters.iter().zip(&params) {
+                if param.is_texts() {
+                    let message = format!("callback `{}` has an array of strings", name.text);
+                    self.error(&parameter.span, message);
+                }
+            }
             checked.push(Callback {
                 name: name.text.clone(),
                 params,

@@ -25,6 +25,8 @@ impl Checker<'_> {
         }
         if scalar {
             self.scalar(parameter, mode, ty);
+        } else if ty == Type::String {
+            self.texts(parameter, mode);
         } else if ty.size().is_none() {
             let message = format!("there are no arrays of {}", ty.name());
             let help = "use a two-dimensional array of char";
@@ -39,6 +41,25 @@ impl Checker<'_> {
             ty,
             dims: Vec::new(),
         }
+    }
+
+    fn texts(&mut self, parameter: &Parameter, mode: Mode) {
+        let name = &parameter.name.text;
+        let (message, help) = if mode != Mode::In {
+            (
+                format!("the array of strings `{name}` cannot be {}", mode.name()),
+                format!("write `{} char {name}[n][length]`", mode.name()),
+            )
+        } else if parameter.dims.iter().any(|dim| dim.range.is_some()) {
+            (
+                format!("the array of strings `{name}` cannot have a range"),
+                "leave it out: all of them travel".into(),
+            )
+        } else {
+            return;
+        };
+        self.findings
+            .push(Diagnostic::error(parameter.span.clone(), message).help(help));
     }
 
     fn scalar(&mut self, parameter: &Parameter, mode: Mode, ty: Type) {

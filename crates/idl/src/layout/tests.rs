@@ -45,6 +45,7 @@ fn upto(size: Op, end: Op) -> Dim {
 fn interface(params: Vec<Param>) -> Interface {
     let args = (0..params.len()).collect();
     Interface {
+        class: None,
         module: Some("lapack".to_string()),
         name: "f".to_string(),
         description: None,

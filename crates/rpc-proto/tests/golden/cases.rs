@@ -4,8 +4,8 @@ use farcall_idl::Scalar;
 use farcall_rpc_proto::{
     ArrayForm, CALLBACKS, Call, Callback, CallbackAnswer, ESTIMATES, Estimate, FILES, Failure,
     FailureKind, FileRequest, FunctionSummary, HANDLES, HandleId, HandlePage, HandleRecord, Header,
-    Hello, JOBS, JobDescription, JobId, JobPage, JobRecord, JobState, Limits, Listing, OPERATION,
-    OUTPUT, Put, REGISTER, Submission,
+    Hello, JOBS, JobDescription, JobId, JobPage, JobRecord, JobState, Limits, Listing, OBJECTS,
+    OPERATION, OUTPUT, Put, REGISTER, Submission,
 };
 
 /// One conversation.
@@ -27,6 +27,9 @@ pub(crate) enum Request {
     /// Path and text of an interface file.
     Register(&'static str, &'static str),
     Estimate(Call),
+    New(&'static str),
+    /// Deletes an object, which has no answer, and asks for functions.
+    DeleteAndList(u64),
     Status,
     Drain,
     Submit(Submission, Vec<Elements>),
@@ -58,6 +61,7 @@ pub(crate) enum Answer {
     Listing(Listing),
     Interface(u64, String, Option<String>),
     Estimate(Estimate),
+    Created,
     Standing(&'static str),
     Draining(u64),
     Result(Vec<Elements>),
@@ -126,6 +130,7 @@ pub(crate) fn all() -> Vec<Case> {
         scalars(),
         callback(),
         file(),
+        object(),
         cancel(),
         refused(),
         stopping(),
@@ -180,6 +185,7 @@ fn dgesv_call(pause_after: Option<usize>, cancels: bool) -> Request {
             places: vec![],
             output: false,
             handles: vec![],
+            object: None,
         },
         data: vec![
             Elements::Doubles(vec![2.0, 1.0, 1.0, 3.0]),
@@ -471,6 +477,7 @@ fn scalars() -> Case {
         places: vec![],
         output: false,
         handles: vec![],
+        object: None,
     };
     let request = Request::Call {
         call,
@@ -494,9 +501,11 @@ fn callback() -> Case {
         places: vec![],
         output: false,
         handles: vec![],
+        object: None,
     };
     let call = Call {
         output: true,
+        object: None,
         ..call
     };
     let request = Request::Call {
@@ -543,6 +552,7 @@ fn file() -> Case {
         places: vec![],
         output: true,
         handles: vec![],
+        object: None,
     };
     let request = Request::Call {
         call,
@@ -566,6 +576,43 @@ fn file() -> Case {
     Case {
         hello,
         ..case("file", about, vec![(request, answer)])
+    }
+}
+
+fn object() -> Case {
+    let about = "A client makes an object of a class, calls a method of it, add(IN int n,\n\
+                 OUT int *value), and gives the object up.";
+    let call = Call {
+        function: FUNCTION + 4,
+        scalars: vec![Some(Scalar::Int(3)), None],
+        elements: vec![],
+        data_bytes: 0,
+        places: vec![],
+        output: false,
+        handles: vec![],
+        object: Some(1),
+    };
+    let request = Request::Call {
+        call,
+        data: vec![],
+        result_bytes: 4,
+        pause_after: None,
+        cancels: false,
+    };
+    let listing = Listing {
+        functions: vec![],
+        next: None,
+    };
+    let exchanges = vec![
+        (Request::New("counters/Counter"), Answer::Created),
+        (request, Answer::Result(vec![Elements::Ints(vec![3])])),
+        (Request::DeleteAndList(1), Answer::Listing(listing)),
+    ];
+    let mut hello = Hello::new("golden client");
+    hello.features = OBJECTS;
+    Case {
+        hello,
+        ..case("object", about, exchanges)
     }
 }
 

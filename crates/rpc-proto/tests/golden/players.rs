@@ -111,6 +111,7 @@ impl Client<'_> {
                 assert_eq!((request, function, &text), (open, *number, expected));
                 assert_eq!(library, *expected_library);
             }
+            (Event::Created(id), Answer::Created) => assert_eq!(id, open),
             (Event::Standing(id, text), Answer::Standing(expected)) => {
                 assert_eq!((id, text.as_str()), (open, *expected));
             }
@@ -182,6 +183,11 @@ impl Client<'_> {
             Request::Describe(name) => self.proto.describe(name),
             Request::Register(path, text) => self.proto.register(path, text),
             Request::Estimate(call) => self.proto.estimate(call),
+            Request::New(class) => self.proto.create(class),
+            Request::DeleteAndList(object) => {
+                self.proto.delete(*object);
+                self.proto.list(0)
+            }
             Request::Status => self.proto.status(),
             Request::Drain => self.proto.drain(),
             Request::Submit(submission, _) => self.proto.submit(submission),
@@ -351,6 +357,14 @@ impl<'c> Server<'c> {
                 assert_eq!((path.as_str(), text.as_str()), (*where_, *what));
                 self.answer(id, answer);
             }
+            (Event::New(id, class), Request::New(expected)) => {
+                assert_eq!(class, *expected);
+                self.answer(id, answer);
+            }
+            (Event::Delete(object), Request::DeleteAndList(expected)) => {
+                assert_eq!(object, *expected);
+            }
+            (Event::List(id, 0), Request::DeleteAndList(_)) => self.answer(id, answer),
             (Event::Estimate(id, call), Request::Estimate(expected)) => {
                 assert_eq!(call, *expected);
                 self.answer(id, answer);
@@ -407,6 +421,7 @@ impl<'c> Server<'c> {
                 self.proto.interface(id, *number, text, library);
             }
             Answer::Estimate(estimate) => self.proto.estimated(id, estimate),
+            Answer::Created => self.proto.created(id),
             Answer::Standing(text) => self.proto.standing(id, text.to_string()),
             Answer::Draining(calls) => self.proto.draining(id, *calls),
             Answer::Result(data) => self.complete(id, data),

@@ -60,6 +60,12 @@ impl Reactor {
                     self.give_up(segment);
                 }
             }
+            Event::New(request, class) => self.create_object(key, request, &class),
+            Event::Delete(request) => {
+                if let Some(object) = connection.objects.remove(&request) {
+                    self.delete_object(object);
+                }
+            }
             Event::Call(id, call) => self.offer(key, id, Offer::Call(call)),
             Event::Submit(id, submission) => self.offer(key, id, Offer::Submission(submission)),
             Event::Put(id, put) => self.offer_put(key, id, put),
@@ -89,6 +95,10 @@ impl Reactor {
             offer => offer,
         };
         let Some(call) = offer.call() else { return };
+        let object = match self.object_of(key, &offer, call) {
+            Ok(object) => object,
+            Err(failure) => return self.connections[key].proto.fail(id, &failure),
+        };
         let prepared = self.prepare(key, call);
         let prepared = prepared.and_then(|prepared| {
             self.beyond_limits(key, &prepared.0)?;
@@ -122,6 +132,7 @@ impl Reactor {
         if call.output && self.connections[key].proto.takes_output() {
             job.printing = Some(Printing::new(Instant::now()));
         }
+        job.object = object;
         job.durability = durability;
         let now = self.nanos();
         job.times.accepted = now;
@@ -369,7 +380,9 @@ impl Reactor {
         let Some(connection_key) = job.connection else {
             return self.release(key);
         };
+        let object = job.object;
         job.state = job::State::Sending;
+        job.moved = now;
         job.times.ended = now;
         job.times.exec = exec_nanos;
         let connection = &mut self.connections[connection_key];
@@ -378,6 +391,9 @@ impl Reactor {
             .complete(job.call, job.layout.returned_bytes(), exec_nanos, now);
         connection.sending.push(key);
         self.answered(connection_key);
+        if let Some(worker) = object {
+            self.passes_turn(key, worker);
+        }
     }
 
     /// An answer is to be written, with others of this turn.
@@ -457,9 +473,13 @@ impl Reactor {
             }
             (_, None) => {}
         }
+        if let Some(worker) = job.object {
+            self.passes_turn(key, worker);
+        }
     }
 
-    pub(super) fn start_worker(&mut self, library: usize, processes: u32) -> io::Result<()> {
+    /// Starts a worker, and returns its key.
+    pub(super) fn start_worker(&mut self, library: usize, processes: u32) -> io::Result<usize> {
         let source = &self.libraries[library];
         let worker = self
             .launcher
@@ -468,8 +488,7 @@ impl Reactor {
         let key = self.workers.vacant_key();
         self.watch(worker.socket(), Source::WorkerSocket(key), EventFlags::IN)?;
         self.watch(worker.output(), Source::WorkerOutput(key), EventFlags::IN)?;
-        self.workers.insert(worker);
-        Ok(())
+        Ok(self.workers.insert(worker))
     }
 
     /// Removes a worker that is dead or to be dead.
@@ -488,11 +507,19 @@ impl Reactor {
         let Worker { library, state, .. } = &self.workers[key];
         let (library, state) = (*library, *state);
         let made_room = state == State::Idle && self.workers[key].is_ended();
+        let held = self.workers[key].object.take();
+        let running = self.workers[key].job();
         let death = self.forget_worker(key);
         let cause = death.cause(self.config.workers.memory);
         match made_room {
             true => tracing::debug!("a worker {cause}"),
             false => tracing::warn!("a worker {cause}"),
+        }
+        let is_object = held.is_some();
+        if let Some(mut held) = held {
+            // What runs fails with the cause itself.
+            held.turn = held.turn.filter(|turn| running != Some(*turn));
+            self.object_died(held, &death, &cause);
         }
         match state {
             State::Running { job, .. } | State::Booked { job } => {
@@ -502,13 +529,14 @@ impl Reactor {
                     false => self.fail_job(job, death.kind(), &cause),
                 }
             }
-            State::Starting => return self.fail_waiting(library, &cause),
-            State::Idle | State::Unmapping => {}
+            State::Starting if !is_object => return self.fail_waiting(library, &cause),
+            State::Starting | State::Idle | State::Unmapping => {}
         }
-        let spare = self
-            .workers
-            .iter()
-            .any(|(_, worker)| worker.library == library);
+        if is_object {
+            return;
+        }
+        let mut workers = self.workers.iter();
+        let spare = workers.any(|(_, w)| w.library == library && w.object.is_none());
         if !spare
             && self.stopping.is_none()
             && let Err(error) = self.start_worker(library, 1)

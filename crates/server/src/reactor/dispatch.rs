@@ -23,6 +23,9 @@ impl Reactor {
         let now = self.nanos();
         self.jobs[job].state = job::State::Queued;
         self.jobs[job].times.queued = now;
+        if !self.takes_turn(job) {
+            return;
+        }
         let request = self.request(job);
         self.name_user(request.user, job);
         let start = self.queue.push(request, now);
@@ -108,6 +111,7 @@ impl Reactor {
         let mut starting: Vec<usize> = self
             .workers
             .iter()
+            .filter(|(_, worker)| worker.object.is_none())
             .filter(|(_, worker)| matches!(worker.state, State::Starting | State::Unmapping))
             .map(|(key, _)| key)
             .collect();
@@ -116,6 +120,14 @@ impl Reactor {
             let Ok(function) = self.functions.get(self.jobs[job].function) else {
                 continue;
             };
+            if let Some(worker) = self.jobs[job].object {
+                // One that has just been started is not idle yet.
+                match self.workers[worker].is_idle() {
+                    true => self.hand_over(job, worker),
+                    false => waiting.push_back(job),
+                }
+                continue;
+            }
             let need = self.need(&self.jobs[job], function);
             if function.is_brief()
                 && let Some(soon) = self.idle_soon(&need)
@@ -169,7 +181,8 @@ impl Reactor {
     /// that was not needed for the longest time makes room.
     fn start_one_more(&mut self, library: usize, processes: u32) -> io::Result<()> {
         let most = (4 * self.queue.settings().pes as usize).max(LEAST_IDLE);
-        let idle = |worker: &Worker| worker.user.as_ref().and(worker.idle_for());
+        let is_shared = |worker: &Worker| worker.user.is_some() && worker.object.is_none();
+        let idle = |worker: &Worker| worker.idle_for().filter(|_| is_shared(worker));
         let workers = self.workers.iter();
         let idle = workers.filter_map(|(key, worker)| Some((idle(worker)?, key)));
         if idle.clone().count() >= most
@@ -178,7 +191,7 @@ impl Reactor {
             let text = "was ended to make room for another";
             self.workers[key].end(FailureKind::Internal, text);
         }
-        self.start_worker(library, processes)
+        self.start_worker(library, processes).map(drop)
     }
 
     /// When a worker that runs a brief call will probably be idle, and may serve the user.

@@ -2,6 +2,7 @@
 
 use super::{KEEP, LAST_WORDS, Reactor, SWEEP, Source};
 use crate::connection::{Broken, Connection, Step, TURN_BYTES};
+use crate::job;
 use crate::listen::{Accepted, Listener};
 use crate::worker::State;
 use farcall_rpc_proto::{self as proto, Failure, FailureKind, Hello, ProtocolError};
@@ -74,7 +75,7 @@ impl Reactor {
         };
         let mut hello = Hello::new(concat!("farcall-server ", env!("CARGO_PKG_VERSION")));
         hello.features |= proto::ESTIMATES | proto::CALLBACKS | proto::OUTPUT | proto::FILES;
-        hello.features |= proto::OPERATION | proto::REGISTER | proto::HANDLES;
+        hello.features |= proto::OBJECTS | proto::OPERATION | proto::REGISTER | proto::HANDLES;
         if self.config.state.is_some() {
             hello.features |= proto::JOBS;
         }
@@ -264,6 +265,9 @@ impl Reactor {
         for (_, job) in jobs {
             self.abandon(job);
         }
+        for (_, object) in std::mem::take(&mut self.connections[key].objects) {
+            self.delete_object(object);
+        }
         self.end_arrays_of(key);
         for (_, segment) in std::mem::take(&mut self.connections[key].segments) {
             self.give_up(segment);
@@ -341,6 +345,7 @@ impl Reactor {
     fn sweep(&mut self) {
         self.accept_again();
         self.look_for_spool();
+        self.end_stalled();
         let patience = Duration::from_secs_f64(self.config.limits.greeting_s.clamp(0.0, 1e6));
         let latest = self.nanos().saturating_sub(patience.as_nanos() as u64);
         let silent: Vec<usize> = self
@@ -352,6 +357,44 @@ impl Reactor {
         for key in silent {
             tracing::warn!("{}: no greeting", self.connections[key].peer);
             self.close(key, None);
+        }
+    }
+
+    /// Ends transfers that stand still: they hold memory. What the server itself does not take does
+    /// not count.
+    fn end_stalled(&mut self) {
+        let Some(bound) = self.config.limits.stalled(!self.starved.is_empty()) else {
+            return;
+        };
+        let latest = self.nanos().saturating_sub((bound.min(1e9) * 1e9) as u64);
+        let mut silent = Vec::new();
+        let mut deaf = Vec::new();
+        for (key, job) in &self.jobs {
+            let moved = job.moved.max(job.times.accepted);
+            let Some(connection) = job.connection.filter(|_| (1..latest).contains(&moved)) else {
+                continue;
+            };
+            match job.state {
+                job::State::Receiving if self.connections[connection].takes_input() => {
+                    silent.push(key);
+                }
+                job::State::Sending if self.connections[connection].taken < latest => {
+                    deaf.push(connection);
+                }
+                _ => {}
+            }
+        }
+        for job in silent {
+            let text = format!(
+                "got no more of its arguments for {bound} s (limits.stalled_s and \
+                 limits.stalled_busy_s in the server's configuration)"
+            );
+            self.fail_job(job, FailureKind::Stalled, &text);
+        }
+        deaf.sort_unstable();
+        deaf.dedup();
+        for connection in deaf {
+            self.close(connection, Some(Broken::Stalled(bound)));
         }
     }
 

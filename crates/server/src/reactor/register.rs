@@ -67,7 +67,7 @@ impl Reactor {
         });
         let from = (key, request);
         self.registration = Some(Registration { from, library });
-        self.start_worker(library, 1).map_err(|error| {
+        self.start_worker(library, 1).map(drop).map_err(|error| {
             self.libraries.pop();
             self.registration = None;
             Failure::new(FailureKind::Internal, format!("no worker: {error}"))

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Room for the scalars of a request, or for the text of an error.
-pub(crate) const TEXT_BYTES: usize = 64 << 10;
+pub(crate) const TEXT_BYTES: usize = 1 << 20;
 
 #[repr(C, align(64))]
 struct Line<T>(T);

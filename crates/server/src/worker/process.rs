@@ -181,7 +181,7 @@ pub(super) fn serve<C: Callee>(
     let spin = Spin::new(Duration::from_micros(start.spin_us));
     Worker {
         channel,
-        interfaces: document.interfaces,
+        interfaces: document.into_functions(),
         callee,
         processes,
         mappings: HashMap::new(),
@@ -195,7 +195,7 @@ pub(super) fn serve<C: Callee>(
 
 /// What is said to the server when all functions can be called.
 fn ready(document: &Document, callee: &impl Callee, unprotected: Vec<String>) -> Vec<u8> {
-    let functions = 0..document.interfaces.len();
+    let functions = 0..document.functions().count();
     let ready = Ready {
         identities: Identities::new(functions.map(|function| callee.library(function))),
         unprotected,

@@ -1,0 +1,115 @@
+//! An object on a server.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::exceptions::{PyAttributeError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::error;
+use crate::function::Function;
+use crate::server::{Process, Settings};
+
+/// An object on a server, made by `server.new`. Its methods are attributes, which are called as
+/// functions are, one after the other. It is destroyed by `close`, at the end of a `with` block,
+/// when nothing refers to it any more, and when the connection ends.
+#[pyclass(frozen, module = "farcall")]
+pub(crate) struct Object {
+    client: farcall_client::Object,
+    process: Process,
+    settings: Settings,
+    methods: Mutex<HashMap<String, Py<Function>>>,
+}
+
+impl Object {
+    pub(crate) fn new(
+        client: farcall_client::Object,
+        process: Process,
+        settings: Settings,
+    ) -> Object {
+        Object {
+            client,
+            process,
+            settings,
+            methods: Mutex::default(),
+        }
+    }
+}
+
+#[pymethods]
+impl Object {
+    /// The handle on a method.
+    fn method<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, Function>> {
+        self.process.check(py)?;
+        let known = self.methods.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.get(name) {
+            return Ok(known.bind(py).clone());
+        }
+        drop(known);
+        let client = py.detach(|| self.client.method(name));
+        let client = client.map_err(|error| error::from_client(py, &error))?;
+        let method = Function::new(client, self.process, self.settings.clone());
+        let method = Bound::new(py, method)?;
+        let mut methods = self.methods.lock().unwrap_or_else(PoisonError::into_inner);
+        methods.insert(name.to_owned(), method.clone().unbind());
+        Ok(method)
+    }
+
+    fn __getattr__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, Function>> {
+        // Python and notebooks ask for names of their own, which are not worth a question.
+        if name.starts_with('_') {
+            return Err(PyAttributeError::new_err(name.to_owned()));
+        }
+        self.method(py, name).map_err(|error| {
+            let unknown = error.is_instance_of::<pyo3::exceptions::PyLookupError>(py);
+            match unknown {
+                true => PyAttributeError::new_err(error.value(py).to_string()),
+                false => error,
+            }
+        })
+    }
+
+    /// Names of its methods.
+    fn __dir__(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let functions = py.detach(|| self.client.server().functions());
+        let functions = functions.map_err(|error| error::from_client(py, &error))?;
+        let class = self.client.class().rsplit('/').next().unwrap_or("");
+        let method = |name: &str| {
+            let (_, name) = name.rsplit_once('/').unwrap_or(("", name));
+            let (of, name) = name.split_once('.')?;
+            (of == class).then(|| name.to_owned())
+        };
+        let mut names = vec!["close".to_owned(), "method".to_owned()];
+        names.extend(functions.iter().filter_map(|each| method(&each.name)));
+        Ok(names)
+    }
+
+    /// Destroys it. What runs is ended, and later calls fail.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.client.close());
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) {
+        self.close(py);
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        let text = "an object on a server belongs to its connection and cannot be pickled";
+        Err(PyTypeError::new_err(text))
+    }
+
+    fn __repr__(&self) -> String {
+        let server = self.client.server();
+        format!(
+            "<object of {} at {}>",
+            self.client.class(),
+            server.address()
+        )
+    }
+}

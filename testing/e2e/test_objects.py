@@ -1,0 +1,246 @@
+"""Remote objects: state that lives on the server between calls."""
+
+import gc
+import os
+import pickle
+import signal
+import subprocess
+
+import farcall
+import numpy as np
+import pytest
+from servers import FARCALL, ServerProcess, wait_until
+
+IDL = """\
+Module counters;
+Globals {
+    #include <stdlib.h>
+    #include <unistd.h>
+}
+DefClass Counter "Counts"
+{
+    DefState {
+        static int count;
+        static double history[100];
+        static int length;
+    }
+    DefMethod add(IN int n, IN double x[n])
+        "Add to the history"
+    {
+        for (int i = 0; i < n && length < 100; i++)
+            history[length++] = x[i];
+        count++;
+    }
+    DefMethod read(IN int most, OUT double values[most], OUT int *calls)
+    {
+        for (int i = 0; i < most; i++)
+            values[i] = i < length ? history[i] : -1;
+        *calls = count;
+    }
+    DefMethod nap(IN int ms, OUT int *calls) { usleep(ms * 1000); *calls = ++count; }
+    DefMethod crash(IN int n) { (void)n; abort(); }
+    DefMethod pid(OUT long *pid) { *pid = getpid(); }
+    DefMethod tell(IN int n, report(IN int k))
+    {
+        for (int k = 0; k < n; k++)
+            report(k + count);
+        count += n;
+    }
+}
+DefClass Other
+{
+    DefState { int count = 40; }
+    DefMethod add(IN int n, OUT int *value) { *value = count += n; }
+}
+Define pid(OUT long *pid) { *pid = getpid(); }
+Define nap(IN int ms, OUT int *slept) { usleep(ms * 1000); *slept = ms; }
+"""
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory):
+    here = tmp_path_factory.mktemp("objects")
+    (here / "counters.idl").write_text(IDL)
+    config = here / "farcall.toml"
+    config.write_text("[limits]\nobjects_per_connection = 3\nobjects = 5\n")
+    options = ["--allow-code", "--workers", "2", "--config", config]
+    process = ServerProcess(here / "counters.idl", options=options)
+    yield process
+    process.stop()
+
+
+@pytest.fixture(params=["tcp", "same host"])
+def server(process, request):
+    """A connection; what objects its test has made are gone when the next one begins."""
+    before = len(process.workers())
+    yield process.connect(timeout=30, same_host=request.param != "tcp")
+    gc.collect()
+    wait_until(lambda: len(process.workers()) <= max(before, 3), what="the end of all objects")
+
+
+def test_state_stays_between_calls(server):
+    counter, other = server.new("counters/Counter"), server.new("Counter")
+    counter.add(2, np.array([1.0, 2.0]))
+    counter.add(n=1, x=np.array([3.0]))
+    other.add(1, np.array([9.0]))
+    values, calls = counter.read(most=4)
+    assert list(values) == [1, 2, 3, -1]
+    assert calls == 2
+    assert list(other.read(most=2).values) == [9, -1]
+    assert counter.pid().pid != other.pid().pid
+    assert counter.pid().pid == counter.pid().pid
+
+
+def test_classes_keep_their_names_to_themselves(server):
+    with server.new("Other") as other, server.new("Counter") as counter:
+        assert other.add(2).value == 42
+        assert counter.nap(0).calls == 1
+
+
+def test_what_python_shows(server):
+    counter = server.new("Counter")
+    assert repr(counter) == f"<object of Counter at {server.address}>"
+    assert {"add", "read", "close"} <= set(dir(counter))
+    assert "Add to the history" in counter.add.__doc__
+    assert counter.add is counter.add
+    assert not hasattr(counter, "nothing")
+    with pytest.raises(AttributeError, match=r"Counter\.nothing"):
+        counter.nothing(1)
+    assert not hasattr(counter, "_repr_html_")
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(counter)
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(counter.add)
+    assert "counters/Counter.add" in [each.name for each in server.ls()]
+    assert "DefClass Counter" in str(counter.add.interface)
+
+
+def test_methods_run_one_after_the_other(server):
+    counter = server.new("Counter")
+    futures = [counter.nap.call_async(20) for _ in range(5)]
+    assert [future.result(timeout=20).calls for future in futures] == [1, 2, 3, 4, 5]
+    # Others need not wait for what waits for its object.
+    naps = [counter.nap.call_async(300) for _ in range(3)]
+    assert server.function("nap")(1).slept == 1
+    assert not naps[-1].done()
+    assert naps[-1].result(timeout=20).calls == 8
+
+
+def test_objects_call_back(server):
+    counter, seen = server.new("Counter"), []
+    counter.tell(2, seen.append)
+    counter.tell(2, seen.append)
+    assert seen == [0, 1, 2, 3]
+
+
+def test_they_end_with_what_refers_to_them(server):
+    for end in ("close", "with", "del"):
+        counter = server.new("Counter")
+        pid = int(counter.pid().pid)
+        if end == "close":
+            counter.close()
+            counter.close()
+            with pytest.raises(farcall.ArgumentError, match="was given up"):
+                counter.pid()
+        elif end == "with":
+            with counter:
+                pass
+        else:
+            del counter
+        wait_until(lambda pid=pid: not running(pid), what=f"the end by {end}")
+    counter = server.new("Counter")
+    pid, method = int(counter.pid().pid), counter.pid
+    del counter
+    assert method().pid == pid, "a method keeps its object"
+
+
+def running(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_they_end_with_the_connection(process):
+    server = process.connect(timeout=30)
+    counter = server.new("Counter")
+    pid = int(counter.pid().pid)
+    program = (
+        "import farcall, os, sys\n"
+        "counter = farcall.connect(sys.argv[1]).new('Counter')\n"
+        "print(int(counter.pid().pid), flush=True)\n"
+        "os._exit(0)\n"
+    )
+    ran = subprocess.run(
+        [os.sys.executable, "-c", program, process.address],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    wait_until(lambda: not running(int(ran.stdout)), what="the end of the object")
+    assert counter.pid().pid == pid, "that of another connection goes on"
+    counter.close()
+
+
+def test_a_lost_object_says_so(server):
+    counter = server.new("Counter")
+    waiting = counter.nap.call_async(200)
+    crash = counter.crash.call_async(1)
+    behind = counter.nap.call_async(1)
+    assert waiting.result(timeout=20).calls == 1
+    with pytest.raises(farcall.LibraryError, match=r"Counter\.crash called abort"):
+        crash.result(timeout=20)
+    for call in (lambda: behind.result(timeout=20), lambda: counter.nap(1)):
+        with pytest.raises(farcall.LibraryError, match=r"object that is lost: .* abort\(\)"):
+            call()
+    killed = server.new("Counter")
+    pid = int(killed.pid().pid)
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not running(pid), what="the end of the process")
+    with pytest.raises(farcall.LibraryError, match="lost"):
+        wait_until(lambda: killed.pid() is None, what="the news")
+    assert server.new("Counter").nap(0).calls == 1
+
+
+def test_a_cancelled_method_takes_its_object_along(server):
+    counter = server.new("Counter")
+    assert counter.nap(0).calls == 1, "its process is there"
+    nap = counter.nap.call_async(60_000)
+    assert not nap.done()
+    nap.cancel()
+    with pytest.raises(farcall.LibraryError, match=r"lost.*gave the call up"):
+        counter.nap(1)
+
+
+def test_there_are_so_many(process, server):
+    objects = [server.new("Counter") for _ in range(3)]
+    with pytest.raises(farcall.ServerError, match=r"limits\.objects_per_connection"):
+        server.new("Counter")
+    objects[0].close()
+    objects[0] = server.new("Counter")
+    another = process.connect(timeout=30)
+    more = [another.new("Counter")]
+    with pytest.raises(farcall.ServerError, match=r"limits\.objects "):
+        for _ in range(2):
+            more.append(another.new("Counter"))
+    for each in (*objects, *more):
+        each.close()
+
+
+def test_wrong_uses_are_told(process, server):
+    with pytest.raises(farcall.UnknownFunction, match="no class `Nothing`"):
+        server.new("Nothing")
+    with pytest.raises(farcall.ArgumentError, match="is a method: make an object of `Counter`"):
+        server.call("Counter.pid", np.empty(1, np.int64))
+    assert server.call("pid", np.empty(1, np.int64)).pid > 0
+    ran = subprocess.run(
+        [FARCALL, "call", "--server", process.address, "Counter.pid"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert ran.returncode == 1
+    assert "is a method" in ran.stderr
