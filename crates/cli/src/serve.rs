@@ -71,8 +71,7 @@ pub(crate) struct Arguments {
     /// Serve metrics for Prometheus at http://ADDR/metrics
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
-    /// Listen where another server of yours does; once ready, have that one end its calls and exit.
-    /// Needs a --state of its own
+    /// Listen where another server of yours does; once ready, have that one end its calls and exit
     #[arg(long)]
     takeover: bool,
     /// Compile and run C text in the interface files
