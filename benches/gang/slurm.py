@@ -106,10 +106,15 @@ def cluster(nodes, cpus, gang=False):
             wait_for_nodes(nodes)
             yield folder
         finally:
+            told("scancel", "-u", "root")
             for daemon in reversed(daemons):
                 daemon.terminate()
             for daemon in daemons:
-                daemon.wait(30)
+                try:
+                    daemon.wait(30)
+                except subprocess.TimeoutExpired:
+                    daemon.kill()
+                    daemon.wait()
 
 
 def makespan(folder, command):

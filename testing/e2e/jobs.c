@@ -12,6 +12,36 @@ static int failed(const char *what) {
   return 1;
 }
 
+/* The same call with its arguments in an array of pointers, and in one of values. */
+static int by_arrays(farcall_server *server) {
+  farcall_function *dgesv = farcall_function_of(server, "dgesv");
+  double a[N * N] = {2, 1, 1, 3}, b[N] = {4, 7};
+  int32_t n = N, one = 1, pivots[N], info = -1;
+  void *arguments[] = {&n, &one, a, &n, pivots, b, &n, &info};
+  farcall_value values[] = {
+      {&n, sizeof n, FARCALL_INT, 1},      {&one, sizeof one, FARCALL_INT, 1},
+      {a, sizeof a, FARCALL_DOUBLE, 0},    {&n, sizeof n, FARCALL_INT, 1},
+      {pivots, sizeof pivots, FARCALL_INT, 0}, {b, sizeof b, FARCALL_DOUBLE, 0},
+      {&n, sizeof n, FARCALL_INT, 1},      {&info, sizeof info, FARCALL_INT, 0}};
+  char id[FARCALL_JOB_ID_BYTES];
+
+  if (farcall_submit_array(dgesv, id, arguments, 8) != FARCALL_OK ||
+      farcall_fetch_array(dgesv, id, arguments, 8) != FARCALL_OK)
+    return failed("by pointers");
+  if (info != 0 || fabs(b[0] - 1) > 1e-12 || fabs(b[1] - 2) > 1e-12)
+    return failed("another solution by pointers");
+  a[0] = 2, a[1] = a[2] = 1, a[3] = 3, b[0] = 4, b[1] = 7, info = -1;
+  if (farcall_submit_values(dgesv, id, values, 8) != FARCALL_OK ||
+      farcall_fetch_values(dgesv, id, values, 8) != FARCALL_OK)
+    return failed("by values");
+  if (info != 0 || fabs(b[0] - 1) > 1e-12 || fabs(b[1] - 2) > 1e-12)
+    return failed("another solution by values");
+  return farcall_submit_array(dgesv, id, arguments, 7) == FARCALL_ARGUMENT &&
+                 farcall_fetch_values(dgesv, id, values, 7) == FARCALL_ARGUMENT
+             ? 0
+             : failed("too few arguments were taken");
+}
+
 int main(int argc, char **argv) {
   farcall_server *server = farcall_connect(argv[1]);
   double a[N * N] = {2, 1, 1, 3}, b[N] = {4, 7};
@@ -46,6 +76,8 @@ int main(int argc, char **argv) {
   if (farcall_job_state(server, other) != FARCALL_JOB_UNKNOWN)
     return failed("forgotten");
   puts(farcall_error_message());
+  if (by_arrays(server) != 0)
+    return 1;
   farcall_disconnect(server);
   return 0;
 }

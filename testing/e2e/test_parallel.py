@@ -255,8 +255,11 @@ def slurm():
     if reason := slurm.why_not():
         pytest.skip(f"slurm: {reason}")
     with slurm.cluster(nodes=1, cpus=2) as folder:
-        launcher = 'launcher = ["srun", "--overlap", "--mpi=pmi2", "-n", "{processes}"]'
-        (folder / "farcall.toml").write_text(f"[parallel]\n{launcher}\n")
+        allocate = ["salloc", "--no-shell", "-n", "2"]
+        granted = subprocess.run(allocate, capture_output=True, text=True, timeout=60, check=True)
+        job = granted.stderr.split("Granted job allocation")[1].split()[0]
+        launcher = ["srun", f"--jobid={job}", "--overlap", "--mpi=pmi2", "-n", "{processes}"]
+        (folder / "farcall.toml").write_text(f"[parallel]\nlauncher = {launcher}\n")
         yield folder
 
 
