@@ -2,39 +2,31 @@
 
 mod callback;
 mod control;
+mod death;
 pub(crate) mod files;
+mod launch;
 mod parallel;
 pub(crate) mod process;
 pub(crate) mod sandbox;
 
-use crate::buffer::{JobBuffer, Segment, sealed_memory};
+use crate::buffer::{JobBuffer, Segment};
 use crate::user::User;
-use crate::{WorkerCommand, config};
 pub(crate) use callback::Word;
 use callback::{AnswerWord, Mailbox, WORD_BYTES};
 pub(crate) use control::TEXT_BYTES;
 use control::{Control, Outcome, Request};
-use farcall_idl::{Document, Interface};
-use farcall_library::{Compiled, Source};
+pub(crate) use death::Death;
 use farcall_rpc_proto::{CallId, Callback, CallbackAnswer, Failure, FailureKind};
+use launch::Start;
+pub(crate) use launch::{Identities, Launcher, LibrarySource, Ready, is_parallel};
 use parallel::Welcome;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
-    sendmsg, socketpair,
-};
-use sandbox::Sandbox;
-use serde::{Deserialize, Serialize};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use std::collections::{HashSet, VecDeque};
-use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, IoSlice, Read, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::io::{self, IoSlice, Read};
+use std::process::Child;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -53,27 +45,6 @@ pub(crate) const MOST_READS: usize = (64 << 10) / READ_BYTES + 1;
 const LINE_BYTES: usize = 4096;
 /// Bytes of a worker's output kept for error messages.
 const TAIL_BYTES: usize = 2048;
-
-/// What a worker is told when it starts, as JSON in a memory object.
-#[derive(Serialize, Deserialize)]
-struct Start {
-    /// The interface file: its path and its text after the preprocessor.
-    path: PathBuf,
-    text: String,
-    /// The shared library made from its C text.
-    compiled: Option<PathBuf>,
-    spin_us: u64,
-    /// Threads of the library to begin with.
-    threads: u32,
-    /// 0 means no limit.
-    memory: u64,
-    /// The worker's own, for the files of calls and temporary ones of the library.
-    folder: PathBuf,
-    /// Bytes that the files of one call may come to; 0 means any.
-    files: u64,
-    /// What it may reach; none where it may reach what the server may.
-    sandbox: Option<Sandbox>,
-}
 
 /// A brief call that has not ended after this time is not brief.
 const SOON: Duration = Duration::from_micros(50);
@@ -140,88 +111,6 @@ pub(crate) enum State {
     },
 }
 
-/// What a worker binds: an interface file, and the shared library made from its C text.
-pub(crate) struct LibrarySource {
-    pub(crate) source: Source,
-    pub(crate) compiled: Option<Compiled>,
-    pub(crate) identities: Identities,
-    /// Whether some functions have a `Backend` of several processes.
-    pub(crate) parallel: bool,
-}
-
-/// Which libraries are behind the functions of a file, as a worker has found them.
-#[derive(Default, Serialize, Deserialize)]
-pub(crate) struct Identities {
-    /// For people: name, version, kernel.
-    libraries: Vec<String>,
-    /// By function, an index into `libraries`.
-    functions: Vec<Option<u16>>,
-}
-
-/// What a worker says when it has bound its library.
-#[derive(Default, Serialize, Deserialize)]
-pub(crate) struct Ready {
-    pub(crate) identities: Identities,
-    /// Protections that this machine cannot give.
-    pub(crate) unprotected: Vec<String>,
-}
-
-impl Identities {
-    pub(crate) fn new(of_functions: impl Iterator<Item = Option<String>>) -> Identities {
-        let mut identities = Identities::default();
-        for library in of_functions {
-            let index = library.map(|library| {
-                let libraries = &mut identities.libraries;
-                let known = libraries.iter().position(|known| *known == library);
-                known.unwrap_or_else(|| {
-                    libraries.push(library);
-                    libraries.len() - 1
-                })
-            });
-            let index = index.and_then(|index| u16::try_from(index).ok());
-            identities.functions.push(index);
-        }
-        identities
-    }
-}
-
-impl LibrarySource {
-    /// Whether it has functions that several processes compute together.
-    pub(crate) fn is_parallel(&self) -> bool {
-        self.parallel
-    }
-
-    /// The library behind a function.
-    pub(crate) fn identity(&self, function: usize) -> Option<String> {
-        let Identities {
-            libraries,
-            functions,
-        } = &self.identities;
-        let index = (*functions.get(function)?)?;
-        libraries.get(usize::from(index)).cloned()
-    }
-}
-
-/// Whether some functions of a file have a `Backend` of several processes.
-pub(crate) fn is_parallel(document: &Document) -> bool {
-    document.interfaces.iter().any(Interface::is_parallel)
-}
-
-/// How workers are started.
-pub(crate) struct Launcher {
-    /// What starts several processes; see [`config::Parallel`].
-    pub(crate) parallel: Vec<String>,
-    /// Program and first arguments of a worker process.
-    pub(crate) command: WorkerCommand,
-    pub(crate) settings: config::Workers,
-    /// Threads of the library to begin with.
-    pub(crate) threads: u32,
-    /// Bytes that the files of one call may come to; 0 means any.
-    pub(crate) files: u64,
-    /// What workers may reach; none where they may reach what the server may.
-    pub(crate) sandbox: Option<Sandbox>,
-}
-
 /// What a call needs of a worker.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Need<'n> {
@@ -276,172 +165,6 @@ pub(crate) struct Worker {
     stale: Vec<u64>,
     /// Where the files of its calls lie; it outlives the process.
     _folder: TempDir,
-}
-
-impl Start {
-    fn source(&self) -> Source {
-        Source {
-            path: self.path.clone(),
-            text: self.text.clone(),
-        }
-    }
-}
-
-impl Launcher {
-    /// Starts a worker of so many processes for a library. `doorbell` is what it rings when the
-    /// server sleeps.
-    pub(crate) fn start(
-        &self,
-        library: usize,
-        source: &LibrarySource,
-        processes: u32,
-        doorbell: BorrowedFd<'_>,
-    ) -> io::Result<Worker> {
-        let (output, child_output) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-        fcntl_setfl(&output, OFlags::NONBLOCK)?;
-        let control = Control::create()?;
-        let mailbox = Mailbox::create()?;
-        let parent = self.settings.folder();
-        let folder = files::folder(&parent).and_then(|folder| {
-            let user = self.sandbox.as_ref().and_then(|sandbox| sandbox.user);
-            if let Some((user, group)) = user {
-                std::os::unix::fs::chown(&folder, Some(user), Some(group))?;
-            }
-            Ok(folder)
-        });
-        let folder = folder.map_err(|error| {
-            let parent = parent.display();
-            let text = format!("no folder for files in {parent} (workers.folder): {error}");
-            io::Error::new(error.kind(), text)
-        })?;
-        let start = Start {
-            path: source.source.path.clone(),
-            text: source.source.text.clone(),
-            compiled: source.compiled.as_ref().map(Compiled::path),
-            spin_us: self.settings.spin().as_micros() as u64,
-            threads: self.threads,
-            memory: self.settings.memory,
-            folder: folder.path().to_owned(),
-            files: self.files,
-            // Processes that compute together reach each other.
-            sandbox: self.sandbox.clone().filter(|_| !source.is_parallel()),
-        };
-        let text = serde_json::to_vec(&start).map_err(io::Error::other)?;
-        let start = sealed_memory("farcall-start", text.len())?;
-        File::from(start.try_clone()?).write_all(&text)?;
-        let program = self.program(source, processes);
-        let mut command = self.prepared(program, child_output, folder.path());
-        let mut welcome = None;
-        let (socket, process) = match source.is_parallel() {
-            true => {
-                let socket = parallel::prepare(folder.path(), &text)?;
-                welcome = Some(Welcome {
-                    start,
-                    start_bytes: text.len() as u64,
-                    doorbell: doorbell.try_clone_to_owned()?,
-                });
-                command.envs(parallel::environment(folder.path(), processes));
-                (socket, spawn(command, None)?)
-            }
-            false => {
-                let (ours, theirs) = socketpair(
-                    AddressFamily::UNIX,
-                    SocketType::SEQPACKET,
-                    SocketFlags::CLOEXEC,
-                    None,
-                )?;
-                let process = spawn(command, Some(&theirs))?;
-                let descriptors = [control.fd(), doorbell, start.as_fd(), mailbox.fd()];
-                send(&ours, &(text.len() as u64).to_ne_bytes(), &descriptors)?;
-                (ours, process)
-            }
-        };
-        Ok(Worker {
-            library,
-            user: None,
-            state: State::Starting,
-            rested: Instant::now(),
-            object: None,
-            ended_for: None,
-            function: None,
-            processes,
-            is_parallel: source.is_parallel(),
-            welcome,
-            process,
-            socket,
-            output: output.into(),
-            line: Vec::new(),
-            tail: Vec::new(),
-            control,
-            mailbox,
-            waiting: None,
-            mapped: HashSet::new(),
-            stale: Vec::new(),
-            _folder: folder,
-        })
-    }
-
-    /// The program of a worker, with the launcher of its processes before it where it has some.
-    fn program(&self, source: &LibrarySource, processes: u32) -> (OsString, Vec<OsString>) {
-        let (program, arguments) = match source.source.is_python() {
-            true => farcall_library::python_worker(),
-            false => (self.command.0.clone().into(), self.command.1.clone()),
-        };
-        let mut arguments: Vec<OsString> = arguments.into_iter().map(OsString::from).collect();
-        if !source.is_parallel() {
-            return (program, arguments);
-        }
-        let (launcher, words) = parallel::launcher(&self.parallel, processes);
-        let words = words.into_iter().map(OsString::from);
-        arguments = words.chain([program]).chain(arguments).collect();
-        (launcher.into(), arguments)
-    }
-
-    fn prepared(
-        &self,
-        (program, arguments): (OsString, Vec<OsString>),
-        output: OwnedFd,
-        folder: &Path,
-    ) -> Command {
-        let mut command = Command::new(program);
-        command.args(arguments);
-        let threads = self.threads.to_string();
-        for name in farcall_library::THREAD_VARIABLES {
-            command.env(name, &threads);
-        }
-        command.env("TMPDIR", folder);
-        // Fortran's own buffer would hold lines back until the process ends.
-        command.env("GFORTRAN_UNBUFFERED_PRECONNECTED", "y");
-        let stdout = output
-            .try_clone()
-            .map_or_else(|_| Stdio::null(), Stdio::from);
-        command
-            .stdin(Stdio::null())
-            .stdout(stdout)
-            .stderr(Stdio::from(output));
-        command
-    }
-}
-
-/// Starts a process that ends with this thread, and has the socket where it looks for it.
-fn spawn(mut command: Command, socket: Option<&OwnedFd>) -> io::Result<Child> {
-    let (socket, parent) = (socket.map(AsRawFd::as_raw_fd), std::process::id());
-    // SAFETY: between fork and exec only system calls are made.
-    unsafe {
-        command.pre_exec(move || {
-            if socket.is_some_and(|socket| libc::dup2(socket, SOCKET_FD) < 0)
-                || libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) < 0
-            {
-                return Err(io::Error::last_os_error());
-            }
-            // The parent may have died before the death signal was set.
-            if libc::getppid() as u32 != parent {
-                return Err(io::ErrorKind::BrokenPipe.into());
-            }
-            Ok(())
-        });
-    }
-    command.spawn()
 }
 
 impl Worker {
@@ -771,86 +494,6 @@ pub(crate) struct CallRequest<'a> {
     /// Whether such calls take little time.
     pub(crate) brief: bool,
     pub(crate) message: &'a [u8],
-}
-
-/// How a worker ended.
-#[derive(Debug)]
-pub(crate) struct Death {
-    status: Option<ExitStatus>,
-    signal: u32,
-    out_of_memory: bool,
-    printed: String,
-    /// Why the server ended it, if it did.
-    ended_for: Option<Failure>,
-}
-
-impl Death {
-    /// The signal that has ended it.
-    fn signal(&self) -> Option<i32> {
-        let status = self.status?;
-        status.signal().or(nonzero(self.signal))
-    }
-
-    /// What kind of failure it is for the call that was running.
-    pub(crate) fn kind(&self) -> FailureKind {
-        match &self.ended_for {
-            Some(failure) => failure.kind,
-            None if self.out_of_memory => FailureKind::OutOfMemory,
-            None if self.signal() == Some(libc::SIGXFSZ) => FailureKind::TooLarge,
-            None => FailureKind::LibraryCrashed,
-        }
-    }
-
-    /// The cause, in words that follow the function's name.
-    pub(crate) fn cause(&self, memory_limit: u64) -> String {
-        let cause = if let Some(reason) = &self.ended_for {
-            reason.message.clone()
-        } else if self.out_of_memory {
-            format!("ran out of memory (limit of a worker: {memory_limit} bytes)")
-        } else {
-            match self.status {
-                Some(status) => match self.signal() {
-                    Some(signal) => describe_signal(signal),
-                    None => format!(
-                        "ended its process (exit status {}), as exit() or STOP do",
-                        status.code().unwrap_or(0)
-                    ),
-                },
-                None => "ended in an unknown way".to_string(),
-            }
-        };
-        match self.printed.lines().last() {
-            Some(line) => format!("{cause}; it printed last: {}", line.trim()),
-            None => cause,
-        }
-    }
-}
-
-fn nonzero(signal: u32) -> Option<i32> {
-    i32::try_from(signal).ok().filter(|signal| *signal != 0)
-}
-
-fn describe_signal(signal: i32) -> String {
-    let (name, what) = match signal {
-        libc::SIGSEGV => ("SIGSEGV", "touched memory that is not its own"),
-        libc::SIGBUS => ("SIGBUS", "touched memory that is not there"),
-        libc::SIGFPE => ("SIGFPE", "divided by zero or the like"),
-        libc::SIGILL => (
-            "SIGILL",
-            "ran into an instruction this processor does not have",
-        ),
-        libc::SIGABRT => ("SIGABRT", "called abort()"),
-        libc::SIGXFSZ => (
-            "SIGXFSZ",
-            "wrote more to a file than the server allows, limits.files in its configuration",
-        ),
-        libc::SIGKILL => (
-            "SIGKILL",
-            "was killed from outside, or by the system for lack of memory",
-        ),
-        _ => return format!("was ended by signal {signal}"),
-    };
-    format!("{what} ({name})")
 }
 
 /// Sends one message with descriptors.

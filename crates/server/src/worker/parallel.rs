@@ -4,8 +4,10 @@
 //! finds the server by a socket in the worker's folder. It tells the others what to call, and
 //! between calls they wait for it.
 
+use super::launch::Start;
 use super::process::{self, Callee, Channel};
-use super::{Start, send};
+use super::send;
+use crate::buffer::sealed_memory;
 use farcall_idl::{ArrayLayout, Document, Interface, Layout};
 use farcall_library::{Caller, Processes, Source};
 use farcall_rpc_proto::Call;
@@ -16,8 +18,8 @@ use rustix::net::{
     socket_with,
 };
 use std::convert::Infallible;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// In the environment of a parallel worker: its folder.
@@ -35,11 +37,11 @@ const LAUNCHERS: [&str; 3] = ["mpiexec.mpich", "mpiexec.hydra", "mpiexec"];
 /// OUT arrays up to this size, such as `info`, are given to every process.
 const SMALL: u64 = 64;
 
-/// What the first process is handed when it has come.
+/// What a process is handed when it has come.
 pub(super) struct Welcome {
-    pub(super) start: OwnedFd,
-    pub(super) start_bytes: u64,
-    pub(super) doorbell: OwnedFd,
+    start: OwnedFd,
+    start_bytes: u64,
+    doorbell: OwnedFd,
 }
 
 /// Makes the socket at which the server waits, and leaves what all processes are told.
@@ -85,6 +87,28 @@ fn is_program(name: &str) -> bool {
 }
 
 impl Welcome {
+    /// With the text of what it is told, and what it rings.
+    pub(super) fn new(text: &[u8], doorbell: BorrowedFd<'_>) -> io::Result<Welcome> {
+        let start = sealed_memory("farcall-start", text.len())?;
+        File::from(start.try_clone()?).write_all(text)?;
+        Ok(Welcome {
+            start,
+            start_bytes: text.len() as u64,
+            doorbell: doorbell.try_clone_to_owned()?,
+        })
+    }
+
+    /// Hands it over.
+    pub(super) fn hand_over(
+        &self,
+        socket: &OwnedFd,
+        control: BorrowedFd<'_>,
+        mailbox: BorrowedFd<'_>,
+    ) -> io::Result<()> {
+        let descriptors = [control, self.doorbell.as_fd(), self.start.as_fd(), mailbox];
+        send(socket, &self.start_bytes.to_ne_bytes(), &descriptors)
+    }
+
     /// Lets the first process in, which then is as any worker: returns its socket. A process of
     /// another user is turned away.
     pub(super) fn accept(
@@ -98,8 +122,7 @@ impl Welcome {
         if peer.uid != rustix::process::geteuid() {
             return Ok(None);
         }
-        let descriptors = [control, self.doorbell.as_fd(), self.start.as_fd(), mailbox];
-        send(&socket, &self.start_bytes.to_ne_bytes(), &descriptors)?;
+        self.hand_over(&socket, control, mailbox)?;
         Ok(Some(socket))
     }
 }
@@ -151,8 +174,8 @@ pub(super) fn run<C: Callee>(
     )
 }
 
-/// Ends the process when the server is gone or has given it up. Launchers may outlive what they were
-/// told to end.
+/// Ends the process when the server is gone or has given it up. Launchers may outlive what they
+/// were told to end.
 fn end_with(socket: OwnedFd) {
     std::thread::spawn(move || {
         let hung_up = PollFlags::RDHUP;

@@ -1,0 +1,287 @@
+//! Starting workers: what they bind, what they are told, and their processes.
+
+use super::callback::Mailbox;
+use super::control::Control;
+use super::parallel::{self, Welcome};
+use super::sandbox::Sandbox;
+use super::{SOCKET_FD, State, Worker, files};
+use crate::{WorkerCommand, config};
+use farcall_idl::{Document, Interface};
+use farcall_library::{Compiled, Source};
+use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+use tempfile::TempDir;
+
+/// What a worker is told when it starts, as JSON in a memory object.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Start {
+    /// The interface file: its path and its text after the preprocessor.
+    pub(super) path: PathBuf,
+    pub(super) text: String,
+    /// The shared library made from its C text.
+    pub(super) compiled: Option<PathBuf>,
+    pub(super) spin_us: u64,
+    /// Threads of the library to begin with.
+    pub(super) threads: u32,
+    /// 0 means no limit.
+    pub(super) memory: u64,
+    /// The worker's own, for the files of calls and temporary ones of the library.
+    pub(super) folder: PathBuf,
+    /// Bytes that the files of one call may come to; 0 means any.
+    pub(super) files: u64,
+    /// What it may reach; none where it may reach what the server may.
+    pub(super) sandbox: Option<Sandbox>,
+}
+
+impl Start {
+    pub(super) fn source(&self) -> Source {
+        Source {
+            path: self.path.clone(),
+            text: self.text.clone(),
+        }
+    }
+}
+
+/// What a worker binds: an interface file, and the shared library made from its C text.
+pub(crate) struct LibrarySource {
+    pub(crate) source: Source,
+    pub(crate) compiled: Option<Compiled>,
+    pub(crate) identities: Identities,
+    /// Whether some functions have a `Backend` of several processes.
+    pub(crate) parallel: bool,
+}
+
+/// Which libraries are behind the functions of a file, as a worker has found them.
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct Identities {
+    /// For people: name, version, kernel.
+    libraries: Vec<String>,
+    /// By function, an index into `libraries`.
+    functions: Vec<Option<u16>>,
+}
+
+/// What a worker says when it has bound its library.
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct Ready {
+    pub(crate) identities: Identities,
+    /// Protections that this machine cannot give.
+    pub(crate) unprotected: Vec<String>,
+}
+
+impl Identities {
+    pub(crate) fn new(of_functions: impl Iterator<Item = Option<String>>) -> Identities {
+        let mut identities = Identities::default();
+        for library in of_functions {
+            let index = library.map(|library| {
+                let libraries = &mut identities.libraries;
+                let known = libraries.iter().position(|known| *known == library);
+                known.unwrap_or_else(|| {
+                    libraries.push(library);
+                    libraries.len() - 1
+                })
+            });
+            let index = index.and_then(|index| u16::try_from(index).ok());
+            identities.functions.push(index);
+        }
+        identities
+    }
+}
+
+impl LibrarySource {
+    /// Whether it has functions that several processes compute together.
+    pub(crate) fn is_parallel(&self) -> bool {
+        self.parallel
+    }
+
+    /// The library behind a function.
+    pub(crate) fn identity(&self, function: usize) -> Option<String> {
+        let Identities {
+            libraries,
+            functions,
+        } = &self.identities;
+        let index = (*functions.get(function)?)?;
+        libraries.get(usize::from(index)).cloned()
+    }
+}
+
+/// Whether some functions of a file have a `Backend` of several processes.
+pub(crate) fn is_parallel(document: &Document) -> bool {
+    document.interfaces.iter().any(Interface::is_parallel)
+}
+
+/// How workers are started.
+pub(crate) struct Launcher {
+    /// What starts several processes; see [`config::Parallel`].
+    pub(crate) parallel: Vec<String>,
+    /// Program and first arguments of a worker process.
+    pub(crate) command: WorkerCommand,
+    pub(crate) settings: config::Workers,
+    /// Threads of the library to begin with.
+    pub(crate) threads: u32,
+    /// Bytes that the files of one call may come to; 0 means any.
+    pub(crate) files: u64,
+    /// What workers may reach; none where they may reach what the server may.
+    pub(crate) sandbox: Option<Sandbox>,
+}
+
+impl Launcher {
+    /// Starts a worker of so many processes for a library. `doorbell` is what it rings when the
+    /// server sleeps.
+    pub(crate) fn start(
+        &self,
+        library: usize,
+        source: &LibrarySource,
+        processes: u32,
+        doorbell: BorrowedFd<'_>,
+    ) -> io::Result<Worker> {
+        let (output, child_output) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        fcntl_setfl(&output, OFlags::NONBLOCK)?;
+        let (control, mailbox) = (Control::create()?, Mailbox::create()?);
+        let folder = self.folder()?;
+        let text = self.start_text(source, folder.path())?;
+        let welcome = Welcome::new(&text, doorbell)?;
+        let program = self.program(source, processes);
+        let mut command = self.prepared(program, child_output, folder.path());
+        let is_parallel = source.is_parallel();
+        let (socket, process, welcome) = if is_parallel {
+            let socket = parallel::prepare(folder.path(), &text)?;
+            command.envs(parallel::environment(folder.path(), processes));
+            (socket, spawn(command, None)?, Some(welcome))
+        } else {
+            let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+            let (ours, theirs) = socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
+            let process = spawn(command, Some(&theirs))?;
+            welcome.hand_over(&ours, control.fd(), mailbox.fd())?;
+            (ours, process, None)
+        };
+        Ok(Worker {
+            library,
+            user: None,
+            state: State::Starting,
+            rested: Instant::now(),
+            object: None,
+            ended_for: None,
+            function: None,
+            processes,
+            is_parallel,
+            welcome,
+            process,
+            socket,
+            output: output.into(),
+            line: Vec::new(),
+            tail: Vec::new(),
+            control,
+            mailbox,
+            waiting: None,
+            mapped: HashSet::new(),
+            stale: Vec::new(),
+            _folder: folder,
+        })
+    }
+
+    /// A folder of the worker's own.
+    fn folder(&self) -> io::Result<TempDir> {
+        let parent = self.settings.folder();
+        let folder = files::folder(&parent).and_then(|folder| {
+            let user = self.sandbox.as_ref().and_then(|sandbox| sandbox.user);
+            if let Some((user, group)) = user {
+                std::os::unix::fs::chown(&folder, Some(user), Some(group))?;
+            }
+            Ok(folder)
+        });
+        folder.map_err(|error| {
+            let parent = parent.display();
+            let text = format!("no folder for files in {parent} (workers.folder): {error}");
+            io::Error::new(error.kind(), text)
+        })
+    }
+
+    /// What the worker is told, as JSON.
+    fn start_text(&self, source: &LibrarySource, folder: &Path) -> io::Result<Vec<u8>> {
+        let start = Start {
+            path: source.source.path.clone(),
+            text: source.source.text.clone(),
+            compiled: source.compiled.as_ref().map(Compiled::path),
+            spin_us: self.settings.spin().as_micros() as u64,
+            threads: self.threads,
+            memory: self.settings.memory,
+            folder: folder.to_owned(),
+            files: self.files,
+            // Processes that compute together reach each other.
+            sandbox: self.sandbox.clone().filter(|_| !source.is_parallel()),
+        };
+        serde_json::to_vec(&start).map_err(io::Error::other)
+    }
+
+    /// The program of a worker, with the launcher of its processes before it where it has some.
+    fn program(&self, source: &LibrarySource, processes: u32) -> (OsString, Vec<OsString>) {
+        let (program, arguments) = match source.source.is_python() {
+            true => farcall_library::python_worker(),
+            false => (self.command.0.clone().into(), self.command.1.clone()),
+        };
+        let mut arguments: Vec<OsString> = arguments.into_iter().map(OsString::from).collect();
+        if !source.is_parallel() {
+            return (program, arguments);
+        }
+        let (launcher, words) = parallel::launcher(&self.parallel, processes);
+        let words = words.into_iter().map(OsString::from);
+        arguments = words.chain([program]).chain(arguments).collect();
+        (launcher.into(), arguments)
+    }
+
+    fn prepared(
+        &self,
+        (program, arguments): (OsString, Vec<OsString>),
+        output: OwnedFd,
+        folder: &Path,
+    ) -> Command {
+        let mut command = Command::new(program);
+        command.args(arguments);
+        let threads = self.threads.to_string();
+        for name in farcall_library::THREAD_VARIABLES {
+            command.env(name, &threads);
+        }
+        command.env("TMPDIR", folder);
+        // Fortran's own buffer would hold lines back until the process ends.
+        command.env("GFORTRAN_UNBUFFERED_PRECONNECTED", "y");
+        let stdout = output
+            .try_clone()
+            .map_or_else(|_| Stdio::null(), Stdio::from);
+        command
+            .stdin(Stdio::null())
+            .stdout(stdout)
+            .stderr(Stdio::from(output));
+        command
+    }
+}
+
+/// Starts a process that ends with this thread, and has the socket where it looks for it.
+fn spawn(mut command: Command, socket: Option<&OwnedFd>) -> io::Result<Child> {
+    let (socket, parent) = (socket.map(AsRawFd::as_raw_fd), std::process::id());
+    // SAFETY: between fork and exec only system calls are made.
+    unsafe {
+        command.pre_exec(move || {
+            if socket.is_some_and(|socket| libc::dup2(socket, SOCKET_FD) < 0)
+                || libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) < 0
+            {
+                return Err(io::Error::last_os_error());
+            }
+            // The parent may have died before the death signal was set.
+            if libc::getppid() as u32 != parent {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            Ok(())
+        });
+    }
+    command.spawn()
+}
