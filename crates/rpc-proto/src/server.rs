@@ -132,6 +132,23 @@ fn is_about_handles(kind: Kind) -> bool {
     )
 }
 
+/// Whether a frame opens a request, under a number of its own.
+fn is_request(kind: Kind) -> bool {
+    let plain = matches!(
+        kind,
+        Kind::List
+            | Kind::Describe
+            | Kind::Estimate
+            | Kind::Register
+            | Kind::Status
+            | Kind::Drain
+            | Kind::Share
+            | Kind::New
+            | Kind::Call
+    );
+    plain || is_about_jobs(kind) || is_about_handles(kind)
+}
+
 /// Whether a frame is a request about submitted calls.
 fn is_about_jobs(kind: Kind) -> bool {
     matches!(
@@ -507,20 +524,7 @@ impl Core {
         if !self.connected {
             return self.greet(kind, payload).map(Some);
         }
-        let asks = matches!(
-            kind,
-            Kind::List
-                | Kind::Describe
-                | Kind::Estimate
-                | Kind::Register
-                | Kind::Status
-                | Kind::Drain
-                | Kind::Share
-                | Kind::New
-                | Kind::Call
-        ) || is_about_jobs(kind)
-            || is_about_handles(kind);
-        if asks && (id == 0 || self.calls.contains_key(&id)) {
+        if is_request(kind) && (id == 0 || self.calls.contains_key(&id)) {
             return Err(ProtocolError::OutOfPlace(kind));
         }
         Ok(match kind {

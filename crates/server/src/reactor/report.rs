@@ -153,44 +153,9 @@ impl Reactor {
         let gauge = |text: &mut Text, name, help, value: f64| {
             text.metric((name, "gauge", help), &[(none, value)]);
         };
-        let settings = self.queue.settings();
-        gauge(
-            &mut text,
-            "connections",
-            "Open connections.",
-            self.connections.len() as f64,
-        );
-        gauge(
-            &mut text,
-            "workers",
-            "Worker processes.",
-            self.workers.len() as f64,
-        );
-        gauge(&mut text, "pes", "Processor elements.", settings.pes.into());
-        gauge(
-            &mut text,
-            "pes_used",
-            "Processor elements of running calls.",
-            self.queue.used().into(),
-        );
-        gauge(
-            &mut text,
-            "memory_limit_bytes",
-            "Bound on job buffers.",
-            self.pool.limit() as f64,
-        );
-        gauge(
-            &mut text,
-            "memory_bytes",
-            "Job buffers, idle ones too.",
-            self.pool.used() as f64,
-        );
-        gauge(
-            &mut text,
-            "draining",
-            "1 while it takes no more calls.",
-            f64::from(u8::from(self.draining)),
-        );
+        for (name, help, value) in self.gauges() {
+            gauge(&mut text, name, help, value);
+        }
         let jobs: Vec<_> = STATES.into_iter().zip(self.jobs_by_state()).collect();
         let jobs: Vec<_> = jobs
             .iter()
@@ -203,18 +168,6 @@ impl Reactor {
             .collect();
         let help = "Submitted calls by their state, outcomes that are kept included.";
         text.metric(("submitted_calls", "gauge", help), &submitted);
-        let (arrays, bytes, resident) = self.store.totals();
-        for (name, help, value) in [
-            ("arrays", "Arrays that stay.", arrays as f64),
-            ("array_bytes", "Bytes of arrays that stay.", bytes as f64),
-            (
-                "array_resident_bytes",
-                "Bytes of them in memory.",
-                resident as f64,
-            ),
-        ] {
-            gauge(&mut text, name, help, value);
-        }
         self.function_metrics(&mut text);
         let refused = [(none, self.totals.refused)];
         text.metric(
@@ -231,6 +184,29 @@ impl Reactor {
             execs.seconds(),
         );
         text.finish()
+    }
+
+    /// Plain numbers: name, help, value.
+    fn gauges(&self) -> [(&'static str, &'static str, f64); 10] {
+        let pes: f64 = self.queue.settings().pes.into();
+        let used: f64 = self.queue.used().into();
+        let (connections, workers) = (self.connections.len() as f64, self.workers.len() as f64);
+        let (limit, memory) = (self.pool.limit() as f64, self.pool.used() as f64);
+        let draining = f64::from(u8::from(self.draining));
+        let (arrays, bytes, resident) = self.store.totals();
+        let [bytes, resident] = [bytes, resident].map(|bytes| bytes as f64);
+        [
+            ("connections", "Open connections.", connections),
+            ("workers", "Worker processes.", workers),
+            ("pes", "Processor elements.", pes),
+            ("pes_used", "Processor elements of running calls.", used),
+            ("memory_limit_bytes", "Bound on job buffers.", limit),
+            ("memory_bytes", "Job buffers, idle ones too.", memory),
+            ("draining", "1 while it takes no more calls.", draining),
+            ("arrays", "Arrays that stay.", arrays as f64),
+            ("array_bytes", "Bytes of arrays that stay.", bytes),
+            ("array_resident_bytes", "Bytes of them in memory.", resident),
+        ]
     }
 
     fn function_metrics(&self, text: &mut Text) {
