@@ -357,14 +357,14 @@ fn two_nodes() -> ([Engine; 2], [Arc<Segment>; 2]) {
     (engines, segments)
 }
 
-/// A network that loses one datagram in a hundred and repeats another.
+/// A network that loses one datagram in a hundred and repeats half as many: fewer come than are sent.
 #[test]
 fn over_a_bad_network_each_message_comes_once_and_in_order() {
     let (engines, segments) = two_nodes();
     for (engine, seed) in engines.iter().zip(1..) {
         engine.set_faults(Faults {
             lost: 10_000,
-            repeated: 10_000,
+            repeated: 5_000,
             seed,
         });
     }
