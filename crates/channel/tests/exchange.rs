@@ -357,7 +357,8 @@ fn two_nodes() -> ([Engine; 2], [Arc<Segment>; 2]) {
     (engines, segments)
 }
 
-/// A network that loses one datagram in a hundred and repeats half as many: fewer come than are sent.
+/// A network that loses one datagram in a hundred and repeats half as many, so that fewer come
+/// than are sent.
 #[test]
 fn over_a_bad_network_each_message_comes_once_and_in_order() {
     let (engines, segments) = two_nodes();

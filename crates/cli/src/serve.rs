@@ -41,6 +41,9 @@ pub(crate) struct Arguments {
     /// File of tokens; only clients with one of them may come in over TCP
     #[arg(long, value_name = "FILE")]
     tokens: Option<PathBuf>,
+    /// File to which a line of JSON is appended for each call: who called what, how it ended
+    #[arg(long, value_name = "FILE")]
+    audit: Option<PathBuf>,
     /// Speak TLS, with server.pem and server.key of this folder; `farcall certificate` makes them
     #[arg(long, value_name = "FOLDER")]
     tls: Option<PathBuf>,
@@ -165,6 +168,9 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
     }
     if let Some(tokens) = &arguments.tokens {
         config.access.tokens = Some(tokens.clone());
+    }
+    if let Some(audit) = &arguments.audit {
+        config.access.audit = Some(audit.clone());
     }
     if let Some(folder) = &arguments.tls {
         config.tls = Some(Tls {

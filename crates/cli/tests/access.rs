@@ -52,6 +52,30 @@ fn add_token(tokens: &Path, name: &str) -> String {
     ])))
 }
 
+/// An array of bytes as NumPy writes it.
+fn npy(bytes: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "{{'descr': '|i1', 'fortran_order': False, 'shape': ({},), }}",
+        bytes.len()
+    );
+    let head = format!("{head:117}\n");
+    [b"\x93NUMPY\x01\x00v\x00", head.as_bytes(), bytes].concat()
+}
+
+/// The lines of a file, once it has so many.
+fn wait_for_lines(path: &Path, count: usize) -> Vec<String> {
+    let end = Instant::now() + BOUND;
+    loop {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let lines: Vec<String> = text.lines().map(str::to_string).collect();
+        if lines.len() >= count && text.ends_with('\n') {
+            return lines;
+        }
+        assert!(Instant::now() < end, "{text}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// A server process of its own, killed on drop.
 struct Serving {
     process: Child,
@@ -115,6 +139,31 @@ fn a_token_lets_its_user_in_until_it_is_withdrawn() {
     );
     stdout(&run(&mut farcall(&["token", "remove", file, "alice"])));
     assert!(stderr(&with(&token)).contains("the token is unknown"));
+
+    drop(server);
+    let bob = add_token(&tokens, "bob");
+    let audit = ["--tokens", file, "--audit", "audit"];
+    let server = Serving::start(&folder, &audit);
+    let call = |arguments: &[&str], token: &str| {
+        let mut command = farcall(&["call", "--server", &server.address, "copy"]);
+        run(command.args(arguments).env("FARCALL_TOKEN", token))
+    };
+    assert_eq!(call(&["in=3", "n=1"], "guess").status.code(), Some(1));
+    std::fs::write(folder.join("in.npy"), npy(&[1, 2, 3])).unwrap();
+    let input = format!("in=@{}", folder.join("in.npy").display());
+    stdout(&call(&["n=3", &input], &bob));
+    let lines = wait_for_lines(&folder.join("audit"), 2);
+    let line = |index: usize| -> serde_json::Value { serde_json::from_str(&lines[index]).unwrap() };
+    assert_eq!(line(0)["outcome"], "refused");
+    let done = line(lines.len() - 1);
+    assert_eq!(
+        (&done["user"], &done["what"]),
+        (&"bob".into(), &"system/copy".into())
+    );
+    assert_eq!(
+        (&done["outcome"], &done["sent_bytes"]),
+        (&"done".into(), &3.into())
+    );
 }
 
 #[test]

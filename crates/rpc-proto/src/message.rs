@@ -680,6 +680,34 @@ impl FailureKind {
         known.next().unwrap_or(FailureKind::Internal)
     }
 
+    /// Its name, as the specification has it.
+    pub fn name(self) -> &'static str {
+        use FailureKind::*;
+        match self {
+            UnknownFunction => "UnknownFunction",
+            StaleInterface => "StaleInterface",
+            BadArgument => "BadArgument",
+            TooLarge => "TooLarge",
+            Busy => "Busy",
+            LibraryCrashed => "LibraryCrashed",
+            TimeLimit => "TimeLimit",
+            OutOfMemory => "OutOfMemory",
+            Cancelled => "Cancelled",
+            ServerStopping => "ServerStopping",
+            Internal => "Internal",
+            FunctionFailed => "FunctionFailed",
+            NoAnswer => "NoAnswer",
+            ObjectLost => "ObjectLost",
+            Stalled => "Stalled",
+            NotFound => "NotFound",
+            QuotaExceeded => "QuotaExceeded",
+            StorageFault => "StorageFault",
+            OutcomeUnknown => "OutcomeUnknown",
+            NotAllowed => "NotAllowed",
+            Draining => "Draining",
+        }
+    }
+
     /// Whose fault this kind is.
     pub fn fault(self) -> Fault {
         use FailureKind::*;

@@ -63,6 +63,8 @@ pub struct Access {
     /// neither tokens nor certificates of clients. Processes of this host that come over a Unix
     /// socket are known by their user id.
     pub anonymous: Option<bool>,
+    /// File to which a line of JSON is appended for each call: who called what, and how it ended.
+    pub audit: Option<PathBuf>,
     /// Users who may register libraries, besides root and the server's own user: `uid:1000`, or the
     /// name of a token or certificate. A library runs as workers do once it is loaded, and as the
     /// server while it is.
@@ -290,7 +292,10 @@ impl Config {
         }
         let tokens = self.access.tokens.iter();
         let key = self.tls.iter().map(|tls| &tls.key);
-        let own = tokens.chain(key).chain(&self.state);
+        let own = tokens
+            .chain(key)
+            .chain(&self.state)
+            .chain(&self.access.audit);
         // What is not there yet is hidden under the name that it will have.
         let own = own.map(|path| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone()));
         let is_root = rustix::process::geteuid().is_root();

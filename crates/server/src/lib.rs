@@ -13,6 +13,7 @@
 //! `buffer` is the memory they share.
 
 mod access;
+mod audit;
 mod buffer;
 mod config;
 mod connection;
@@ -37,6 +38,7 @@ pub use spool::SpoolError;
 pub use spool::journal::JournalError;
 pub use worker::process::{Callee, run_worker, run_worker_for};
 
+use audit::Audit;
 use farcall_idl::Document;
 use farcall_library::CompileError;
 use farcall_tls::{FileError, Identity};
@@ -97,6 +99,14 @@ pub enum StartError {
     /// The tokens cannot be used.
     #[error("tokens: {0}")]
     Tokens(#[from] TokenError),
+    /// The file for the audit cannot be opened.
+    #[error("{}: {source}; name another file with --audit", path.display())]
+    Audit {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The system refused something else.
     #[error("cannot start the server: {0}")]
     System(#[from] io::Error),
@@ -137,11 +147,19 @@ impl Server {
         let table = FunctionTable::new(catalog, &config.queue.priorities);
         let functions = table.len();
         let access = access::Access::new(&config)?;
+        let audit = config.access.audit.as_deref().map(|path| {
+            Audit::open(path).map_err(|source| StartError::Audit {
+                path: path.to_path_buf(),
+                source,
+            })
+        });
+        let audit = audit.transpose()?;
         let listeners = listen(&config)?;
         warn_of_strangers(&config, &access);
         let addresses = listeners.iter().filter_map(Listener::address).collect();
         let mut reactor = Reactor::new(config, access, listeners, table, libraries, worker)?;
         reactor.open_spool()?;
+        reactor.audit = audit;
         reactor.warm_up().map_err(StartError::Library)?;
         Ok(Server {
             addresses,

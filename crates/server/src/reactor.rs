@@ -4,6 +4,7 @@
 //! to the job buffer by the kernel's hand, and the library runs in the workers.
 
 mod account;
+mod audited;
 mod callbacks;
 mod calls;
 mod dispatch;
@@ -20,6 +21,7 @@ mod submitted;
 
 use crate::WorkerCommand;
 use crate::access::Access;
+use crate::audit::Audit;
 use crate::buffer::BufferPool;
 use crate::config::Config;
 use crate::connection::Connection;
@@ -98,6 +100,8 @@ impl Source {
 pub(crate) struct Reactor {
     config: Config,
     access: Access,
+    /// Where it is recorded who called what.
+    pub(crate) audit: Option<Audit>,
     epoll: OwnedFd,
     listeners: Vec<Listener>,
     functions: FunctionTable,
@@ -200,6 +204,7 @@ impl Reactor {
             store: Store::new(config.data.clone(), config.limits.memory),
             config,
             access,
+            audit: None,
             epoll,
             listeners,
             functions,
@@ -329,6 +334,9 @@ impl Reactor {
         while !self.is_stopped() {
             let waits = self.ready.is_empty() && self.candidates.is_empty() && !self.has_room;
             let sleeps = !looks && waits && self.ask_for_doorbells();
+            if sleeps && let Some(audit) = &mut self.audit {
+                audit.flush();
+            }
             let timeout = if sleeps {
                 self.next_deadline(Instant::now())
             } else {
@@ -447,6 +455,9 @@ impl Reactor {
     fn shut_down(&mut self) {
         self.keep_learned();
         self.settle_spool();
+        if let Some(audit) = &mut self.audit {
+            audit.flush();
+        }
         for (_, worker) in &mut self.workers {
             worker.end(FailureKind::ServerStopping, "was ended with its server");
         }

@@ -88,6 +88,7 @@ impl Reactor {
                 *sum = sum.saturating_add(value);
             }
         }
+        self.audit_job(key, "done");
         self.totals.waits.add(nanos[1]);
         self.totals.execs.add(nanos[2]);
         if tracing::enabled!(target: "farcall::call", tracing::Level::DEBUG) {

@@ -109,6 +109,7 @@ impl Reactor {
             Ok(prepared) => prepared,
             Err(failure) => {
                 self.totals.refused += 1;
+                self.audit_refusal(key, &failure.message);
                 return self.connections[key].proto.fail(id, &failure);
             }
         };
@@ -414,6 +415,7 @@ impl Reactor {
         let failure = Failure::new(kind, format!("{name} {cause}"));
         let (connection, call, kept) = (job.connection, job.call, job.kept());
         self.count_failure(function);
+        self.audit_job(key, kind.name());
         self.end_uses(key, Some(&failure.message));
         self.release(key);
         tracing::warn!("call failed: {failure}");
@@ -428,6 +430,7 @@ impl Reactor {
 
     /// The client no longer wants the job.
     pub(super) fn abandon(&mut self, key: usize) {
+        self.audit_job(key, "given up");
         let job = &mut self.jobs[key];
         let connection = job.connection.take();
         match job.state {

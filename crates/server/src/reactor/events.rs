@@ -135,9 +135,10 @@ impl Reactor {
             }
             Err(refusal) => {
                 tracing::warn!("{peer}: refused: {refusal}");
-                connection.proto.refuse(refusal);
+                connection.proto.refuse(refusal.as_str());
                 // One try: a fresh socket has room for it.
                 let _ = connection.flush(&mut self.jobs, || 0);
+                self.audit_refusal(key, &refusal);
                 self.close(key, None);
             }
         }
