@@ -41,6 +41,7 @@ use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use slab::Slab;
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -160,6 +161,27 @@ pub(crate) struct Reactor {
     readers: Option<report::Readers>,
 }
 
+/// Lets the process have as many open files as it may, for each connection is one.
+fn allow_files(connections: usize) {
+    /// Listeners, workers and what else is open.
+    const OTHERS: u64 = 200;
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    let open = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => raised.current,
+        Err(_) => limit.current,
+    };
+    if open.is_some_and(|open| open < connections as u64 + OTHERS) {
+        let open = open.unwrap_or_default();
+        tracing::warn!(
+            "the system allows {open} open files: too few for limits.connections = {connections}"
+        );
+    }
+}
+
 /// Has something to read when one of these signals has come.
 fn pipe_of(signals: &[libc::c_int]) -> io::Result<UnixStream> {
     let (ours, theirs) = UnixStream::pair()?;
@@ -182,6 +204,7 @@ impl Reactor {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let doorbell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         files::remove_left_over(&config.workers.folder());
+        allow_files(config.limits.connections);
         let now = Instant::now();
         let (mut functions, mut links) = (functions, Links::default());
         if let Some(folder) = &config.state {

@@ -111,8 +111,13 @@ impl Server {
         peer
     }
 
+    /// Its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     pub(crate) fn terminate(&self) {
-        let pid = self.process.id().to_string();
+        let pid = self.id().to_string();
         assert!(Command::new("kill").arg(pid).status().unwrap().success());
     }
 
