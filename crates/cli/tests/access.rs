@@ -1,12 +1,15 @@
 //! Who is let in by a real server: tokens, TLS and certificates.
 
+#[allow(dead_code, reason = "each test has use for a part")]
+#[path = "serving/process.rs"]
+mod process;
+
 use farcall_client::{Argument, Credentials, Error, Options, Scalar, Server};
-use std::io::{BufRead, BufReader};
+use process::{BOUND, Process};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-const BOUND: Duration = Duration::from_secs(30);
 const IDL: &str = "Module system;
 Library \"libc.so.6\";
 Define copy(OUT char out[n], IN char in[n], IN long n) Calls \"C\" memcpy(out, in, n);
@@ -76,46 +79,14 @@ fn wait_for_lines(path: &Path, count: usize) -> Vec<String> {
     }
 }
 
-/// A server process of its own, killed on drop.
-struct Serving {
-    process: Child,
-    _stdout: BufReader<ChildStdout>,
-    address: String,
+/// Serves a folder's interface file on a free port.
+fn start(folder: &Path, options: &[&str]) -> Process {
+    Process::start_in(folder, &[&["--listen", "127.0.0.1:0"], options].concat())
 }
 
-impl Serving {
-    fn start(folder: &Path, arguments: &[&str]) -> Serving {
-        let mut process = farcall(&["serve", "system.idl", "--listen", "127.0.0.1:0"])
-            .args(arguments)
-            .current_dir(folder)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut stdout = BufReader::new(process.stdout.take().unwrap());
-        let mut line = String::new();
-        stdout.read_line(&mut line).unwrap();
-        let address = line
-            .trim()
-            .strip_prefix("listening on ")
-            .unwrap()
-            .to_string();
-        Serving {
-            process,
-            _stdout: stdout,
-            address,
-        }
-    }
-
-    fn list(&self, variables: &[(&str, &str)]) -> Output {
-        run(farcall(&["ls", &self.address]).envs(variables.iter().copied()))
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+/// What `farcall ls` says of a server.
+fn list(server: &Process, variables: &[(&str, &str)]) -> Output {
+    run(farcall(&["ls", &server.address]).envs(variables.iter().copied()))
 }
 
 #[test]
@@ -124,11 +95,11 @@ fn a_token_lets_its_user_in_until_it_is_withdrawn() {
     let tokens = folder.join("tokens");
     let file = tokens.to_str().unwrap();
     let token = stdout(&run(&mut farcall(&["token", "add", file, "alice"])));
-    let server = Serving::start(&folder, &["--tokens", file]);
-    let with = |token: &str| server.list(&[("FARCALL_TOKEN", token)]);
+    let server = start(&folder, &["--tokens", file]);
+    let with = |token: &str| list(&server, &[("FARCALL_TOKEN", token)]);
     assert!(stdout(&with(&token)).starts_with("system/copy"));
 
-    let none = server.list(&[]);
+    let none = list(&server, &[]);
     assert_eq!(none.status.code(), Some(1));
     assert!(stderr(&none).contains("asks for a token; set FARCALL_TOKEN"));
     assert!(stderr(&with("guess")).contains("the token is unknown to this server"));
@@ -143,7 +114,7 @@ fn a_token_lets_its_user_in_until_it_is_withdrawn() {
     drop(server);
     let bob = add_token(&tokens, "bob");
     let audit = ["--tokens", file, "--audit", "audit"];
-    let server = Serving::start(&folder, &audit);
+    let server = start(&folder, &audit);
     let call = |arguments: &[&str], token: &str| {
         let mut command = farcall(&["call", "--server", &server.address, "copy"]);
         run(command.args(arguments).env("FARCALL_TOKEN", token))
@@ -183,7 +154,7 @@ fn what_a_user_leaves_at_the_server_is_nobody_elses() {
         stdout(&run(&mut farcall(&["token", "add", file, name])))
     });
     let options = ["--tokens", "tokens", "--allow-code", "--workers", "1"];
-    let server = Serving::start(&folder, &options);
+    let server = start(&folder, &options);
     let [alice, bob] = users.map(|token| {
         let options = Options {
             same_host: false,
@@ -287,7 +258,7 @@ fn a_function_reaches_neither_network_nor_files_nor_other_processes() {
     let token = add_token(&tokens, "alice");
     let connect = |options: &[&str]| {
         let arguments = ["--allow-code", "--tokens", tokens.to_str().unwrap()];
-        let server = Serving::start(&folder, &[&arguments, options].concat());
+        let server = start(&folder, &[&arguments, options].concat());
         let options = Options {
             timeout: Some(BOUND),
             credentials: Credentials::default().with_token(token.as_str()),
@@ -355,7 +326,7 @@ fn operators_register_libraries_with_a_running_server() {
     );
     write("broken.idl", "Module broken; Define");
     write("body.idl", "Module body; Define f(IN int n) { (void)n; }");
-    let server = Serving::start(&folder, &["--config", "farcall.toml"]);
+    let server = start(&folder, &["--config", "farcall.toml"]);
     let register = |file: &str, token: &str| {
         let mut command = farcall(&["register", file, &server.address]);
         run(command.current_dir(&folder).env("FARCALL_TOKEN", token))
@@ -374,7 +345,7 @@ fn operators_register_libraries_with_a_running_server() {
         assert!(stderr(&output).contains(text), "{}", stderr(&output));
     }
     assert_eq!(stdout(&register("more.idl", &alice)), "more/nap");
-    let list = server.list(&[("FARCALL_TOKEN", &bob)]);
+    let list = list(&server, &[("FARCALL_TOKEN", &bob)]);
     assert_eq!(stdout(&list).lines().count(), 2);
     let mut call = farcall(&["call", "nap", "us=10", "--server", &server.address]);
     stdout(&run(call.env("FARCALL_TOKEN", &bob)));
@@ -393,7 +364,7 @@ fn one_user_has_no_more_than_is_allowed() {
     let config = "[access]\ntokens = \"tokens\"\n[limits]\nconnections_per_user = 2\n\
                   calls_per_user = 2\nmemory_per_user = 1000000\n[queue]\npes = 3\n";
     std::fs::write(folder.join("farcall.toml"), config).unwrap();
-    let server = Serving::start(&folder, &["--config", "farcall.toml"]);
+    let server = start(&folder, &["--config", "farcall.toml"]);
     let connect = |token: &str| {
         let options = Options {
             same_host: false,
@@ -438,7 +409,7 @@ fn tls_carries_calls_of_any_size() {
         farcall(&["certificate", "server", "tls", "localhost", "127.0.0.1"]).current_dir(&folder),
     );
     assert_eq!(stdout(&made).lines().count(), 4);
-    let server = Serving::start(&folder, &["--tls", "tls"]);
+    let server = start(&folder, &["--tls", "tls"]);
     assert!(server.address.starts_with("farcalls://127.0.0.1:"));
 
     let authority = folder.join("tls/authority.pem");
@@ -481,13 +452,13 @@ fn who_does_not_speak_tls_where_it_is_spoken_is_told() {
         "127.0.0.1",
     ])
     .current_dir(&folder)));
-    let sealed = Serving::start(&folder, &["--tls", "tls"]);
-    let clear = Serving::start(&folder, &[]);
+    let sealed = start(&folder, &["--tls", "tls"]);
+    let clear = start(&folder, &[]);
     let options = Options {
         credentials: Credentials::default().with_authorities(folder.join("tls/authority.pem")),
         ..Options::default()
     };
-    let port = |server: &Serving| server.address.rsplit_once(':').unwrap().1.to_string();
+    let port = |server: &Process| server.address.rsplit_once(':').unwrap().1.to_string();
     let address = format!("farcall://127.0.0.1:{}", port(&sealed));
     let error = Server::connect(&address, options.clone()).unwrap_err();
     assert!(matches!(error, Error::Refused { .. }));
@@ -518,7 +489,7 @@ fn a_certificate_of_the_authority_lets_a_client_in() {
     assert!(stderr(&again).contains("is there already"));
 
     let clients = "tls/authority.pem";
-    let server = Serving::start(&ours, &["--tls", "tls", "--tls-clients", clients]);
+    let server = start(&ours, &["--tls", "tls", "--tls-clients", clients]);
     let authority = ours.join("tls/authority.pem");
     let list = |folder: Option<&Path>| {
         let mut command = farcall(&["ls", &server.address]);

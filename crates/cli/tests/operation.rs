@@ -1,90 +1,32 @@
 //! How a server is watched, ended and followed by another.
 
+#[allow(dead_code, reason = "each test has use for a part")]
+#[path = "serving/process.rs"]
+mod process;
+
 use farcall_client::{Argument, Error, Options, Scalar, Server};
-use std::io::{BufRead, BufReader, Read, Write};
+use process::{BOUND, FILE, Process};
+use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const IDL: &str = "Module system;
 Library \"libc.so.6\";
 Define nap(IN int us) CalcOrder us Calls \"C\" usleep(us);
 Define crash(IN int n) Calls \"C\" abort(n);
 ";
-/// Bound of every wait.
-const BOUND: Duration = Duration::from_secs(30);
 
-/// A server process, killed on drop.
-struct Process {
-    child: Child,
-    address: String,
-    folder: PathBuf,
+/// Serves the library with a folder for state.
+fn start(listen: &str, options: &[&str]) -> Process {
+    let always = ["--listen", listen, "--state", "state"];
+    Process::start(IDL, &[&always, options].concat())
 }
 
-impl Process {
-    fn start(name: &str, listen: &str, options: &[&str]) -> Process {
-        let folder =
-            std::env::temp_dir().join(format!("farcall-operation-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let idl = folder.join("system.idl");
-        std::fs::write(&idl, IDL).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_farcall"))
-            .args(["serve", "--listen", listen, "--log", "warn"])
-            .args(["--state", folder.join("state").to_str().unwrap()])
-            .args(options)
-            .arg(idl)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let mut out = BufReader::new(child.stdout.take().unwrap());
-        out.read_line(&mut line).unwrap();
-        let address = line
-            .trim()
-            .strip_prefix("listening on ")
-            .expect("it listens")
-            .to_string();
-        Process {
-            child,
-            address,
-            folder,
-        }
-    }
-
-    fn connect(&self) -> Server {
-        Server::connect(&self.address, Options::default()).unwrap()
-    }
-
-    /// Where it listens, as `--listen` takes it.
-    fn listen(&self) -> &str {
-        self.address.strip_prefix("farcall://").unwrap()
-    }
-
-    /// Waits until it has ended; whether it was content.
-    fn ended(&mut self) -> bool {
-        let end = Instant::now() + BOUND;
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status.success();
-            }
-            assert!(Instant::now() < end, "the server does not end");
-            std::thread::yield_now();
-        }
-    }
-
-    fn is_running(&mut self) -> bool {
-        self.child.try_wait().unwrap().is_none()
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
+/// Where a server listens, as `--listen` takes it.
+fn listen_of(server: &Process) -> &str {
+    server.address.strip_prefix("farcall://").unwrap()
 }
 
 fn farcall(arguments: &[&str]) -> Output {
@@ -116,7 +58,7 @@ fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
 fn status_and_metrics_tell_of_calls() {
     let metrics = free_address();
     let options = ["--metrics", &metrics, "--policy", "sjf", "--pes", "3"];
-    let server = Process::start("status", "127.0.0.1:0", &options);
+    let server = start("127.0.0.1:0", &options);
     let connection = server.connect();
     let nap = connection.function("nap").unwrap();
     for _ in 0..3 {
@@ -190,7 +132,7 @@ fn scrape(address: &str) -> String {
 #[test]
 fn a_draining_server_ends_its_calls_and_takes_no_more() {
     for by_signal in [false, true] {
-        let mut server = Process::start("drain", "127.0.0.1:0", &[]);
+        let mut server = start("127.0.0.1:0", &[]);
         let connection = server.connect();
         let nap = connection.function("nap").unwrap();
         // SAFETY: the call has no arrays.
@@ -209,12 +151,15 @@ fn a_draining_server_ends_its_calls_and_takes_no_more() {
             assert_eq!(said, "draining: 1 calls are to end\n");
         }
         wait_until("the closed port", || {
-            TcpStream::connect(server.listen()).is_err()
+            TcpStream::connect(listen_of(&server)).is_err()
         });
         let refused = nap.call(&mut micros(1)).unwrap_err();
         assert!(matches!(&refused, Error::Failed(_)), "{refused}");
         assert!(refused.to_string().contains("draining"), "{refused}");
-        assert!(server.is_running(), "its call is not done");
+        assert!(
+            server.child.try_wait().unwrap().is_none(),
+            "its call is not done"
+        );
         running.wait().unwrap();
         assert!(server.ended());
     }
@@ -222,11 +167,11 @@ fn a_draining_server_ends_its_calls_and_takes_no_more() {
 
 #[test]
 fn another_server_takes_over_and_no_call_is_lost() {
-    let mut servers = vec![Process::start("takeover-0", "127.0.0.1:0", &[])];
-    let listen = servers[0].listen().to_string();
+    let mut servers = vec![start("127.0.0.1:0", &[])];
+    let listen = listen_of(&servers[0]).to_string();
     let refused = Command::new(env!("CARGO_BIN_EXE_farcall"))
         .args(["serve", "--listen", &listen])
-        .arg(servers[0].folder.join("system.idl"))
+        .arg(servers[0].folder().join(FILE))
         .output()
         .unwrap();
     assert!(
@@ -258,8 +203,7 @@ fn another_server_takes_over_and_no_call_is_lost() {
             wait_until("the next calls", || {
                 calls.load(Ordering::Relaxed) > before + 20
             });
-            let name = format!("takeover-{round}");
-            let next = Process::start(&name, &listen, &["--takeover"]);
+            let next = start(&listen, &["--takeover"]);
             let mut last = servers.pop().unwrap();
             assert!(last.ended(), "round {round}");
             servers.push(next);

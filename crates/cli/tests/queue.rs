@@ -1,10 +1,12 @@
 //! Who computes when, and on how many processor elements: a real server and its queue.
 
-use farcall_client::{Argument, Function, Options, Pending, Scalar, Server};
-use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+#[allow(dead_code, reason = "each test has use for a part")]
+#[path = "serving/process.rs"]
+mod process;
+
+use farcall_client::{Argument, Function, Pending, Scalar};
+use process::Process;
+use std::time::Duration;
 
 /// A library that can be told how many threads to use, and says for how long and on how many it has
 /// computed.
@@ -39,71 +41,10 @@ Define timed(IN int ms, IN double seconds, OUT double span[2], OUT int *used)
 { nap(seconds, span, used); }
 "#;
 
-/// A server process, killed on drop.
-struct Process {
-    child: Child,
-    address: String,
-    folder: PathBuf,
-}
-
-impl Process {
-    fn start(name: &str, options: &[&str]) -> Process {
-        let folder =
-            std::env::temp_dir().join(format!("farcall-queue-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let idl = folder.join("queue.idl");
-        std::fs::write(&idl, IDL).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_farcall"))
-            .args([
-                "serve",
-                "--listen",
-                "127.0.0.1:0",
-                "--log",
-                "warn",
-                "--allow-code",
-            ])
-            .args(options)
-            .arg(idl)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let mut out = BufReader::new(child.stdout.take().unwrap());
-        out.read_line(&mut line).unwrap();
-        let address = line
-            .trim()
-            .strip_prefix("listening on ")
-            .expect("it listens")
-            .to_string();
-        Process {
-            child,
-            address,
-            folder,
-        }
-    }
-
-    fn connect(&self) -> Server {
-        Server::connect(&self.address, Options::default()).unwrap()
-    }
-
-    /// Ends it as an operator does.
-    fn stop(&mut self) {
-        // SAFETY: a plain system call; the process is a child that was not waited for.
-        unsafe { libc::kill(self.child.id() as i32, libc::SIGTERM) };
-        let end = Instant::now() + Duration::from_secs(10);
-        while self.child.try_wait().unwrap().is_none() {
-            assert!(Instant::now() < end, "it does not end");
-            std::thread::yield_now();
-        }
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
+/// Serves the library on a free port.
+fn start(options: &[&str]) -> Process {
+    let always = ["--listen", "127.0.0.1:0", "--allow-code"];
+    Process::start(IDL, &[&always, options].concat())
 }
 
 /// A call under way, and where its results go.
@@ -168,7 +109,7 @@ fn most_in_use(spans: &[Span]) -> i32 {
 #[test]
 fn libraries_use_as_many_threads_as_there_are_processor_elements_for_them() {
     for policy in ["fcfs", "sjf", "fpfs", "fmpfs"] {
-        let server = Process::start(policy, &["--policy", policy, "--pes", "4"]);
+        let server = start(&["--policy", policy, "--pes", "4"]);
         let connection = server.connect();
         let wide = connection.function("wide").unwrap();
         let molded = connection.function("molded").unwrap();
@@ -201,7 +142,7 @@ fn libraries_use_as_many_threads_as_there_are_processor_elements_for_them() {
 
 #[test]
 fn at_once_every_call_starts_with_all_threads() {
-    let server = Process::start("at-once", &["--policy", "at-once", "--pes", "2"]);
+    let server = start(&["--policy", "at-once", "--pes", "2"]);
     let wide = server.connect().function("wide").unwrap();
     let calls: Vec<Running> = (0..6).map(|_| Running::begin(&wide, 1, 2.0)).collect();
     let spans: Vec<Span> = calls.into_iter().map(Running::end).collect();
@@ -226,13 +167,13 @@ fn times_that_were_learned_outlive_the_server_and_order_the_calls() {
         "--state",
         state.to_str().unwrap(),
     ];
-    let mut server = Process::start("learns", &options);
+    let mut server = start(&options);
     let timed = server.connect().function("timed").unwrap();
     for ms in [5, 80] {
         Running::begin(&timed, ms, f64::from(ms) * 1e-3).end();
     }
     server.stop();
-    let server = Process::start("knows", &options);
+    let server = start(&options);
     let timed = server.connect().function("timed").unwrap();
     let seconds = |ms| {
         let scalars = [Some(Scalar::Int(ms)), Some(Scalar::Float(0.0)), None, None];
