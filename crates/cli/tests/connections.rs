@@ -1,5 +1,5 @@
-//! Many connections at once, of which some call all the time: nothing fails, and the server does not
-//! grow. `FARCALL_SOAK_SECONDS=300` opens 2,000 connections for five minutes.
+//! Many connections at once, of which some call all the time: nothing fails, and the server does
+//! not grow. `FARCALL_SOAK_SECONDS=300` opens 2,000 connections for five minutes.
 
 #[allow(dead_code, reason = "the rest is for hostile clients")]
 #[path = "hostile/peer.rs"]
