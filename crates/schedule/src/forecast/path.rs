@@ -1,0 +1,198 @@
+//! One direction between two hosts, and all of them.
+
+use std::collections::BTreeMap;
+
+use super::{Forecast, Series};
+
+/// One direction from a host to another: latency and bandwidth.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Path {
+    latency: Series,
+    rate: Series,
+}
+
+impl Path {
+    /// A transfer of fewer bytes shows the latency, one of as many or more the bandwidth.
+    pub const SHORT_BYTES: u64 = 1 << 16;
+
+    /// A transfer, a call's or a probe's, has taken so many seconds from its first byte at one host
+    /// to its last at the other, while on average `sharing` transfers, itself included, shared the
+    /// link equally: what is learned is the rate of one that is alone.
+    pub fn observe(&mut self, bytes: u64, seconds: f64, sharing: f64) {
+        if !seconds.is_finite() || !sharing.is_finite() {
+            return;
+        }
+        let rate = self.rate.forecast().map(|rate| rate.value);
+        let sharing = sharing.max(1.0);
+        if bytes < Path::SHORT_BYTES {
+            // At least half of it is latency: the rate is only forecast.
+            let on_the_link = rate.map_or(0.0, |rate| bytes as f64 * sharing / rate);
+            self.latency
+                .observe(seconds - on_the_link.min(seconds / 2.0));
+        } else {
+            let latency = self.latency.forecast().map_or(0.0, |known| known.value);
+            let on_the_link = seconds - latency.min(seconds / 2.0);
+            self.rate.observe(bytes as f64 * sharing / on_the_link);
+        }
+    }
+
+    /// Seconds before the first byte arrives; none before the first short transfer.
+    pub fn latency(&self) -> Option<Forecast> {
+        self.latency.forecast()
+    }
+
+    /// Bytes per second for a transfer that is alone; none before the first long one.
+    pub fn rate(&self) -> Option<Forecast> {
+        self.rate.forecast()
+    }
+
+    /// The series behind the two forecasts, latency first, to be kept.
+    pub fn series(&self) -> (&Series, &Series) {
+        (&self.latency, &self.rate)
+    }
+
+    /// A path that goes on where another one was: latencies in seconds and rates in bytes per
+    /// second, the oldest first.
+    pub fn resume(
+        latencies: impl IntoIterator<Item = f64>,
+        rates: impl IntoIterator<Item = f64>,
+    ) -> Path {
+        let mut path = Path::default();
+        latencies
+            .into_iter()
+            .for_each(|one| path.latency.observe(one));
+        rates.into_iter().for_each(|one| path.rate.observe(one));
+        path
+    }
+}
+
+/// The paths between hosts, each direction apart. There is a bound: where it is reached, the path
+/// on which nothing was observed for longest is forgotten.
+#[derive(Clone, Debug)]
+pub struct Forecasts {
+    paths: BTreeMap<(u64, u64), (u64, Path)>,
+    /// The paths by the observation that was last on them.
+    by_age: BTreeMap<u64, (u64, u64)>,
+    most: usize,
+    observations: u64,
+}
+
+impl Forecasts {
+    /// Nothing is known yet; at most so many paths will be, at least one.
+    pub fn new(most: usize) -> Forecasts {
+        Forecasts {
+            paths: BTreeMap::new(),
+            by_age: BTreeMap::new(),
+            most: most.max(1),
+            observations: 0,
+        }
+    }
+
+    /// A transfer from a host to another, as in [`Path::observe`].
+    pub fn observe(&mut self, from: u64, to: u64, bytes: u64, seconds: f64, sharing: f64) {
+        self.touch(from, to).observe(bytes, seconds, sharing);
+    }
+
+    /// Puts a path that was kept in its place.
+    pub fn resume(&mut self, from: u64, to: u64, path: Path) {
+        *self.touch(from, to) = path;
+    }
+
+    /// What is known of a direction.
+    pub fn path(&self, from: u64, to: u64) -> Option<&Path> {
+        self.paths.get(&(from, to)).map(|(_, path)| path)
+    }
+
+    /// All directions of which something is known.
+    pub fn paths(&self) -> impl ExactSizeIterator<Item = ((u64, u64), &Path)> {
+        self.paths.iter().map(|(hosts, (_, path))| (*hosts, path))
+    }
+
+    fn touch(&mut self, from: u64, to: u64) -> &mut Path {
+        let hosts = (from, to);
+        self.observations += 1;
+        match self.paths.get(&hosts) {
+            Some((age, _)) => {
+                self.by_age.remove(age);
+            }
+            None if self.paths.len() == self.most => {
+                if let Some((_, oldest)) = self.by_age.pop_first() {
+                    self.paths.remove(&oldest);
+                }
+            }
+            None => {}
+        }
+        self.by_age.insert(self.observations, hosts);
+        let (age, path) = self.paths.entry(hosts).or_default();
+        *age = self.observations;
+        path
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(forecast: Option<Forecast>) -> f64 {
+        forecast.expect("known").value
+    }
+
+    #[test]
+    fn latency_and_bandwidth_are_told_apart() {
+        let mut path = Path::default();
+        assert_eq!(path.rate(), None);
+        for _ in 0..20 {
+            path.observe(64, 0.02 + 64.0 / 1e6, 1.0);
+            path.observe(1 << 20, 0.02 + f64::from(1 << 20) / 1e6, 1.0);
+        }
+        assert!((value(path.latency()) / 0.02 - 1.0).abs() < 0.01);
+        assert!((value(path.rate()) / 1e6 - 1.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn a_transfer_that_shares_its_link_does_not_make_it_slower() {
+        let mut path = Path::default();
+        for sharing in [1.0, 4.0, 2.0, 8.0] {
+            path.observe(1 << 20, sharing * f64::from(1 << 20) / 1e6, sharing);
+        }
+        assert!((value(path.rate()) / 1e6 - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn directions_are_apart_and_the_number_of_paths_has_a_bound() {
+        let mut forecasts = Forecasts::new(10);
+        forecasts.observe(1, 2, 1 << 20, 1.0, 1.0);
+        forecasts.observe(2, 1, 1 << 20, 3.0, 1.0);
+        let rate = |from, to| forecasts.path(from, to).and_then(|path| path.rate());
+        assert!((value(rate(1, 2)) / value(rate(2, 1)) - 3.0).abs() < 1e-9);
+        for host in 3..1000 {
+            forecasts.observe(1, host, 1 << 20, 1.0, 1.0);
+            forecasts.observe(1, 2, 1 << 20, 1.0, 1.0);
+        }
+        assert_eq!(forecasts.paths().len(), 10);
+        assert_eq!(forecasts.by_age.len(), 10);
+        assert!(forecasts.path(1, 2).is_some(), "observed all the time");
+        assert!(forecasts.path(2, 1).is_none(), "not for long");
+    }
+
+    #[test]
+    fn what_was_learned_can_be_kept_and_what_cannot_be_does_no_harm() {
+        let mut path = Path::default();
+        for (bytes, seconds) in [(1, f64::NAN), (1, -1.0), (1, 0.0), (1 << 20, 0.0)] {
+            path.observe(bytes, seconds, f64::NAN);
+            path.observe(bytes, seconds, 1.0);
+        }
+        assert_eq!(path, Path::default());
+        for round in 1..15 {
+            path.observe(100, 0.01 * f64::from(round), 1.0);
+            path.observe(1 << 20, 1.0 * f64::from(round), 1.0);
+        }
+        let (latency, rate) = path.series();
+        let again = Path::resume(latency.recent(), rate.recent());
+        let close = |one: Option<Forecast>, other: Option<Forecast>| {
+            assert!((value(one) / value(other) - 1.0).abs() < 1e-9);
+        };
+        close(again.latency(), path.latency());
+        close(again.rate(), path.rate());
+    }
+}

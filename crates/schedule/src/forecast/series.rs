@@ -1,0 +1,198 @@
+//! One measured quantity and the predictors that compete for it.
+
+use std::collections::VecDeque;
+
+/// Values that are kept, the longest window.
+const WINDOW: usize = 21;
+/// The short windows.
+const SHORT: usize = 5;
+/// Weights of the latest value in the exponential means.
+const GAINS: [f64; 3] = [0.05, 0.2, 0.5];
+/// Weights of the level and of the slope in [`Method::Trend`] (Holt's linear method).
+const TREND: (f64, f64) = (0.5, 0.2);
+/// Least weight of the latest error: a predictor is judged by about this many of its last ones.
+const JUDGED: f64 = 1.0 / 32.0;
+/// Mean absolute deviation to standard deviation, of a normal distribution.
+const DEVIATION: f64 = 1.2533;
+
+/// A way to forecast the next value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// The last value.
+    Last,
+    /// The mean of all values.
+    Mean,
+    /// The mean of the last few.
+    ShortMean,
+    /// The mean of a window.
+    WindowMean,
+    /// The exponential mean that forgets in about 20 values.
+    SlowExponential,
+    /// In about 5.
+    Exponential,
+    /// In about 2.
+    FastExponential,
+    /// The median of the last few.
+    ShortMedian,
+    /// The median of a window.
+    WindowMedian,
+    /// The mean of the middle half of a window.
+    TrimmedMean,
+    /// Level and slope, both exponential.
+    Trend,
+}
+
+impl Method {
+    /// All, in the order in which a tie is decided.
+    pub const ALL: [Method; 11] = [
+        Method::WindowMedian,
+        Method::Exponential,
+        Method::Last,
+        Method::Mean,
+        Method::ShortMean,
+        Method::WindowMean,
+        Method::SlowExponential,
+        Method::FastExponential,
+        Method::ShortMedian,
+        Method::TrimmedMean,
+        Method::Trend,
+    ];
+}
+
+/// What the next value will probably be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Forecast {
+    /// In the unit of the values observed.
+    pub value: f64,
+    /// Two thirds of the values lie within `value / factor` and `value * factor`; at least 1.
+    pub factor: f64,
+    /// The predictor that has erred least of late.
+    pub method: Method,
+}
+
+/// Positive values of one quantity in the order in which they were measured. Its memory has a
+/// bound, and an observation costs under a microsecond.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Series {
+    seen: u32,
+    /// Logarithms of the last values, the oldest first.
+    window: VecDeque<f64>,
+    mean: f64,
+    exponential: [f64; GAINS.len()],
+    level: f64,
+    slope: f64,
+    /// What each of [`Method::ALL`] says of the next value.
+    next: [f64; Method::ALL.len()],
+    /// How far it has been off, of late.
+    errors: [f64; Method::ALL.len()],
+}
+
+impl Series {
+    /// A value was measured. What is not positive and finite is ignored.
+    pub fn observe(&mut self, value: f64) {
+        let value = value.ln();
+        if !value.is_finite() {
+            return;
+        }
+        self.judge(value);
+        self.seen = self.seen.saturating_add(1);
+        if self.window.len() == WINDOW {
+            self.window.pop_front();
+        }
+        self.window.push_back(value);
+        self.learn(value);
+        let mut window: Vec<f64> = self.window.iter().copied().collect();
+        let mut short = window[window.len().saturating_sub(SHORT)..].to_vec();
+        window.sort_by(f64::total_cmp);
+        short.sort_by(f64::total_cmp);
+        let quarter = window.len() / 4;
+        self.next = Method::ALL.map(|method| match method {
+            Method::Last => value,
+            Method::Mean => self.mean,
+            Method::ShortMean => mean(&short),
+            Method::WindowMean => mean(&window),
+            Method::SlowExponential => self.exponential[0],
+            Method::Exponential => self.exponential[1],
+            Method::FastExponential => self.exponential[2],
+            Method::ShortMedian => median(&short),
+            Method::WindowMedian => median(&window),
+            Method::TrimmedMean => mean(&window[quarter..window.len() - quarter]),
+            Method::Trend => self.level + self.slope,
+        });
+    }
+
+    /// The next value; none before the first was measured.
+    pub fn forecast(&self) -> Option<Forecast> {
+        let best = self.best()?;
+        // A few values say little about how much they differ.
+        let spread = DEVIATION * self.errors[best] + 0.5 / f64::from(self.seen);
+        Some(Forecast {
+            value: self.next[best].exp(),
+            factor: spread.exp(),
+            method: Method::ALL[best],
+        })
+    }
+
+    /// What one predictor says of the next value, whether it is the best or not.
+    pub fn forecast_by(&self, method: Method) -> Option<f64> {
+        let place = Method::ALL.iter().position(|known| *known == method)?;
+        (self.seen > 0).then(|| self.next[place].exp())
+    }
+
+    /// How many values were measured.
+    pub fn observations(&self) -> u32 {
+        self.seen
+    }
+
+    /// The last values, the oldest first, to be kept: a series that observes them again knows what
+    /// matters of this one.
+    pub fn recent(&self) -> impl ExactSizeIterator<Item = f64> {
+        self.window.iter().map(|value| value.exp())
+    }
+
+    fn best(&self) -> Option<usize> {
+        let errors = self.errors.iter().enumerate();
+        let best = errors.min_by(|(_, one), (_, other)| one.total_cmp(other));
+        best.filter(|_| self.seen > 0).map(|(place, _)| place)
+    }
+
+    /// Holds the value against what every predictor has said of it.
+    fn judge(&mut self, value: f64) {
+        if self.seen == 0 {
+            return;
+        }
+        let weight = (1.0 / f64::from(self.seen)).max(JUDGED);
+        for (error, said) in self.errors.iter_mut().zip(&self.next) {
+            *error += weight * ((value - said).abs() - *error);
+        }
+    }
+
+    fn learn(&mut self, value: f64) {
+        if self.seen == 1 {
+            (self.mean, self.level) = (value, value);
+            self.exponential = [value; GAINS.len()];
+            return;
+        }
+        self.mean += (value - self.mean) / f64::from(self.seen);
+        for (mean, gain) in self.exponential.iter_mut().zip(GAINS) {
+            *mean += gain * (value - *mean);
+        }
+        let before = self.level;
+        let expected = self.level + self.slope;
+        self.level = expected + TREND.0 * (value - expected);
+        self.slope += TREND.1 * (self.level - before - self.slope);
+    }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// Of sorted values.
+fn median(values: &[f64]) -> f64 {
+    let middle = values.len() / 2;
+    match values.len() % 2 {
+        0 => (values[middle - 1] + values[middle]) / 2.0,
+        _ => values[middle],
+    }
+}
