@@ -137,8 +137,9 @@ fn at_least_one(work: f64) -> f64 {
     work.max(1.0).min(2f64.powi(OCTAVES as i32 - 1))
 }
 
+/// The exponent of what is at least 1.
 fn octave(work: f64) -> u8 {
-    work.log2() as u8
+    ((work.to_bits() >> 52) as i32 - 1023).clamp(0, OCTAVES as i32 - 1) as u8
 }
 
 impl Rate {

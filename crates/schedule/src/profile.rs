@@ -50,6 +50,9 @@ impl Profile {
     /// seen, the nearest number counts, as if twice as many took half the time; each such octave
     /// adds a tenth to the factor.
     pub fn predict(&self, work: f64, pes: u32) -> Option<Prediction> {
+        if let Ok(index) = self.at(pes) {
+            return self.predictors[index].1.predict(work);
+        }
         let distance = |known: u32| f64::from(known.max(1)).log2() - f64::from(pes.max(1)).log2();
         let nearest = self
             .predictors

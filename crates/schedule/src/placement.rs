@@ -1,0 +1,423 @@
+//! Which server a call goes to.
+//!
+//! Which servers there are, what they do and what the ways to them carry is the caller's to know;
+//! here is only the decision. The papers ask for it: neither the load alone nor the servers' speed
+//! says where a call ends first, the congestion of the network does as well (first Ninf paper,
+//! section 4.2.3), and all can be predicted from the interface and the arguments (section 5.1).
+
+mod backlog;
+mod link;
+
+use std::collections::BTreeSet;
+
+use crate::{Prediction, Profile};
+pub use backlog::{Backlog, Slot};
+pub use link::{Link, Route, Way};
+
+/// How a server is chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// One after the other.
+    RoundRobin,
+    /// The fewest calls for each processor element.
+    LeastLoad,
+    /// The least sum of the transfers, at the rates measured, and the computation, stretched by the
+    /// load: what the first Ninf metaserver went by (Nakada and others, Utilizing the Metaserver
+    /// Architecture in the Ninf Global Computing System, 1998). It takes every link to be idle.
+    LoadAndThroughput,
+    /// The least predicted time until the results are there: up, wait, compute, down.
+    #[default]
+    Completion,
+}
+
+impl Policy {
+    /// The name of each on the command line and in configuration files.
+    pub const NAMES: [(&'static str, Policy); 4] = [
+        ("round-robin", Policy::RoundRobin),
+        ("least-load", Policy::LeastLoad),
+        ("load-and-throughput", Policy::LoadAndThroughput),
+        ("completion", Policy::Completion),
+    ];
+
+    /// The policy of that name.
+    pub fn named(name: &str) -> Option<Policy> {
+        let mut names = Policy::NAMES.into_iter();
+        names.find_map(|(known, policy)| (known == name).then_some(policy))
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        let mut names = Policy::NAMES.into_iter();
+        names
+            .find_map(|(name, policy)| (policy == self).then_some(name))
+            .unwrap_or_default()
+    }
+}
+
+/// What is known of a server at the moment of a decision.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// Whether it takes calls: one that drains, or whose lease has ended, does not.
+    pub accepts: bool,
+    /// Bytes it has for another call.
+    pub memory: u64,
+    /// Calls that are sent to it, wait, compute, or are sent back.
+    pub calls: u32,
+    /// When its processor elements become free.
+    pub backlog: Backlog,
+    /// What its clients share on the way to it.
+    pub up: Link,
+    /// And on the way back.
+    pub down: Link,
+    /// Numbers of the data that it holds.
+    pub holds: BTreeSet<u64>,
+}
+
+impl Server {
+    /// A server that does nothing yet and holds nothing.
+    pub fn idle(pes: u32, memory: u64, up: Link, down: Link) -> Server {
+        Server {
+            accepts: true,
+            memory,
+            calls: 0,
+            backlog: Backlog::new(pes),
+            up,
+            down,
+            holds: BTreeSet::new(),
+        }
+    }
+
+    /// A call was given to it: what the next decision has to reckon with until the server reports.
+    pub fn assign(&mut self, call: &Call<'_>, terms: &Terms) {
+        self.calls = self.calls.saturating_add(1);
+        self.memory = self.memory.saturating_sub(call.memory);
+        self.up.begin(call.bytes_up(self) as f64);
+        self.down.begin(call.down_bytes as f64);
+        let slot = Slot {
+            start_s: terms.up_s + terms.wait_s,
+            pes: terms.pes,
+        };
+        self.backlog.take(slot, terms.compute_s);
+    }
+
+    /// So many seconds have gone by without a report.
+    pub fn elapse(&mut self, seconds: f64) {
+        self.backlog.elapse(seconds);
+        self.up.elapse(seconds);
+        self.down.elapse(seconds);
+    }
+}
+
+/// Where an input comes from if the server does not hold it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Origin {
+    /// The client sends it.
+    Client,
+    /// A server that holds it does, on this way out of it.
+    Holder(Way),
+}
+
+/// An argument that must be at the server before the call can start.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Input {
+    /// Its size.
+    pub bytes: u64,
+    /// Its number where it is data with a name or a handle: whoever holds it needs no transfer.
+    pub data: Option<u64>,
+    /// Who sends it otherwise.
+    pub origin: Origin,
+}
+
+/// A call for which a server is sought.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Call<'a> {
+    /// CalcOrder's operations, or bytes where the interface states none.
+    pub work: f64,
+    /// What it reads.
+    pub inputs: &'a [Input],
+    /// Bytes that go back to the client; nothing for results that stay.
+    pub down_bytes: u64,
+    /// Bytes of memory it takes at the server.
+    pub memory: u64,
+    /// Fewest processor elements it can compute on; more than there are means all.
+    pub fewest: u32,
+    /// Most processor elements of which it makes use.
+    pub most: u32,
+    /// Seconds it is taken to compute where nothing was learned. The least that is known of any
+    /// server is a good guess: a new one is tried, but not with everything at once.
+    pub unknown_s: f64,
+}
+
+impl Call<'_> {
+    /// Bytes that would have to be sent to a server.
+    pub fn bytes_up(&self, server: &Server) -> u64 {
+        let missing = self.inputs.iter().filter(|input| !input.is_at(server));
+        missing.fold(0, |sum, input| sum.saturating_add(input.bytes))
+    }
+}
+
+impl Input {
+    fn is_at(&self, server: &Server) -> bool {
+        self.data.is_some_and(|data| server.holds.contains(&data))
+    }
+}
+
+/// A server that has the function, and what is known about the two together.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate<'a> {
+    /// A number of its own.
+    pub id: u64,
+    /// The server.
+    pub server: &'a Server,
+    /// The ways between it and the client.
+    pub route: &'a Route,
+    /// How long calls of the function take there.
+    pub profile: &'a Profile,
+    /// The client's own link out, shared by all that it sends.
+    pub client_up: &'a Link,
+    /// And its link in.
+    pub client_down: &'a Link,
+}
+
+/// Of what the time of a call at a server consists, all in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Terms {
+    /// Until the inputs are there.
+    pub up_s: f64,
+    /// From then until it starts.
+    pub wait_s: f64,
+    /// The computation.
+    pub compute_s: f64,
+    /// Until the results are back.
+    pub down_s: f64,
+    /// Processor elements it would have.
+    pub pes: u32,
+    /// Bytes that would be sent to the server.
+    pub up_bytes: u64,
+    /// Two thirds of such calls take between the sum divided by this and multiplied by it.
+    pub factor: f64,
+    /// Whether a call of the function was ever observed there.
+    pub learned: bool,
+}
+
+impl Terms {
+    /// Until the results are there.
+    pub fn seconds(&self) -> f64 {
+        self.up_s + self.wait_s + self.compute_s + self.down_s
+    }
+}
+
+/// Why a server cannot have a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfit {
+    /// It takes no calls now.
+    Refuses,
+    /// It has not the memory.
+    Memory {
+        /// Bytes that the call takes.
+        wanted: u64,
+        /// Bytes there are.
+        free: u64,
+    },
+}
+
+/// The error bar of a computation of which nothing is known.
+const UNKNOWN_FACTOR: f64 = 3.0;
+
+impl Candidate<'_> {
+    /// Whether the server can have the call at all.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn fits(&self, call: &Call<'_>) -> Result<(), Unfit> {
+        let free = self.server.memory;
+        match self.server.accepts {
+            false => Err(Unfit::Refuses),
+            true if call.memory > free => Err(Unfit::Memory {
+                wanted: call.memory,
+                free,
+            }),
+            true => Ok(()),
+        }
+    }
+
+    /// What the call would take here.
+    pub fn terms(&self, call: &Call<'_>) -> Terms {
+        let (up_s, up_bytes) = self.up(call);
+        let slot = self.server.backlog.slot(up_s, call.fewest, call.most);
+        let (compute, learned) = self.compute(call, slot.pes);
+        let mut terms = Terms {
+            up_s,
+            wait_s: (slot.start_s - up_s).max(0.0),
+            compute_s: compute.seconds,
+            down_s: self.down(call, slot.start_s + compute.seconds),
+            pes: slot.pes,
+            up_bytes,
+            factor: 1.0,
+            learned,
+        };
+        // The terms err independently of each other; a wait errs like the computations before.
+        let off = [
+            up_s * (self.route.up.factor - 1.0),
+            (terms.wait_s + terms.compute_s) * (compute.factor - 1.0),
+            terms.down_s * (self.route.down.factor - 1.0),
+        ];
+        let all = off.map(|off| off * off).iter().sum::<f64>().sqrt();
+        terms.factor = 1.0 + all / terms.seconds().max(1e-9);
+        terms
+    }
+
+    /// The sum of the terms, unless another server has the results sooner: the dearer terms are
+    /// left out where the others alone say so.
+    fn seconds_below(&self, call: &Call<'_>, bound_s: f64) -> Option<f64> {
+        let (up_s, _) = self.up(call);
+        let slot = self.server.backlog.slot(up_s, call.fewest, call.most);
+        let alone_s = self.route.down.seconds(call.down_bytes as f64);
+        if slot.start_s + alone_s >= bound_s {
+            return None;
+        }
+        let end_s = slot.start_s + self.compute(call, slot.pes).0.seconds;
+        if end_s + alone_s >= bound_s {
+            return None;
+        }
+        let seconds = end_s + self.down(call, end_s);
+        (seconds < bound_s).then_some(seconds)
+    }
+
+    /// Seconds until all inputs are there, and the bytes to be sent. What comes from the client and
+    /// from holders comes at the same time and shares the server's link.
+    fn up(&self, call: &Call<'_>) -> (f64, u64) {
+        let (mut from_client, mut all) = (0, 0u64);
+        let mut slowest: f64 = 0.0;
+        for input in call.inputs.iter().filter(|input| !input.is_at(self.server)) {
+            all = all.saturating_add(input.bytes);
+            match input.origin {
+                Origin::Client => from_client = all.min(from_client + input.bytes),
+                Origin::Holder(way) => slowest = slowest.max(way.seconds(input.bytes as f64)),
+            }
+        }
+        let route = &self.route.up;
+        let shared = self.server.up.seconds(all as f64, 0.0);
+        let own = self.client_up.seconds(from_client as f64, 0.0);
+        let sent = (from_client as f64 / route.rate).max(own).max(shared);
+        (slowest.max(route.latency_s + sent), all)
+    }
+
+    fn down(&self, call: &Call<'_>, from_s: f64) -> f64 {
+        let bytes = call.down_bytes as f64;
+        let shared = self.server.down.seconds(bytes, from_s);
+        let own = self.client_down.seconds(bytes, from_s);
+        let way = &self.route.down;
+        way.latency_s + (bytes / way.rate).max(shared).max(own)
+    }
+
+    fn compute(&self, call: &Call<'_>, pes: u32) -> (Prediction, bool) {
+        let learned = self.profile.predict(call.work, pes);
+        let unknown = || Prediction {
+            seconds: call.unknown_s,
+            factor: UNKNOWN_FACTOR,
+        };
+        (learned.unwrap_or_else(unknown), learned.is_some())
+    }
+
+    fn load(&self) -> f64 {
+        f64::from(self.server.calls) / f64::from(self.server.backlog.pes())
+    }
+
+    fn load_and_throughput(&self, call: &Call<'_>) -> f64 {
+        let pes = self.server.backlog.pes().min(call.most.max(1));
+        let (compute, _) = self.compute(call, pes);
+        let up = call.bytes_up(self.server) as f64 / self.route.up.rate;
+        let down = call.down_bytes as f64 / self.route.down.rate;
+        up + down + compute.seconds * (1.0 + self.load())
+    }
+}
+
+/// The server that a call goes to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Choice {
+    /// Its number, as in [`Candidate::id`].
+    pub id: u64,
+    /// What the call is predicted to take there.
+    pub terms: Terms,
+}
+
+/// Chooses servers by a policy.
+#[derive(Clone, Debug, Default)]
+pub struct Placer {
+    policy: Policy,
+    /// The server that had the last turn.
+    last: Option<u64>,
+}
+
+impl Placer {
+    /// One that goes by this policy.
+    pub fn new(policy: Policy) -> Placer {
+        Placer { policy, last: None }
+    }
+
+    /// Chooses among the servers that have the function; none where no server can have the call.
+    /// Of equal ones the first is chosen. The cost is linear in the candidates.
+    pub fn choose<'a>(
+        &mut self,
+        call: &Call<'_>,
+        candidates: impl Iterator<Item = Candidate<'a>>,
+    ) -> Option<Choice> {
+        let fit = candidates.filter(|candidate| candidate.fits(call).is_ok());
+        let choice = match self.policy {
+            Policy::RoundRobin => self.next_of(fit),
+            Policy::LeastLoad => least(fit, Candidate::load),
+            Policy::LoadAndThroughput => least(fit, |one| one.load_and_throughput(call)),
+            Policy::Completion => soonest(call, fit),
+        }?;
+        self.last = Some(choice.id);
+        let terms = choice.terms(call);
+        Some(Choice {
+            id: choice.id,
+            terms,
+        })
+    }
+
+    fn next_of<'a>(&self, fit: impl Iterator<Item = Candidate<'a>>) -> Option<Candidate<'a>> {
+        fit.min_by_key(|one| (self.last.is_some_and(|last| one.id <= last), one.id))
+    }
+}
+
+fn least<'a>(
+    fit: impl Iterator<Item = Candidate<'a>>,
+    cost: impl Fn(&Candidate<'a>) -> f64,
+) -> Option<Candidate<'a>> {
+    let costs = fit.map(|one| (cost(&one), one));
+    let least = costs.min_by(|(one, _), (other, _)| one.total_cmp(other))?;
+    Some(least.1)
+}
+
+fn soonest<'a>(call: &Call<'_>, fit: impl Iterator<Item = Candidate<'a>>) -> Option<Candidate<'a>> {
+    let mut best: Option<(f64, Candidate<'a>)> = None;
+    for candidate in fit {
+        let bound_s = best.map_or(f64::INFINITY, |(seconds, _)| seconds);
+        if let Some(seconds) = candidate.seconds_below(call, bound_s) {
+            best = Some((seconds, candidate));
+        }
+    }
+    best.map(|(_, candidate)| candidate)
+}
+
+/// What the call would take at every server, the soonest first; then those that cannot have it,
+/// and why.
+pub fn explain<'a>(
+    call: &Call<'_>,
+    candidates: impl Iterator<Item = Candidate<'a>>,
+) -> Vec<(u64, Result<Terms, Unfit>)> {
+    let judged = candidates.map(|one| (one.id, one.fits(call).map(|()| one.terms(call))));
+    let mut judged: Vec<_> = judged.collect();
+    let seconds = |of: &Result<Terms, Unfit>| match of {
+        Ok(terms) => terms.seconds(),
+        Err(_) => f64::INFINITY,
+    };
+    judged.sort_by(|(_, one), (_, other)| seconds(one).total_cmp(&seconds(other)));
+    judged
+}
+
+#[cfg(test)]
+mod tests;
