@@ -93,11 +93,7 @@ impl Server {
         self.memory = self.memory.saturating_sub(call.memory);
         self.up.begin(call.bytes_up(self) as f64);
         self.down.begin(call.down_bytes as f64);
-        let slot = Slot {
-            start_s: terms.up_s + terms.wait_s,
-            pes: terms.pes,
-        };
-        self.backlog.take(slot, terms.compute_s);
+        self.backlog.take(terms.up_s, terms.pes, terms.compute_s);
     }
 
     /// So many seconds have gone by without a report.

@@ -117,8 +117,10 @@ fn host(random: &mut SplitMix64) -> Host {
     });
     let mut server = Server::idle(pes, 1 << 40, up, down);
     for _ in 0..random.below(u64::from(2 * pes)) {
-        let slot = server.backlog.slot(0.0, 1, 4);
-        server.backlog.take(slot, between(random, 0.1, 100.0));
+        let ready_s = between(random, 0.1, 10.0) - 1.0;
+        let slot = server.backlog.slot(ready_s, 1, 4);
+        let seconds = between(random, 0.1, 100.0);
+        server.backlog.take(ready_s, slot.pes, seconds);
     }
     let mut profile = Profile::default();
     let rate = between(random, 1e8, 1e11);

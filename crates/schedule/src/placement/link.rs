@@ -52,7 +52,7 @@ pub struct Route {
 ///
 /// A star of such links needs no solver. With n transfers under way the bytes left of each shrink
 /// alike; one of b bytes that joins ends when it has its b bytes and every other the lesser of its
-/// own rest and b, so after (b + sum of min(rest, b)) / rate. That is max-min fair sharing, exactly,
+/// own rest and b, so after (b + sum of min(rest, b)) / rate. That is max-min fair sharing exactly,
 /// as long as the transfers on the link are limited by no other and nobody joins later; tests hold
 /// it against the flow solver. Where a transfer crosses two such links, a client's and a server's,
 /// the slower of both times is taken; then it is an estimate.

@@ -180,11 +180,7 @@ fn a_moldable_call_has_as_many_processor_elements_as_are_free() {
     };
     assert_eq!((plan[0].0, terms(&plan, 0).pes), (0, 8));
     assert_eq!((plan[1].0, terms(&plan, 1).pes), (1, 2));
-    let slot = Slot {
-        start_s: 0.0,
-        pes: 7,
-    };
-    servers[0].server.backlog.take(slot, 100.0);
+    servers[0].server.backlog.take(0.0, 7, 100.0);
     assert_eq!(servers[0].server.backlog.free(), 1);
     let plan = explain(&moldable, candidates(&servers, &client));
     assert_eq!((plan[0].0, plan[1].0), (1, 0));
@@ -194,13 +190,25 @@ fn a_moldable_call_has_as_many_processor_elements_as_are_free() {
 #[test]
 fn a_job_that_comes_later_leaves_what_is_free_sooner_to_others() {
     let mut backlog = Backlog::new(2);
-    let first = backlog.slot(0.0, 1, 1);
-    backlog.take(first, 5.0);
-    let late = backlog.slot(20.0, 1, 1);
-    assert_eq!(late.start_s, 20.0);
-    backlog.take(late, 5.0);
+    backlog.take(20.0, 1, 5.0);
+    backlog.take(0.0, 1, 5.0);
     assert_eq!(backlog.slot(0.0, 1, 1).start_s, 0.0);
-    assert_eq!(backlog.slot(0.0, 2, 2).start_s, 25.0);
+    assert_eq!(backlog.slot(0.0, 2, 2).start_s, 5.0);
+    assert_eq!(
+        backlog.slot(19.0, 1, 2),
+        Slot {
+            start_s: 19.0,
+            pes: 2
+        }
+    );
+    assert_eq!(
+        backlog.slot(21.0, 1, 2),
+        Slot {
+            start_s: 21.0,
+            pes: 1
+        }
+    );
+    assert_eq!(backlog.slot(21.0, 2, 2).start_s, 25.0);
     backlog.elapse(24.0);
     assert_eq!(
         backlog.slot(0.0, 5, 9),
