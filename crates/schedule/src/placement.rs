@@ -139,9 +139,6 @@ pub struct Call<'a> {
     pub fewest: u32,
     /// Most processor elements of which it makes use.
     pub most: u32,
-    /// Seconds it is taken to compute where nothing was learned. The least that is known of any
-    /// server is a good guess: a new one is tried, but not with everything at once.
-    pub unknown_s: f64,
 }
 
 impl Call<'_> {
@@ -169,6 +166,10 @@ pub struct Candidate<'a> {
     pub route: &'a Route,
     /// How long calls of the function take there.
     pub profile: &'a Profile,
+    /// Seconds that the call is taken to compute where the profile knows nothing: by other functions
+    /// at this server, or by this function at others. A guess that is too low draws many calls to a
+    /// new server before the first has shown what it can do.
+    pub unknown_s: f64,
     /// The client's own link out, shared by all that it sends.
     pub client_up: &'a Link,
     /// And its link in.
@@ -310,7 +311,7 @@ impl Candidate<'_> {
     fn compute(&self, call: &Call<'_>, pes: u32) -> (Prediction, bool) {
         let learned = self.profile.predict(call.work, pes);
         let unknown = || Prediction {
-            seconds: call.unknown_s,
+            seconds: self.unknown_s,
             factor: UNKNOWN_FACTOR,
         };
         (learned.unwrap_or_else(unknown), learned.is_some())

@@ -158,13 +158,13 @@ fn cost(hosts: &[Host], policy: Policy) -> f64 {
                 memory: 1 << 24,
                 fewest: 1,
                 most: 4,
-                unknown_s: 1.0,
             };
             let candidates = (0..).zip(hosts).map(|(id, host)| Candidate {
                 id,
                 server: &host.server,
                 route: &host.route,
                 profile: &host.profile,
+                unknown_s: 1.0,
                 client_up: &client,
                 client_down: &client,
             });

@@ -16,8 +16,8 @@ impl Path {
     pub const SHORT_BYTES: u64 = 1 << 16;
 
     /// A transfer, a call's or a probe's, has taken so many seconds from its first byte at one host
-    /// to its last at the other, while on average `sharing` transfers, itself included, shared the
-    /// link equally: what is learned is the rate of one that is alone.
+    /// to its last at the other, while on (harmonic) average `sharing` transfers, itself included,
+    /// shared the link equally: what is learned is the rate of one that is alone.
     pub fn observe(&mut self, bytes: u64, seconds: f64, sharing: f64) {
         if !seconds.is_finite() || !sharing.is_finite() {
             return;

@@ -39,6 +39,7 @@ fn candidates<'a>(
         server: &known.server,
         route: &known.route,
         profile: &known.profile,
+        unknown_s: 1.0,
         client_up: client,
         client_down: client,
     })
@@ -60,7 +61,6 @@ fn call(inputs: &[Input]) -> Call<'_> {
         memory: 0,
         fewest: 1,
         most: 1,
-        unknown_s: 1.0,
     }
 }
 

@@ -1,0 +1,179 @@
+//! Who calls what when, and what there is to compute on.
+
+use farcall_flow::SplitMix64;
+
+/// A host's connection to the network.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Port {
+    /// Bytes per second from clients to servers: out of a site, into a server.
+    pub up: f64,
+    /// Bytes per second the other way.
+    pub down: f64,
+    /// Seconds to the middle of the network.
+    pub latency_s: f64,
+}
+
+/// A server.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Machine {
+    /// Processor elements.
+    pub pes: u32,
+    /// Operations per second of each, by function in the order of [`Function::ALL`].
+    pub speeds: [f64; Function::ALL.len()],
+    /// Its connection.
+    pub port: Port,
+}
+
+/// Where clients are that share a connection.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Site {
+    /// Their connection.
+    pub port: Port,
+}
+
+/// What is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Function {
+    /// The papers' Linpack: a matrix and a vector there, a vector back.
+    Linpack,
+    /// The papers' EP: no data.
+    Ep,
+    /// A product of matrices: two there, one back.
+    Product,
+}
+
+impl Function {
+    /// All of them.
+    pub const ALL: [Function; 3] = [Function::Linpack, Function::Ep, Function::Product];
+}
+
+/// A call that somebody makes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Arrival {
+    /// When.
+    pub at_s: f64,
+    /// At which site.
+    pub site: usize,
+    /// Of what.
+    pub function: Function,
+    /// Operations.
+    pub work: f64,
+    /// Bytes of its arguments.
+    pub up_bytes: u64,
+    /// Bytes of its results.
+    pub down_bytes: u64,
+    /// Most processor elements of which it makes use.
+    pub most: u32,
+    /// By how much its computation takes longer than others with as much work.
+    pub noise: f64,
+}
+
+impl Arrival {
+    /// A call with a problem of size n: the order of the matrices, or the logarithm of EP's trials
+    /// (first Ninf paper, sections 3.1 and 4.3).
+    pub fn new(function: Function, n: u32) -> Arrival {
+        let (size, bytes) = (f64::from(n), u64::from(n));
+        let (work, up_bytes, down_bytes, most) = match function {
+            Function::Linpack => {
+                let work = 2.0 / 3.0 * size.powi(3) + 2.0 * size.powi(2);
+                (work, 8 * bytes * bytes + 8 * bytes, 12 * bytes, 4)
+            }
+            Function::Ep => ((size + 1.0).exp2(), 100, 100, 1),
+            Function::Product => (2.0 * size.powi(3), 16 * bytes * bytes, 8 * bytes * bytes, 4),
+        };
+        Arrival {
+            at_s: 0.0,
+            site: 0,
+            function,
+            work,
+            up_bytes,
+            down_bytes,
+            most,
+            noise: 1.0,
+        }
+    }
+}
+
+/// A simulation's input.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// The servers.
+    pub machines: Vec<Machine>,
+    /// Where the clients are.
+    pub sites: Vec<Site>,
+    /// The calls in the order in which they are made.
+    pub arrivals: Vec<Arrival>,
+}
+
+impl Scenario {
+    /// So many servers of one to eight processor elements that differ by a factor of 20 in speed,
+    /// another 2 from function to function, and 100 in bandwidth, up and down unequal; one to four
+    /// sites; 200 calls, or 10 for each server where that is more, made in half to all of the time
+    /// that all processor elements together would take.
+    pub fn random(seed: u64, servers: usize) -> Scenario {
+        let random = &mut SplitMix64::new(seed);
+        let machines: Vec<Machine> = (0..servers).map(|_| machine(random)).collect();
+        let sites: Vec<Site> = (0..1 + random.below(4))
+            .map(|_| Site {
+                port: port(random, 1.25e7, 1.25e9),
+            })
+            .collect();
+        let calls = 200.max(10 * servers);
+        let mut arrivals: Vec<Arrival> = (0..calls).map(|_| arrival(random, &sites)).collect();
+        let work: f64 = arrivals.iter().map(|one| one.work).sum();
+        let speed: f64 = machines
+            .iter()
+            .map(|one| f64::from(one.pes) * one.speeds.iter().sum::<f64>() / 3.0)
+            .sum();
+        let window_s = work / speed * between(random, 0.5, 1.0);
+        for one in &mut arrivals {
+            one.at_s = unit(random) * window_s;
+        }
+        arrivals.sort_by(|one, other| one.at_s.total_cmp(&other.at_s));
+        Scenario {
+            machines,
+            sites,
+            arrivals,
+        }
+    }
+}
+
+fn machine(random: &mut SplitMix64) -> Machine {
+    let speed = between(random, 2e8, 4e9);
+    Machine {
+        pes: 1 << random.below(4),
+        speeds: Function::ALL.map(|_| speed * between(random, 0.7, 1.4)),
+        port: port(random, 1.25e6, 1.25e8),
+    }
+}
+
+fn arrival(random: &mut SplitMix64, sites: &[Site]) -> Arrival {
+    let function = Function::ALL[random.below(3) as usize];
+    let n = match function {
+        Function::Ep => 24 + random.below(9) as u32,
+        Function::Linpack | Function::Product => between(random, 200.0, 2000.0) as u32,
+    };
+    Arrival {
+        site: random.below(sites.len() as u64) as usize,
+        noise: between(random, 0.8, 1.25),
+        ..Arrival::new(function, n)
+    }
+}
+
+fn port(random: &mut SplitMix64, low: f64, high: f64) -> Port {
+    let up = between(random, low, high);
+    Port {
+        up,
+        down: up * between(random, 1.0 / 3.0, 3.0),
+        latency_s: between(random, 1e-4, 2e-2),
+    }
+}
+
+fn unit(random: &mut SplitMix64) -> f64 {
+    random.below(1 << 40) as f64 / (1u64 << 40) as f64
+}
+
+/// Every factor is as likely.
+fn between(random: &mut SplitMix64, low: f64, high: f64) -> f64 {
+    low * (high / low).powf(unit(random))
+}

@@ -1,0 +1,355 @@
+//! The way of every call in virtual time.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use farcall_flow::platform::LinkId;
+use farcall_schedule::Queue;
+use farcall_schedule::placement::{Link, Policy, Server};
+use farcall_schedule::queue::{Nanos, Request, Settings};
+
+use crate::network::{Network, Transfer};
+use crate::scenario::Scenario;
+use crate::view::View;
+
+/// What became of a call.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Record {
+    /// The server it was placed on.
+    pub server: usize,
+    /// Seconds that it was predicted to take when it was placed.
+    pub predicted_s: f64,
+    /// Seconds that it took.
+    pub seconds: f64,
+    /// When it was done.
+    pub done_s: f64,
+}
+
+/// What became of all calls, in the order in which they were made.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// One for each.
+    pub records: Vec<Record>,
+}
+
+impl Outcome {
+    /// When the last call was done.
+    pub fn makespan_s(&self) -> f64 {
+        self.records
+            .iter()
+            .map(|one| one.done_s)
+            .fold(0.0, f64::max)
+    }
+
+    /// Mean seconds from a call to its results.
+    pub fn mean_response_s(&self) -> f64 {
+        let sum: f64 = self.records.iter().map(|one| one.seconds).sum();
+        sum / self.records.len().max(1) as f64
+    }
+}
+
+/// Where a call is.
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    /// The transfer of its arguments, by its place in the network.
+    Up(usize),
+    /// Its arguments are on the last part of the way.
+    Arriving,
+    Waiting,
+    Running {
+        pes: u32,
+        since_s: f64,
+        seconds: f64,
+        predicted_s: f64,
+    },
+    /// The transfer of its results.
+    Down(usize),
+    /// Its results are on the last part of the way, or there.
+    Done,
+}
+
+/// What happens to a call, apart from the ends of transfers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Made,
+    ArgumentsThere,
+    Computed,
+    ResultsThere,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Call {
+    stage: Stage,
+    record: Record,
+}
+
+struct Simulation<'a> {
+    scenario: &'a Scenario,
+    network: Network,
+    queues: Vec<Queue>,
+    view: View,
+    /// Those that were made, in their order.
+    calls: Vec<Call>,
+    /// By server, in the order in which they were placed.
+    placed: Vec<Vec<usize>>,
+    /// Time as its bits, which have the same order.
+    events: BinaryHeap<Reverse<(u64, usize, Event)>>,
+    now_s: f64,
+}
+
+/// Runs a scenario with a placement policy until all results are back.
+pub fn simulate(scenario: &Scenario, policy: Policy) -> Outcome {
+    let mut simulation = Simulation::new(scenario, policy);
+    simulation.run();
+    Outcome {
+        records: simulation.calls.iter().map(|call| call.record).collect(),
+    }
+}
+
+impl<'a> Simulation<'a> {
+    fn new(scenario: &'a Scenario, policy: Policy) -> Simulation<'a> {
+        let sites = scenario.sites.iter().map(|site| site.port);
+        let ports = sites.chain(scenario.machines.iter().map(|machine| machine.port));
+        let rates: Vec<f64> = ports.flat_map(|port| [port.up, port.down]).collect();
+        let queue = |pes| {
+            Queue::new(Settings {
+                half_life_s: None,
+                ..Settings::new(pes)
+            })
+        };
+        let arrivals = scenario.arrivals.iter().enumerate();
+        Simulation {
+            scenario,
+            network: Network::new(&rates),
+            queues: scenario.machines.iter().map(|one| queue(one.pes)).collect(),
+            view: View::new(scenario, policy),
+            calls: Vec::new(),
+            placed: vec![Vec::new(); scenario.machines.len()],
+            events: arrivals
+                .map(|(call, one)| Reverse((one.at_s.to_bits(), call, Event::Made)))
+                .collect(),
+            now_s: 0.0,
+        }
+    }
+
+    fn run(&mut self) {
+        loop {
+            let event = self.events.peek();
+            let event_s =
+                event.map_or(f64::INFINITY, |Reverse((bits, _, _))| f64::from_bits(*bits));
+            let next_s = event_s.min(self.network.next_s());
+            if next_s == f64::INFINITY {
+                return;
+            }
+            self.now_s = next_s.max(self.now_s);
+            self.network.advance(self.now_s);
+            while let Some(ended) = self.network.take_ended() {
+                self.transferred(&ended);
+            }
+            if event_s <= self.now_s
+                && let Some(Reverse((_, call, event))) = self.events.pop()
+            {
+                self.happen(call, event);
+            }
+        }
+    }
+
+    fn happen(&mut self, call: usize, event: Event) {
+        match event {
+            Event::Made => self.place(call),
+            Event::ArgumentsThere => self.enqueue(call),
+            Event::Computed => self.computed(call),
+            Event::ResultsThere => {
+                let record = &mut self.calls[call].record;
+                record.done_s = self.now_s;
+                record.seconds = self.now_s - self.scenario.arrivals[call].at_s;
+                let server = record.server;
+                self.placed[server].retain(|other| *other != call);
+            }
+        }
+    }
+
+    fn after(&mut self, seconds: f64, call: usize, event: Event) {
+        let at = (self.now_s + seconds).to_bits();
+        self.events.push(Reverse((at, call, event)));
+    }
+
+    /// Calls are made in their order, so that the new one is the last.
+    fn place(&mut self, call: usize) {
+        let arrival = &self.scenario.arrivals[call];
+        let servers: Vec<Server> = (0..self.queues.len()).map(|one| self.server(one)).collect();
+        let links = self.site(arrival.site);
+        let Some(choice) = self.view.choose(arrival, &servers, &links) else {
+            return;
+        };
+        let server = choice.id as usize;
+        let slot = self.begin(call, server, 0, arrival.up_bytes);
+        self.placed[server].push(call);
+        self.calls.push(Call {
+            stage: Stage::Up(slot),
+            record: Record {
+                server,
+                predicted_s: choice.terms.seconds(),
+                seconds: f64::INFINITY,
+                done_s: f64::INFINITY,
+            },
+        });
+    }
+
+    /// Begins a transfer, up or down, over the links of the call's site and server.
+    fn begin(&mut self, call: usize, server: usize, down: usize, bytes: u64) -> usize {
+        let site = self.scenario.arrivals[call].site;
+        let link = |host: usize| (2 * host + down) as LinkId;
+        let path = [link(site), link(self.scenario.sites.len() + server)];
+        self.network.begin(call, path, bytes)
+    }
+
+    fn latency(&self, call: usize) -> f64 {
+        let site = self.scenario.arrivals[call].site;
+        let machine = &self.scenario.machines[self.calls[call].record.server];
+        self.scenario.sites[site].port.latency_s + machine.port.latency_s
+    }
+
+    fn transferred(&mut self, transfer: &Transfer) {
+        let call = transfer.call;
+        let arrival = &self.scenario.arrivals[call];
+        let server = self.calls[call].record.server;
+        let latency_s = self.latency(call);
+        let seconds = transfer.age(self.now_s) + latency_s;
+        let sharing = transfer.sharing(self.now_s);
+        let (site, up, down) = (arrival.site, arrival.up_bytes, arrival.down_bytes);
+        if let Stage::Down(_) = self.calls[call].stage {
+            self.view.observe_down(site, server, down, seconds, sharing);
+            self.after(latency_s, call, Event::ResultsThere);
+            self.calls[call].stage = Stage::Done;
+        } else {
+            self.view.observe_up(site, server, up, seconds, sharing);
+            self.after(latency_s, call, Event::ArgumentsThere);
+            self.calls[call].stage = Stage::Arriving;
+        }
+    }
+
+    fn enqueue(&mut self, call: usize) {
+        let arrival = &self.scenario.arrivals[call];
+        let server = self.calls[call].record.server;
+        let request = Request {
+            id: call as u64,
+            user: 0,
+            fewest: 1,
+            most: arrival.most,
+            seconds: None,
+            priority: 0,
+        };
+        self.calls[call].stage = Stage::Waiting;
+        let now = self.nanos();
+        let start = self.queues[server].push(request, now);
+        if let Some(start) = start {
+            self.start(call, start.pes);
+        }
+        self.start_others(server);
+    }
+
+    fn start_others(&mut self, server: usize) {
+        let now = self.nanos();
+        while let Some(start) = self.queues[server].next(now) {
+            self.start(start.id as usize, start.pes);
+        }
+    }
+
+    /// Twice the processor elements are 1.87 times as fast.
+    fn start(&mut self, call: usize, pes: u32) {
+        let arrival = &self.scenario.arrivals[call];
+        let server = self.calls[call].record.server;
+        let speed = self.scenario.machines[server].speeds[arrival.function as usize];
+        let speed = speed * f64::from(pes).powf(0.9);
+        let seconds = arrival.work / speed * arrival.noise;
+        self.calls[call].stage = Stage::Running {
+            pes,
+            since_s: self.now_s,
+            seconds,
+            predicted_s: self.view.seconds(server, arrival, pes),
+        };
+        self.after(seconds, call, Event::Computed);
+    }
+
+    fn computed(&mut self, call: usize) {
+        let arrival = &self.scenario.arrivals[call];
+        let server = self.calls[call].record.server;
+        if let Stage::Running { pes, seconds, .. } = self.calls[call].stage {
+            self.view.observe_call(server, arrival, pes, seconds);
+        }
+        let now = self.nanos();
+        self.queues[server].remove(call as u64, now);
+        self.start_others(server);
+        let slot = self.begin(call, server, 1, arrival.down_bytes);
+        self.calls[call].stage = Stage::Down(slot);
+    }
+
+    /// A server as it stands: the transfers with what is left of them, and the predicted backlog.
+    fn server(&self, server: usize) -> Server {
+        let [up, down] = self.view.server_links(server);
+        let placed = &self.placed[server];
+        let (ups, downs) = self.left(placed.iter().copied(), true);
+        let pes = self.scenario.machines[server].pes;
+        let mut state = Server::idle(pes, u64::MAX, up.with(ups), down.with(downs));
+        state.calls = placed.len() as u32;
+        for &call in placed {
+            if let Stage::Running {
+                pes,
+                since_s,
+                predicted_s,
+                ..
+            } = self.calls[call].stage
+            {
+                // What takes longer than predicted takes a while yet.
+                let left_s = predicted_s - (self.now_s - since_s);
+                state.backlog.take(0.0, pes, left_s.max(0.1 * predicted_s));
+            }
+        }
+        for &call in placed {
+            let ready_s = match self.calls[call].stage {
+                Stage::Waiting | Stage::Arriving => 0.0,
+                Stage::Up(slot) => state.up.seconds(self.network.left(slot), 0.0),
+                Stage::Running { .. } | Stage::Down(_) | Stage::Done => continue,
+            };
+            let arrival = &self.scenario.arrivals[call];
+            let slot = state.backlog.slot(ready_s, 1, arrival.most);
+            let seconds = self.view.seconds(server, arrival, slot.pes);
+            state.backlog.take(ready_s, slot.pes, seconds);
+        }
+        state
+    }
+
+    /// The links of a site with the transfers on them.
+    fn site(&self, site: usize) -> [Link; 2] {
+        let [up, down] = self.view.site_links(site);
+        let all = self.placed.iter().flatten().copied();
+        let here = all.filter(|&call| self.scenario.arrivals[call].site == site);
+        let (ups, downs) = self.left(here, false);
+        [up.with(ups), down.with(downs)]
+    }
+
+    /// Bytes left of the transfers of these calls, up and down; with those of results to come.
+    fn left(&self, calls: impl Iterator<Item = usize>, to_come: bool) -> (Vec<f64>, Vec<f64>) {
+        let (mut ups, mut downs) = (Vec::new(), Vec::new());
+        for call in calls {
+            let results = self.scenario.arrivals[call].down_bytes as f64;
+            match self.calls[call].stage {
+                Stage::Up(slot) => {
+                    ups.push(self.network.left(slot));
+                    downs.extend(to_come.then_some(results));
+                }
+                Stage::Arriving | Stage::Waiting | Stage::Running { .. } => {
+                    downs.extend(to_come.then_some(results));
+                }
+                Stage::Down(slot) => downs.push(self.network.left(slot)),
+                Stage::Done => {}
+            }
+        }
+        (ups, downs)
+    }
+
+    fn nanos(&self) -> Nanos {
+        (self.now_s * 1e9) as Nanos
+    }
+}

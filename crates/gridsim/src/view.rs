@@ -1,0 +1,141 @@
+//! What the metaserver of a simulation knows: no more than a real one could.
+
+use farcall_schedule::Profile;
+use farcall_schedule::forecast::Forecasts;
+use farcall_schedule::placement::{
+    Call, Candidate, Choice, Input, Link, Origin, Placer, Policy, Route, Server, Way,
+};
+
+use crate::scenario::{Arrival, Function, Scenario};
+
+/// Learned times and rates.
+#[derive(Debug)]
+pub(crate) struct View {
+    forecasts: Forecasts,
+    /// By server, then by function.
+    profiles: Vec<[Profile; Function::ALL.len()]>,
+    placer: Placer,
+    sites: usize,
+}
+
+impl View {
+    /// Nothing is known but two probes in each direction between every site and every server, and
+    /// a small EP that every server has computed when it came.
+    pub(crate) fn new(scenario: &Scenario, policy: Policy) -> View {
+        let (sites, machines) = (&scenario.sites, &scenario.machines);
+        let mut view = View {
+            forecasts: Forecasts::new(2 * sites.len() * machines.len()),
+            profiles: machines.iter().map(|_| Default::default()).collect(),
+            placer: Placer::new(policy),
+            sites: sites.len(),
+        };
+        let small = Arrival::new(Function::Ep, 20);
+        for (server, one) in machines.iter().enumerate() {
+            let seconds = small.work / one.speeds[Function::Ep as usize];
+            view.observe_call(server, &small, 1, seconds);
+        }
+        for (site, one) in sites.iter().enumerate() {
+            for (server, other) in machines.iter().enumerate() {
+                let latency_s = one.port.latency_s + other.port.latency_s;
+                for bytes in [64, 1 << 20] {
+                    let seconds = |rate: f64| latency_s + bytes as f64 / rate;
+                    let up = seconds(one.port.up.min(other.port.up));
+                    let down = seconds(one.port.down.min(other.port.down));
+                    view.observe_up(site, server, bytes, up, 1.0);
+                    view.observe_down(site, server, bytes, down, 1.0);
+                }
+            }
+        }
+        view
+    }
+
+    pub(crate) fn observe_up(&mut self, site: usize, server: usize, bytes: u64, s: f64, n: f64) {
+        let (site, server) = (site as u64, (self.sites + server) as u64);
+        self.forecasts.observe(site, server, bytes, s, n);
+    }
+
+    pub(crate) fn observe_down(&mut self, site: usize, server: usize, bytes: u64, s: f64, n: f64) {
+        let (site, server) = (site as u64, (self.sites + server) as u64);
+        self.forecasts.observe(server, site, bytes, s, n);
+    }
+
+    pub(crate) fn observe_call(&mut self, server: usize, call: &Arrival, pes: u32, seconds: f64) {
+        self.profiles[server][call.function as usize].observe(call.work, pes, seconds);
+    }
+
+    /// The ways between a site and a server.
+    fn route(&self, site: usize, server: usize) -> Route {
+        let (site, server) = (site as u64, (self.sites + server) as u64);
+        let way = |from, to| self.forecasts.path(from, to).map_or(Way::UNKNOWN, Way::of);
+        Route {
+            up: way(site, server),
+            down: way(server, site),
+        }
+    }
+
+    /// The links of a server, up and down: as fast as the fastest way over them.
+    pub(crate) fn server_links(&self, server: usize) -> [Link; 2] {
+        fastest((0..self.sites).map(|site| self.route(site, server)))
+    }
+
+    /// The links of a site.
+    pub(crate) fn site_links(&self, site: usize) -> [Link; 2] {
+        fastest((0..self.profiles.len()).map(|server| self.route(site, server)))
+    }
+
+    /// What a call is taken to compute at a server.
+    pub(crate) fn seconds(&self, server: usize, call: &Arrival, pes: u32) -> f64 {
+        let profile = &self.profiles[server][call.function as usize];
+        let known = profile.predict(call.work, pes);
+        known.map_or_else(|| self.unknown_s(server, call), |known| known.seconds)
+    }
+
+    /// The time of other functions with as much work.
+    fn unknown_s(&self, server: usize, call: &Arrival) -> f64 {
+        let profiles = self.profiles[server].iter();
+        let known = profiles.filter_map(|one| one.predict(call.work, 1));
+        known.map(|one| one.seconds).fold(0.0, f64::max)
+    }
+
+    /// Where a call goes.
+    pub(crate) fn choose(
+        &mut self,
+        call: &Arrival,
+        servers: &[Server],
+        [client_up, client_down]: &[Link; 2],
+    ) -> Option<Choice> {
+        let inputs = [Input {
+            bytes: call.up_bytes,
+            data: None,
+            origin: Origin::Client,
+        }];
+        let wanted = Call {
+            work: call.work,
+            inputs: &inputs,
+            down_bytes: call.down_bytes,
+            memory: call.up_bytes.saturating_add(call.down_bytes),
+            fewest: 1,
+            most: call.most,
+        };
+        let known = |server| (self.route(call.site, server), self.unknown_s(server, call));
+        let known: Vec<(Route, f64)> = (0..servers.len()).map(known).collect();
+        let candidates = servers.iter().zip(&known).zip(&self.profiles).enumerate();
+        let candidates = candidates.map(|(id, ((server, known), profiles))| Candidate {
+            id: id as u64,
+            server,
+            route: &known.0,
+            profile: &profiles[call.function as usize],
+            unknown_s: known.1,
+            client_up,
+            client_down,
+        });
+        self.placer.choose(&wanted, candidates)
+    }
+}
+
+fn fastest(routes: impl Iterator<Item = Route>) -> [Link; 2] {
+    let rates = routes.fold([0.0f64; 2], |[up, down], route| {
+        [up.max(route.up.rate), down.max(route.down.rate)]
+    });
+    rates.map(Link::new)
+}

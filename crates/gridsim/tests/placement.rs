@@ -1,0 +1,68 @@
+//! The default placement against the simple ones, on random scenarios with seeds.
+
+use farcall_gridsim::{Outcome, Scenario, simulate};
+use farcall_schedule::placement::Policy;
+
+/// Two to fifty servers.
+fn servers(seed: u64) -> usize {
+    (2.0 * 25f64.powf(seed as f64 / 19.0)).round() as usize
+}
+
+/// Makespan and mean response.
+fn figures(outcome: &Outcome) -> [f64; 2] {
+    [outcome.makespan_s(), outcome.mean_response_s()]
+}
+
+/// The median of how far predictions were off, after 50 calls. What comes later and shares a link
+/// is not foreseen.
+fn error(outcome: &Outcome) -> f64 {
+    let records = outcome.records.iter().skip(50);
+    let mut off: Vec<f64> = records
+        .map(|one| (one.predicted_s / one.seconds - 1.0).abs())
+        .collect();
+    off.sort_by(f64::total_cmp);
+    off[off.len() / 2]
+}
+
+#[test]
+fn the_default_is_better_than_round_robin_and_least_load() {
+    let (mut better, mut worst, mut off) = (0, 0.0f64, Vec::new());
+    for seed in 0..20 {
+        let scenario = Scenario::random(seed, servers(seed));
+        let default = simulate(&scenario, Policy::Completion);
+        assert_eq!(default.records.len(), scenario.arrivals.len());
+        off.push(error(&default));
+        let mine = figures(&default);
+        let others = [
+            Policy::RoundRobin,
+            Policy::LeastLoad,
+            Policy::LoadAndThroughput,
+        ]
+        .map(|policy| figures(&simulate(&scenario, policy)));
+        let ratios = others.map(|other| [mine[0] / other[0], mine[1] / other[1]]);
+        let worse = ratios[..2].iter().flatten().copied().fold(0.0, f64::max);
+        println!(
+            "seed {seed}, {} servers: {mine:.2?} s; of round-robin {:.2?}, least load {:.2?}, \
+             load and throughput {:.2?}",
+            servers(seed),
+            ratios[0],
+            ratios[1],
+            ratios[2]
+        );
+        better += usize::from(worse < 1.0);
+        worst = worst.max(worse);
+    }
+    println!("better in {better} of 20, at worst {worst:.2} times as long");
+    off.sort_by(f64::total_cmp);
+    println!("median errors of the predicted times: {off:.2?}");
+    assert!(off[10] < 0.3, "{off:?}");
+    assert!(better >= 18 && worst <= 1.1, "{better} of 20, {worst}");
+}
+
+#[test]
+fn a_seed_always_gives_the_same() {
+    let scenario = Scenario::random(3, 5);
+    for (_, policy) in Policy::NAMES {
+        assert_eq!(simulate(&scenario, policy), simulate(&scenario, policy));
+    }
+}
