@@ -166,7 +166,7 @@ pub struct Candidate<'a> {
     pub route: &'a Route,
     /// How long calls of the function take there.
     pub profile: &'a Profile,
-    /// Seconds that the call is taken to compute where the profile knows nothing: by other functions
+    /// Seconds the call is taken to compute where the profile knows nothing: by other functions
     /// at this server, or by this function at others. A guess that is too low draws many calls to a
     /// new server before the first has shown what it can do.
     pub unknown_s: f64,

@@ -64,8 +64,8 @@ impl Backlog {
     }
 
     /// A job is taken in whose arguments are there in so many seconds, or at once, and that will
-    /// compute for so many seconds on so many processor elements. Jobs that compute come first, then
-    /// those that wait, in their order; of those that are on the way any order will do.
+    /// compute for so many seconds on so many processor elements. Jobs that compute come first,
+    /// then those that wait, in their order; of those that are on the way any order will do.
     pub fn take(&mut self, ready_s: f64, pes: u32, seconds: f64) {
         let pes = pes.clamp(1, self.pes());
         if !(ready_s.is_finite() && seconds.is_finite()) {

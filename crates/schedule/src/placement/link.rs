@@ -63,6 +63,8 @@ pub struct Link {
     left: Vec<f64>,
     /// The sum of the first so many of them.
     sums: Vec<f64>,
+    /// The sum of all.
+    total: f64,
 }
 
 impl Link {
@@ -73,6 +75,7 @@ impl Link {
             rate: if rate > 0.0 { rate } else { f64::INFINITY },
             left: Vec::new(),
             sums: vec![0.0],
+            total: 0.0,
         }
     }
 
@@ -140,7 +143,7 @@ impl Link {
         }
         let served = self.rate * seconds;
         let count = self.left.len();
-        if self.sums[count] <= served {
+        if self.total <= served {
             return (f64::INFINITY, count);
         }
         let (mut ended, mut above) = (0, count);
@@ -164,5 +167,6 @@ impl Link {
             sum += left;
             sum
         }));
+        self.total = sum;
     }
 }
