@@ -24,4 +24,4 @@ mod simulation;
 mod view;
 
 pub use scenario::{Arrival, Function, Machine, Port, Scenario, Site};
-pub use simulation::{Outcome, Record, simulate};
+pub use simulation::{Outcome, Record, simulate, simulate_assigned};

@@ -88,6 +88,8 @@ struct Simulation<'a> {
     network: Network,
     queues: Vec<Queue>,
     view: View,
+    /// Servers of calls where they are not to be chosen.
+    assigned: Option<&'a [usize]>,
     /// Those that were made, in their order.
     calls: Vec<Call>,
     /// By server, in the order in which they were placed.
@@ -100,6 +102,17 @@ struct Simulation<'a> {
 /// Runs a scenario with a placement policy until all results are back.
 pub fn simulate(scenario: &Scenario, policy: Policy) -> Outcome {
     let mut simulation = Simulation::new(scenario, policy);
+    simulation.run();
+    Outcome {
+        records: simulation.calls.iter().map(|call| call.record).collect(),
+    }
+}
+
+/// Runs a scenario with a server for every call, as a search for the best assignment tries them;
+/// what is not named goes to the first.
+pub fn simulate_assigned<'a>(scenario: &'a Scenario, servers: &'a [usize]) -> Outcome {
+    let mut simulation = Simulation::new(scenario, Policy::default());
+    simulation.assigned = Some(servers);
     simulation.run();
     Outcome {
         records: simulation.calls.iter().map(|call| call.record).collect(),
@@ -123,6 +136,7 @@ impl<'a> Simulation<'a> {
             network: Network::new(&rates),
             queues: scenario.machines.iter().map(|one| queue(one.pes)).collect(),
             view: View::new(scenario, policy),
+            assigned: None,
             calls: Vec::new(),
             placed: vec![Vec::new(); scenario.machines.len()],
             events: arrivals
@@ -177,23 +191,33 @@ impl<'a> Simulation<'a> {
     /// Calls are made in their order, so that the new one is the last.
     fn place(&mut self, call: usize) {
         let arrival = &self.scenario.arrivals[call];
-        let servers: Vec<Server> = (0..self.queues.len()).map(|one| self.server(one)).collect();
-        let links = self.site(arrival.site);
-        let Some(choice) = self.view.choose(arrival, &servers, &links) else {
+        let Some((server, predicted_s)) = self.choose(call) else {
             return;
         };
-        let server = choice.id as usize;
         let slot = self.begin(call, server, 0, arrival.up_bytes);
         self.placed[server].push(call);
         self.calls.push(Call {
             stage: Stage::Up(slot),
             record: Record {
                 server,
-                predicted_s: choice.terms.seconds(),
+                predicted_s,
                 seconds: f64::INFINITY,
                 done_s: f64::INFINITY,
             },
         });
+    }
+
+    /// The server for a call and the seconds that it is predicted to take there.
+    fn choose(&mut self, call: usize) -> Option<(usize, f64)> {
+        if let Some(assigned) = self.assigned {
+            let server = assigned.get(call).copied().unwrap_or(0);
+            return Some((server.min(self.queues.len() - 1), f64::NAN));
+        }
+        let arrival = &self.scenario.arrivals[call];
+        let servers: Vec<Server> = (0..self.queues.len()).map(|one| self.server(one)).collect();
+        let links = self.site(arrival.site);
+        let choice = self.view.choose(arrival, &servers, &links)?;
+        Some((choice.id as usize, choice.terms.seconds()))
     }
 
     /// Begins a transfer, up or down, over the links of the call's site and server.
