@@ -11,9 +11,9 @@ const MBIT: f64 = 1e6 / 8.0;
 type Cost = fn(&Outcome) -> f64;
 
 /// Links of 100 and 10 Mbit/s up, 60 and 25 down; half a processor and a whole one; 200 calls of
-/// Linpack and EP within 40 seconds, about what both servers together can do. Where more is asked of
-/// them than that, a search that knows what will come finds far better mean times than any policy
-/// that does not.
+/// Linpack and EP within 40 seconds, about what both servers together can do. Where more is asked
+/// of them than that, a search that knows what will come finds far better mean times than any
+/// policy that does not.
 fn scenario(seed: u64) -> Scenario {
     let machine = |speed: f64, up: f64, down: f64| Machine {
         pes: 1,
