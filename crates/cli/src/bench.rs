@@ -11,6 +11,7 @@ mod trunk;
 
 use crate::failure::Failure;
 use clap::{Args, Subcommand};
+use std::path::{Path, PathBuf};
 
 /// Measure, beside a peer or a physical limit in the same run
 #[derive(Args)]
@@ -35,5 +36,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Command::Flow(arguments) => flow::run(arguments),
         Command::Trunk(arguments) => trunk::run(arguments),
         Command::Gang(arguments) => gang::run(arguments),
+    }
+}
+
+/// An interface file of the project's libraries.
+fn interface_file(libraries: &Path, name: &str) -> Result<PathBuf, Failure> {
+    let idl = libraries.join(name);
+    match idl.exists() {
+        true => Ok(idl),
+        false => Err(Failure::usage(format!(
+            "{} is not there: run this in the folder of the project after `make build`, or name \
+             the folder with --libraries",
+            idl.display()
+        ))),
     }
 }

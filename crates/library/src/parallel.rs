@@ -94,11 +94,6 @@ impl Processes {
         self.rank == 0
     }
 
-    /// The number of this process, from 0.
-    pub fn rank(&self) -> i32 {
-        self.rank
-    }
-
     /// How many there are.
     pub fn size(&self) -> i32 {
         self.size

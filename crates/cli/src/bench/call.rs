@@ -355,14 +355,7 @@ struct LocalServer {
 
 impl LocalServer {
     fn start(libraries: &std::path::Path) -> Result<LocalServer, Failure> {
-        let idl = libraries.join("bench.idl");
-        if !idl.exists() {
-            return Err(Failure::usage(format!(
-                "{} is not there: run this in the folder of the project after `make build`, or \
-                 name the folder with --libraries",
-                idl.display()
-            )));
-        }
+        let idl = super::interface_file(libraries, "bench.idl")?;
         let mut process = Command::new(std::env::current_exe()?)
             .arg("serve")
             .arg(idl)

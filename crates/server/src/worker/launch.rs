@@ -98,11 +98,6 @@ impl Identities {
 }
 
 impl LibrarySource {
-    /// Whether it has functions that several processes compute together.
-    pub(crate) fn is_parallel(&self) -> bool {
-        self.parallel
-    }
-
     /// The library behind a function.
     pub(crate) fn identity(&self, function: usize) -> Option<String> {
         let Identities {
@@ -152,7 +147,7 @@ impl Launcher {
         let welcome = Welcome::new(&text, doorbell)?;
         let program = self.program(source, processes);
         let mut command = self.prepared(program, child_output, folder.path());
-        let is_parallel = source.is_parallel();
+        let is_parallel = source.parallel;
         let (socket, process, welcome) = if is_parallel {
             let socket = parallel::prepare(folder.path(), &text)?;
             command.envs(parallel::environment(folder.path(), processes));
@@ -218,7 +213,7 @@ impl Launcher {
             folder: folder.to_owned(),
             files: self.files,
             // Processes that compute together reach each other.
-            sandbox: self.sandbox.clone().filter(|_| !source.is_parallel()),
+            sandbox: self.sandbox.clone().filter(|_| !source.parallel),
         };
         serde_json::to_vec(&start).map_err(io::Error::other)
     }
@@ -230,7 +225,7 @@ impl Launcher {
             false => (self.command.0.clone().into(), self.command.1.clone()),
         };
         let mut arguments: Vec<OsString> = arguments.into_iter().map(OsString::from).collect();
-        if !source.is_parallel() {
+        if !source.parallel {
             return (program, arguments);
         }
         let (launcher, words) = parallel::launcher(&self.parallel, processes);

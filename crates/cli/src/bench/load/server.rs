@@ -32,14 +32,7 @@ impl LoadServer {
         problem: Problem,
         options: &[String],
     ) -> Result<LoadServer, Failure> {
-        let idl = libraries.join(problem.file());
-        if !idl.exists() {
-            return Err(Failure::usage(format!(
-                "{} is not there: run this in the folder of the project after `make build`, or \
-                 name the folder with --libraries",
-                idl.display()
-            )));
-        }
+        let idl = crate::bench::interface_file(libraries, problem.file())?;
         let mut process = Command::new(std::env::current_exe()?)
             .arg("serve")
             .arg(idl)
