@@ -117,6 +117,17 @@ impl Record {
         }
     }
 
+    /// The same, with another name for the site.
+    pub fn at(self, site: &str) -> Record {
+        match self {
+            Record::Path(path) => Record::Path(PathRecord {
+                site: site.to_string(),
+                ..path
+            }),
+            other => other,
+        }
+    }
+
     /// When it is of no more use, in milliseconds since 1970; paths stay.
     pub fn expires_ms(&self) -> u64 {
         match self {

@@ -38,6 +38,9 @@ pub const OPERATION: u64 = 1 << 12;
 /// Feature bit: operators may register interface files.
 pub const REGISTER: u64 = 1 << 16;
 
+/// Feature bit: it is a metaserver, which keeps a directory of servers.
+pub const DIRECTORY: u64 = 1 << 17;
+
 /// Most bytes of an encoded [`Callback`] or [`CallbackAnswer`]: a frame, less what the scalars of
 /// one that is not in the shortest form grow by when it is encoded again.
 pub const CALLBACK_BYTES: usize = (1 << 20) - (32 << 10);
@@ -613,6 +616,10 @@ pub enum FailureKind {
     OutcomeUnknown = 21,
     /// The user may not do this.
     NotAllowed = 22,
+    /// No server can have the call now.
+    NoServer = 30,
+    /// The server has no lease: it is to join the directory anew.
+    NotJoined = 31,
     /// The server takes no more calls; a new connection may lead to the one that follows it.
     Draining = 26,
 }
@@ -646,7 +653,7 @@ pub enum Fault {
 
 impl FailureKind {
     /// Every kind.
-    pub const ALL: [FailureKind; 21] = {
+    pub const ALL: [FailureKind; 23] = {
         use FailureKind::*;
         [
             UnknownFunction,
@@ -669,6 +676,8 @@ impl FailureKind {
             StorageFault,
             OutcomeUnknown,
             NotAllowed,
+            NoServer,
+            NotJoined,
             Draining,
         ]
     };
@@ -704,6 +713,8 @@ impl FailureKind {
             StorageFault => "StorageFault",
             OutcomeUnknown => "OutcomeUnknown",
             NotAllowed => "NotAllowed",
+            NoServer => "NoServer",
+            NotJoined => "NotJoined",
             Draining => "Draining",
         }
     }
@@ -717,9 +728,8 @@ impl FailureKind {
             LibraryCrashed | TimeLimit | OutOfMemory | FunctionFailed | ObjectLost => {
                 Fault::Library
             }
-            Busy | ServerStopping | Draining | Internal | StorageFault | OutcomeUnknown => {
-                Fault::Machine
-            }
+            Busy | ServerStopping | Draining | Internal | StorageFault | OutcomeUnknown
+            | NoServer | NotJoined => Fault::Machine,
         }
     }
 }
