@@ -9,7 +9,7 @@ use std::str::FromStr;
 const MOST_VALUES: usize = 64;
 
 /// Names a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
     /// A server.
     Server(u64),

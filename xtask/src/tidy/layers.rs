@@ -65,6 +65,7 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("crates/directory", "crates/schedule"),
     ("crates/gridsim", "crates/flow"),
     ("crates/gridsim", "crates/schedule"),
+    ("crates/metaserver", "crates/client"),
     ("crates/metaserver", "crates/server"),
     ("crates/schedule", "crates/flow"),
     ("crates/worker", "crates/library"),
