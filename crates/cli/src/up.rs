@@ -43,6 +43,9 @@ pub(crate) struct Arguments {
     /// Threads of a call whose interface does not say [default: 1]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
+    /// Compile and run C text in the interface files
+    #[arg(long)]
+    allow_code: bool,
     /// What each of them logs on standard error
     #[arg(
         long,
@@ -102,6 +105,7 @@ fn server(arguments: &Arguments, metaserver: &str) -> Vec<String> {
         &arguments.log,
     ];
     words.extend(fixed.map(str::to_string));
+    words.extend(arguments.allow_code.then(|| "--allow-code".to_string()));
     let counts = [
         ("--pes", arguments.pes.map(|pes| pes.to_string())),
         (

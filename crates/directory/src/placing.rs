@@ -9,6 +9,8 @@ use farcall_schedule::placement::{self, Call, Candidate, Input, Link, Origin, Ro
 
 /// Reasons of which a refusal tells.
 const MOST_REASONS: usize = 8;
+/// Seconds that a call is taken to compute, at least, where no server has ever had one.
+const UNKNOWN_S: f64 = 0.1;
 
 /// What is known of a server and a call together.
 struct Known<'d> {
@@ -101,7 +103,10 @@ impl Directory {
             profile: entry.profiles.get(function).unwrap_or(&NOTHING),
             unknown_s: match entry.profiles.contains_key(function) {
                 true => 0.0,
-                false => entry.slowest(call.work).max(elsewhere_s),
+                false if elsewhere_s > 0.0 => entry.slowest(call.work).max(elsewhere_s),
+                // A guess that is too low has all calls go to one server, until the first of them
+                // has shown what it takes.
+                false => entry.slowest(call.work).max(UNKNOWN_S),
             },
         };
         entries.into_iter().map(known).collect()

@@ -20,14 +20,14 @@ impl Postgres {
             .application_name("farcall meta");
         config.tcp_user_timeout(PATIENCE).keepalives_idle(PATIENCE);
         let mut client = config.connect(NoTls)?;
-        // Two that make it at once: the second is told that it is there.
+        // All of it is one transaction, until whose end the lock is held: one of two that make the
+        // table at once finds it there.
         client.batch_execute(&format!(
             "SET statement_timeout = {};
-             SELECT pg_advisory_lock(3717);
+             SELECT pg_advisory_xact_lock(3717);
              CREATE TABLE IF NOT EXISTS farcall_directory (
                  key TEXT PRIMARY KEY, expires_ms BIGINT NOT NULL, body BYTEA NOT NULL
              );
-             SELECT pg_advisory_unlock(3717);
              LISTEN farcall_directory",
             PATIENCE.as_millis()
         ))?;
