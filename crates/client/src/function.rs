@@ -149,6 +149,14 @@ impl Function {
         grid.explain(&self.server, &wanted)
     }
 
+    fn nowhere(&self) -> Error {
+        let text = format!(
+            "no server has `{}` with this interface",
+            self.described.qualified
+        );
+        Error::Failed(Failure::new(FailureKind::NoServer, text))
+    }
+
     fn layout(&self, scalars: &[Option<Scalar>], elements: &[i64]) -> Result<Layout, Error> {
         let layout = self.described.interface.layout(scalars, elements);
         layout.map_err(|error| Error::Argument {
@@ -209,8 +217,11 @@ impl Function {
     /// ([`Interface::element_values`](farcall_idl::Interface::element_values)).
     pub fn plan(&self, scalars: &[Option<Scalar>], elements: &[i64]) -> Result<Plan, Error> {
         let layout = self.layout(scalars, elements)?;
-        if self.server.grid().is_some() {
-            return self.chosen(&layout)?.plan(scalars, elements);
+        if let Some(grid) = self.server.grid() {
+            let offers = self.offers(scalars, elements)?;
+            let soonest = offers.first().ok_or_else(|| self.nowhere())?;
+            let server = grid.server(&self.server, soonest.server, &soonest.address)?;
+            return self.at(&server)?.plan(scalars, elements);
         }
         let connection = self.server.connection()?;
         let call = Call {

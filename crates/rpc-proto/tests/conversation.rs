@@ -154,6 +154,7 @@ impl Conversation {
             }
             server::Event::Status(id) => self.server.standing(id, "{}".into()),
             server::Event::Drain(id) => self.server.draining(id, 0),
+            server::Event::Directory(id, ..) => self.server.directory(id, Kind::Noted, &[]),
             server::Event::Estimate(id, _) => {
                 self.server.estimated(id, &Default::default());
             }

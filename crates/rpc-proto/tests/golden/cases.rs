@@ -4,8 +4,8 @@ use farcall_idl::Scalar;
 use farcall_rpc_proto::{
     ArrayForm, CALLBACKS, Call, Callback, CallbackAnswer, ESTIMATES, Estimate, FILES, Failure,
     FailureKind, FileRequest, FunctionSummary, HANDLES, HandleId, HandlePage, HandleRecord, Header,
-    Hello, JOBS, JobDescription, JobId, JobPage, JobRecord, JobState, Limits, Listing, OBJECTS,
-    OPERATION, OUTPUT, Put, REGISTER, Submission,
+    Hello, JOBS, JobDescription, JobId, JobPage, JobRecord, JobState, Kind, Limits, Listing,
+    OBJECTS, OPERATION, OUTPUT, Put, REGISTER, Submission,
 };
 
 /// One conversation.
@@ -32,6 +32,10 @@ pub(crate) enum Request {
     DeleteAndList(u64),
     Status,
     Drain,
+    /// A message for a metaserver.
+    Directory(Kind, Vec<u8>),
+    /// Says what became of a call, which has no answer, and asks for a function.
+    ObserveAndFind(Vec<u8>, Vec<u8>),
     Submit(Submission, Vec<Elements>),
     AskJob(JobId),
     /// With the length of the results.
@@ -64,6 +68,7 @@ pub(crate) enum Answer {
     Created,
     Standing(&'static str),
     Draining(u64),
+    Directory(Kind, Vec<u8>),
     Result(Vec<Elements>),
     Submitted(JobId),
     Job(JobDescription),
@@ -127,6 +132,7 @@ pub(crate) fn all() -> Vec<Case> {
         handles(),
         register(),
         operation(),
+        crate::directory::directory(),
         scalars(),
         callback(),
         file(),
@@ -138,7 +144,11 @@ pub(crate) fn all() -> Vec<Case> {
     ]
 }
 
-fn case(name: &'static str, about: &'static str, exchanges: Vec<(Request, Answer)>) -> Case {
+pub(crate) fn case(
+    name: &'static str,
+    about: &'static str,
+    exchanges: Vec<(Request, Answer)>,
+) -> Case {
     Case {
         name,
         about,
