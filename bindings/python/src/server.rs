@@ -22,9 +22,11 @@ use crate::object::Object;
 /// Without an address it is the one of the environment variable `FARCALL_SERVER`, or of
 /// `NINF_SERVER` and `NINF_SERVER_PORT`, or the metaserver of `FARCALL_METASERVER`. Behind a
 /// metaserver, `meta://host:port`, are all servers that have joined it: each call goes to the one
-/// that will have done it first, and to another where that one is lost. `timeout` bounds every call and `connect_timeout` the
-/// connection, in seconds. Where a server reached over TCP turns out to be on this host, the
-/// connection changes to a Unix socket and shared memory, unless `same_host` is false.
+/// that will have done it first, and to another where that one is lost.
+///
+/// `timeout` bounds every call and `connect_timeout` the connection, in seconds. Where a server
+/// reached over TCP turns out to be on this host, the connection changes to a Unix socket and
+/// shared memory, unless `same_host` is false.
 ///
 /// `farcalls://host:port` speaks TLS. `authorities` is a file with the certificates to believe
 /// instead of this machine's, `certificate` the files of a certificate to show and of its private

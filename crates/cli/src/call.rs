@@ -247,8 +247,8 @@ impl Call {
     }
 }
 
-/// The scalars among arguments by name, and the elements on which sizes depend. All other arrays may
-/// be left out.
+/// The scalars among arguments by name, and the elements on which sizes depend. All other arrays
+/// may be left out.
 pub(crate) fn sizes(
     function: &Function,
     words: &[String],

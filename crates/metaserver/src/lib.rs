@@ -5,7 +5,8 @@
 //!
 //! Each connection has a thread, which reads a request, asks the directory under its lock, and
 //! answers; their number is bounded. One thread more passes what has changed on to the store, and
-//! takes in what other metaservers have put there. [`member`] is the other side: how a server joins.
+//! takes in what other metaservers have put there. [`member`] is the other side: how a server
+//! joins.
 
 mod access;
 pub mod member;

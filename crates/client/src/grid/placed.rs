@@ -103,13 +103,15 @@ impl Held {
     unsafe fn argument<'a>(&self) -> Argument<'a> {
         match self {
             Held::Scalar(value) => Argument::Scalar(value.clone()),
-            // SAFETY: whoever started the call holds the array until its end.
             Held::In(start, bytes) => {
-                Argument::In(unsafe { std::slice::from_raw_parts(*start, *bytes) })
+                // SAFETY: whoever started the call holds the array until its end.
+                let bytes = unsafe { std::slice::from_raw_parts(*start, *bytes) };
+                Argument::In(bytes)
             }
-            // SAFETY: likewise, and leaves it alone.
             Held::Out(start, bytes) => {
-                Argument::Out(unsafe { std::slice::from_raw_parts_mut(*start, *bytes) })
+                // SAFETY: likewise, and leaves it alone.
+                let bytes = unsafe { std::slice::from_raw_parts_mut(*start, *bytes) };
+                Argument::Out(bytes)
             }
             Held::Skip => Argument::Skip,
             Held::Function(callback) => Argument::Function(callback.clone()),

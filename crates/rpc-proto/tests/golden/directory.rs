@@ -12,9 +12,9 @@ const NAME: &str = "lapack/dgesv";
 const SITE: &str = "192.0.2.9";
 
 pub(crate) fn directory() -> Case {
-    let about = "A server joins a metaserver and reports; a client says what became of a call, which\n\
-                 nothing answers, finds a function and has a call placed; the server leaves. Bit 17\n\
-                 of the features says that there is a metaserver.";
+    let about = "A server joins a metaserver and reports; a client says what became of a call,\n\
+                 which nothing answers, finds a function and has a call placed; the server\n\
+                 leaves. Bit 17 of the features says that there is a metaserver.";
     let (join, report) = (join(), report());
     let server = join.server;
     let noted = || Answer::Directory(Kind::Noted, Noted { lease_s: 10.0 }.to_bytes());
