@@ -13,7 +13,7 @@ mod run;
 use std::collections::{BTreeSet, HashMap};
 
 pub use draw::dot;
-pub use run::{From, Run, Step};
+pub use run::{After, Run, Source, Step};
 
 /// What arrays are told apart by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,6 +24,9 @@ pub enum Datum {
         start: u64,
         /// Its length in bytes.
         bytes: u64,
+        /// What it is taken for, by a number: the same bytes as a matrix and as its transpose are
+        /// two arrays that overlap.
+        form: u64,
     },
     /// An array that exists only at servers, by a number of its own.
     Deferred(u64),
@@ -34,10 +37,11 @@ impl Datum {
         match (self, other) {
             (Datum::Deferred(one), Datum::Deferred(other)) => one == other,
             (
-                Datum::Memory { start, bytes },
+                Datum::Memory { start, bytes, .. },
                 Datum::Memory {
                     start: at,
                     bytes: most,
+                    ..
                 },
             ) => start < at.saturating_add(most) && at < start.saturating_add(bytes),
             (Datum::Memory { .. }, Datum::Deferred(_)) => false,
@@ -136,7 +140,8 @@ pub struct Graph {
     versions: Vec<Version>,
     data: Vec<State>,
     known: HashMap<Datum, usize>,
-    temporary: BTreeSet<Datum>,
+    /// Memory that need not hold anything in the end: first byte and length.
+    discarded: BTreeSet<(u64, u64)>,
 }
 
 /// How far an array is.
@@ -170,9 +175,17 @@ impl Graph {
         Ok(call)
     }
 
-    /// The client does not need what the array holds in the end.
-    pub fn discard(&mut self, datum: Datum) {
-        self.temporary.insert(datum);
+    /// The client does not need what these bytes of its memory hold in the end, as far as calls use
+    /// them as one array.
+    pub fn discard(&mut self, start: u64, bytes: u64) {
+        self.discarded.insert((start, bytes));
+    }
+
+    fn is_wanted(&self, datum: Datum) -> bool {
+        match datum {
+            Datum::Memory { start, bytes, .. } => !self.discarded.contains(&(start, bytes)),
+            Datum::Deferred(_) => false,
+        }
     }
 
     /// The calls, in the order of the program.
@@ -191,9 +204,7 @@ impl Graph {
         let last = self.data.iter().map(|state| state.version);
         last.filter(|version| {
             let version = &self.versions[*version];
-            let is_memory = matches!(version.datum, Datum::Memory { .. });
-            let is_wanted = is_memory && !self.temporary.contains(&version.datum);
-            version.made_by.is_some() && is_wanted && !version.goes_home
+            version.made_by.is_some() && self.is_wanted(version.datum) && !version.goes_home
         })
     }
 
@@ -201,6 +212,12 @@ impl Graph {
     pub fn deferred(&self, number: u64) -> Option<VersionId> {
         let index = self.known.get(&Datum::Deferred(number))?;
         Some(self.data[*index].version)
+    }
+
+    /// Whether a call writes some of that memory.
+    pub fn is_written(&self, datum: Datum) -> bool {
+        let mut states = self.data.iter();
+        states.any(|state| state.writer.is_some() && state.datum.overlaps(datum))
     }
 
     /// Whether an array passes with the call itself, from the client's memory and back: nobody else
@@ -211,8 +228,7 @@ impl Graph {
             None => version.read_by.len() <= 1,
         };
         let unread = |version: &Version| {
-            let is_wanted = !self.temporary.contains(&version.datum);
-            version.read_by.is_empty() && (is_wanted || version.is_past)
+            version.read_by.is_empty() && (self.is_wanted(version.datum) || version.is_past)
         };
         matches!(flow.used.datum, Datum::Memory { .. })
             && flow.reads.is_none_or(|reads| alone(&self.versions[reads]))

@@ -1,7 +1,7 @@
 //! Random programs run as graphs on servers that come and go, beside the same programs run call by
 //! call: memory is the same in the end.
 
-use farcall_schedule::dataflow::{Access, Datum, From, Graph, Misuse, Run, Step, Use, VersionId};
+use farcall_schedule::dataflow::{Access, Datum, Graph, Misuse, Run, Source, Step, Use, VersionId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 const CELLS: usize = 24;
@@ -31,9 +31,14 @@ type Cells = Vec<u64>;
 type Program = Vec<Vec<Use>>;
 
 fn memory(start: usize, cells: usize) -> Datum {
+    formed(start, cells, 0)
+}
+
+fn formed(start: usize, cells: usize, form: u64) -> Datum {
     Datum::Memory {
         start: start as u64,
         bytes: cells as u64,
+        form,
     }
 }
 
@@ -65,7 +70,7 @@ fn program(random: &mut Random, overlaps: bool) -> Program {
                 0 => Datum::Deferred(random.below(3) as u64),
                 _ if overlaps && random.below(3) == 0 => {
                     let start = random.below(CELLS - 6);
-                    memory(start, random.below(6) + 1)
+                    formed(start, random.below(6) + 1, random.below(2) as u64)
                 }
                 _ => memory(random.below(CELLS / 4) * 4, 4),
             };
@@ -94,7 +99,7 @@ fn in_order(program: &Program, cells: &mut Cells) -> HashMap<u64, Cells> {
         let mut reads = Vec::new();
         for used in uses.iter().filter(|used| used.access.reads()) {
             let read = match used.datum {
-                Datum::Memory { start, bytes } => {
+                Datum::Memory { start, bytes, .. } => {
                     cells[start as usize..(start + bytes) as usize].to_vec()
                 }
                 Datum::Deferred(number) => deferred[&number].clone(),
@@ -104,7 +109,7 @@ fn in_order(program: &Program, cells: &mut Cells) -> HashMap<u64, Cells> {
         for used in uses.iter().filter(|used| used.access.writes()) {
             let made = made(call, used.argument, &reads, length(used.datum));
             match used.datum {
-                Datum::Memory { start, bytes } => {
+                Datum::Memory { start, bytes, .. } => {
                     cells[start as usize..(start + bytes) as usize].copy_from_slice(&made);
                 }
                 Datum::Deferred(number) => {
@@ -146,14 +151,14 @@ impl World {
     }
 
     fn home(&self, datum: Datum) -> Cells {
-        let Datum::Memory { start, bytes } = datum else {
+        let Datum::Memory { start, bytes, .. } = datum else {
             panic!("only at servers");
         };
         self.cells[start as usize..(start + bytes) as usize].to_vec()
     }
 
     fn bring(&mut self, datum: Datum, made: &Cells) {
-        let Datum::Memory { start, bytes } = datum else {
+        let Datum::Memory { start, bytes, .. } = datum else {
             panic!("only at servers");
         };
         self.cells[start as usize..(start + bytes) as usize].copy_from_slice(made);
@@ -166,15 +171,15 @@ impl World {
         for (place, (flow, from)) in flows.iter().zip(&step.from).enumerate() {
             let Some(version) = flow.reads else { continue };
             let read = match from {
-                From::Direct | From::Home => self.home(flow.used.datum),
-                From::Here => self.held[&(version, server)].clone(),
-                From::Server(other) => self.held[&(version, *other)].clone(),
-                From::Nothing => panic!("reads nothing"),
+                Source::Direct | Source::Home => self.home(flow.used.datum),
+                Source::Here => self.held[&(version, server)].clone(),
+                Source::Server(other) => self.held[&(version, *other)].clone(),
+                Source::Nothing => panic!("reads nothing"),
             };
             if flow.makes.is_some() {
                 // It is the call's own from here on, to be changed in place.
                 self.held.remove(&(version, server));
-            } else if matches!(from, From::Home | From::Server(_)) {
+            } else if matches!(from, Source::Home | Source::Server(_)) {
                 self.held.insert((version, server), read.clone());
                 self.run.arrived(&step, place);
                 self.moved += 1;
@@ -196,7 +201,7 @@ impl World {
         for (version, made) in makes {
             let place = flows.iter().position(|flow| flow.makes == Some(version));
             let (flow, from) = (flows[place.unwrap()], step.from[place.unwrap()]);
-            if from == From::Direct {
+            if from == Source::Direct {
                 self.bring(flow.used.datum, &made);
                 continue;
             }
@@ -395,7 +400,7 @@ fn what_the_client_does_not_need_stays_away() {
         )
         .unwrap();
     assert_eq!(graph.results().count(), 1);
-    graph.discard(memory(0, 4));
+    graph.discard(0, 4);
     assert_eq!(graph.results().count(), 0);
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 /// Where a call gets the contents of an array from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum From {
+pub enum Source {
     /// They travel with the call, and what it makes comes back with it.
     Direct,
     /// Its server has them.
@@ -26,7 +26,7 @@ pub struct Step {
     /// The server that it was given.
     pub server: u64,
     /// For each of its arrays.
-    pub from: Vec<From>,
+    pub from: Vec<Source>,
     /// Contents that it makes at the server and that the client's memory must have before the step
     /// is over.
     pub home: Vec<VersionId>,
@@ -141,21 +141,21 @@ impl Run {
     }
 
     /// Where an array of a call would come from if it ran on that server.
-    pub fn origin(&self, flow: &Flow, server: u64) -> From {
+    pub fn origin(&self, flow: &Flow, server: u64) -> Source {
         let is_delivered = flow.makes.is_some_and(|makes| self.delivered[makes]);
         if self.graph.is_direct(flow) && !is_delivered {
-            return From::Direct;
+            return Source::Direct;
         }
         let Some(version) = flow.reads else {
-            return From::Nothing;
+            return Source::Nothing;
         };
         let holders = &self.places[version];
         match (holders.contains(&server), holders.first()) {
-            (true, _) => From::Here,
-            (false, _) if self.home[version] => From::Home,
-            (false, Some(holder)) => From::Server(*holder),
+            (true, _) => Source::Here,
+            (false, _) if self.home[version] => Source::Home,
+            (false, Some(holder)) => Source::Server(*holder),
             // Only what nobody has made yet is nowhere, and such a call is not ready.
-            (false, None) => From::Home,
+            (false, None) => Source::Home,
         }
     }
 
@@ -163,14 +163,14 @@ impl Run {
     pub fn start(&mut self, call: usize, server: u64) -> Step {
         self.progress[call] = Progress::Running;
         let flows = self.graph.nodes[call].flows.clone();
-        let from: Vec<From> = flows.iter().map(|flow| self.origin(flow, server)).collect();
+        let from: Vec<Source> = flows.iter().map(|flow| self.origin(flow, server)).collect();
         let mut home = Vec::new();
         for (flow, from) in flows.iter().zip(&from) {
             let Some(makes) = flow.makes else { continue };
             if let Some(reads) = flow.reads {
                 self.places[reads].remove(&server);
             }
-            if *from == From::Direct {
+            if *from == Source::Direct {
                 self.overwrite_home(makes);
             } else if self.graph.versions[makes].goes_home && !self.delivered[makes] {
                 self.overwrite_home(makes);
@@ -201,7 +201,7 @@ impl Run {
         let mut after = After::default();
         for (flow, from) in flows.iter().zip(&step.from) {
             match (flow.makes, from) {
-                (Some(makes), From::Direct) => self.is_home(makes),
+                (Some(makes), Source::Direct) => self.is_home(makes),
                 (Some(makes), _) => self.made(makes, step, &mut after),
                 (None, _) => {}
             }
