@@ -8,8 +8,8 @@ use farcall_rpc_proto::server::{Connection, Event};
 use farcall_rpc_proto::{
     ArrayForm, CALLBACKS, CallId, Callback, Chunk, DIRECTORY, Estimate, Failure, FailureKind,
     HANDLES, HandleId, HandlePage, HandleRecord, Hello, JOBS, JobDescription, JobId, JobPage,
-    JobRecord, JobState, Kind, Limits, Listing, OBJECTS, OPERATION, OUTPUT, SHARED_MEMORY, Times,
-    Transmit,
+    JobRecord, JobState, Kind, LOANS, Limits, Listing, OBJECTS, OPERATION, OUTPUT, SHARED_MEMORY,
+    Times, Transmit,
 };
 use std::collections::BTreeMap;
 
@@ -89,7 +89,7 @@ pub fn run(data: &[u8]) {
     };
     let mut hello = Hello::new("fuzz");
     hello.features = SHARED_MEMORY | CALLBACKS | OUTPUT | OPERATION | JOBS | HANDLES | OBJECTS;
-    hello.features |= DIRECTORY;
+    hello.features |= DIRECTORY | LOANS;
     let mut driver = Driver {
         proto: Connection::new(limits, hello),
         open: BTreeMap::new(),
@@ -214,6 +214,11 @@ impl Driver {
             Event::Get(id, handle) => self.fetch(id, handle.0[0]),
             Event::AskHandle(id, handle) => self.proto.handle(id, &array(handle)),
             Event::Drop(id, _) => self.fail(id),
+            Event::Lend(id, handle) => self.proto.handle(id, &array(handle)),
+            Event::Pull(id, pull) => match pull.stays {
+                true => self.proto.handle(id, &array(pull.loan)),
+                false => self.fail(id),
+            },
             Event::ListHandles(id, after) => {
                 let (handles, next) = (vec![array(HandleId([0; 16]))], Some(after));
                 self.proto.handles(id, &HandlePage { handles, next });

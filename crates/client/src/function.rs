@@ -149,6 +149,19 @@ impl Function {
         grid.explain(&self.server, &wanted)
     }
 
+    /// The servers that have it with this interface, as far as they can be reached: those behind a
+    /// metaserver, or the one.
+    pub fn servers(&self) -> Vec<Server> {
+        match self.server.grid() {
+            Some(grid) => grid.servers_of(
+                &self.server,
+                &self.described.qualified,
+                &self.described.text,
+            ),
+            None => vec![self.server.clone()],
+        }
+    }
+
     fn nowhere(&self) -> Error {
         let text = format!(
             "no server has `{}` with this interface",
@@ -395,6 +408,27 @@ impl Function {
         // SAFETY: the borrows outlive the submission, which is over when this returns.
         let id = unsafe { connection.submit(&submission, arguments, layout) }?;
         Ok(Job::new(self.server.clone(), id))
+    }
+
+    /// What a transaction keeps of a call: its scalars, the values of the elements that sizes depend
+    /// on, and where its arrays lie.
+    pub(crate) fn check(&self, arguments: &[Argument<'_>]) -> Result<(Call, Layout), Error> {
+        let prepared = self.prepare(arguments, Way::Both);
+        let (call, layout, _) = prepared.map_err(|source| Error::Argument {
+            function: self.described.qualified.clone(),
+            source,
+        })?;
+        Ok((call, layout))
+    }
+
+    /// The name by which the server was asked for it.
+    pub(crate) fn requested(&self) -> &str {
+        &self.described.requested
+    }
+
+    /// Where what it prints goes.
+    pub(crate) fn output(&self) -> Option<&Output> {
+        self.output.as_ref()
     }
 
     fn too_old(&self, what: &str) -> Error {

@@ -177,6 +177,29 @@ impl Grid {
         }))
     }
 
+    /// The servers that have a function with this interface and can be reached.
+    pub(crate) fn servers_of(&self, meta: &Server, function: &str, text: &str) -> Vec<Server> {
+        let digest = farcall_directory::digest(text);
+        // Where no metaserver answers, those that are known are all there are.
+        let _ = self.find(meta, function);
+        let found: Vec<(u64, String)> = {
+            let known = self.known();
+            let found = known.directory.with_function(function, Some(digest));
+            let address = |server| {
+                known
+                    .directory
+                    .address(server)
+                    .unwrap_or_default()
+                    .to_string()
+            };
+            found.map(|(server, _)| (server, address(server))).collect()
+        };
+        let reached = found
+            .iter()
+            .map(|(server, address)| self.server(meta, *server, address));
+        reached.filter_map(Result::ok).collect()
+    }
+
     fn has_paths(&self, server: u64) -> bool {
         let known = self.known();
         known.directory.paths().any(|(_, to, _)| to == server)

@@ -41,6 +41,7 @@ mod plan;
 mod server;
 mod socket;
 mod staging;
+mod transaction;
 
 pub use address::{
     Address, AddressError, DEFAULT_PORT, METASERVER_PORT, address_from_environment, default_address,
@@ -65,3 +66,4 @@ pub use output::Output;
 pub use pending::{Pending, wait_any};
 pub use plan::Plan;
 pub use server::{Options, Server};
+pub use transaction::{Deferred, Report, Transaction, Ways};

@@ -244,6 +244,9 @@ pub struct Estimate {
     /// See `up`.
     #[n(4)]
     pub down: Option<u64>,
+    /// Processor elements of the server.
+    #[n(5)]
+    pub pes: Option<u32>,
 }
 
 /// Opens a call.
@@ -616,6 +619,8 @@ pub enum FailureKind {
     OutcomeUnknown = 21,
     /// The user may not do this.
     NotAllowed = 22,
+    /// Another server does not answer, or does not give what it was asked for.
+    Unreachable = 24,
     /// No server can have the call now.
     NoServer = 30,
     /// The server has no lease: it is to join the directory anew.
@@ -653,7 +658,7 @@ pub enum Fault {
 
 impl FailureKind {
     /// Every kind.
-    pub const ALL: [FailureKind; 23] = {
+    pub const ALL: [FailureKind; 24] = {
         use FailureKind::*;
         [
             UnknownFunction,
@@ -676,6 +681,7 @@ impl FailureKind {
             StorageFault,
             OutcomeUnknown,
             NotAllowed,
+            Unreachable,
             NoServer,
             NotJoined,
             Draining,
@@ -713,6 +719,7 @@ impl FailureKind {
             StorageFault => "StorageFault",
             OutcomeUnknown => "OutcomeUnknown",
             NotAllowed => "NotAllowed",
+            Unreachable => "Unreachable",
             NoServer => "NoServer",
             NotJoined => "NotJoined",
             Draining => "Draining",
@@ -729,7 +736,7 @@ impl FailureKind {
                 Fault::Library
             }
             Busy | ServerStopping | Draining | Internal | StorageFault | OutcomeUnknown
-            | NoServer | NotJoined => Fault::Machine,
+            | Unreachable | NoServer | NotJoined => Fault::Machine,
         }
     }
 }

@@ -133,6 +133,8 @@ impl Conversation {
             server::Event::Delete(_) => {}
             server::Event::Answer(..) => panic!("an answer to nobody"),
             server::Event::Submit(..)
+            | server::Event::Lend(..)
+            | server::Event::Pull(..)
             | server::Event::AskJob(..)
             | server::Event::Fetch(..)
             | server::Event::CancelJob(..)
