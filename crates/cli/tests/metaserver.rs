@@ -194,6 +194,89 @@ fn who_proves_nothing_has_no_servers_join() {
 }
 
 #[test]
+fn servers_and_metaservers_know_each_other_by_certificates() {
+    let cluster = Cluster::new();
+    let folder = cluster.folder.path();
+    for words in [
+        ["server", "tls", "127.0.0.1"],
+        ["client", "tls", "node"],
+        ["client", "tls", "alice"],
+    ] {
+        let made = Command::new(env!("CARGO_BIN_EXE_farcall"))
+            .arg("certificate")
+            .args(words)
+            .current_dir(folder)
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{made:?}");
+    }
+    let believed = ["--tls", "tls", "--tls-clients", "tls/authority.pem"];
+    let metaserver = cluster.metaserver(&[&believed[..], &["--server-user", "node"]].concat());
+    assert!(
+        metaserver.address.starts_with("farcalls://"),
+        "{}",
+        metaserver.address
+    );
+    let words = [
+        "serve",
+        "work.idl",
+        "--allow-code",
+        "--log",
+        "off",
+        "--listen",
+        "127.0.0.1:0",
+    ];
+    let words = [
+        &words[..],
+        &believed,
+        &["--metaserver", &metaserver.address],
+    ]
+    .concat();
+    let proof = |name: &str| {
+        let file = |end: &str| format!("tls/{name}.{end}");
+        [
+            ("FARCALL_CA", "tls/authority.pem".to_string()),
+            ("FARCALL_CERT", file("pem")),
+            ("FARCALL_KEY", file("key")),
+        ]
+    };
+    let serve = |name: &str| {
+        let set = proof(name);
+        let set: Vec<(&str, &str)> = set
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()))
+            .collect();
+        Daemon::start_with(folder, &words, &set)
+    };
+    // A client's certificate does not make a server of its owner.
+    let (wrong, right) = (serve("alice"), serve("node"));
+    let path = |name: &str| folder.join("tls").join(name);
+    let options = farcall_client::Options {
+        credentials: farcall_client::Credentials::default()
+            .with_authorities(path("authority.pem"))
+            .with_certificate(path("alice.pem"), path("alice.key")),
+        ..Default::default()
+    };
+    let server = farcall_client::Server::connect(&metaserver.address, options).unwrap();
+    let mut function = None;
+    wait_until("the server has joined", || {
+        function = server.function("again").ok();
+        function.is_some()
+    });
+    let function = function.unwrap();
+    let servers = function.servers();
+    let addresses: Vec<String> = servers
+        .iter()
+        .map(|one| one.address().to_string())
+        .collect();
+    assert_eq!(addresses, [right.address.as_str()]);
+    begin(&function, 10_000, 0.0, 1.0).end().unwrap();
+    let stranger = farcall_client::Server::connect(&metaserver.address, Default::default());
+    assert!(stranger.is_err());
+    drop(wrong);
+}
+
+#[test]
 fn up_brings_a_cluster_and_takes_it_with_it() {
     let cluster = Cluster::new();
     let words = [
