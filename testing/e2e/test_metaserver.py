@@ -48,7 +48,7 @@ def test_calls_run_on_all_servers(cluster, monkeypatch):
     monkeypatch.delenv("FARCALL_SERVER", raising=False)
     monkeypatch.setenv("FARCALL_METASERVER", cluster)
     server = farcall.connect()
-    wait_until(lambda: server.ls(), what="that a server has joined")
+    wait_until(server.ls, what="that a server has joined")
     again = server.function("again")
     arrays = [np.full(5000, float(index)) for index in range(9)]
     start = time.monotonic()
@@ -65,7 +65,7 @@ def test_calls_run_on_all_servers(cluster, monkeypatch):
 
 def test_what_stays_is_at_one_server(cluster):
     server = farcall.connect(cluster)
-    wait_until(lambda: server.ls(), what="that a server has joined")
+    wait_until(server.ls, what="that a server has joined")
     with pytest.raises(farcall.Error, match="metaserver"):
         server.put(np.zeros(3))
     with pytest.raises(farcall.UnknownFunction, match="farcall ls"):
@@ -77,8 +77,9 @@ def test_the_command_asks_the_metaserver_of_the_environment(cluster):
     environment.pop("FARCALL_SERVER", None)
 
     def run(*words):
+        command = [FARCALL, *words]
         return subprocess.run(
-            [FARCALL, *words], env=environment, capture_output=True, text=True, timeout=30
+            command, env=environment, capture_output=True, text=True, timeout=30, check=False
         )
 
     wait_until(lambda: "again" in run("ls").stdout, what="that a server has joined")

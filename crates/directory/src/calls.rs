@@ -1,6 +1,6 @@
 //! Calls that were placed, until it is known what became of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// A report that a server makes so many seconds after a call was placed knows of the call: the
 /// client has asked, and the first bytes of the call are there.
@@ -62,10 +62,12 @@ fn left(bytes: u64, since: f64, seconds: f64) -> f64 {
     bytes as f64 * (1.0 - share).clamp(0.0, 1.0)
 }
 
-/// All calls that were placed and of which nothing was heard, by their numbers.
+/// All calls that were placed and of which nothing was heard, by their servers and numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Calls {
-    placed: BTreeMap<u64, Placed>,
+    placed: BTreeMap<(u64, u64), Placed>,
+    /// In the order in which they were placed, with some that have ended.
+    order: VecDeque<(u64, u64)>,
     last: u64,
     most: usize,
 }
@@ -75,6 +77,7 @@ impl Calls {
     pub(crate) fn new(first: u64, most: usize) -> Calls {
         Calls {
             placed: BTreeMap::new(),
+            order: VecDeque::new(),
             last: first,
             most,
         }
@@ -82,26 +85,36 @@ impl Calls {
 
     pub(crate) fn place(&mut self, call: Placed) -> u64 {
         self.last = self.last.wrapping_add(1).max(1);
-        if self.placed.len() >= self.most {
-            self.placed.pop_first();
+        while self.order.len() >= self.most {
+            if let Some(oldest) = self.order.pop_front() {
+                self.placed.remove(&oldest);
+            }
         }
-        self.placed.insert(self.last, call);
+        let key = (call.server, self.last);
+        self.order.push_back(key);
+        self.placed.insert(key, call);
         self.last
     }
 
     pub(crate) fn end(&mut self, number: u64, server: u64) -> Option<Placed> {
-        let call = self.placed.get(&number)?;
-        (call.server == server).then(|| self.placed.remove(&number))?
+        self.placed.remove(&(server, number))
     }
 
     /// Forgets calls of which nothing was heard for long.
     pub(crate) fn expire(&mut self, now: f64) {
-        self.placed.retain(|_, call| call.expires() > now);
+        while let Some(oldest) = self.order.front() {
+            match self.placed.get(oldest) {
+                Some(call) if call.expires() > now => return,
+                _ => {}
+            }
+            self.placed.remove(oldest);
+            self.order.pop_front();
+        }
     }
 
     pub(crate) fn of_server(&self, server: u64) -> impl Iterator<Item = &Placed> {
-        let calls = self.placed.values();
-        calls.filter(move |call| call.server == server)
+        let calls = self.placed.range((server, 0)..=(server, u64::MAX));
+        calls.map(|(_, call)| call)
     }
 
     pub(crate) fn of_site(&self, site: u64) -> impl Iterator<Item = &Placed> {
