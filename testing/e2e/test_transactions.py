@@ -6,7 +6,8 @@ import xml.etree.ElementTree
 import farcall
 import numpy as np
 import pytest
-from servers import LIBRARIES, ServerProcess
+from programs import compile_c, run
+from servers import LIBRARIES, ROOT, ServerProcess
 
 BLAS, LAPACK = LIBRARIES / "blas.idl", LIBRARIES / "lapack.idl"
 
@@ -335,3 +336,11 @@ def test_an_array_goes_from_server_to_server(start, steps, tmp_path):
     first.process.wait()
     with pytest.raises(farcall.Error):
         handle.copy_to(two)
+
+
+def test_transactions_from_c(start, steps, tmp_path, monkeypatch):
+    program = compile_c(ROOT / "testing" / "e2e" / "transactions.c", tmp_path / "transactions")
+    monkeypatch.chdir(tmp_path)
+    ran = run(program, *(start(steps).address for _ in range(2)))
+    assert ran.returncode == 0, ran.stderr
+    xml.etree.ElementTree.parse(tmp_path / "graph.svg")
