@@ -22,7 +22,7 @@ use crate::{Address, Argument, Error, Options};
 use farcall_idl::Layout;
 use farcall_rpc_proto::{
     CALLBACKS, Call, CallId, DIRECTORY, ESTIMATES, Estimate, FILES, Failure, FailureKind, HANDLES,
-    Hello, JOBS, Listing, OBJECTS, OPERATION, OUTPUT, ProtocolError, REGISTER, SHARED_MEMORY,
+    Hello, JOBS, LOANS, Listing, OBJECTS, OPERATION, OUTPUT, ProtocolError, REGISTER, SHARED_MEMORY,
     Times,
 };
 use farcall_spin::Spin;
@@ -127,7 +127,7 @@ impl Connection {
         };
         let socket = socket.map_err(failed)?;
         let mut hello = Hello::new(concat!("farcall-client ", env!("CARGO_PKG_VERSION")));
-        hello.features |= ESTIMATES | CALLBACKS | OUTPUT | FILES | JOBS | HANDLES;
+        hello.features |= ESTIMATES | CALLBACKS | OUTPUT | FILES | JOBS | HANDLES | LOANS;
         hello.features |= OBJECTS | OPERATION | REGISTER | DIRECTORY;
         if socket.is_unix() {
             hello.features |= SHARED_MEMORY;
