@@ -22,8 +22,8 @@ use crate::{Address, Argument, Error, Options};
 use farcall_idl::Layout;
 use farcall_rpc_proto::{
     CALLBACKS, Call, CallId, DIRECTORY, ESTIMATES, Estimate, FILES, Failure, FailureKind, HANDLES,
-    Hello, JOBS, LOANS, Listing, OBJECTS, OPERATION, OUTPUT, ProtocolError, REGISTER, SHARED_MEMORY,
-    Times,
+    Hello, JOBS, LOANS, Listing, OBJECTS, OPERATION, OUTPUT, ProtocolError, REGISTER,
+    SHARED_MEMORY, Times,
 };
 use farcall_spin::Spin;
 pub(crate) use state::Answered;
