@@ -1,4 +1,5 @@
-/* Transactions from C: `transactions URL URL`, two servers with the functions of test_transactions.py. */
+/* Transactions from C: `transactions URL URL`, two servers with the functions of
+   test_transactions.py. */
 #include "farcall.h"
 #include "ninf.h"
 

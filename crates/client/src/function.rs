@@ -410,8 +410,8 @@ impl Function {
         Ok(Job::new(self.server.clone(), id))
     }
 
-    /// What a transaction keeps of a call: its scalars, the values of the elements that sizes depend
-    /// on, and where its arrays lie.
+    /// What a transaction keeps of a call: its scalars, the values of the elements that sizes
+    /// depend on, and where its arrays lie.
     pub(crate) fn check(&self, arguments: &[Argument<'_>]) -> Result<(Call, Layout), Error> {
         let prepared = self.prepare(arguments, Way::Both);
         let (call, layout, _) = prepared.map_err(|source| Error::Argument {

@@ -2,7 +2,7 @@
 
 use crate::calls::Calls;
 use crate::message::{Function, Join, Observe, Report};
-use crate::record::{Key, Record};
+use crate::record::{Key, Record, ServerRecord};
 use crate::server::{Entry, Standing, milliseconds};
 use crate::traffic::Traffic;
 use farcall_schedule::forecast::{Forecast, Path};
@@ -193,6 +193,7 @@ impl Directory {
             .ok_or(Refusal::NotJoined)?;
         let server = report.server;
         entry.take(report, now);
+        entry.heard_at = now;
         entry.expires = now + lease_s;
         self.put(Key::Server(server));
         Ok(())
@@ -314,31 +315,46 @@ impl Directory {
                 }
             }
             Record::Server(record) => {
-                let expires = record.expires_ms as f64 * 1e-3;
-                let is_over = self.settings.forgets && expires <= self.now;
-                let known = self.servers.get(&record.join.server);
-                let is_older =
-                    known.is_some_and(|entry| entry.expires >= expires && self.settings.forgets);
-                let is_full = known.is_none() && self.servers.len() >= self.settings.most_servers;
-                if is_over || is_older || is_full {
+                if !self.apply_server(record) {
                     return;
                 }
-                let functions = known.map(|entry| entry.functions.clone());
-                let profiles = known.map(|entry| entry.profiles.clone());
-                let mut entry = Entry::new(record.join, self.now, expires);
-                if !self.settings.forgets {
-                    // A client asks for one function after the other.
-                    entry.functions.extend(functions.unwrap_or_default());
-                }
-                entry.profiles = profiles.unwrap_or_default();
-                entry.learn(&record.learned);
-                if let Some(report) = record.report {
-                    entry.take(report, self.now);
-                }
-                self.insert(entry);
             }
         }
         self.changed.remove(&key);
+    }
+
+    /// Takes in what another metaserver knows of a server; whether it did.
+    fn apply_server(&mut self, record: ServerRecord) -> bool {
+        let (now, forgets) = (self.now, self.settings.forgets);
+        let expires = record.expires_ms as f64 * 1e-3;
+        let server = record.join.server;
+        let is_full = self.servers.len() >= self.settings.most_servers;
+        let (mut functions, mut profiles) = Default::default();
+        match self.servers.get_mut(&server) {
+            None if is_full || (forgets && expires <= now) => return false,
+            None => {}
+            Some(entry) if forgets && entry.expires >= expires => return false,
+            // Its own word is newer than what others have written down.
+            Some(entry) if !entry.lost && now - entry.heard_at < self.settings.lease_s => {
+                entry.expires = expires;
+                return false;
+            }
+            Some(entry) => {
+                (functions, profiles) = (entry.functions.clone(), entry.profiles.clone())
+            }
+        }
+        let mut entry = Entry::new(record.join, now, expires);
+        if !forgets {
+            // A client asks for one function after the other.
+            entry.functions.extend(functions);
+        }
+        entry.profiles = profiles;
+        entry.learn(&record.learned);
+        if let Some(report) = record.report {
+            entry.take(report, now);
+        }
+        self.insert(entry);
+        true
     }
 
     /// The qualified name of a function that is asked for, with or without its module.

@@ -42,6 +42,8 @@ pub(crate) struct Entry {
     /// Without what was learned.
     pub(crate) report: Option<Report>,
     pub(crate) reported_at: f64,
+    /// When it said so to this metaserver itself.
+    pub(crate) heard_at: f64,
     pub(crate) expires: f64,
     /// It was not to be reached, and has not reported since.
     pub(crate) lost: bool,
@@ -64,6 +66,7 @@ impl Entry {
             profiles: BTreeMap::new(),
             report: None,
             reported_at: now,
+            heard_at: f64::NEG_INFINITY,
             expires,
             lost: false,
             rates: [0.0; 2],

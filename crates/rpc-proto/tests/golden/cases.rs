@@ -244,9 +244,9 @@ fn directory() -> Case {
 }
 
 fn loans() -> Case {
-    let about = "Asks for a second name of an array, and has the server read another from a second\n\
-                 server, which cannot be reached at first. Bit 13 of the features says that both\n\
-                 sides have loans.";
+    let about = "Asks for a second name of an array, and has the server read another from a\n\
+                 second server, which cannot be reached at first. Bit 13 of the features says\n\
+                 that both sides have loans.";
     let (id, loan) = (
         HandleId(*b"0123456789abcdef"),
         HandleId(*b"fedcba9876543210"),

@@ -118,7 +118,9 @@ impl Reactor {
                 Err(TrySendError::Disconnected(_)) => false,
             });
             if all {
-                reports.said = Some(signature);
+                // More than one report can tell of is told with the next.
+                let is_complete = standing.report.learned.len() < MOST_LEARNED;
+                reports.said = is_complete.then_some(signature);
                 reports.functions = signature.functions;
             } else {
                 // It is told again as a whole: times that were in it too.
