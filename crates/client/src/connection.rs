@@ -564,7 +564,9 @@ impl Request {
         let mut spinning = connection.spin.begin();
         let mut state = connection.lock();
         loop {
-            let more = !state.driven && state.progress(&connection.socket, Some(self.id));
+            let is_open = !state.has_ended(self.id);
+            let more =
+                is_open && !state.driven && state.progress(&connection.socket, Some(self.id));
             if self.has_work(&state) {
                 if !state.driven {
                     state.hand_over();

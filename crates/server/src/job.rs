@@ -70,6 +70,8 @@ pub(crate) struct Job {
     pub(crate) moved: Nanos,
     /// The worker of the object whose method it is.
     pub(crate) object: Option<usize>,
+    /// A worker has died that was to run it next.
+    pub(crate) again: bool,
     /// Where the client wants what the function prints.
     pub(crate) printing: Option<Printing>,
     pub(crate) durability: Durability,
@@ -169,6 +171,7 @@ impl Job {
             swap: false,
             moved: 0,
             object: None,
+            again: false,
             printing: None,
             durability: Durability::None,
             task: Task::Call,

@@ -4,6 +4,7 @@
 //! to the job buffer by the kernel's hand, and the library runs in the workers.
 
 mod account;
+mod ahead;
 mod audited;
 mod callbacks;
 mod calls;
@@ -441,12 +442,15 @@ impl Reactor {
         let stop = self.stopping;
         let held = self.held_until;
         let keep = self.learned_since.map(|since| since + KEEP);
+        let patience = self.workers.iter();
+        let patience = patience.filter_map(|(_, worker)| worker.patience());
         let expiry = self.next_expiry(now);
         let next = running
             .chain(sweep)
             .chain(keep)
             .chain(stop)
             .chain(held)
+            .chain(patience)
             .chain(expiry)
             .min()?;
         Some(next.saturating_duration_since(now))

@@ -5,7 +5,7 @@ use crate::buffer::{JobBuffer, NoBuffer, Segment};
 use crate::connection::{MAX_SEGMENTS, Offer};
 use crate::job::{self, Durability, Job, Printing, Task};
 use crate::store::Use;
-use crate::worker::{Death, State, TEXT_BYTES, Worker};
+use crate::worker::{Death, Outcome, State, TEXT_BYTES, Withdrawal, Worker};
 use farcall_idl::{Interface, Layout, Mode, Place};
 use farcall_rpc_proto::server::Event;
 use farcall_rpc_proto::{Call, CallId, Failure, FailureKind};
@@ -343,31 +343,29 @@ impl Reactor {
                 continue;
             };
             any |= worker.has_unmapped();
-            let (Some(outcome), Some(job)) = (worker.poll(), worker.job()) else {
-                continue;
-            };
-            self.finish_printing(key, job);
-            self.workers[key].rest();
-            any = true;
-            match outcome.failure {
-                None => {
-                    let Job {
-                        function,
-                        layout,
-                        pes,
-                        ..
-                    } = &self.jobs[job];
-                    self.functions
-                        .observe(*function, layout, *pes, outcome.exec_nanos);
-                    if self.config.state.is_some() {
-                        self.learned_since.get_or_insert_with(Instant::now);
-                    }
-                    self.complete(job, outcome.exec_nanos);
-                }
-                Some(failure) => self.fail_job(job, failure.kind, &failure.message),
+            while self.workers[key].has_outcome()
+                && let Some(job) = self.workers[key].job()
+            {
+                self.finish_printing(key, job);
+                let outcome = self.workers[key].take_outcome();
+                self.ended(job, outcome);
+                any = true;
             }
         }
         any
+    }
+
+    fn ended(&mut self, key: usize, outcome: Outcome) {
+        if let Some(failure) = outcome.failure {
+            return self.fail_job(key, failure.kind, &failure.message);
+        }
+        let job = &self.jobs[key];
+        self.functions
+            .observe(job.function, &job.layout, job.pes, outcome.exec_nanos);
+        if self.config.state.is_some() {
+            self.learned_since.get_or_insert_with(Instant::now);
+        }
+        self.complete(key, outcome.exec_nanos);
     }
 
     fn complete(&mut self, key: usize, exec_nanos: u64) {
@@ -434,14 +432,14 @@ impl Reactor {
         let job = &mut self.jobs[key];
         let connection = job.connection.take();
         match job.state {
-            job::State::Running { worker } => {
-                let worker = &mut self.workers[worker];
-                // What has finished meanwhile need not be ended.
-                if worker.poll().is_none() {
-                    let text = "was ended because the client gave the call up";
-                    worker.end(FailureKind::Cancelled, text);
+            job::State::Running { worker } => match self.workers[worker].withdraw(key) {
+                Withdrawal::Done => {
+                    self.release(key);
+                    self.pass_elements(worker);
                 }
-            }
+                Withdrawal::Finished => {}
+                Withdrawal::Runs => self.end_running(key, worker),
+            },
             // Pieces of it may still have to be written.
             job::State::Sending if connection.is_some_and(|key| !self.closed.contains(&key)) => {}
             job::State::Queued => {
@@ -512,6 +510,9 @@ impl Reactor {
         let made_room = state == State::Idle && self.workers[key].is_ended();
         let held = self.workers[key].object.take();
         let running = self.workers[key].job();
+        let mut behind: Vec<usize> = self.workers[key].jobs_behind().collect();
+        let had_begun = self.workers[key].has_begun();
+        let goes_ahead = running.is_some_and(|job| self.goes_ahead(job).is_some());
         let death = self.forget_worker(key);
         let cause = death.cause(self.config.workers.memory);
         match made_room {
@@ -525,12 +526,20 @@ impl Reactor {
             self.object_died(held, &death, &cause);
         }
         match state {
-            State::Running { job, .. } | State::Booked { job } => {
-                let job_of = &self.jobs[job];
-                match job_of.connection.is_none() && job_of.kept().is_none() {
-                    true => self.release(job),
-                    false => self.fail_job(job, death.kind(), &cause),
+            State::Running { .. } | State::Booked { .. } => {
+                let Some(job) = running else {
+                    return behind.into_iter().for_each(|job| self.requeue(job));
+                };
+                let job_of = &mut self.jobs[job];
+                let unwanted = job_of.connection.is_none() && job_of.kept().is_none();
+                if unwanted {
+                    self.release(job);
+                } else if !had_begun && goes_ahead && !std::mem::replace(&mut job_of.again, true) {
+                    behind.insert(0, job);
+                } else {
+                    self.fail_job(job, death.kind(), &cause);
                 }
+                behind.into_iter().for_each(|job| self.requeue(job));
             }
             State::Starting if !is_object => return self.fail_waiting(library, &cause),
             State::Starting | State::Idle | State::Unmapping => {}

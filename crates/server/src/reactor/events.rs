@@ -313,6 +313,7 @@ impl Reactor {
 
     pub(super) fn handle_deadlines(&mut self) {
         let now = Instant::now();
+        self.take_back_late(now);
         let limit = self.config.workers.time_limit_s;
         let callbacks = self.config.limits.callback();
         for (_, worker) in &mut self.workers {
