@@ -191,6 +191,9 @@ impl Function {
     }
 
     fn call_once(&self, arguments: &mut [Argument<'_>]) -> Result<Outcome, Error> {
+        if let Some(outcome) = self.call_in_streams(arguments)? {
+            return Ok(outcome);
+        }
         // SAFETY: the borrows outlive the call, which is over or given up when this returns.
         unsafe { self.start(arguments) }?.wait()
     }
@@ -292,6 +295,12 @@ impl Function {
         // SAFETY: the borrows outlive the submission, which is over when this returns.
         let id = unsafe { connection.submit(&submission, arguments, layout) }?;
         Ok(Job::new(self.server.clone(), id))
+    }
+
+    /// How the arrays of a call lie, if its arguments fit.
+    pub(crate) fn layout_of(&self, arguments: &[Argument<'_>]) -> Option<farcall_idl::Layout> {
+        let (_, layout, _) = self.prepare(arguments, Way::Both).ok()?;
+        Some(layout)
     }
 
     fn too_old(&self, what: &str) -> Error {

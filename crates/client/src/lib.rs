@@ -39,6 +39,7 @@ mod plan;
 mod server;
 mod socket;
 mod staging;
+mod streams;
 
 pub use address::{Address, AddressError, DEFAULT_PORT, address_from_environment, default_address};
 pub use argument::{Argument, ArgumentError};

@@ -8,6 +8,7 @@ mod ahead;
 mod audited;
 mod callbacks;
 mod calls;
+mod credit;
 mod dispatch;
 mod drain;
 mod estimate;
@@ -15,6 +16,7 @@ mod events;
 mod limits;
 mod objects;
 mod output;
+mod parts;
 mod register;
 mod report;
 mod stored;
@@ -123,6 +125,8 @@ pub(crate) struct Reactor {
     closed: Vec<usize>,
     /// Connections that wait for memory, first come first served.
     starved: VecDeque<usize>,
+    /// Connections with calls that wait for a grant.
+    holding: Vec<usize>,
     /// Whether the listeners are watched: not while connections cannot be accepted.
     accepts: bool,
     workers: Slab<Worker>,
@@ -241,6 +245,7 @@ impl Reactor {
             unflushed: Vec::new(),
             closed: Vec::new(),
             starved: VecDeque::new(),
+            holding: Vec::new(),
             accepts: true,
             workers: Slab::new(),
             unprotected: Vec::new(),
@@ -392,6 +397,7 @@ impl Reactor {
         self.dispatch();
         self.flush_answers();
         active |= self.serve_ready();
+        self.grant_held();
         self.dispatch();
         self.handle_deadlines();
         self.flush_answers();

@@ -12,12 +12,12 @@ pub(crate) mod sandbox;
 
 use crate::buffer::{JobBuffer, Segment};
 use crate::user::User;
-pub(crate) use callback::Word;
 use ahead::Posted;
 pub(crate) use ahead::Withdrawal;
+pub(crate) use callback::Word;
 use callback::{AnswerWord, Mailbox, WORD_BYTES};
-pub(crate) use control::{Outcome, TEXT_BYTES};
 use control::{Control, Request};
+pub(crate) use control::{Outcome, TEXT_BYTES};
 pub(crate) use death::Death;
 use farcall_rpc_proto::{CallId, Callback, CallbackAnswer, Failure, FailureKind};
 use launch::Start;

@@ -1,7 +1,7 @@
 //! The way of a call: offered, received, queued, computed, sent.
 
 use super::{Reactor, Source};
-use crate::buffer::{JobBuffer, NoBuffer, Segment};
+use crate::buffer::{BufferPool, JobBuffer, NoBuffer, Segment};
 use crate::connection::{MAX_SEGMENTS, Offer};
 use crate::job::{self, Durability, Job, Printing, Task};
 use crate::store::Use;
@@ -66,9 +66,13 @@ impl Reactor {
                     self.delete_object(object);
                 }
             }
-            Event::Call(id, call) => self.offer(key, id, Offer::Call(call)),
-            Event::Submit(id, submission) => self.offer(key, id, Offer::Submission(submission)),
-            Event::Put(id, put) => self.offer_put(key, id, put),
+            Event::Call(id, call) => self.offer_in_turn(key, id, Offer::Call(call)),
+            Event::Submit(id, submission) => {
+                self.offer_in_turn(key, id, Offer::Submission(submission));
+            }
+            Event::Put(id, put) => self.offer_in_turn(key, id, Offer::Put(put)),
+            Event::PutPart(id, part) => self.offer_part(key, id, part),
+            Event::GetPart(request, part) => self.get_part(key, request, part),
             Event::Get(request, id) => self.get_array(key, request, id),
             Event::AskHandle(request, id) => self.tell_of_array(key, request, id),
             Event::Drop(request, id) => self.drop_array(key, request, id),
@@ -80,6 +84,7 @@ impl Reactor {
             Event::Ready(id) => self.received(self.connections[key].jobs[&id]),
             Event::Answer(id, answer) => self.answer_callback(key, id, &answer),
             Event::Cancelled(id) => {
+                self.forget_held(key, id);
                 if let Some(job) = self.connections[key].jobs.remove(&id) {
                     self.abandon(job);
                 }
@@ -89,7 +94,7 @@ impl Reactor {
     }
 
     /// A client offers a call: it gets a job buffer, waits for one, or is refused.
-    fn offer(&mut self, key: usize, id: CallId, offer: Offer) {
+    pub(super) fn offer(&mut self, key: usize, id: CallId, offer: Offer) {
         let offer = match offer {
             Offer::Put(put) => return self.offer_put(key, id, put),
             offer => offer,
@@ -113,8 +118,12 @@ impl Reactor {
                 return self.connections[key].proto.fail(id, &failure);
             }
         };
-        let buffer = match self.buffer_for(key, &layout) {
+        let bytes = call.data_bytes;
+        let buffer = match self.buffer_for(key, &layout, bytes) {
             Ok(buffer) => buffer,
+            Err(None) if self.connections[key].proto.waits_for_grant(call.data_bytes) => {
+                return self.hold(key, id, offer);
+            }
             // The rest of the call that arrives is behind this one on the wire.
             Err(None) if self.is_receiving(key) => {
                 let text = "the server's memory is taken, and an earlier call still arrives; try \
@@ -220,12 +229,17 @@ impl Reactor {
         &mut self,
         key: usize,
         layout: &Layout,
+        sent: u64,
     ) -> Result<Option<JobBuffer>, Option<Failure>> {
         if layout.bytes == 0 {
             return Ok(None);
         }
-        // Others come first, unless calls behind this one on the wire are to be completed.
-        if !self.is_receiving(key) && self.starved.iter().any(|other| *other != key) {
+        // Others come first, unless calls behind this one on the wire are to be completed, or it is
+        // small.
+        let is_small = layout.bytes <= BufferPool::SMALL as u64;
+        let waits = self.connections[key].proto.waits_for_grant(sent);
+        let is_first = is_small || (self.is_receiving(key) && !waits);
+        if !is_first && self.starved.iter().any(|other| *other != key) {
             return Err(None);
         }
         let bytes = usize::try_from(layout.bytes).unwrap_or(usize::MAX);
@@ -306,29 +320,12 @@ impl Reactor {
         }
     }
 
-    /// Memory has become free: calls that wait for some go on, in their order.
-    pub(super) fn wake_starved(&mut self) {
-        self.has_room = true;
-        while let Some(key) = self.starved.pop_front() {
-            let Some((id, call)) = self.connections[key].waiting.take() else {
-                continue;
-            };
-            let others = std::mem::take(&mut self.starved);
-            self.offer(key, id, call);
-            let still_starved = !self.starved.is_empty();
-            self.starved.extend(others);
-            if still_starved {
-                return;
-            }
-            self.ready.push_back(key);
-        }
-    }
-
     /// All arguments of a job are there.
     pub(super) fn received(&mut self, key: usize) {
         let job = &self.jobs[key];
         match (&job.durability, &job.task) {
             (_, Task::Put(..)) => self.put_arrived(key),
+            (_, Task::PutPart(part)) => self.part_arrived(key, *part),
             (Durability::Submitting(..), _) => self.store_arguments(key),
             _ if !job.uses.is_empty() => self.await_turn(key),
             (Durability::None | Durability::Kept(_), _) => self.enqueue(key),

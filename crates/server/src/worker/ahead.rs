@@ -40,7 +40,11 @@ impl Worker {
             return false;
         };
         let ahead = exec.saturating_mul(self.posted.len() as u32);
-        !self.alone && soon > now && self.control.pending() < SLOTS && ahead < SOON && !self.is_ended()
+        !self.alone
+            && soon > now
+            && self.control.pending() < SLOTS
+            && ahead < SOON
+            && !self.is_ended()
     }
 
     /// Whether it runs a call that is probably over soon.
@@ -115,7 +119,14 @@ impl Worker {
         self.posted.pop_front();
         let now = Instant::now();
         match (&mut self.state, self.posted.front()) {
-            (State::Running { since, deadline, soon }, Some(next)) => {
+            (
+                State::Running {
+                    since,
+                    deadline,
+                    soon,
+                },
+                Some(next),
+            ) => {
                 self.function = Some(next.function);
                 *since = now;
                 *deadline = self.time_limit.map(|limit| now + limit);

@@ -223,7 +223,11 @@ impl Control {
         let count = self.page().finished.0.count.load(Ordering::Acquire);
         let finished = count.wrapping_sub(self.done.get()) as usize;
         // Anything else was written by nobody who should.
-        if finished <= self.pending() { finished } else { 0 }
+        if finished <= self.pending() {
+            finished
+        } else {
+            0
+        }
     }
 
     /// Server: asks for the doorbell when a request finishes, because it goes to sleep. Returns
@@ -422,7 +426,10 @@ mod tests {
                 && server.pending() < SLOTS
                 && (!alone && posted % 7 != 1 || server.pending() == 0)
             {
-                server.post(&request(u64::from(posted) * 3, alone), &posted.to_le_bytes());
+                server.post(
+                    &request(u64::from(posted) * 3, alone),
+                    &posted.to_le_bytes(),
+                );
                 posted += 1;
             }
             for _ in 0..server.finished() {

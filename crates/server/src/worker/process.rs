@@ -7,7 +7,7 @@ use super::callback::{AnswerWord, Mailbox, Word};
 use super::control::{Control, Outcome, Request};
 use super::files::Files;
 use super::{GREETING_BYTES, Identities, MemoryMessage, READY, Ready, SOCKET_FD, Start, parallel};
-use crate::buffer::Mapping;
+use crate::buffer::{Mapping, free};
 use farcall_idl::{ArrayLayout, Document, Interface, Layout, Scalar};
 use farcall_library::{
     Binding, CallbackAnswer, CallbackRequest, Caller, InvokeError, Processes, Source, Threads,
@@ -306,7 +306,11 @@ impl<C: Callee> Worker<C> {
                 self.mappings
                     .insert(id, Mapping::new(fd.as_fd(), bytes as usize)?);
             }
-            (MemoryMessage::Unmap { id }, _) => drop(self.mappings.remove(&id)),
+            (MemoryMessage::Unmap { id }, _) => {
+                if let Some(mapping) = self.mappings.remove(&id) {
+                    free(mapping.bytes(), mapping);
+                }
+            }
             (MemoryMessage::Map { .. }, None) => return Err(io::ErrorKind::InvalidData.into()),
         }
         Ok(())
