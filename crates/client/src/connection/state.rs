@@ -31,7 +31,7 @@ const TURN_WRITES: usize = 8;
 const GATHER_BYTES: u64 = 1 << 20;
 /// The same, and bytes of a frame, on the way to another host: what a call that is given up still
 /// sends.
-const REMOTE_BYTES: u32 = 128 << 10;
+const REMOTE_BYTES: u32 = 64 << 10;
 
 /// What a request came to.
 pub(crate) enum Answer {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// Addresses of its own that a client is told.
 const MOST_WAYS: usize = 16;
 /// Array bytes of a frame to another host: what a small answer waits for.
-const REMOTE_BYTES: u32 = 128 << 10;
+const REMOTE_BYTES: u32 = 64 << 10;
 /// Connections accepted in one go.
 const ACCEPTS: usize = 64;
 
