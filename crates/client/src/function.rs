@@ -297,10 +297,28 @@ impl Function {
         Ok(Job::new(self.server.clone(), id))
     }
 
-    /// How the arrays of a call lie, if its arguments fit.
-    pub(crate) fn layout_of(&self, arguments: &[Argument<'_>]) -> Option<farcall_idl::Layout> {
-        let (_, layout, _) = self.prepare(arguments, Way::Both).ok()?;
-        Some(layout)
+    /// What a transaction keeps of a call: its scalars, the values of the elements that sizes depend
+    /// on, and where its arrays lie.
+    pub(crate) fn check(
+        &self,
+        arguments: &[Argument<'_>],
+    ) -> Result<(Call, farcall_idl::Layout), Error> {
+        let prepared = self.prepare(arguments, Way::Both);
+        let (call, layout, _) = prepared.map_err(|source| Error::Argument {
+            function: self.described.qualified.clone(),
+            source,
+        })?;
+        Ok((call, layout))
+    }
+
+    /// The name by which the server was asked for it.
+    pub(crate) fn requested(&self) -> &str {
+        &self.described.requested
+    }
+
+    /// Where what it prints goes.
+    pub(crate) fn output(&self) -> Option<&Output> {
+        self.output.as_ref()
     }
 
     fn too_old(&self, what: &str) -> Error {

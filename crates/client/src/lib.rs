@@ -40,6 +40,7 @@ mod server;
 mod socket;
 mod staging;
 mod streams;
+mod transaction;
 
 pub use address::{Address, AddressError, DEFAULT_PORT, address_from_environment, default_address};
 pub use argument::{Argument, ArgumentError};
@@ -60,3 +61,4 @@ pub use output::Output;
 pub use pending::{Pending, wait_any};
 pub use plan::Plan;
 pub use server::{Options, Server};
+pub use transaction::{Deferred, Report, Transaction, Ways};

@@ -117,7 +117,7 @@ impl Function {
         connection: &Arc<Connection>,
         arguments: &[Argument<'_>],
     ) -> Result<Option<Vec<Lent>>, Error> {
-        let Some(layout) = self.layout_of(arguments) else {
+        let Ok((_, layout)) = self.check(arguments) else {
             return Ok(None);
         };
         let large = self.large_arrays(&layout);

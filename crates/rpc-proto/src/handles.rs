@@ -13,6 +13,9 @@ pub const HANDLES: u64 = 1 << 9;
 /// [`HANDLES`].
 pub const PARTS: u64 = 1 << 6;
 
+/// Feature bit: arrays travel from server to server. Needs [`HANDLES`].
+pub const LOANS: u64 = 1 << 13;
+
 /// Most dimensions of data.
 const MAX_DIMENSIONS: usize = 32;
 
@@ -69,6 +72,23 @@ impl ArrayPart {
         let end = self.offset.checked_add(self.bytes);
         whole && self.bytes > 0 && end.is_some_and(|end| end <= bytes)
     }
+}
+
+/// Has an array read from another server, to stay at this one.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Pull {
+    /// Where the other server is, as this one reaches it.
+    #[n(0)]
+    pub address: String,
+    /// The name that it has lent the array under.
+    #[n(1)]
+    pub loan: HandleId,
+    /// The array.
+    #[n(2)]
+    pub form: ArrayForm,
+    /// Whether it stays when the connection ends.
+    #[n(3)]
+    pub stays: bool,
 }
 
 /// What is known of data at the server. Times are milliseconds since 1970, UTC.

@@ -2,7 +2,8 @@
 
 use crate::frame::{BIG_ENDIAN, Header, Kind, append_control, append_flagged};
 use crate::handles::{
-    ArrayPart, HANDLES, HandleMessage, HandlePage, HandleRecord, ListHandlesMessage, PARTS, Put,
+    ArrayPart, HANDLES, HandleMessage, HandlePage, HandleRecord, LOANS, ListHandlesMessage, PARTS,
+    Pull, Put,
 };
 use crate::ids::{HandleId, JobId};
 use crate::jobs::{
@@ -80,6 +81,11 @@ pub enum Event {
     AskHandle(CallId, HandleId),
     /// No longer wants an array: answer with [`Connection::handle`] or `fail`.
     Drop(CallId, HandleId),
+    /// Wants a name of an array that is good for one reading by another server: answer with
+    /// [`Connection::handle`] or `fail`.
+    Lend(CallId, HandleId),
+    /// Wants an array to be read from another server: answer with [`Connection::handle`] or `fail`.
+    Pull(CallId, Pull),
     /// Wants the arrays with numbers above this one: answer with [`Connection::handles`].
     ListHandles(CallId, u64),
     /// The data stream of an accepted call is complete.
@@ -163,6 +169,8 @@ fn is_request(kind: Kind) -> bool {
             | Kind::Share
             | Kind::New
             | Kind::Call
+            | Kind::Lend
+            | Kind::Pull
     );
     plain || is_about_jobs(kind) || is_about_handles(kind) || is_about_parts(kind)
 }
@@ -583,6 +591,15 @@ impl Core {
                 && self.features & (PARTS | HANDLES) == PARTS | HANDLES =>
             {
                 self.about_parts(kind, id, payload, now).map(Some)?
+            }
+            Kind::Lend if self.features & LOANS != 0 => {
+                let HandleMessage { id: handle } = message::parse(kind, payload)?;
+                Some(Event::Lend(id, handle))
+            }
+            Kind::Pull if self.features & LOANS != 0 => {
+                let pull = message::parse(kind, payload)?;
+                self.open(id, State::Asking)?;
+                Some(Event::Pull(id, pull))
             }
             Kind::Estimate if self.features & ESTIMATES != 0 => {
                 Some(Event::Estimate(id, message::parse_call(payload)?))

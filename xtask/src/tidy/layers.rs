@@ -64,6 +64,7 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("crates/gridsim", "crates/flow"),
     ("crates/gridsim", "crates/schedule"),
     ("crates/schedule", "crates/flow"),
+    ("crates/server", "crates/client"),
     ("crates/worker", "crates/library"),
 ];
 

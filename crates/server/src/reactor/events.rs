@@ -85,6 +85,7 @@ impl Reactor {
         hello.features |= proto::OBJECTS | proto::OPERATION | proto::REGISTER | proto::HANDLES;
         hello.features |= proto::PARTS | proto::CREDIT;
         hello.calls = u32::try_from(limits.calls).ok();
+        hello.features |= proto::LOANS;
         if self.config.state.is_some() {
             hello.features |= proto::JOBS;
         }
@@ -276,6 +277,7 @@ impl Reactor {
         connection.held.clear();
         self.closed.push(key);
         self.stop_fetching(key, None);
+        self.pulls.forget(key);
         let sending = std::mem::take(&mut self.connections[key].sending);
         let mut jobs = std::mem::take(&mut self.connections[key].jobs);
         jobs.retain(|_, job| !sending.contains(job));
