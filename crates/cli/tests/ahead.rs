@@ -1,4 +1,5 @@
-//! Brief calls are posted to a worker behind each other: who crashes, hangs or is given up is alone.
+//! Brief calls are posted to a worker behind each other: who crashes, hangs or is given up is
+//! alone.
 
 #[allow(dead_code, reason = "the rest is for hostile clients")]
 #[path = "hostile/peer.rs"]

@@ -317,8 +317,8 @@ impl Connection {
         self.features & (FILES | CALLBACKS) == FILES | CALLBACKS
     }
 
-    /// Whether parts of arrays may travel on their own, and it is of use: within a host a connection
-    /// is as fast as memory.
+    /// Whether parts of arrays may travel on their own, and it is of use: within a host one
+    /// connection is as fast as memory.
     pub(crate) fn moves_parts(&self) -> bool {
         let features = PARTS | HANDLES;
         self.features & features == features && !self.socket.is_within_host()

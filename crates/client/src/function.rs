@@ -297,8 +297,8 @@ impl Function {
         Ok(Job::new(self.server.clone(), id))
     }
 
-    /// What a transaction keeps of a call: its scalars, the values of the elements that sizes depend
-    /// on, and where its arrays lie.
+    /// What a transaction keeps of a call: its scalars, the values of the elements that sizes
+    /// depend on, and where its arrays lie.
     pub(crate) fn check(
         &self,
         arguments: &[Argument<'_>],

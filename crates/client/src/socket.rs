@@ -20,8 +20,8 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
-    /// Connects, trying every address of the host for at most `timeout` each; by another `way` where
-    /// one is given.
+    /// Connects, trying every address of the host for at most `timeout` each; by another `way`
+    /// where one is given.
     pub(crate) fn connect(
         address: &Address,
         way: Option<SocketAddr>,

@@ -1,8 +1,8 @@
-//! Large arrays over several connections: several links, or a long way whose one connection does not
-//! fill it.
+//! Large arrays over several connections: several links, or a long way whose one connection does
+//! not fill it.
 //!
-//! The arrays are put at the server piece by piece, every connection taking the next piece when it is
-//! done with one, and the call names them by their handles. It begins with one connection; another
+//! The arrays are put at the server piece by piece, every connection taking the next piece when it
+//! is done with one, and the call names them by their handles. It begins with one connection; another
 //! one joins as long as the measured rate rises by it, and what was found is remembered.
 
 use crate::connection::{Connection, Request, wait_for_any};
@@ -84,7 +84,8 @@ struct Line {
 }
 
 impl Function {
-    /// Makes a call whose arrays travel over several connections, if that may pay; fills OUT arrays.
+    /// Makes a call whose arrays travel over several connections, if that may pay; fills OUT
+    /// arrays.
     pub(crate) fn call_in_streams(
         &self,
         arguments: &mut [Argument<'_>],
@@ -351,8 +352,8 @@ impl Line {
             bytes: part.bytes,
         };
         let length = part.bytes as usize;
-        // SAFETY: pieces are distinct parts of arguments that outlive the call, and every request is
-        // over or given up when that returns.
+        // SAFETY: pieces are distinct parts of arguments that outlive the call, and every request
+        // is over or given up when that returns.
         unsafe {
             match direction {
                 Direction::There => {

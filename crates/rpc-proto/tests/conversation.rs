@@ -140,6 +140,8 @@ impl Conversation {
             | server::Event::Put(..)
             | server::Event::PutPart(..)
             | server::Event::GetPart(..)
+            | server::Event::Lend(..)
+            | server::Event::Pull(..)
             | server::Event::Get(..)
             | server::Event::AskHandle(..)
             | server::Event::Drop(..)

@@ -251,8 +251,8 @@ impl Worker {
         }
     }
 
-    /// Hands the worker a job, behind others where it [takes more](Worker::takes_more). `message` is
-    /// the encoded call.
+    /// Hands the worker a job, behind others where it [takes more](Worker::takes_more). `message`
+    /// is the encoded call.
     pub(crate) fn run(
         &mut self,
         job: usize,

@@ -37,7 +37,8 @@ pub(super) fn on_loopback(address: &str, rounds: u32) -> Result<Vec<Row>, Failur
     Ok(rows("1 GiB", measured, WITHIN))
 }
 
-/// Milliseconds of each round: 99 of 100 null calls, and 99 of 100 cancels with the null call behind.
+/// Milliseconds of each round that 99 of 100 null calls take, and as many cancels with the null call
+/// behind.
 struct Measured {
     nulls: Vec<f64>,
     cancels: Vec<f64>,
@@ -166,10 +167,8 @@ pub(super) fn on_links(libraries: &Path, rounds: u32) -> Result<Vec<Row>, Failur
     let address = format!("farcall://{}:{}", lab.link_address(0, 0), server.port);
     let work = move || Ok(measure_links(&address, rounds.min(3)));
     let worker = lab.spawn(1, work).map_err(failed)?;
-    let rows = worker
-        .join()
-        .map_err(|_| Failure::failed("a thread panicked"))??;
-    rows
+    let measured = worker.join();
+    measured.map_err(|_| Failure::failed("a thread panicked"))??
 }
 
 fn failed(error: LabError) -> Failure {

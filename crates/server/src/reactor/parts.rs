@@ -7,8 +7,8 @@ use crate::store::{Location, Use};
 use farcall_rpc_proto::{ArrayPart, CallId, Failure, FailureKind, swap_bytes};
 
 impl Reactor {
-    /// The use of an array of which a part is wanted. Its order among others is that of a call which
-    /// reads it: parts go together.
+    /// The use of an array of which a part is wanted. Its order among others is that of a call
+    /// which reads it: parts go together.
     fn use_of_part(&self, key: usize, part: &ArrayPart) -> Result<Use, Failure> {
         let array = self.store.of_user(part.id, &self.connections[key].user)?;
         if !part.is_of(&array.form) {
