@@ -1,9 +1,9 @@
 //! Large arrays over several connections: several links, or a long way whose one connection does
 //! not fill it.
 //!
-//! The arrays are put at the server piece by piece, every connection taking the next piece when it
-//! is done with one, and the call names them by their handles. It begins with one connection; another
-//! one joins as long as the measured rate rises by it, and what was found is remembered.
+//! The arrays are put at the server piece by piece, every connection taking the next piece when
+//! it is done with one, and the call names them by their handles. It begins with one connection;
+//! another one joins as long as the measured rate rises by it, and what was found is remembered.
 
 use crate::connection::{Connection, Request, wait_for_any};
 use crate::{Argument, Error, Function, HandleId, Outcome, Server, Times};

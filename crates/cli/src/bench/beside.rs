@@ -37,8 +37,8 @@ pub(super) fn on_loopback(address: &str, rounds: u32) -> Result<Vec<Row>, Failur
     Ok(rows("1 GiB", measured, WITHIN))
 }
 
-/// Milliseconds of each round that 99 of 100 null calls take, and as many cancels with the null call
-/// behind.
+/// Milliseconds of each round that 99 of 100 null calls take, and as many cancels with the null
+/// call behind.
 struct Measured {
     nulls: Vec<f64>,
     cancels: Vec<f64>,

@@ -16,7 +16,8 @@ use std::time::Instant;
 /// Cost of a call: nothing in it, 1 KB, 64 MiB out and back, and many at once
 ///
 /// Each figure stands beside a plain TCP exchange of the same bytes, measured in turn with it.
-/// Calls beside large ones and over several links (with root, between network namespaces) come last.
+/// Calls beside large ones, and over several links with root, between network namespaces, come
+/// last.
 /// benches/METHOD.md says how.
 #[derive(Args)]
 #[command(after_help = "Example:\n  farcall bench call --check")]

@@ -238,8 +238,8 @@ fn directory() -> Case {
 
 fn loans() -> Case {
     let about = "Asks for a second name of an array, and has the server read another from a\n\
-                 second server, which cannot be reached at first. Bit 13 of the features says that both\n\
-                 sides have loans.";
+                 second server, which cannot be reached at first. Bit 13 of the features says\n\
+                 that both sides have loans.";
     let (id, loan) = (
         HandleId(*b"0123456789abcdef"),
         HandleId(*b"fedcba9876543210"),
@@ -514,8 +514,8 @@ fn handles() -> Case {
 
 fn parts() -> Case {
     let about = "Puts an array of six doubles at the server, which grants room for it first\n\
-                 because it fills more than a chunk, 32 bytes here; then fills a part of it, without a\n\
-                 grant, and gets another. Bits 6, 7 and 9 of the features.";
+                 because it fills more than a chunk, 32 bytes here; then fills a part of it,\n\
+                 without a grant, and gets another. Bits 6, 7 and 9 of the features.";
     let id = HandleId(*b"0123456789abcdef");
     let form = ArrayForm {
         element: "double".to_string(),
