@@ -11,15 +11,19 @@ mod flow;
 mod gang;
 mod idl;
 mod jobs;
+mod log;
 mod ls;
+mod meta;
 mod npy;
 mod register;
 mod results;
 mod serve;
+mod sim;
 mod status;
 mod target;
 mod token;
 mod trunk;
+mod up;
 
 use clap::{Parser, Subcommand};
 use failure::Failure;
@@ -36,6 +40,8 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Serve(serve::Arguments),
+    Meta(meta::Arguments),
+    Up(up::Arguments),
     Register(register::Arguments),
     Call(call::Arguments),
     Submit(jobs::submit::Arguments),
@@ -51,6 +57,7 @@ enum Command {
     Certificate(certificate::Arguments),
     Idl(idl::Arguments),
     Flow(flow::Arguments),
+    Sim(sim::Arguments),
     Trunk(trunk::Arguments),
     Gang(gang::Arguments),
     Bench(bench::Arguments),
@@ -63,11 +70,16 @@ enum Command {
 
 fn main() -> ExitCode {
     let command = Cli::parse().command;
-    if !matches!(command, Command::Serve(_) | Command::Worker) {
+    if !matches!(
+        command,
+        Command::Serve(_) | Command::Meta(_) | Command::Up(_) | Command::Worker
+    ) {
         end_with_the_reader();
     }
     let result = match command {
         Command::Serve(arguments) => serve::run(arguments),
+        Command::Meta(arguments) => meta::run(&arguments),
+        Command::Up(arguments) => up::run(&arguments),
         Command::Register(arguments) => register::run(&arguments),
         Command::Call(arguments) => call::run(arguments),
         Command::Submit(arguments) => jobs::submit::run(&arguments),
@@ -83,6 +95,7 @@ fn main() -> ExitCode {
         Command::Certificate(arguments) => certificate::run(&arguments),
         Command::Idl(arguments) => idl::run(&arguments),
         Command::Flow(arguments) => flow::run(&arguments),
+        Command::Sim(arguments) => sim::run(&arguments),
         Command::Trunk(arguments) => trunk::run(&arguments),
         Command::Gang(arguments) => gang::run(arguments),
         Command::Bench(arguments) => bench::run(&arguments),

@@ -40,7 +40,7 @@ const REACH: Duration = Duration::from_millis(500);
 
 /// What is known of the ways to a server.
 #[derive(Default)]
-pub(crate) struct Ways {
+pub(crate) struct Streams {
     /// Connections beside the first, in the order in which they join, and how each was reached.
     others: Vec<(Option<SocketAddr>, Arc<Connection>)>,
     unreachable: Vec<SocketAddr>,
@@ -94,7 +94,8 @@ impl Function {
             .iter()
             .map(|argument| argument.bytes().len() as u64)
             .sum();
-        if bytes < LEAST || self.is_method() {
+        let has_one_server = self.server().grid().is_none();
+        if bytes < LEAST || self.is_method() || !has_one_server {
             return Ok(None);
         }
         let connection = self.server().connection()?;
@@ -201,7 +202,7 @@ impl Function {
         for (array, argument) in lent.iter().zip(kept) {
             arguments[array.argument] = argument;
         }
-        let Outcome { times } = outcome?;
+        let Outcome { times, wait } = outcome?;
         let back = server.travel(
             connection,
             Direction::Back,
@@ -217,14 +218,18 @@ impl Function {
             other: total - send - recv - times.exec,
             total,
         };
-        Ok(Some(Outcome { times }))
+        Ok(Some(Outcome { times, wait }))
     }
 }
 
 impl Server {
     /// Whether several connections may pay, as far as is known.
     fn may_split(&self) -> bool {
-        let ways = self.0.ways.lock().unwrap_or_else(PoisonError::into_inner);
+        let ways = self
+            .0
+            .streams
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let alone = |found: &Option<(usize, Instant)>| {
             found.is_some_and(|(count, when)| count == 1 && when.elapsed() < HOLDS)
         };
@@ -275,7 +280,11 @@ impl Server {
             lines.retain(|line| !line.leaves || !line.pieces.is_empty());
         }
         if let Some(count) = probe.found() {
-            let mut ways = self.0.ways.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut ways = self
+                .0
+                .streams
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             ways.paying[direction as usize] = Some((count, Instant::now()));
         }
         Ok(start.elapsed().as_secs_f64())
@@ -291,14 +300,22 @@ impl Server {
             queue.extend(line.pieces.drain(..).map(|(_, part)| part));
             line.leaves = true;
             let number = line.connection.number();
-            let mut ways = self.0.ways.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut ways = self
+                .0
+                .streams
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             ways.others.retain(|(_, known)| known.number() != number);
             ways.paying = [None; 2];
         }
     }
 
     fn found(&self, direction: Direction) -> Option<usize> {
-        let ways = self.0.ways.lock().unwrap_or_else(PoisonError::into_inner);
+        let ways = self
+            .0
+            .streams
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let found = ways.paying[direction as usize];
         found
             .filter(|(_, when)| when.elapsed() < HOLDS)
@@ -307,7 +324,11 @@ impl Server {
 
     /// The connection that joins as the `index`th, by the addresses of the server in turn.
     fn another(&self, first: &Arc<Connection>, index: usize) -> Option<Arc<Connection>> {
-        let mut ways = self.0.ways.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ways = self
+            .0
+            .streams
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         ways.others.retain(|(_, known)| !known.is_stale());
         if let Some((_, known)) = ways.others.get(index - 1) {
             return Some(known.clone());

@@ -133,6 +133,8 @@ impl Conversation {
             server::Event::Delete(_) => {}
             server::Event::Answer(..) => panic!("an answer to nobody"),
             server::Event::Submit(..)
+            | server::Event::Lend(..)
+            | server::Event::Pull(..)
             | server::Event::AskJob(..)
             | server::Event::Fetch(..)
             | server::Event::CancelJob(..)
@@ -140,8 +142,6 @@ impl Conversation {
             | server::Event::Put(..)
             | server::Event::PutPart(..)
             | server::Event::GetPart(..)
-            | server::Event::Lend(..)
-            | server::Event::Pull(..)
             | server::Event::Get(..)
             | server::Event::AskHandle(..)
             | server::Event::Drop(..)
@@ -158,6 +158,7 @@ impl Conversation {
             }
             server::Event::Status(id) => self.server.standing(id, "{}".into()),
             server::Event::Drain(id) => self.server.draining(id, 0),
+            server::Event::Directory(id, ..) => self.server.directory(id, Kind::Noted, &[]),
             server::Event::Estimate(id, _) => {
                 self.server.estimated(id, &Default::default());
             }

@@ -14,6 +14,7 @@ mod drain;
 mod estimate;
 mod events;
 mod limits;
+mod membership;
 mod objects;
 mod output;
 mod parts;
@@ -40,6 +41,7 @@ pub(crate) use estimate::Links;
 use farcall_rpc_proto::{FailureKind, Nanos};
 use farcall_schedule::{Policy, Queue};
 use farcall_spin::Spin;
+pub use membership::Standing;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd};
@@ -50,6 +52,7 @@ use slab::Slab;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::unix::net::UnixStream;
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 /// Events taken in one turn.
@@ -167,6 +170,8 @@ pub(crate) struct Reactor {
     names: HashMap<u64, String>,
     totals: account::Totals,
     readers: Option<report::Readers>,
+    /// Those who pass on how the server stands, where there are any.
+    reports: Option<membership::Reports>,
 }
 
 /// Lets the process have as many open files as it may, for each connection is one.
@@ -271,6 +276,7 @@ impl Reactor {
             names: HashMap::new(),
             totals: account::Totals::default(),
             readers: None,
+            reports: None,
         };
         reactor.watch_all()?;
         if let Some(address) = reactor.config.metrics {
@@ -343,6 +349,12 @@ impl Reactor {
         Ok(())
     }
 
+    /// Gives word whenever the server stands otherwise than before.
+    pub(crate) fn subscribe(&mut self) -> Receiver<Standing> {
+        let reports = self.reports.get_or_insert_with(membership::Reports::new);
+        reports.subscribe()
+    }
+
     /// A worker has bound its library.
     fn worker_is_ready(&mut self, key: usize, ready: Ready) {
         let worker = &mut self.workers[key];
@@ -405,6 +417,7 @@ impl Reactor {
         self.grant_held();
         self.dispatch();
         self.handle_deadlines();
+        self.report_standing();
         self.flush_answers();
         self.let_go();
         self.remove_closed();
@@ -463,6 +476,7 @@ impl Reactor {
             .chain(held)
             .chain(patience)
             .chain(expiry)
+            .chain(self.next_report())
             .min()?;
         Some(next.saturating_duration_since(now))
     }

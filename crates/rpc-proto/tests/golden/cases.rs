@@ -4,8 +4,8 @@ use farcall_idl::Scalar;
 use farcall_rpc_proto::{
     ArrayForm, ArrayPart, CALLBACKS, CREDIT, Call, Callback, CallbackAnswer, ESTIMATES, Estimate,
     FILES, Failure, FailureKind, FileRequest, FunctionSummary, HANDLES, HandleId, HandlePage,
-    HandleRecord, Header, Hello, JOBS, JobDescription, JobId, JobPage, JobRecord, JobState, LOANS,
-    Limits, Listing, OBJECTS, OPERATION, OUTPUT, PARTS, Pull, Put, REGISTER, Submission,
+    HandleRecord, Header, Hello, JOBS, JobDescription, JobId, JobPage, JobRecord, JobState, Kind,
+    LOANS, Limits, Listing, OBJECTS, OPERATION, OUTPUT, PARTS, Pull, Put, REGISTER, Submission,
 };
 
 /// One conversation.
@@ -32,6 +32,10 @@ pub(crate) enum Request {
     DeleteAndList(u64),
     Status,
     Drain,
+    /// A message for a metaserver.
+    Directory(Kind, Vec<u8>),
+    /// Says what became of a call, which has no answer, and asks for a function.
+    ObserveAndFind(Vec<u8>, Vec<u8>),
     Submit(Submission, Vec<Elements>),
     AskJob(JobId),
     /// With the length of the results.
@@ -68,6 +72,7 @@ pub(crate) enum Answer {
     Created,
     Standing(&'static str),
     Draining(u64),
+    Directory(Kind, Vec<u8>),
     Result(Vec<Elements>),
     Submitted(JobId),
     Job(JobDescription),
@@ -133,6 +138,7 @@ pub(crate) fn all() -> Vec<Case> {
         loans(),
         register(),
         operation(),
+        crate::directory::directory(),
         scalars(),
         callback(),
         file(),
@@ -144,7 +150,11 @@ pub(crate) fn all() -> Vec<Case> {
     ]
 }
 
-fn case(name: &'static str, about: &'static str, exchanges: Vec<(Request, Answer)>) -> Case {
+pub(crate) fn case(
+    name: &'static str,
+    about: &'static str,
+    exchanges: Vec<(Request, Answer)>,
+) -> Case {
     Case {
         name,
         about,
