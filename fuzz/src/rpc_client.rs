@@ -7,8 +7,9 @@
 use farcall_idl::Scalar;
 use farcall_rpc_proto::client::{Connection, Event};
 use farcall_rpc_proto::{
-    ArrayForm, CALLBACKS, Call, CallId, CallbackAnswer, DIRECTORY, HANDLES, HandleId, Hello, JOBS,
-    JobId, Kind, LOANS, Limits, OUTPUT, Pull, Put, Submission, Transmit,
+    ArrayForm, ArrayPart, CALLBACKS, CREDIT, Call, CallId, CallbackAnswer, DIRECTORY, HANDLES,
+    HandleId, Hello, JOBS, JobId, Kind, LOANS, Limits, OUTPUT, PARTS, Pull, Put, Submission,
+    Transmit,
 };
 use std::collections::BTreeMap;
 
@@ -62,10 +63,12 @@ impl Driver {
         let limits = Limits {
             control_bytes: 4096,
             chunk_bytes: 64,
+            grant_bytes: 128,
             calls: 32,
         };
         let mut hello = Hello::new("fuzz");
         hello.features = CALLBACKS | OUTPUT | JOBS | HANDLES | DIRECTORY | LOANS;
+        hello.features |= PARTS | CREDIT;
         let mut proto = Connection::new(limits, &hello);
         let mut open = BTreeMap::new();
         open.insert(proto.describe("dgesv").unwrap(), 0);
@@ -119,6 +122,13 @@ impl Driver {
         open.insert(proto.pull(&pull).unwrap(), 0);
         open.insert(proto.list_handles(0).unwrap(), 0);
         open.insert(proto.get(ARRAY, FETCHED).unwrap(), FETCHED);
+        let part = ArrayPart {
+            id: ARRAY,
+            offset: 1,
+            bytes: FETCHED,
+        };
+        open.insert(proto.put_part(&part).unwrap(), 0);
+        open.insert(proto.get_part(&part).unwrap(), FETCHED);
         open.insert(proto.create("counter").unwrap(), 0);
         open.insert(proto.ask_directory(Kind::Find, b"f").unwrap(), 0);
         proto.observe(b"o");
@@ -199,8 +209,11 @@ impl Driver {
     fn cancel(&mut self) {
         let call = RESULTS.len() as CallId + 1;
         if self.open.contains_key(&call) && self.cancelled.is_none() {
-            self.cancelled = Some(call);
-            self.proto.cancel(call);
+            match self.proto.cancel(call) {
+                true => self.cancelled = Some(call),
+                // It was not opened yet, and that is its end.
+                false => drop(self.open.remove(&call)),
+            }
         }
     }
 

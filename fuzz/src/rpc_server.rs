@@ -6,10 +6,10 @@
 
 use farcall_rpc_proto::server::{Connection, Event};
 use farcall_rpc_proto::{
-    ArrayForm, CALLBACKS, CallId, Callback, Chunk, DIRECTORY, Estimate, Failure, FailureKind,
-    HANDLES, HandleId, HandlePage, HandleRecord, Hello, JOBS, JobDescription, JobId, JobPage,
-    JobRecord, JobState, Kind, LOANS, Limits, Listing, OBJECTS, OPERATION, OUTPUT, SHARED_MEMORY,
-    Times, Transmit,
+    ArrayForm, CALLBACKS, CREDIT, CallId, Callback, Chunk, DIRECTORY, Estimate, Failure,
+    FailureKind, HANDLES, HandleId, HandlePage, HandleRecord, Hello, JOBS, JobDescription, JobId,
+    JobPage, JobRecord, JobState, Kind, LOANS, Limits, Listing, OBJECTS, OPERATION, OUTPUT, PARTS,
+    SHARED_MEMORY, Times, Transmit,
 };
 use std::collections::BTreeMap;
 
@@ -85,11 +85,12 @@ pub fn run(data: &[u8]) {
     let limits = Limits {
         control_bytes: CONTROL_BYTES as u32,
         chunk_bytes: 64,
+        grant_bytes: 128,
         calls: CALLS,
     };
     let mut hello = Hello::new("fuzz");
     hello.features = SHARED_MEMORY | CALLBACKS | OUTPUT | OPERATION | JOBS | HANDLES | OBJECTS;
-    hello.features |= DIRECTORY | LOANS;
+    hello.features |= DIRECTORY | LOANS | PARTS | CREDIT;
     let mut driver = Driver {
         proto: Connection::new(limits, hello),
         open: BTreeMap::new(),
@@ -211,6 +212,10 @@ impl Driver {
                     Some(Kept::Array),
                 );
             }
+            Event::PutPart(id, part) => {
+                self.offered(id, part.offset, part.bytes, Some(Kept::Array));
+            }
+            Event::GetPart(id, part) => self.fetch(id, part.id.0[0]),
             Event::Get(id, handle) => self.fetch(id, handle.0[0]),
             Event::AskHandle(id, handle) => self.proto.handle(id, &array(handle)),
             Event::Drop(id, _) => self.fail(id),

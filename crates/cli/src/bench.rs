@@ -1,5 +1,6 @@
 //! `farcall bench`
 
+mod beside;
 mod call;
 mod contender;
 mod flow;

@@ -21,9 +21,9 @@ use crate::socket::{self, Socket, Waker};
 use crate::{Address, Argument, Error, Options};
 use farcall_idl::Layout;
 use farcall_rpc_proto::{
-    CALLBACKS, Call, CallId, DIRECTORY, ESTIMATES, Estimate, FILES, Failure, FailureKind, HANDLES,
-    Hello, JOBS, LOANS, Listing, OBJECTS, OPERATION, OUTPUT, ProtocolError, REGISTER,
-    SHARED_MEMORY, Times,
+    CALLBACKS, CREDIT, Call, CallId, DIRECTORY, ESTIMATES, Estimate, FILES, Failure, FailureKind,
+    HANDLES, Hello, JOBS, LOANS, Listing, OBJECTS, OPERATION, OUTPUT, PARTS, ProtocolError,
+    REGISTER, SHARED_MEMORY, Times,
 };
 use farcall_spin::Spin;
 pub(crate) use state::Answered;
@@ -37,6 +37,7 @@ use transfer::Transfer;
 use waiter::Waiter;
 
 pub(crate) use several::wait_for_any;
+use std::net::SocketAddr;
 
 /// Array data of a call that fill the buffers on the way.
 const BULK_BYTES: u64 = 1 << 20;
@@ -64,6 +65,9 @@ pub(crate) struct Connection {
     /// Threads that want the lock: whoever moves bulk data lets them in between.
     contenders: AtomicUsize,
 }
+
+/// Other addresses of a server that are looked at.
+const MOST_WAYS: usize = 16;
 
 /// What a running call has its caller do.
 pub(crate) struct Reply {
@@ -106,14 +110,24 @@ impl Connection {
     /// Connects and exchanges greetings; changes to a Unix socket where the server offers one.
     pub(crate) fn open(address: &Address, options: &Options) -> Result<Arc<Connection>, Error> {
         let timeout = options.connect_timeout;
-        let connect = Socket::connect(address, &options.credentials, timeout);
-        let connection = Connection::over(connect, address, options)?;
+        let connection = Connection::open_by(address, options, None)?;
         let local = connection.lock().local.take();
         let Some(name) = local.filter(|_| options.same_host && !connection.socket.is_unix()) else {
             return Ok(connection);
         };
         let connect = Socket::connect_local(&name, timeout);
         Ok(Connection::over(connect, address, options).unwrap_or(connection))
+    }
+
+    /// Connects and exchanges greetings, at another address of the server where one is given.
+    pub(crate) fn open_by(
+        address: &Address,
+        options: &Options,
+        way: Option<SocketAddr>,
+    ) -> Result<Arc<Connection>, Error> {
+        let timeout = options.connect_timeout;
+        let connect = Socket::connect(address, way, &options.credentials, timeout);
+        Connection::over(connect, address, options)
     }
 
     fn over(
@@ -128,13 +142,14 @@ impl Connection {
         let socket = socket.map_err(failed)?;
         let mut hello = Hello::new(concat!("farcall-client ", env!("CARGO_PKG_VERSION")));
         hello.features |= ESTIMATES | CALLBACKS | OUTPUT | FILES | JOBS | HANDLES | LOANS;
-        hello.features |= OBJECTS | OPERATION | REGISTER | DIRECTORY;
+        hello.features |= OBJECTS | OPERATION | REGISTER | DIRECTORY | PARTS | CREDIT;
         if socket.is_unix() {
             hello.features |= SHARED_MEMORY;
         }
         if socket.is_private() {
             hello.token = options.credentials.token().map(str::to_owned);
         }
+        let is_remote = !socket.is_within_host();
         static LAST: AtomicU64 = AtomicU64::new(0);
         let mut connection = Connection {
             number: LAST.fetch_add(1, Ordering::Relaxed),
@@ -143,7 +158,7 @@ impl Connection {
             options: options.clone(),
             socket,
             waker: Waker::new().map_err(failed)?,
-            state: Mutex::new(State::new(&hello)),
+            state: Mutex::new(State::new(&hello, is_remote)),
             features: 0,
             pool: Mutex::default(),
             spin: Spin::new(options.spin),
@@ -302,6 +317,36 @@ impl Connection {
     /// Whether the server works on files of its clients.
     pub(crate) fn moves_files(&self) -> bool {
         self.features & (FILES | CALLBACKS) == FILES | CALLBACKS
+    }
+
+    /// Whether parts of arrays may travel on their own, and it is of use: within a host one
+    /// connection is as fast as memory.
+    pub(crate) fn moves_parts(&self) -> bool {
+        let features = PARTS | HANDLES;
+        self.features & features == features && !self.socket.is_within_host()
+    }
+
+    /// Other addresses at which the server listens.
+    pub(crate) fn ways(&self) -> Vec<SocketAddr> {
+        let state = self.lock();
+        let ways = state.ways.iter().filter_map(|way| way.parse().ok());
+        let peer = self.socket.peer();
+        ways.filter(|way| Some(*way) != peer)
+            .take(MOST_WAYS)
+            .collect()
+    }
+
+    /// When an operation ends that began then.
+    pub(crate) fn deadline_from(&self, start: Instant) -> Option<Instant> {
+        self.options.timeout.map(|timeout| start + timeout)
+    }
+
+    /// The time of an operation is over.
+    pub(crate) fn timed_out(&self) -> Error {
+        Error::Timeout {
+            address: self.address.clone(),
+            after: self.options.timeout.unwrap_or_default(),
+        }
     }
 
     /// Whether arrays may lie in memory shared with the server.
@@ -537,6 +582,20 @@ impl Request {
 
     /// The times of a call that has ended; told once.
     pub(crate) fn take_times(&self) -> Option<Result<Times, Error>> {
+        Some(match self.take_answer()? {
+            Ok(Answer::Done(times)) => self.place_files().map(|()| times),
+            Ok(_) => Err(self.connection.unexpected()),
+            Err(error) => Err(error),
+        })
+    }
+
+    /// Whether a request that has ended came to something; told once.
+    pub(crate) fn take_end(&self) -> Option<Result<(), Error>> {
+        Some(self.take_answer()?.map(drop))
+    }
+
+    /// The answer of a request that has ended; told once.
+    fn take_answer(&self) -> Option<Result<Answer, Error>> {
         let mut state = self.connection.lock();
         if !state.has_ended(self.id) {
             return None;
@@ -547,8 +606,7 @@ impl Request {
             return Some(Err(error));
         }
         Some(match end {
-            Some(Ok(Answer::Done(times))) => self.place_files().map(|()| times),
-            Some(Ok(_)) => Err(self.connection.unexpected()),
+            Some(Ok(answer)) => Ok(answer),
             Some(Err(loss)) => Err(self.connection.error(loss)),
             None => Err(Error::Failed(Failure::new(
                 FailureKind::Cancelled,
@@ -568,7 +626,9 @@ impl Request {
         let mut spinning = connection.spin.begin();
         let mut state = connection.lock();
         loop {
-            let more = !state.driven && state.progress(&connection.socket, Some(self.id));
+            let is_open = !state.has_ended(self.id);
+            let more =
+                is_open && !state.driven && state.progress(&connection.socket, Some(self.id));
             if self.has_work(&state) {
                 if !state.driven {
                     state.hand_over();

@@ -300,6 +300,9 @@ impl Function {
     }
 
     fn call_once(&self, arguments: &mut [Argument<'_>]) -> Result<Outcome, Error> {
+        if let Some(outcome) = self.call_in_streams(arguments)? {
+            return Ok(outcome);
+        }
         // SAFETY: the borrows outlive the call, which is over or given up when this returns.
         unsafe { self.start(arguments) }?.wait()
     }

@@ -65,7 +65,8 @@ impl Handle {
 
     /// Gets it, in its own order; `bytes` is as long as it is.
     pub fn get(&self, bytes: &mut [u8]) -> Result<(), Error> {
-        self.server.connection()?.get(self.id, bytes)
+        let unit = self.form.ty().map_or(1, farcall_idl::Type::swap_unit) as usize;
+        self.server.connection()?.get(self.id, bytes, unit)
     }
 
     /// A name of the array that another server may read it by, once and within a minute.

@@ -41,6 +41,7 @@ mod plan;
 mod server;
 mod socket;
 mod staging;
+mod streams;
 mod transaction;
 
 pub use address::{

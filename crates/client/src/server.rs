@@ -3,6 +3,7 @@
 use crate::connection::Connection;
 use crate::function::Described;
 use crate::grid::Grid;
+use crate::streams::Streams;
 use crate::{
     Address, ArrayForm, Credentials, Error, Function, Handle, HandleId, HandleStatus, Job, JobId,
     JobStatus, SharedMemory,
@@ -25,6 +26,9 @@ pub struct Options {
     pub spin: Duration,
     /// Whether to change to a Unix socket and shared memory where the server is on this host.
     pub same_host: bool,
+    /// Connections over which the arrays of one call may travel at once, where measurement shows
+    /// that they pay; 1 keeps to one.
+    pub streams: usize,
     /// What proves who the client is, and which servers it believes.
     pub credentials: Credentials,
     /// Asked whenever a signal interrupts the wait for the server, and ten times a second, because
@@ -39,6 +43,7 @@ impl Default for Options {
             timeout: None,
             spin: Duration::from_micros(100),
             same_host: true,
+            streams: 8,
             credentials: Credentials::from_environment(),
             on_interrupt: None,
         }
@@ -70,6 +75,8 @@ pub(crate) struct Shared {
     /// For small calls while large arrays travel on the other one; made when it is first needed.
     express: Mutex<Option<Arc<Connection>>>,
     functions: Mutex<HashMap<String, Arc<Described>>>,
+    /// For arrays that travel over several connections.
+    pub(crate) streams: Mutex<Streams>,
 }
 
 impl Server {
@@ -99,6 +106,7 @@ impl Server {
             connection,
             express: Mutex::default(),
             functions,
+            streams: Mutex::default(),
         })))
     }
 
@@ -285,7 +293,7 @@ impl Server {
 
     /// Reads an array that is lent under that name, once; `bytes` is as long as it is.
     pub fn redeem(&self, loan: HandleId, bytes: &mut [u8]) -> Result<(), Error> {
-        self.connection()?.get(loan, bytes)
+        self.connection()?.get(loan, bytes, 1)
     }
 
     /// An array that is at the server by now.

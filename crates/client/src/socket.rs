@@ -4,7 +4,7 @@ use crate::{Address, Credentials};
 use farcall_tls::Session;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
@@ -20,18 +20,20 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
-    /// Connects, trying every address of the host for at most `timeout` each.
+    /// Connects, trying every address of the host for at most `timeout` each; by another `way`
+    /// where one is given.
     pub(crate) fn connect(
         address: &Address,
+        way: Option<SocketAddr>,
         credentials: &Credentials,
         timeout: Duration,
     ) -> io::Result<Socket> {
         Ok(match address {
-            Address::Tcp { host, port } => Socket::Tcp(connect_tcp(host, *port, timeout)?),
+            Address::Tcp { host, port } => Socket::Tcp(connect_tcp(host, *port, way, timeout)?),
             Address::Tls { host, port } => {
                 let trust = credentials.trust().map_err(io::Error::other)?;
                 let session = Session::client(&trust, host)?;
-                Socket::Tls(connect_tcp(host, *port, timeout)?, Mutex::new(session))
+                Socket::Tls(connect_tcp(host, *port, way, timeout)?, Mutex::new(session))
             }
             Address::Unix(path) => {
                 let name = path.as_os_str().as_bytes();
@@ -49,6 +51,22 @@ impl Socket {
     /// Whether memory can be handed over on it.
     pub(crate) fn is_unix(&self) -> bool {
         matches!(self, Socket::Unix(_))
+    }
+
+    /// Whether the server is on this host.
+    pub(crate) fn is_within_host(&self) -> bool {
+        match self {
+            Socket::Tcp(stream) | Socket::Tls(stream, _) => is_within_host(stream).unwrap_or(false),
+            Socket::Unix(_) => true,
+        }
+    }
+
+    /// The address of the server, where it has one on a network.
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        match self {
+            Socket::Tcp(stream) | Socket::Tls(stream, _) => stream.peer_addr().ok(),
+            Socket::Unix(_) => None,
+        }
     }
 
     /// Whether nobody on a network can read what is written.
@@ -158,7 +176,7 @@ fn is_within_host(stream: &TcpStream) -> io::Result<bool> {
 /// Keeps little unsent data in the system's hands, for nothing overtakes it there. Within a host it
 /// would only cost speed: data pass to the other side at once.
 fn bound_unsent(stream: &TcpStream) -> io::Result<()> {
-    let unsent: libc::c_int = 128 << 10;
+    let unsent: libc::c_int = 64 << 10;
     // SAFETY: the value is one of this frame, as long as said.
     let set = unsafe {
         libc::setsockopt(
@@ -259,9 +277,18 @@ fn receive(
     Ok(count)
 }
 
-fn connect_tcp(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream> {
+fn connect_tcp(
+    host: &str,
+    port: u16,
+    way: Option<SocketAddr>,
+    timeout: Duration,
+) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-    for candidate in (host, port).to_socket_addrs()? {
+    let candidates: Vec<SocketAddr> = match way {
+        Some(way) => vec![way],
+        None => (host, port).to_socket_addrs()?.collect(),
+    };
+    for candidate in candidates {
         match TcpStream::connect_timeout(&candidate, timeout) {
             Ok(stream) => {
                 stream.set_nodelay(true)?;

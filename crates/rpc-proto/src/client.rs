@@ -2,22 +2,22 @@
 
 use crate::frame::{BIG_ENDIAN, Header, Kind, append_control, append_flagged};
 use crate::handles::{
-    HANDLES, HandleMessage, HandlePage, HandleRecord, ListHandlesMessage, Pull, Put,
+    ArrayPart, HANDLES, HandleMessage, HandlePage, HandleRecord, ListHandlesMessage, Pull, Put,
 };
 use crate::ids::{HandleId, JobId};
 use crate::jobs::{
     CancelJobMessage, JOBS, JobDescription, JobMessage, JobPage, ListJobsMessage, Submission,
 };
 use crate::message::{
-    self, CALLBACKS, Call, Callback, CallbackAnswer, DIRECTORY, DescribeRequest, DrainingMessage,
-    Estimate, Failure, GoodbyeMessage, Hello, InterfaceMessage, ListRequest, Listing,
-    MemoryMessage, NewRequest, OUTPUT, OutputMessage, RegisterRequest, ResultMessage,
+    self, CALLBACKS, CREDIT, Call, Callback, CallbackAnswer, DIRECTORY, DescribeRequest,
+    DrainingMessage, Estimate, Failure, GoodbyeMessage, Hello, InterfaceMessage, ListRequest,
+    Listing, MemoryMessage, NewRequest, OUTPUT, OutputMessage, RegisterRequest, ResultMessage,
     StandingMessage, Times,
 };
 use crate::receiver::{Chunk, Frame, Receiver, Stream};
 use crate::sender::{Sender, Transmit};
 use crate::{CallId, Limits, ProtocolError};
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -109,6 +109,22 @@ struct Core {
     last_id: CallId,
     sender: Sender,
     requests: BTreeMap<CallId, Request>,
+    /// The server grants room for long data streams.
+    grants: bool,
+    /// Requests that the server lets be open at once.
+    most_open: usize,
+    /// Requests with data streams that wait until others have ended.
+    waiting: VecDeque<Opening>,
+}
+
+/// A request to be opened.
+struct Opening {
+    call: CallId,
+    frame: Vec<u8>,
+    /// Bytes of its data stream.
+    total: u64,
+    /// Whether they are for memory that is there.
+    has_room: bool,
 }
 
 impl Connection {
@@ -122,6 +138,9 @@ impl Connection {
             last_id: 0,
             sender,
             requests: BTreeMap::new(),
+            grants: false,
+            most_open: usize::MAX,
+            waiting: VecDeque::new(),
         };
         Connection {
             receiver: Receiver::new(limits.clone()),
@@ -240,7 +259,7 @@ impl Connection {
         })?;
         let mut opening = Vec::new();
         append_control(&mut opening, Kind::Call, id, |out| call.encode(out));
-        self.core.sender.start_call(id, opening, call.data_bytes);
+        self.core.start(id, opening, call.data_bytes, false);
         Ok(id)
     }
 
@@ -250,7 +269,7 @@ impl Connection {
         let mut opening = Vec::new();
         append_control(&mut opening, Kind::Submit, id, |out| submission.encode(out));
         let bytes = submission.call.data_bytes;
-        self.core.sender.start_call(id, opening, bytes);
+        self.core.start(id, opening, bytes, false);
         Ok(id)
     }
 
@@ -296,7 +315,27 @@ impl Connection {
         let id = self.open(Request::Submitting)?;
         let mut opening = Vec::new();
         message::append(&mut opening, Kind::Put, id, put);
-        self.core.sender.start_call(id, opening, put.data_bytes);
+        self.core.start(id, opening, put.data_bytes, false);
+        Ok(id)
+    }
+
+    /// Fills a part of an array at a server with the feature [`PARTS`](crate::PARTS).
+    pub fn put_part(&mut self, part: &ArrayPart) -> Result<CallId, ProtocolError> {
+        let id = self.open(Request::Submitting)?;
+        let mut frame = Vec::new();
+        message::append(&mut frame, Kind::PutPart, id, part);
+        self.core.start(id, frame, part.bytes, true);
+        Ok(id)
+    }
+
+    /// Asks for a part of an array at the server. Its end is told as that of a call.
+    pub fn get_part(&mut self, part: &ArrayPart) -> Result<CallId, ProtocolError> {
+        let id = self.open(Request::Computing {
+            result_bytes: part.bytes,
+            calls_back: false,
+        })?;
+        let out = &mut self.core.sender.control;
+        message::append(out, Kind::GetPart, id, part);
         Ok(id)
     }
 
@@ -365,15 +404,17 @@ impl Connection {
     /// Gives up a call; list and describe requests are left to be answered. Its end is reported as
     /// [`Event::Done`] or [`Event::Failed`] all the same, whichever comes; result bytes that arrive
     /// until then are marked to be thrown away.
-    pub fn cancel(&mut self, call: CallId) {
+    ///
+    /// Returns `false` where the call was not opened yet: it has ended with this, without a word.
+    pub fn cancel(&mut self, call: CallId) -> bool {
         let Some(request) = self.core.requests.get_mut(&call) else {
-            return;
+            return true;
         };
         let stream = match request {
             Request::Receiving(stream) => Some(*stream),
             Request::Computing { .. } | Request::Submitting => None,
             Request::Query | Request::Object | Request::Memory { .. } | Request::Cancelled(_) => {
-                return;
+                return true;
             }
         };
         *request = Request::Cancelled(stream);
@@ -385,8 +426,12 @@ impl Connection {
         {
             chunk.discard = true;
         }
+        if self.core.forget_unopened(call) {
+            return false;
+        }
         self.core.sender.drop_stream(call);
         append_control(&mut self.core.sender.control, Kind::Cancel, call, |_| ());
+        true
     }
 
     fn open(&mut self, request: Request) -> Result<CallId, ProtocolError> {
@@ -437,6 +482,7 @@ impl Connection {
 
     /// Puts out the next frames; see [`Transmit`].
     pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Transmit {
+        self.core.open_next();
         self.core.sender.poll(out).0
     }
 
@@ -462,6 +508,12 @@ impl Core {
                     message::parse(kind, payload).map_err(|_| ProtocolError::NotFarcall)?;
                 hello.agree()?;
                 self.connected = true;
+                self.grants = self.features & hello.features & CREDIT != 0;
+                if let Some(calls) = hello.calls {
+                    // Some are left for requests without data streams, which do not wait.
+                    self.most_open = (calls - (calls / 2).min(32)).max(1) as usize;
+                }
+                self.open_next();
                 Ok(Some(Event::Connected(hello)))
             }
             Kind::Listing => {
@@ -515,6 +567,7 @@ impl Core {
             },
             Kind::Output if self.features & OUTPUT != 0 => self.output(id, payload),
             Kind::Callback if self.features & CALLBACKS != 0 => self.callback(&header, payload),
+            Kind::Grant if self.grants => self.granted(id).map(|()| None),
             Kind::Result => self
                 .result(id, message::parse(kind, payload)?)
                 .map(|()| None),
@@ -527,6 +580,60 @@ impl Core {
                 Ok(self.failed(id).then_some(Event::Failed(id, failure)))
             }
             _ => Err(ProtocolError::OutOfPlace(kind)),
+        }
+    }
+
+    /// Opens a request with a data stream, now or when others have ended.
+    fn start(&mut self, call: CallId, frame: Vec<u8>, total: u64, has_room: bool) {
+        self.waiting.push_back(Opening {
+            call,
+            frame,
+            total,
+            has_room,
+        });
+        self.open_next();
+    }
+
+    /// Opens as many requests as the server allows; none before it is known whether it grants.
+    fn open_next(&mut self) {
+        if self.features & CREDIT != 0 && !self.connected {
+            return;
+        }
+        while self.requests.len() - self.waiting.len() < self.most_open
+            && let Some(next) = self.waiting.pop_front()
+        {
+            let Opening {
+                call,
+                frame,
+                total,
+                has_room,
+            } = next;
+            let granted = has_room || !self.grants;
+            self.sender.start_call(call, frame, total, granted);
+        }
+    }
+
+    /// Forgets a request that was given up before it was opened; `false` if it is open.
+    fn forget_unopened(&mut self, call: CallId) -> bool {
+        let count = self.waiting.len();
+        self.waiting.retain(|opening| opening.call != call);
+        let was_waiting = self.waiting.len() < count;
+        if was_waiting {
+            self.requests.remove(&call);
+        }
+        was_waiting
+    }
+
+    /// The server has room for a data stream, perhaps of a call that was given up.
+    fn granted(&mut self, id: CallId) -> Result<(), ProtocolError> {
+        let known = match self.requests.get(&id) {
+            Some(Request::Computing { .. } | Request::Submitting) => self.sender.grant(id),
+            Some(Request::Cancelled(None)) | None => true,
+            Some(_) => false,
+        };
+        match known {
+            true => Ok(()),
+            false => Err(ProtocolError::OutOfPlace(Kind::Grant)),
         }
     }
 

@@ -57,6 +57,12 @@ pub enum Kind {
     Answer = 17,
     /// What the running function has printed.
     Output = 18,
+    /// Fills a part of an array at the server; its data stream follows.
+    PutPart = 19,
+    /// Asks for a part of an array at the server; answered as a call is.
+    GetPart = 20,
+    /// The server has room for the data stream of a request.
+    Grant = 21,
     /// Asks what a call would take.
     Estimate = 24,
     /// Answers [`Kind::Estimate`].
@@ -154,6 +160,9 @@ impl Kind {
             Callback,
             Answer,
             Output,
+            PutPart,
+            GetPart,
+            Grant,
             Estimate,
             Estimated,
             New,

@@ -9,6 +9,10 @@ use minicbor::{Decode, Encode};
 /// Feature bit: data may stay at the server, to be used in calls by their handle.
 pub const HANDLES: u64 = 1 << 9;
 
+/// Feature bit: parts of arrays at the server travel on their own, on any connection. Needs
+/// [`HANDLES`].
+pub const PARTS: u64 = 1 << 6;
+
 /// Feature bit: arrays travel from server to server. Needs [`HANDLES`].
 pub const LOANS: u64 = 1 << 13;
 
@@ -41,6 +45,33 @@ pub struct Put {
     /// Whether it stays when the connection ends.
     #[n(2)]
     pub stays: bool,
+}
+
+/// A part of an array at the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct ArrayPart {
+    /// The array.
+    #[n(0)]
+    pub id: HandleId,
+    /// Where the part starts, in bytes.
+    #[n(1)]
+    pub offset: u64,
+    /// Its length in bytes, which is that of the data stream.
+    #[n(2)]
+    pub bytes: u64,
+}
+
+impl ArrayPart {
+    /// Whether it is a part of an array of that form, in whole elements.
+    pub fn is_of(&self, form: &ArrayForm) -> bool {
+        let (Ok(ty), Ok(bytes)) = (form.ty(), form.bytes()) else {
+            return false;
+        };
+        let unit = u64::from(ty.size().unwrap_or(1)).max(1);
+        let whole = self.offset.is_multiple_of(unit) && self.bytes.is_multiple_of(unit);
+        let end = self.offset.checked_add(self.bytes);
+        whole && self.bytes > 0 && end.is_some_and(|end| end <= bytes)
+    }
 }
 
 /// Has an array read from another server, to stay at this one.
@@ -198,6 +229,17 @@ mod tests {
         assert_eq!(form("char", &vec![1; 33]).bytes(), Err(FormError::Size));
         for element in ["string", "filename", "nothing", ""] {
             assert_eq!(form(element, &[1]).bytes(), Err(FormError::Element));
+        }
+    }
+
+    #[test]
+    fn a_part_lies_within_its_array() {
+        let form = form("double", &[4]);
+        let id = HandleId([0; 16]);
+        let part = |offset, bytes| ArrayPart { id, offset, bytes }.is_of(&form);
+        assert!(part(0, 32) && part(24, 8));
+        for (offset, bytes) in [(0, 0), (32, 8), (24, 16), (4, 8), (8, 4), (u64::MAX - 7, 8)] {
+            assert!(!part(offset, bytes), "{offset} {bytes}");
         }
     }
 

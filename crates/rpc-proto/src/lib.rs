@@ -38,13 +38,15 @@ mod stream;
 
 pub use file::{FILE_PIECE_BYTES, FileRequest};
 pub use frame::{FrameError, HEADER_BYTES, Header, Kind};
-pub use handles::{ArrayForm, FormError, HANDLES, HandlePage, HandleRecord, LOANS, Pull, Put};
+pub use handles::{
+    ArrayForm, ArrayPart, FormError, HANDLES, HandlePage, HandleRecord, LOANS, PARTS, Pull, Put,
+};
 pub use ids::{HandleId, JobId, NoId};
 pub use jobs::{JOBS, JobDescription, JobPage, JobRecord, JobState, Submission};
 pub use message::{
-    CALLBACK_BYTES, CALLBACKS, Call, Callback, CallbackAnswer, DIRECTORY, ESTIMATES, Estimate,
-    FILES, Failure, FailureKind, Fault, FunctionSummary, Hello, Listing, MessageError, OBJECTS,
-    OPERATION, OUTPUT, REGISTER, SHARED_MEMORY, Times, VERSION_MAX, VERSION_MIN,
+    CALLBACK_BYTES, CALLBACKS, CREDIT, Call, Callback, CallbackAnswer, DIRECTORY, ESTIMATES,
+    Estimate, FILES, Failure, FailureKind, Fault, FunctionSummary, Hello, Listing, MessageError,
+    OBJECTS, OPERATION, OUTPUT, REGISTER, SHARED_MEMORY, Times, VERSION_MAX, VERSION_MIN,
 };
 pub use receiver::Chunk;
 pub use sender::Transmit;
@@ -66,6 +68,8 @@ pub struct Limits {
     pub control_bytes: u32,
     /// Array data in one frame, in bytes: the grain at which a small call overtakes a large one.
     pub chunk_bytes: u32,
+    /// Longest data stream that does not wait for a grant, in bytes; the same at both ends.
+    pub grant_bytes: u32,
     /// Calls that may be open at once.
     pub calls: usize,
 }
@@ -75,6 +79,7 @@ impl Default for Limits {
         Limits {
             control_bytes: 1 << 20,
             chunk_bytes: 256 << 10,
+            grant_bytes: 256 << 10,
             calls: 1024,
         }
     }

@@ -35,6 +35,9 @@ pub const ESTIMATES: u64 = 1 << 4;
 /// Feature: the status of the server, and its end by request.
 pub const OPERATION: u64 = 1 << 12;
 
+/// Feature bit: streams longer than a chunk wait for the server's word that there is room.
+pub const CREDIT: u64 = 1 << 7;
+
 /// Feature bit: operators may register interface files.
 pub const REGISTER: u64 = 1 << 16;
 
@@ -86,6 +89,13 @@ pub struct Hello {
     /// listens too.
     #[n(6)]
     pub local: Option<String>,
+    /// In the server's greeting, with [`PARTS`](crate::PARTS): the IP addresses, with ports, at
+    /// which it listens too.
+    #[n(7)]
+    pub ways: Option<Vec<String>>,
+    /// In the server's greeting: how many requests may be open at once.
+    #[n(8)]
+    pub calls: Option<u32>,
 }
 
 impl Hello {
@@ -99,6 +109,8 @@ impl Hello {
             agent: agent.to_string(),
             token: None,
             local: None,
+            ways: None,
+            calls: None,
         }
     }
 

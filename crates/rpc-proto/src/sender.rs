@@ -1,12 +1,13 @@
 //! Orders what goes out: control frames first; then the data streams, one after the other, but
 //! those of one chunk overtake, each between two chunks of the others.
 //!
-//! A call whose arguments fill more than a chunk is opened only when its data begin: a server that
-//! has to wait for memory before it takes them has then got all of the calls before it.
+//! A call whose arguments are long waits with them for the server's grant. Where there
+//! are none it is opened only when its data begin: a server that has to wait for memory before it
+//! takes them has then got all of the calls before it.
 
 use crate::frame::{BIG_ENDIAN, Header, Kind};
 use crate::{CallId, Chunk, Limits};
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 /// What `poll_transmit` has put out.
@@ -31,9 +32,12 @@ struct Outbound {
 /// The outgoing side of a connection.
 pub(crate) struct Sender {
     chunk_bytes: u64,
+    grant_bytes: u64,
     /// Encoded control frames.
     pub(crate) control: Vec<u8>,
     streams: VecDeque<Outbound>,
+    /// Lengths of streams that wait for a grant.
+    held: BTreeMap<CallId, u64>,
     /// The chunk put out last was a whole stream that overtook.
     overtaken: bool,
 }
@@ -43,18 +47,45 @@ impl Sender {
         let chunk_bytes = u64::from(limits.chunk_bytes.max(1));
         Sender {
             chunk_bytes,
+            grant_bytes: u64::from(limits.grant_bytes),
             control: Vec::new(),
             streams: VecDeque::new(),
+            held: BTreeMap::new(),
             overtaken: false,
         }
     }
 
-    /// Queues a stream and the frame that opens its call, which goes before it.
-    pub(crate) fn start_call(&mut self, call: CallId, mut opening: Vec<u8>, total: u64) {
-        if total <= self.chunk_bytes {
+    /// Queues a stream and the frame that opens its call, which goes before it. A long stream waits
+    /// for its grant where there are some.
+    pub(crate) fn start_call(
+        &mut self,
+        call: CallId,
+        mut opening: Vec<u8>,
+        total: u64,
+        granted: bool,
+    ) {
+        let waits = !granted && self.is_long(total);
+        if waits || total <= self.chunk_bytes {
             self.control.append(&mut opening);
         }
-        self.queue(call, opening, total);
+        match waits {
+            true => drop(self.held.insert(call, total)),
+            false => self.queue(call, opening, total),
+        }
+    }
+
+    /// The stream of a call need not wait any longer; `false` if it does not.
+    pub(crate) fn grant(&mut self, call: CallId) -> bool {
+        let Some(total) = self.held.remove(&call) else {
+            return false;
+        };
+        self.queue(call, Vec::new(), total);
+        true
+    }
+
+    /// Whether a stream of that length waits for a grant where there are some.
+    pub(crate) fn is_long(&self, total: u64) -> bool {
+        total > self.grant_bytes
     }
 
     pub(crate) fn start_stream(&mut self, call: CallId, total: u64) {
@@ -75,6 +106,9 @@ impl Sender {
     /// Withdraws what of the call's stream is not out yet; says whether there was any. A call is
     /// opened all the same, so that it can be given up.
     pub(crate) fn drop_stream(&mut self, call: CallId) -> bool {
+        if self.held.remove(&call).is_some() {
+            return true;
+        }
         let index = self.streams.iter().position(|stream| stream.call == call);
         let Some(mut stream) = index.and_then(|index| self.streams.remove(index)) else {
             return false;
@@ -96,11 +130,11 @@ impl Sender {
 
     /// Whether some of the call's stream is not out yet.
     pub(crate) fn has_stream(&self, call: CallId) -> bool {
-        self.streams.iter().any(|stream| stream.call == call)
+        self.held.contains_key(&call) || self.streams.iter().any(|stream| stream.call == call)
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.control.is_empty() && self.streams.is_empty()
+        self.control.is_empty() && self.streams.is_empty() && self.held.is_empty()
     }
 
     /// Appends the next frames to `out`. With the last chunk of a stream, `finished` is told.

@@ -2,17 +2,18 @@
 
 use crate::frame::{BIG_ENDIAN, Header, Kind, append_control, append_flagged};
 use crate::handles::{
-    HANDLES, HandleMessage, HandlePage, HandleRecord, LOANS, ListHandlesMessage, Pull, Put,
+    ArrayPart, HANDLES, HandleMessage, HandlePage, HandleRecord, LOANS, ListHandlesMessage, PARTS,
+    Pull, Put,
 };
 use crate::ids::{HandleId, JobId};
 use crate::jobs::{
     CancelJobMessage, JOBS, JobDescription, JobMessage, JobPage, ListJobsMessage, Submission,
 };
 use crate::message::{
-    self, CALLBACKS, Call, Callback, CallbackAnswer, DIRECTORY, DescribeRequest, DrainingMessage,
-    ESTIMATES, Estimate, FILES, Failure, FailureKind, GoodbyeMessage, Hello, InterfaceMessage,
-    ListRequest, Listing, MemoryMessage, NewRequest, OBJECTS, OPERATION, OUTPUT, OutputMessage,
-    REGISTER, RegisterRequest, ResultMessage, SHARED_MEMORY, StandingMessage, Times,
+    self, CALLBACKS, CREDIT, Call, Callback, CallbackAnswer, DIRECTORY, DescribeRequest,
+    DrainingMessage, ESTIMATES, Estimate, FILES, Failure, FailureKind, GoodbyeMessage, Hello,
+    InterfaceMessage, ListRequest, Listing, MemoryMessage, NewRequest, OBJECTS, OPERATION, OUTPUT,
+    OutputMessage, REGISTER, RegisterRequest, ResultMessage, SHARED_MEMORY, StandingMessage, Times,
 };
 use crate::receiver::{Chunk, Frame, Receiver, Stream};
 use crate::sender::{Sender, Transmit};
@@ -69,6 +70,11 @@ pub enum Event {
     /// Puts an array here: as with a call, answer with [`Connection::accept`] or
     /// [`Connection::fail`]; once it is there, with [`Connection::handle`].
     Put(CallId, Put),
+    /// Fills a part of an array that is here: as with a call, answer with [`Connection::accept`] or
+    /// [`Connection::fail`]; once it is there, with [`Connection::handle`].
+    PutPart(CallId, ArrayPart),
+    /// Wants a part of an array: answer with [`Connection::deliver`] or `fail`.
+    GetPart(CallId, ArrayPart),
     /// Wants an array that is here: answer with [`Connection::deliver`] or `fail`.
     Get(CallId, HandleId),
     /// Asks about an array: answer with [`Connection::handle`] or `fail`.
@@ -97,6 +103,8 @@ enum State {
     Offered {
         bytes: u64,
         since: Nanos,
+        /// Its data stream comes without a grant.
+        has_room: bool,
     },
     Receiving {
         stream: Stream,
@@ -121,7 +129,11 @@ enum State {
 
 impl State {
     fn offered(bytes: u64, now: Nanos) -> State {
-        State::Offered { bytes, since: now }
+        State::Offered {
+            bytes,
+            since: now,
+            has_room: false,
+        }
     }
 
     /// Of a request without data that is answered with some.
@@ -132,6 +144,11 @@ impl State {
             calls_back: false,
         }
     }
+}
+
+/// Whether a frame is a request about parts of arrays that stay at the server.
+fn is_about_parts(kind: Kind) -> bool {
+    matches!(kind, Kind::PutPart | Kind::GetPart)
 }
 
 /// Whether a frame is a request about arrays that stay at the server.
@@ -159,7 +176,7 @@ fn is_request(kind: Kind) -> bool {
             | Kind::Pull
     );
     let joins = is_for_directory(kind) && kind != Kind::Observe;
-    plain || joins || is_about_jobs(kind) || is_about_handles(kind)
+    plain || joins || is_about_jobs(kind) || is_about_handles(kind) || is_about_parts(kind)
 }
 
 /// Whether a frame is for the directory of a metaserver.
@@ -275,14 +292,28 @@ impl Connection {
         let Some(state) = self.core.calls.get_mut(&call) else {
             return false;
         };
-        let State::Offered { bytes, since } = *state else {
+        let State::Offered {
+            bytes,
+            since,
+            has_room,
+        } = *state
+        else {
             return false;
         };
         *state = State::Receiving {
             stream: Stream::new(bytes),
             since,
         };
+        if !has_room && self.waits_for_grant(bytes) {
+            append_control(&mut self.core.sender.control, Kind::Grant, call, |_| ());
+        }
         self.core.stream_progress(call, now).is_some()
+    }
+
+    /// Whether the client sends a data stream of that length only when its request was accepted, so
+    /// that the answer may take as long as it likes.
+    pub fn waits_for_grant(&self, bytes: u64) -> bool {
+        self.core.features & CREDIT != 0 && self.core.sender.is_long(bytes)
     }
 
     /// Answers a list request.
@@ -574,6 +605,11 @@ impl Core {
             kind if is_about_handles(kind) && self.features & HANDLES != 0 => {
                 self.about_handles(kind, id, payload, now).map(Some)?
             }
+            kind if is_about_parts(kind)
+                && self.features & (PARTS | HANDLES) == PARTS | HANDLES =>
+            {
+                self.about_parts(kind, id, payload, now).map(Some)?
+            }
             Kind::Lend if self.features & LOANS != 0 => {
                 let HandleMessage { id: handle } = message::parse(kind, payload)?;
                 Some(Event::Lend(id, handle))
@@ -689,6 +725,28 @@ impl Core {
             Kind::Drop => Event::Drop(id, handle),
             _ => Event::AskHandle(id, handle),
         })
+    }
+
+    /// A request about a part of an array that stays here.
+    fn about_parts(
+        &mut self,
+        kind: Kind,
+        id: CallId,
+        payload: &[u8],
+        now: Nanos,
+    ) -> Result<Event, ProtocolError> {
+        let part: ArrayPart = message::parse(kind, payload)?;
+        if kind == Kind::GetPart {
+            self.open(id, State::waiting(now))?;
+            return Ok(Event::GetPart(id, part));
+        }
+        let offered = State::Offered {
+            bytes: part.bytes,
+            since: now,
+            has_room: true,
+        };
+        self.open(id, offered)?;
+        Ok(Event::PutPart(id, part))
     }
 
     fn greet(&mut self, kind: Kind, payload: &[u8]) -> Result<Event, ProtocolError> {

@@ -59,9 +59,14 @@ impl Pieces {
 
     /// A stream that lies in one piece at the start of a job buffer.
     pub fn whole(bytes: u64) -> Pieces {
+        Pieces::part(0, bytes)
+    }
+
+    /// A stream that lies in one piece there, from `offset` on.
+    pub fn part(offset: u64, bytes: u64) -> Pieces {
         let piece = Piece {
             param: 0,
-            offset: 0,
+            offset,
             length: bytes,
         };
         Pieces {

@@ -140,6 +140,8 @@ impl Conversation {
             | server::Event::CancelJob(..)
             | server::Event::ListJobs(..)
             | server::Event::Put(..)
+            | server::Event::PutPart(..)
+            | server::Event::GetPart(..)
             | server::Event::Get(..)
             | server::Event::AskHandle(..)
             | server::Event::Drop(..)

@@ -307,8 +307,8 @@ impl Queue {
         Some(self.start(&waiting.request, now))
     }
 
-    /// The job whose turn it is, fit or not.
-    fn choose(&self, now: Nanos) -> Option<u64> {
+    /// The job whose turn it is, whether there is room for it or not.
+    pub fn choose(&self, now: Nanos) -> Option<u64> {
         let Patience { time, passes } = self.settings.patience;
         let reserved = self.users.longest_waiting();
         if let Some((since, starts, id)) = reserved

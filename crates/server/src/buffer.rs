@@ -167,6 +167,9 @@ impl BufferPool {
         }
     }
 
+    /// Calls of so many bytes have a part of the memory that larger ones leave.
+    pub(crate) const SMALL: usize = 256 << 10;
+
     pub(crate) fn limit(&self) -> usize {
         self.limit
     }
@@ -192,7 +195,12 @@ impl BufferPool {
         if let Some(index) = best {
             return Ok(self.idle.remove(index));
         }
-        self.make_room(wanted)?;
+        // One that is nearly as large as the memory has all of it.
+        let limit = match bytes <= BufferPool::SMALL {
+            true => self.limit,
+            false => wanted.max(self.limit - self.limit / 16),
+        };
+        self.make_room_within(wanted, limit)?;
         let buffer = self.create(wanted, user).map_err(NoBuffer::System)?;
         self.total += wanted;
         Ok(buffer)
@@ -237,13 +245,17 @@ impl BufferPool {
         free(segment.bytes, segment);
     }
 
-    /// Idle buffers are given up as far as it takes to have `bytes` more.
     fn make_room(&mut self, bytes: usize) -> Result<(), NoBuffer> {
-        while self.total + bytes > self.limit && !self.idle.is_empty() {
+        self.make_room_within(bytes, self.limit)
+    }
+
+    /// Idle buffers are given up as far as it takes to have `bytes` more within a limit.
+    fn make_room_within(&mut self, bytes: usize, limit: usize) -> Result<(), NoBuffer> {
+        while self.total + bytes > limit && !self.idle.is_empty() {
             let oldest = self.idle.remove(0);
             self.retire(oldest);
         }
-        match self.total + bytes > self.limit {
+        match self.total + bytes > limit {
             true => Err(NoBuffer::Wait),
             false => Ok(()),
         }
@@ -280,7 +292,7 @@ impl BufferPool {
 }
 
 /// Drops memory. To free much of it takes long, so that a thread does it.
-fn free<M: Send + 'static>(bytes: usize, memory: M) {
+pub(crate) fn free<M: Send + 'static>(bytes: usize, memory: M) {
     if bytes >= LARGE {
         // Where there is no thread to be had, the closure is dropped here.
         let thread = std::thread::Builder::new().name("farcall-free".into());

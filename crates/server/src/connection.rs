@@ -23,7 +23,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 /// Bytes that one connection may move, each way, before the others have their turn.
-pub(crate) const TURN_BYTES: usize = 2 << 20;
+pub(crate) const TURN_BYTES: usize = 512 << 10;
 /// Bytes read at once besides array data.
 const INPUT_BYTES: usize = 16 << 10;
 /// Bytes of a read beyond the array data it is for: room for the next frame headers, and little
@@ -73,6 +73,14 @@ pub(crate) enum Offer {
 }
 
 impl Offer {
+    /// Bytes of its data stream.
+    pub(crate) fn data_bytes(&self) -> u64 {
+        match self {
+            Offer::Put(put) => put.data_bytes,
+            _ => self.call().map_or(0, |call| call.data_bytes),
+        }
+    }
+
     /// The call that it is, if it is one.
     pub(crate) fn call(&self) -> Option<&Call> {
         match self {
@@ -143,6 +151,8 @@ pub(crate) struct Connection {
     descriptors: Vec<OwnedFd>,
     /// A call that waits for memory; nothing is read until it has some.
     pub(crate) waiting: Option<(CallId, Offer)>,
+    /// Calls that wait for a grant, in their order.
+    pub(crate) held: VecDeque<(CallId, Offer)>,
     /// The event mask it is registered with.
     pub(crate) interest: EventFlags,
     input: Vec<u8>,
@@ -176,6 +186,7 @@ impl Connection {
             objects: HashMap::new(),
             descriptors: Vec::new(),
             waiting: None,
+            held: VecDeque::new(),
             interest: EventFlags::IN,
             input: vec![0; INPUT_BYTES],
             unread: 0..0,

@@ -6,7 +6,7 @@ use farcall_rpc_proto::{Failure, FailureKind, FunctionSummary, Listing};
 use farcall_schedule::{Prediction, Profile};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Functions of one page of a listing.
 const PAGE: usize = 256;
@@ -32,10 +32,17 @@ fn work(layout: &Layout) -> f64 {
 }
 
 impl Function {
-    /// Whether its calls take less time than it takes to wake a second worker for the next one.
-    pub(crate) fn is_brief(&self) -> bool {
+    /// What its calls take, if it is less than it takes to wake a second worker for the next one.
+    pub(crate) fn brief(&self) -> Option<Duration> {
         const BRIEF: f64 = 20e3;
-        self.exec.is_some_and(|exec| exec < BRIEF)
+        let exec = self.exec.filter(|exec| *exec < BRIEF)?;
+        Some(Duration::from_nanos(exec as u64))
+    }
+
+    /// Whether its calls do nothing but compute, on one worker.
+    pub(crate) fn only_computes(&self) -> bool {
+        let interface = &self.interface;
+        interface.callbacks.is_empty() && !interface.moves_files() && !interface.is_parallel()
     }
 
     /// What clients are sent as the interface.

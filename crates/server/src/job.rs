@@ -5,7 +5,7 @@ use crate::spool::journal::Record;
 use crate::store::Use;
 use crate::user::User;
 use farcall_idl::Layout;
-use farcall_rpc_proto::{CallId, Direction, JobId, Nanos, Piece, Pieces, Put, Side};
+use farcall_rpc_proto::{ArrayPart, CallId, Direction, JobId, Nanos, Piece, Pieces, Put, Side};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -35,6 +35,10 @@ pub(crate) enum Task {
     Put(Put, User),
     /// An array that stays is sent.
     Get,
+    /// A part of an array comes that is here.
+    PutPart(ArrayPart),
+    /// A part of an array is sent.
+    GetPart,
 }
 
 /// Whether a call outlives its connection.
@@ -70,6 +74,8 @@ pub(crate) struct Job {
     pub(crate) moved: Nanos,
     /// The worker of the object whose method it is.
     pub(crate) object: Option<usize>,
+    /// A worker has died that was to run it next.
+    pub(crate) again: bool,
     /// Where the client wants what the function prints.
     pub(crate) printing: Option<Printing>,
     pub(crate) durability: Durability,
@@ -169,6 +175,7 @@ impl Job {
             swap: false,
             moved: 0,
             object: None,
+            again: false,
             printing: None,
             durability: Durability::None,
             task: Task::Call,
@@ -237,6 +244,23 @@ impl Job {
         let mut job = Job::of_one_piece(user, connection, request, bytes, None);
         job.outgoing = Pieces::whole(bytes);
         job.task = Task::Get;
+        job.uses.push(of);
+        job
+    }
+
+    /// A part of an array that comes, or is to be sent.
+    pub(crate) fn part(
+        user: User,
+        connection: usize,
+        request: CallId,
+        part: ArrayPart,
+        of: Use,
+        task: Task,
+    ) -> Job {
+        let mut job = Job::of_one_piece(user, connection, request, part.bytes, None);
+        job.incoming = Pieces::part(part.offset, part.bytes);
+        job.outgoing = job.incoming.clone();
+        job.task = task;
         job.uses.push(of);
         job
     }

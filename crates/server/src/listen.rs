@@ -118,6 +118,25 @@ impl Listener {
         }
     }
 
+    /// The addresses at which clients on other hosts may reach it, with TLS or without.
+    pub(crate) fn ways(&self, tls: bool) -> Vec<SocketAddr> {
+        let Listener::Tcp(listener, identity) = self else {
+            return Vec::new();
+        };
+        let Ok(address) = listener.local_addr() else {
+            return Vec::new();
+        };
+        if identity.is_some() != tls || address.ip().is_loopback() {
+            return Vec::new();
+        }
+        if !address.ip().is_unspecified() {
+            return vec![address];
+        }
+        let own = interface_addresses().into_iter();
+        let same = own.filter(|ip| ip.is_ipv4() == address.is_ipv4());
+        same.map(|ip| SocketAddr::new(ip, address.port())).collect()
+    }
+
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         match self {
             Listener::Tcp(listener, _) => listener.as_fd(),
@@ -182,10 +201,49 @@ impl Listener {
     }
 }
 
+/// Addresses of this host's interfaces that others may reach.
+fn interface_addresses() -> Vec<IpAddr> {
+    let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
+    // SAFETY: the call fills the pointer, or fails.
+    if unsafe { libc::getifaddrs(&mut first) } != 0 {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    let mut next = first;
+    // SAFETY: a list of the C library's, freed below; each address is as long as its family says.
+    unsafe {
+        while let Some(entry) = next.as_ref() {
+            next = entry.ifa_next;
+            let Some(address) = entry.ifa_addr.as_ref() else {
+                continue;
+            };
+            let is_up = entry.ifa_flags & libc::IFF_UP as libc::c_uint != 0;
+            found.extend(match libc::c_int::from(address.sa_family) {
+                libc::AF_INET if is_up => {
+                    let address = entry.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned();
+                    Some(IpAddr::from(address.sin_addr.s_addr.to_ne_bytes()))
+                }
+                libc::AF_INET6 if is_up => {
+                    let address = entry.ifa_addr.cast::<libc::sockaddr_in6>().read_unaligned();
+                    Some(IpAddr::from(address.sin6_addr.s6_addr))
+                }
+                _ => None,
+            });
+        }
+        libc::freeifaddrs(first);
+    }
+    let is_local = |ip: &IpAddr| match ip {
+        IpAddr::V4(ip) => ip.is_loopback() || ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_loopback() || ip.is_unicast_link_local(),
+    };
+    found.retain(|ip| !is_local(ip));
+    found
+}
+
 /// Keeps little unsent data in the system's hands, for nothing overtakes it there. Within a host it
 /// would only cost speed: data pass to the other side at once.
 fn bound_unsent(stream: &TcpStream) -> io::Result<()> {
-    const UNSENT: libc::c_int = 128 << 10;
+    const UNSENT: libc::c_int = 64 << 10;
     let unsent = UNSENT;
     // SAFETY: the value is one of this frame, as long as said.
     let set = unsafe {

@@ -4,9 +4,11 @@
 //! to the job buffer by the kernel's hand, and the library runs in the workers.
 
 mod account;
+mod ahead;
 mod audited;
 mod callbacks;
 mod calls;
+mod credit;
 mod dispatch;
 mod drain;
 mod estimate;
@@ -15,6 +17,7 @@ mod limits;
 mod membership;
 mod objects;
 mod output;
+mod parts;
 mod pull;
 mod register;
 mod report;
@@ -126,6 +129,8 @@ pub(crate) struct Reactor {
     closed: Vec<usize>,
     /// Connections that wait for memory, first come first served.
     starved: VecDeque<usize>,
+    /// Connections with calls that wait for a grant.
+    holding: Vec<usize>,
     /// Whether the listeners are watched: not while connections cannot be accepted.
     accepts: bool,
     workers: Slab<Worker>,
@@ -249,6 +254,7 @@ impl Reactor {
             unflushed: Vec::new(),
             closed: Vec::new(),
             starved: VecDeque::new(),
+            holding: Vec::new(),
             accepts: true,
             workers: Slab::new(),
             unprotected: Vec::new(),
@@ -408,6 +414,7 @@ impl Reactor {
         self.dispatch();
         self.flush_answers();
         active |= self.serve_ready();
+        self.grant_held();
         self.dispatch();
         self.handle_deadlines();
         self.report_standing();
@@ -459,12 +466,15 @@ impl Reactor {
         let stop = self.stopping;
         let held = self.held_until;
         let keep = self.learned_since.map(|since| since + KEEP);
+        let patience = self.workers.iter();
+        let patience = patience.filter_map(|(_, worker)| worker.patience());
         let expiry = self.next_expiry(now);
         let next = running
             .chain(sweep)
             .chain(keep)
             .chain(stop)
             .chain(held)
+            .chain(patience)
             .chain(expiry)
             .chain(self.next_report())
             .min()?;

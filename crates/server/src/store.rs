@@ -54,6 +54,13 @@ pub(crate) struct Array {
     is_dropped: bool,
 }
 
+impl Array {
+    /// Whether a call writes it, or is to.
+    pub(crate) fn is_written(&self) -> bool {
+        self.jobs.iter().any(|(_, writes)| *writes)
+    }
+}
+
 /// What one user has here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Usage {

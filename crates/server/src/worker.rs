@@ -1,5 +1,6 @@
 //! A worker process as the server sees it.
 
+mod ahead;
 mod callback;
 mod control;
 mod death;
@@ -11,10 +12,12 @@ pub(crate) mod sandbox;
 
 use crate::buffer::{JobBuffer, Segment};
 use crate::user::User;
+use ahead::Posted;
+pub(crate) use ahead::Withdrawal;
 pub(crate) use callback::Word;
 use callback::{AnswerWord, Mailbox, WORD_BYTES};
-pub(crate) use control::TEXT_BYTES;
-use control::{Control, Outcome, Request};
+use control::{Control, Request};
+pub(crate) use control::{Outcome, TEXT_BYTES};
 pub(crate) use death::Death;
 use farcall_rpc_proto::{CallId, Callback, CallbackAnswer, Failure, FailureKind};
 use launch::Start;
@@ -102,9 +105,9 @@ pub(crate) enum State {
     Booked {
         job: usize,
     },
-    /// Runs this job, until the deadline at most. A brief one is probably over `soon`.
+    /// Runs the job that was posted first, until the deadline at most. A brief one is probably over
+    /// `soon`.
     Running {
-        job: usize,
         since: Instant,
         deadline: Option<Instant>,
         soon: Option<Instant>,
@@ -158,6 +161,12 @@ pub(crate) struct Worker {
     line: Vec<u8>,
     tail: Vec<u8>,
     control: Control,
+    /// What it has, the one that it runs first.
+    posted: VecDeque<Posted>,
+    /// No other call may be posted behind the one that it runs.
+    alone: bool,
+    /// For each call.
+    time_limit: Option<Duration>,
     mailbox: Mailbox,
     /// Since when it waits for the answer of a callback.
     waiting: Option<Instant>,
@@ -242,15 +251,8 @@ impl Worker {
         }
     }
 
-    /// The job it runs or is to run.
-    pub(crate) fn job(&self) -> Option<usize> {
-        match self.state {
-            State::Running { job, .. } | State::Booked { job } => Some(job),
-            _ => None,
-        }
-    }
-
-    /// Hands the worker a job. `message` is the encoded call.
+    /// Hands the worker a job, behind others where it [takes more](Worker::takes_more). `message`
+    /// is the encoded call.
     pub(crate) fn run(
         &mut self,
         job: usize,
@@ -284,23 +286,28 @@ impl Worker {
             swap: call.swap,
             memory_messages,
             pes: call.pes,
+            alone: call.alone,
         };
-        self.tail.clear();
+        let function = call.number;
         self.control.post(&request, call.message);
+        self.posted.push_back(Posted {
+            job: Some(job),
+            function,
+        });
+        if matches!(self.state, State::Running { .. }) {
+            return Ok(());
+        }
+        self.tail.clear();
+        self.alone = call.alone;
+        self.function = Some(function);
+        self.time_limit = time_limit;
         let now = Instant::now();
         self.state = State::Running {
-            job,
             since: now,
             deadline: time_limit.map(|limit| now + limit),
             soon: call.brief.then(|| now + SOON),
         };
         Ok(())
-    }
-
-    /// The outcome of the running job, once it is there.
-    pub(crate) fn poll(&self) -> Option<Outcome> {
-        let running = matches!(self.state, State::Running { .. });
-        (running && self.control.is_finished()).then(|| self.control.outcome())
     }
 
     /// Asks for the doorbell before the server sleeps; `false` if there is an outcome by now.
@@ -339,8 +346,9 @@ impl Worker {
 
     /// Whether it has become idle by unmapping what it was told to.
     pub(crate) fn has_unmapped(&mut self) -> bool {
-        let unmapped = self.state == State::Unmapping && self.control.is_finished();
+        let unmapped = self.state == State::Unmapping && self.control.finished() > 0;
         if unmapped {
+            self.control.take_outcome();
             self.rest();
         }
         unmapped
@@ -484,6 +492,8 @@ impl Worker {
 pub(crate) struct CallRequest<'a> {
     /// Index in the library's catalog.
     pub(crate) function: usize,
+    /// The function's number.
+    pub(crate) number: u64,
     pub(crate) buffer: Option<&'a JobBuffer>,
     /// Where the arrays lie that are not in the buffer.
     pub(crate) segments: &'a [Rc<Segment>],
@@ -493,6 +503,8 @@ pub(crate) struct CallRequest<'a> {
     pub(crate) pes: u32,
     /// Whether such calls take little time.
     pub(crate) brief: bool,
+    /// Whether no others may be posted before or behind it.
+    pub(crate) alone: bool,
     pub(crate) message: &'a [u8],
 }
 

@@ -1,5 +1,6 @@
 //! `farcall bench call`
 
+use super::beside;
 use super::contender::Contender;
 use super::raw::RawPeer;
 use super::table::{Better, Row, median, report};
@@ -15,6 +16,8 @@ use std::time::Instant;
 /// Cost of a call: nothing in it, 1 KB, 64 MiB out and back, and many at once
 ///
 /// Each figure stands beside a plain TCP exchange of the same bytes, measured in turn with it.
+/// Calls beside large ones, and over several links with root, between network namespaces, come
+/// last.
 /// benches/METHOD.md says how.
 #[derive(Args)]
 #[command(after_help = "Example:\n  farcall bench call --check")]
@@ -31,6 +34,9 @@ pub(crate) struct Arguments {
     /// Measure gRPC, Arrow Flight, pyzmq, Pyro5, Ray and Dask too (scripts/peers installs them)
     #[arg(long)]
     peers: bool,
+    /// Only calls beside large ones, and those over several links
+    #[arg(long)]
+    beside: bool,
     /// Python to measure the Python client with
     #[arg(long, value_name = "PROGRAM", default_value = ".venv/bin/python")]
     python: PathBuf,
@@ -46,9 +52,17 @@ const PEERS_PYTHON: &str = ".venv-peers/bin/python";
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut server = LocalServer::start(&arguments.libraries)?;
-    let rows = measure(arguments, &server.address);
+    let mut rows = match arguments.beside {
+        true => Vec::new(),
+        false => measure(arguments, &server.address)?,
+    };
+    rows.extend(beside::on_loopback(
+        &server.address,
+        arguments.rounds.min(3),
+    )?);
     server.stop();
-    report(&rows?, arguments.json, arguments.check)
+    rows.extend(beside::on_links(&arguments.libraries, arguments.rounds)?);
+    report(&rows, arguments.json, arguments.check)
 }
 
 /// What one kind of row measures.

@@ -6,8 +6,8 @@ use super::{Connection, Request};
 use crate::{Argument, Error};
 use farcall_idl::Layout;
 use farcall_rpc_proto::{
-    Failure, FailureKind, HANDLES, HandleId, HandlePage, HandleRecord, JOBS, JobDescription, JobId,
-    JobPage, LOANS, Pull, Put, Submission,
+    ArrayForm, ArrayPart, Failure, FailureKind, HANDLES, HandleId, HandlePage, HandleRecord, JOBS,
+    JobDescription, JobId, JobPage, LOANS, Pull, Put, Submission,
 };
 use std::sync::Arc;
 
@@ -115,17 +115,61 @@ impl Connection {
     pub(crate) fn put(self: &Arc<Self>, put: &Put, bytes: &[u8]) -> Result<HandleRecord, Error> {
         self.check_handles()?;
         // SAFETY: the borrow outlives the request, which is over or given up when this returns.
-        let transfer = unsafe { Transfer::of_one_piece(Argument::In(bytes)) };
+        let transfer = unsafe { Transfer::of_one_piece(Argument::In(bytes), 1) };
         let request = self.start(|state| state.move_data(|proto| proto.put(put), transfer))?;
         self.handle_answer(request)
     }
 
-    /// Gets an array from the server.
-    pub(crate) fn get(self: &Arc<Self>, handle: HandleId, bytes: &mut [u8]) -> Result<(), Error> {
+    /// Puts an array of zeros at the server.
+    pub(crate) fn put_zeros(self: &Arc<Self>, form: ArrayForm) -> Result<HandleId, Error> {
+        let put = Put {
+            form,
+            data_bytes: 0,
+            stays: false,
+        };
+        self.put(&put, &[]).map(|record| record.id)
+    }
+
+    /// Begins to fill a part of an array at the server.
+    ///
+    /// # Safety
+    /// As [`Connection::call`].
+    pub(crate) unsafe fn put_part(
+        self: &Arc<Self>,
+        part: &ArrayPart,
+        bytes: &[u8],
+    ) -> Result<Request, Error> {
+        // SAFETY: the caller's promise.
+        let transfer = unsafe { Transfer::of_one_piece(Argument::In(bytes), 1) };
+        self.start(|state| state.move_data(|proto| proto.put_part(part), transfer))
+    }
+
+    /// Begins to get a part of an array, whose elements have parts of `unit` bytes.
+    ///
+    /// # Safety
+    /// As [`Connection::call`].
+    pub(crate) unsafe fn get_part(
+        self: &Arc<Self>,
+        part: &ArrayPart,
+        bytes: &mut [u8],
+        unit: usize,
+    ) -> Result<Request, Error> {
+        // SAFETY: the caller's promise.
+        let transfer = unsafe { Transfer::of_one_piece(Argument::Out(bytes), unit) };
+        self.start(|state| state.move_data(|proto| proto.get_part(part), transfer))
+    }
+
+    /// Gets an array from the server, whose elements have parts of `unit` bytes.
+    pub(crate) fn get(
+        self: &Arc<Self>,
+        handle: HandleId,
+        bytes: &mut [u8],
+        unit: usize,
+    ) -> Result<(), Error> {
         self.check_handles()?;
         let length = bytes.len() as u64;
         // SAFETY: the borrow outlives the request, which is over or given up when this returns.
-        let transfer = unsafe { Transfer::of_one_piece(Argument::Out(bytes)) };
+        let transfer = unsafe { Transfer::of_one_piece(Argument::Out(bytes), unit) };
         let get = |state: &mut State| state.move_data(|proto| proto.get(handle, length), transfer);
         self.start(get)?.times().map(drop)
     }

@@ -29,6 +29,9 @@ const TURN_READS: usize = 16;
 const TURN_WRITES: usize = 8;
 /// Array bytes gathered before they are written.
 const GATHER_BYTES: u64 = 1 << 20;
+/// The same, and bytes of a frame, on the way to another host: what a call that is given up still
+/// sends.
+const REMOTE_BYTES: u32 = 64 << 10;
 
 /// What a request came to.
 pub(crate) enum Answer {
@@ -110,6 +113,8 @@ pub(crate) struct State {
     pub(crate) agent: String,
     /// The Unix socket on which a server on this host listens too.
     pub(crate) local: Option<String>,
+    /// Other addresses at which it listens.
+    pub(crate) ways: Vec<String>,
     /// Memory that the server handed over and did not speak of yet.
     handed_over: VecDeque<OwnedFd>,
     open: HashMap<CallId, Open>,
@@ -123,6 +128,7 @@ pub(crate) struct State {
     input: Vec<u8>,
     unread: std::ops::Range<usize>,
     landing: Landing,
+    gather_bytes: u64,
     frames: Vec<u8>,
     parts: VecDeque<Part>,
     /// The socket holds bytes that wait for room.
@@ -130,17 +136,23 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(hello: &Hello) -> State {
-        let limits = Limits {
+    pub(crate) fn new(hello: &Hello, is_remote: bool) -> State {
+        let mut limits = Limits {
             calls: 1 << 16,
             ..Limits::default()
         };
+        let mut gather_bytes = GATHER_BYTES;
+        if is_remote {
+            limits.chunk_bytes = REMOTE_BYTES;
+            gather_bytes = REMOTE_BYTES.into();
+        }
         State {
             proto: client::Connection::new(limits, hello),
             connected: false,
             features: 0,
             agent: String::new(),
             local: None,
+            ways: Vec::new(),
             handed_over: VecDeque::new(),
             open: HashMap::new(),
             ended: HashMap::new(),
@@ -150,6 +162,7 @@ impl State {
             input: vec![0; INPUT_BYTES],
             unread: 0..0,
             landing: Landing::default(),
+            gather_bytes,
             frames: Vec::new(),
             parts: VecDeque::new(),
             unsent: false,
@@ -352,7 +365,9 @@ impl State {
         for waiter in open.waiters.drain(..) {
             waiter.wake();
         }
-        self.proto.cancel(id);
+        if !self.proto.cancel(id) {
+            self.open.remove(&id);
+        }
         self.withdraw(id);
     }
 
@@ -495,7 +510,7 @@ impl State {
     /// Collects what the protocol wants sent, up to a bound.
     fn gather(&mut self) {
         let mut gathered = 0;
-        while gathered < GATHER_BYTES {
+        while gathered < self.gather_bytes {
             let start = self.frames.len();
             let transmit = self.proto.poll_transmit(&mut self.frames);
             let end = self.frames.len();
@@ -683,6 +698,7 @@ impl State {
                 self.features = hello.features;
                 self.agent = hello.agent;
                 self.local = hello.local;
+                self.ways = hello.ways.unwrap_or_default();
                 return;
             }
             Event::Shared(id, bytes) => match self.handed_over.pop_front() {

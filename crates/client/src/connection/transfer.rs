@@ -33,6 +33,8 @@ pub(crate) struct Transfer {
     outgoing: Pieces,
     incoming: Pieces,
     progress: Progress,
+    /// Bytes of what changes its order with the machine, in a stream that is one piece.
+    unit: usize,
     /// The result came in the other byte order.
     pub(crate) foreign_order: bool,
 }
@@ -77,15 +79,17 @@ impl Transfer {
                 ..Progress::default()
             },
             layout,
+            unit: 1,
             foreign_order: false,
         }
     }
 
-    /// A stream that is one piece of memory: one that is sent, or one that is filled.
+    /// A stream that is one piece of memory: one that is sent, or one that is filled, with elements
+    /// that have parts of `unit` bytes.
     ///
     /// # Safety
     /// As [`Transfer::new`].
-    pub(crate) unsafe fn of_one_piece(argument: Argument<'_>) -> Transfer {
+    pub(crate) unsafe fn of_one_piece(argument: Argument<'_>, unit: usize) -> Transfer {
         let bytes = argument.bytes().len() as u64;
         let layout = Layout {
             arrays: Vec::new(),
@@ -97,6 +101,7 @@ impl Transfer {
         let sent = matches!(argument, Argument::In(_));
         // SAFETY: the caller's promise is the same.
         let mut transfer = unsafe { Transfer::new(&mut [argument], layout) };
+        transfer.unit = unit.max(1);
         let piece = Pieces::whole(bytes);
         match sent {
             true => (transfer.outgoing, transfer.progress.to_send) = (piece, bytes),
@@ -180,6 +185,15 @@ impl Transfer {
     pub(crate) fn finish(&mut self) {
         if !self.foreign_order {
             return;
+        }
+        if self.unit > 1 {
+            let piece = Piece {
+                param: 0,
+                offset: 0,
+                length: self.memory[0].bytes as u64,
+            };
+            // SAFETY: it is the only piece.
+            swap_bytes(&mut unsafe { self.place(&piece) }, self.unit);
         }
         for array in self
             .layout

@@ -2,10 +2,10 @@
 
 use farcall_idl::Scalar;
 use farcall_rpc_proto::{
-    ArrayForm, CALLBACKS, Call, Callback, CallbackAnswer, ESTIMATES, Estimate, FILES, Failure,
-    FailureKind, FileRequest, FunctionSummary, HANDLES, HandleId, HandlePage, HandleRecord, Header,
-    Hello, JOBS, JobDescription, JobId, JobPage, JobRecord, JobState, Kind, LOANS, Limits, Listing,
-    OBJECTS, OPERATION, OUTPUT, Pull, Put, REGISTER, Submission,
+    ArrayForm, ArrayPart, CALLBACKS, CREDIT, Call, Callback, CallbackAnswer, ESTIMATES, Estimate,
+    FILES, Failure, FailureKind, FileRequest, FunctionSummary, HANDLES, HandleId, HandlePage,
+    HandleRecord, Header, Hello, JOBS, JobDescription, JobId, JobPage, JobRecord, JobState, Kind,
+    LOANS, Limits, Listing, OBJECTS, OPERATION, OUTPUT, PARTS, Pull, Put, REGISTER, Submission,
 };
 
 /// One conversation.
@@ -43,6 +43,8 @@ pub(crate) enum Request {
     CancelJob(JobId, bool),
     ListJobs(u64),
     Put(Put, Vec<Elements>),
+    PutPart(ArrayPart, Vec<Elements>),
+    GetPart(ArrayPart),
     /// With its length.
     Get(HandleId, u64),
     AskHandle(HandleId),
@@ -132,6 +134,7 @@ pub(crate) fn all() -> Vec<Case> {
         estimate(),
         jobs(),
         handles(),
+        parts(),
         loans(),
         register(),
         operation(),
@@ -516,6 +519,59 @@ fn handles() -> Case {
     Case {
         hello,
         ..case("handles", about, exchanges)
+    }
+}
+
+fn parts() -> Case {
+    let about = "Puts an array of six doubles at the server, which grants room for it first\n\
+                 because it fills more than a chunk, 32 bytes here; then fills a part of it,\n\
+                 without a grant, and gets another. Bits 6, 7 and 9 of the features.";
+    let id = HandleId(*b"0123456789abcdef");
+    let form = ArrayForm {
+        element: "double".to_string(),
+        shape: vec![6],
+        column_major: false,
+    };
+    let put = Put {
+        form: form.clone(),
+        data_bytes: 48,
+        stays: false,
+    };
+    let record = HandleRecord {
+        id,
+        number: 8,
+        form,
+        stays: false,
+        used: 1_700_000_000_000,
+        on_disk: false,
+        undefined: None,
+    };
+    let part = |offset, bytes| ArrayPart { id, offset, bytes };
+    let doubles = |values: &[f64]| vec![Elements::Doubles(values.to_vec())];
+    let exchanges = vec![
+        (
+            Request::Put(put, doubles(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])),
+            Answer::Handle(record.clone()),
+        ),
+        (
+            Request::PutPart(part(8, 40), doubles(&[7.0, 8.0, 9.0, 10.0, 11.0])),
+            Answer::Handle(record),
+        ),
+        (
+            Request::GetPart(part(0, 16)),
+            Answer::Delivered(doubles(&[1.0, 7.0])),
+        ),
+    ];
+    let mut hello = Hello::new("golden client");
+    hello.features = HANDLES | PARTS | CREDIT;
+    Case {
+        hello,
+        limits: Limits {
+            chunk_bytes: 32,
+            grant_bytes: 32,
+            ..Limits::default()
+        },
+        ..case("parts", about, exchanges)
     }
 }
 

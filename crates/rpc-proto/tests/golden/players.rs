@@ -168,7 +168,8 @@ impl Client<'_> {
                     let (
                         Request::Call { data, .. }
                         | Request::Submit(_, data)
-                        | Request::Put(_, data),
+                        | Request::Put(_, data)
+                        | Request::PutPart(_, data),
                         _,
                     ) = &self.case.exchanges[self.next]
                     else {
@@ -206,6 +207,8 @@ impl Client<'_> {
             Request::CancelJob(job, forget) => self.proto.cancel_job(*job, *forget),
             Request::ListJobs(after) => self.proto.list_jobs(*after),
             Request::Put(put, _) => self.proto.put(put),
+            Request::PutPart(part, _) => self.proto.put_part(part),
+            Request::GetPart(part) => self.proto.get_part(part),
             Request::Get(handle, bytes) => self.proto.get(*handle, *bytes),
             Request::AskHandle(handle) => self.proto.ask_handle(*handle),
             Request::Drop(handle) => self.proto.drop_handle(*handle),
@@ -286,6 +289,7 @@ fn asked(event: server::Event, request: &Request) -> CallId {
             id
         }
         (Event::ListJobs(id, after), Request::ListJobs(expected)) if after == *expected => id,
+        (Event::GetPart(id, part), Request::GetPart(expected)) if part == *expected => id,
         (Event::Get(id, handle), Request::Get(expected, _)) if handle == *expected => id,
         (Event::AskHandle(id, handle), Request::AskHandle(expected)) if handle == *expected => id,
         (Event::Drop(id, handle), Request::Drop(expected)) if handle == *expected => id,
@@ -413,9 +417,16 @@ impl<'c> Server<'c> {
                 assert_eq!(put, *expected);
                 assert!(!self.proto.accept(id, OFFERED));
             }
+            (Event::PutPart(id, part), Request::PutPart(expected, _)) => {
+                assert_eq!(part, *expected);
+                assert!(!self.proto.accept(id, OFFERED));
+            }
             (
                 Event::Ready(id),
-                Request::Call { data, .. } | Request::Submit(_, data) | Request::Put(_, data),
+                Request::Call { data, .. }
+                | Request::Submit(_, data)
+                | Request::Put(_, data)
+                | Request::PutPart(_, data),
             ) => {
                 let received = std::mem::take(&mut self.received);
                 assert_eq!(received, stream(data, case.big_endian));

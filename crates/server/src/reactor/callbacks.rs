@@ -14,7 +14,7 @@ impl Reactor {
     /// A worker that runs a call says something.
     pub(super) fn worker_says(&mut self, key: usize, word: Word) {
         let worker = &mut self.workers[key];
-        let State::Running { job, .. } = worker.state else {
+        let (State::Running { .. }, Some(job)) = (worker.state, worker.job()) else {
             return worker.end(FailureKind::Internal, "called back outside of a call");
         };
         if worker.waits_since().is_some() {

@@ -1,11 +1,11 @@
 //! The way of a call: offered, received, queued, computed, sent.
 
 use super::{Reactor, Source};
-use crate::buffer::{JobBuffer, NoBuffer, Segment};
+use crate::buffer::{BufferPool, JobBuffer, NoBuffer, Segment};
 use crate::connection::{MAX_SEGMENTS, Offer};
 use crate::job::{self, Durability, Job, Printing, Task};
 use crate::store::Use;
-use crate::worker::{Death, State, TEXT_BYTES, Worker};
+use crate::worker::{Death, Outcome, State, TEXT_BYTES, Withdrawal, Worker};
 use farcall_idl::{Interface, Layout, Mode, Place};
 use farcall_rpc_proto::server::Event;
 use farcall_rpc_proto::{Call, CallId, Failure, FailureKind};
@@ -71,9 +71,13 @@ impl Reactor {
                     self.delete_object(object);
                 }
             }
-            Event::Call(id, call) => self.offer(key, id, Offer::Call(call)),
-            Event::Submit(id, submission) => self.offer(key, id, Offer::Submission(submission)),
-            Event::Put(id, put) => self.offer_put(key, id, put),
+            Event::Call(id, call) => self.offer_in_turn(key, id, Offer::Call(call)),
+            Event::Submit(id, submission) => {
+                self.offer_in_turn(key, id, Offer::Submission(submission));
+            }
+            Event::Put(id, put) => self.offer_in_turn(key, id, Offer::Put(put)),
+            Event::PutPart(id, part) => self.offer_part(key, id, part),
+            Event::GetPart(request, part) => self.get_part(key, request, part),
             Event::Get(request, id) => self.get_array(key, request, id),
             Event::AskHandle(request, id) => self.tell_of_array(key, request, id),
             Event::Drop(request, id) => self.drop_array(key, request, id),
@@ -87,6 +91,7 @@ impl Reactor {
             Event::Ready(id) => self.received(self.connections[key].jobs[&id]),
             Event::Answer(id, answer) => self.answer_callback(key, id, &answer),
             Event::Cancelled(id) => {
+                self.forget_held(key, id);
                 if let Some(job) = self.connections[key].jobs.remove(&id) {
                     self.abandon(job);
                 }
@@ -96,7 +101,7 @@ impl Reactor {
     }
 
     /// A client offers a call: it gets a job buffer, waits for one, or is refused.
-    fn offer(&mut self, key: usize, id: CallId, offer: Offer) {
+    pub(super) fn offer(&mut self, key: usize, id: CallId, offer: Offer) {
         let offer = match offer {
             Offer::Put(put) => return self.offer_put(key, id, put),
             Offer::Pull(pull) => return self.offer_pull(key, id, pull),
@@ -121,8 +126,12 @@ impl Reactor {
                 return self.connections[key].proto.fail(id, &failure);
             }
         };
-        let buffer = match self.buffer_for(key, &layout) {
+        let bytes = call.data_bytes;
+        let buffer = match self.buffer_for(key, &layout, bytes) {
             Ok(buffer) => buffer,
+            Err(None) if self.connections[key].proto.waits_for_grant(call.data_bytes) => {
+                return self.hold(key, id, offer);
+            }
             // The rest of the call that arrives is behind this one on the wire.
             Err(None) if self.is_receiving(key) => {
                 let text = "the server's memory is taken, and an earlier call still arrives; try \
@@ -228,12 +237,17 @@ impl Reactor {
         &mut self,
         key: usize,
         layout: &Layout,
+        sent: u64,
     ) -> Result<Option<JobBuffer>, Option<Failure>> {
         if layout.bytes == 0 {
             return Ok(None);
         }
-        // Others come first, unless calls behind this one on the wire are to be completed.
-        if !self.is_receiving(key) && self.starved.iter().any(|other| *other != key) {
+        // Others come first, unless calls behind this one on the wire are to be completed, or it is
+        // small.
+        let is_small = layout.bytes <= BufferPool::SMALL as u64;
+        let waits = self.connections[key].proto.waits_for_grant(sent);
+        let is_first = is_small || (self.is_receiving(key) && !waits);
+        if !is_first && self.starved.iter().any(|other| *other != key) {
             return Err(None);
         }
         let bytes = usize::try_from(layout.bytes).unwrap_or(usize::MAX);
@@ -314,29 +328,12 @@ impl Reactor {
         }
     }
 
-    /// Memory has become free: calls that wait for some go on, in their order.
-    pub(super) fn wake_starved(&mut self) {
-        self.has_room = true;
-        while let Some(key) = self.starved.pop_front() {
-            let Some((id, call)) = self.connections[key].waiting.take() else {
-                continue;
-            };
-            let others = std::mem::take(&mut self.starved);
-            self.offer(key, id, call);
-            let still_starved = !self.starved.is_empty();
-            self.starved.extend(others);
-            if still_starved {
-                return;
-            }
-            self.ready.push_back(key);
-        }
-    }
-
     /// All arguments of a job are there.
     pub(super) fn received(&mut self, key: usize) {
         let job = &self.jobs[key];
         match (&job.durability, &job.task) {
             (_, Task::Put(..)) => self.put_arrived(key),
+            (_, Task::PutPart(part)) => self.part_arrived(key, *part),
             (Durability::Submitting(..), _) => self.store_arguments(key),
             _ if !job.uses.is_empty() => self.await_turn(key),
             (Durability::None | Durability::Kept(_), _) => self.enqueue(key),
@@ -351,31 +348,29 @@ impl Reactor {
                 continue;
             };
             any |= worker.has_unmapped();
-            let (Some(outcome), Some(job)) = (worker.poll(), worker.job()) else {
-                continue;
-            };
-            self.finish_printing(key, job);
-            self.workers[key].rest();
-            any = true;
-            match outcome.failure {
-                None => {
-                    let Job {
-                        function,
-                        layout,
-                        pes,
-                        ..
-                    } = &self.jobs[job];
-                    self.functions
-                        .observe(*function, layout, *pes, outcome.exec_nanos);
-                    if self.config.state.is_some() {
-                        self.learned_since.get_or_insert_with(Instant::now);
-                    }
-                    self.complete(job, outcome.exec_nanos);
-                }
-                Some(failure) => self.fail_job(job, failure.kind, &failure.message),
+            while self.workers[key].has_outcome()
+                && let Some(job) = self.workers[key].job()
+            {
+                self.finish_printing(key, job);
+                let outcome = self.workers[key].take_outcome();
+                self.ended(job, outcome);
+                any = true;
             }
         }
         any
+    }
+
+    fn ended(&mut self, key: usize, outcome: Outcome) {
+        if let Some(failure) = outcome.failure {
+            return self.fail_job(key, failure.kind, &failure.message);
+        }
+        let job = &self.jobs[key];
+        self.functions
+            .observe(job.function, &job.layout, job.pes, outcome.exec_nanos);
+        if self.config.state.is_some() {
+            self.learned_since.get_or_insert_with(Instant::now);
+        }
+        self.complete(key, outcome.exec_nanos);
     }
 
     fn complete(&mut self, key: usize, exec_nanos: u64) {
@@ -442,14 +437,14 @@ impl Reactor {
         let job = &mut self.jobs[key];
         let connection = job.connection.take();
         match job.state {
-            job::State::Running { worker } => {
-                let worker = &mut self.workers[worker];
-                // What has finished meanwhile need not be ended.
-                if worker.poll().is_none() {
-                    let text = "was ended because the client gave the call up";
-                    worker.end(FailureKind::Cancelled, text);
+            job::State::Running { worker } => match self.workers[worker].withdraw(key) {
+                Withdrawal::Done => {
+                    self.release(key);
+                    self.pass_elements(worker);
                 }
-            }
+                Withdrawal::Finished => {}
+                Withdrawal::Runs => self.end_running(key, worker),
+            },
             // Pieces of it may still have to be written.
             job::State::Sending if connection.is_some_and(|key| !self.closed.contains(&key)) => {}
             job::State::Queued => {
@@ -520,6 +515,9 @@ impl Reactor {
         let made_room = state == State::Idle && self.workers[key].is_ended();
         let held = self.workers[key].object.take();
         let running = self.workers[key].job();
+        let mut behind: Vec<usize> = self.workers[key].jobs_behind().collect();
+        let had_begun = self.workers[key].has_begun();
+        let goes_ahead = running.is_some_and(|job| self.goes_ahead(job).is_some());
         let death = self.forget_worker(key);
         let cause = death.cause(self.config.workers.memory);
         match made_room {
@@ -533,12 +531,20 @@ impl Reactor {
             self.object_died(held, &death, &cause);
         }
         match state {
-            State::Running { job, .. } | State::Booked { job } => {
-                let job_of = &self.jobs[job];
-                match job_of.connection.is_none() && job_of.kept().is_none() {
-                    true => self.release(job),
-                    false => self.fail_job(job, death.kind(), &cause),
+            State::Running { .. } | State::Booked { .. } => {
+                let Some(job) = running else {
+                    return behind.into_iter().for_each(|job| self.requeue(job));
+                };
+                let job_of = &mut self.jobs[job];
+                let unwanted = job_of.connection.is_none() && job_of.kept().is_none();
+                if unwanted {
+                    self.release(job);
+                } else if !had_begun && goes_ahead && !std::mem::replace(&mut job_of.again, true) {
+                    behind.insert(0, job);
+                } else {
+                    self.fail_job(job, death.kind(), &cause);
                 }
+                behind.into_iter().for_each(|job| self.requeue(job));
             }
             State::Starting if !is_object => return self.fail_waiting(library, &cause),
             State::Starting | State::Idle | State::Unmapping => {}

@@ -34,7 +34,7 @@ impl Reactor {
     }
 
     /// What a job asks the queue for.
-    fn request(&self, key: usize) -> Request {
+    pub(super) fn request(&self, key: usize) -> Request {
         let job = &self.jobs[key];
         let [fewest, most] = [job.layout.fewest_elements, job.layout.processor_elements];
         let elements = |wanted: Option<i64>| match wanted {
@@ -85,7 +85,7 @@ impl Reactor {
         self.names.insert(share, name);
     }
 
-    fn admit_job(&mut self, start: Option<Start>) -> bool {
+    pub(super) fn admit_job(&mut self, start: Option<Start>) -> bool {
         if let Some(Start { id, pes }) = start {
             let job = id as usize;
             self.jobs[job].pes = pes;
@@ -104,6 +104,7 @@ impl Reactor {
             while let start = self.queue.next(now)
                 && self.admit_job(start)
             {}
+            self.post_waiting(now);
         }
         if self.admitted.is_empty() || self.stopping.is_some() {
             return;
@@ -117,9 +118,6 @@ impl Reactor {
             .collect();
         let mut waiting = VecDeque::new();
         while let Some(job) = self.admitted.pop_front() {
-            let Ok(function) = self.functions.get(self.jobs[job].function) else {
-                continue;
-            };
             if let Some(worker) = self.jobs[job].object {
                 // One that has just been started is not idle yet.
                 match self.workers[worker].is_idle() {
@@ -128,8 +126,15 @@ impl Reactor {
                 }
                 continue;
             }
+            if let Some(worker) = self.worker_ahead(job) {
+                self.post_behind(job, worker);
+                continue;
+            }
+            let Ok(function) = self.functions.get(self.jobs[job].function) else {
+                continue;
+            };
             let need = self.need(&self.jobs[job], function);
-            if function.is_brief()
+            if function.brief().is_some()
                 && let Some(soon) = self.idle_soon(&need)
             {
                 self.held_until = Some(soon);
@@ -158,7 +163,7 @@ impl Reactor {
     }
 
     /// What a job needs of its worker.
-    fn need<'n>(&self, job: &'n Job, function: &Function) -> Need<'n> {
+    pub(super) fn need<'n>(&self, job: &'n Job, function: &Function) -> Need<'n> {
         Need {
             library: function.entry.file,
             user: &job.user,
@@ -213,6 +218,7 @@ impl Reactor {
 
     pub(super) fn launch(&mut self, key: usize, worker: usize) {
         let now = self.nanos();
+        let alone = self.goes_ahead(key).is_none();
         let job = &mut self.jobs[key];
         job.times.started = now;
         let Ok(function) = self.functions.get(job.function) else {
@@ -220,16 +226,17 @@ impl Reactor {
         };
         let call = CallRequest {
             function: function.entry.function,
+            number: job.function,
+            alone,
             buffer: job.buffer.as_ref(),
             segments: &job.segments,
             data: &job.data,
-            brief: function.is_brief(),
+            brief: function.brief().is_some(),
             swap: job.swap,
             pes: job.pes,
             message: &job.message,
         };
         let time_limit = self.config.workers.time_limit();
-        self.workers[worker].function = Some(job.function);
         self.workers[worker]
             .user
             .get_or_insert_with(|| job.user.clone());

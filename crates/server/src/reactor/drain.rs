@@ -48,6 +48,7 @@ impl Reactor {
                 connection.connected
                     && connection.proto.open_calls() == 0
                     && connection.waiting.is_none()
+                    && connection.held.is_empty()
                     && connection.is_flushed()
                     && self.is_open(*key)
             })

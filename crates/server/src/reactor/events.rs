@@ -10,6 +10,10 @@ use rustix::event::epoll::{self, EventFlags};
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
 
+/// Addresses of its own that a client is told.
+const MOST_WAYS: usize = 16;
+/// Array bytes of a frame to another host: what a small answer waits for.
+const REMOTE_BYTES: u32 = 64 << 10;
 /// Connections accepted in one go.
 const ACCEPTS: usize = 64;
 
@@ -69,13 +73,18 @@ impl Reactor {
     }
 
     fn admit(&mut self, accepted: Accepted) {
-        let limits = proto::Limits {
+        let mut limits = proto::Limits {
             calls: self.config.limits.calls_per_connection,
             ..proto::Limits::default()
         };
+        if !accepted.is_local {
+            limits.chunk_bytes = REMOTE_BYTES;
+        }
         let mut hello = Hello::new(concat!("farcall-server ", env!("CARGO_PKG_VERSION")));
         hello.features |= proto::ESTIMATES | proto::CALLBACKS | proto::OUTPUT | proto::FILES;
         hello.features |= proto::OBJECTS | proto::OPERATION | proto::REGISTER | proto::HANDLES;
+        hello.features |= proto::PARTS | proto::CREDIT;
+        hello.calls = u32::try_from(limits.calls).ok();
         hello.features |= proto::LOANS;
         if self.config.state.is_some() {
             hello.features |= proto::JOBS;
@@ -88,6 +97,15 @@ impl Reactor {
                 .iter()
                 .find_map(Listener::local_name)
                 .map(str::to_owned);
+        }
+        if !accepted.is_local {
+            let tls = accepted.session.is_some();
+            let ways = self
+                .listeners
+                .iter()
+                .flat_map(|listener| listener.ways(tls));
+            let ways: Vec<String> = ways.take(MOST_WAYS).map(|way| way.to_string()).collect();
+            hello.ways = (ways.len() > 1).then_some(ways);
         }
         let mut connection = Connection::new(accepted, limits, hello, self.nanos());
         let most = self.config.limits.connections;
@@ -256,6 +274,7 @@ impl Reactor {
         }
         let _ = epoll::delete(&self.epoll, connection.fd());
         connection.waiting = None;
+        connection.held.clear();
         self.closed.push(key);
         self.stop_fetching(key, None);
         self.pulls.forget(key);
@@ -281,6 +300,7 @@ impl Reactor {
         for key in std::mem::take(&mut self.closed) {
             self.connections.remove(key);
             self.starved.retain(|starved| *starved != key);
+            self.holding.retain(|holding| *holding != key);
             self.ready.retain(|ready| *ready != key);
             self.accept_again();
         }
@@ -315,6 +335,7 @@ impl Reactor {
 
     pub(super) fn handle_deadlines(&mut self) {
         let now = Instant::now();
+        self.take_back_late(now);
         let limit = self.config.workers.time_limit_s;
         let callbacks = self.config.limits.callback();
         for (_, worker) in &mut self.workers {
@@ -422,6 +443,10 @@ impl Reactor {
                 .collect();
             open.retain(|(_, job)| !connection.sending.contains(job));
             let waiting = connection.waiting.take().map(|(call, _)| call);
+            let held = std::mem::take(&mut connection.held);
+            let waiting = waiting
+                .into_iter()
+                .chain(held.into_iter().map(|(call, _)| call));
             for call in open.into_iter().map(|(call, _)| call).chain(waiting) {
                 let text = "the server is stopping; the call did not complete";
                 connection

@@ -109,6 +109,9 @@ impl Reactor {
                 }
                 return;
             }
+            Ok((_, None)) if self.connections[key].proto.waits_for_grant(put.data_bytes) => {
+                return self.hold(key, id, Offer::Put(put));
+            }
             // What leaves memory makes room; the rest of a call that arrives is behind this.
             Ok((_, None)) if !self.is_receiving(key) => {
                 self.connections[key].waiting = Some((id, Offer::Put(put)));
@@ -236,7 +239,7 @@ impl Reactor {
     fn take_turn(&mut self, key: usize) {
         let job = &mut self.jobs[key];
         job.data = self.store.memory(&job.uses);
-        if matches!(job.task, Task::Get) {
+        if matches!(job.task, Task::Get | Task::GetPart) {
             let (bytes, request) = (job.layout.bytes, job.call);
             let Some(connection) = job.connection else {
                 return self.release(key);

@@ -12,7 +12,7 @@ use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use serde::{Deserialize, Serialize};
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -176,6 +176,9 @@ impl Launcher {
             line: Vec::new(),
             tail: Vec::new(),
             control,
+            posted: VecDeque::new(),
+            alone: true,
+            time_limit: None,
             mailbox,
             waiting: None,
             mapped: HashSet::new(),

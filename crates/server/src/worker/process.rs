@@ -7,7 +7,7 @@ use super::callback::{AnswerWord, Mailbox, Word};
 use super::control::{Control, Outcome, Request};
 use super::files::Files;
 use super::{GREETING_BYTES, Identities, MemoryMessage, READY, Ready, SOCKET_FD, Start, parallel};
-use crate::buffer::Mapping;
+use crate::buffer::{Mapping, free};
 use farcall_idl::{ArrayLayout, Document, Interface, Layout, Scalar};
 use farcall_library::{
     Binding, CallbackAnswer, CallbackRequest, Caller, InvokeError, Processes, Source, Threads,
@@ -245,16 +245,17 @@ struct Worker<C> {
 
 impl<C: Callee> Worker<C> {
     fn serve(mut self, spin: &Spin) -> io::Result<()> {
+        /// For so long outcomes of brief calls wait for each other before the server is told.
+        const TOGETHER: Duration = Duration::from_micros(30);
         let mut message = Vec::new();
-        let mut seen = 0;
+        let mut untold: Option<Instant> = None;
         loop {
-            self.channel.control.wait(seen, spin);
-            seen = self.channel.control.posted();
-            let request = self.channel.control.request(&mut message);
+            self.channel.control.wait(spin);
+            let (request, taken) = self.channel.control.take(&mut message);
             for _ in 0..request.memory_messages {
                 self.handle_memory_message()?;
             }
-            let called = match request.is_unmap() {
+            let called = match request.is_unmap() || !taken {
                 true => Ok(0),
                 false => {
                     self.use_elements(request.pes);
@@ -267,11 +268,18 @@ impl<C: Callee> Worker<C> {
                     failure: None,
                 },
                 Err(failure) => Outcome {
-                    exec_nanos: 0,
                     failure: Some(failure),
+                    ..Outcome::NONE
                 },
             };
-            if self.channel.control.finish(&outcome) {
+            let control = self.channel.control;
+            control.finish(&outcome);
+            let since = *untold.get_or_insert_with(Instant::now);
+            if control.has_more() && since.elapsed() < TOGETHER {
+                continue;
+            }
+            untold = None;
+            if control.wants_doorbell() {
                 rustix::io::write(&self.channel.doorbell, &1u64.to_ne_bytes())?;
             }
         }
@@ -298,7 +306,11 @@ impl<C: Callee> Worker<C> {
                 self.mappings
                     .insert(id, Mapping::new(fd.as_fd(), bytes as usize)?);
             }
-            (MemoryMessage::Unmap { id }, _) => drop(self.mappings.remove(&id)),
+            (MemoryMessage::Unmap { id }, _) => {
+                if let Some(mapping) = self.mappings.remove(&id) {
+                    free(mapping.bytes(), mapping);
+                }
+            }
             (MemoryMessage::Map { .. }, None) => return Err(io::ErrorKind::InvalidData.into()),
         }
         Ok(())
