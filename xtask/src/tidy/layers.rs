@@ -64,6 +64,7 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("crates/gridsim", "crates/flow"),
     ("crates/gridsim", "crates/schedule"),
     ("crates/schedule", "crates/flow"),
+    ("crates/trunk-lab", "crates/trunk-device"),
     ("crates/worker", "crates/library"),
 ];
 
