@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use farcall_library::Catalog;
 use farcall_server::{Config, Policy, Server, Tls};
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use tracing_subscriber::EnvFilter;
@@ -111,6 +111,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_target(false)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
     match arguments.log_format {
         LogFormat::Text => log.init(),
