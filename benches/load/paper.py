@@ -93,7 +93,7 @@ def print_world(summary):
     print("| | n | network | calls | min | max | mean | sd | up KB/s min/max/mean/sd | down |")
     print("|---|---|---|---|---|---|---|---|---|---|")
     parts = ("min", "max", "mean", "sd")
-    for group in summary:
+    for group in sorted(summary, key=lambda group: (group["function"], group["n"])):
         times = " | ".join(f"{group['total_s'][part]:.2f}" for part in parts)
         ways = (
             "/".join(f"{group[way][part]:.0f}" for part in parts)
@@ -106,7 +106,7 @@ def print_world(summary):
 def draw_world(calls, path):
     """Figs. 5 to 8: every call, the shortest first, and what its time went to."""
     networks = list(dict.fromkeys(call["network"] for call in calls))
-    figures = list(dict.fromkeys((call["function"], call["n"]) for call in calls))
+    figures = sorted({(call["function"], call["n"]) for call in calls})
     size = (4 * len(networks), 2.5 * len(figures))
     figure, axes = plt.subplots(len(figures), len(networks), figsize=size, squeeze=False)
     for row, (function, n) in zip(axes, figures, strict=True):

@@ -50,6 +50,9 @@ pub(crate) struct Arguments {
     /// Numbers of clients [default: 1 to 64 by doubling]
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
     clients: Vec<usize>,
+    /// Orders of the matrices of `many`, `wan`, `sites` and `world` [default: the papers']
+    #[arg(long, value_name = "N,...", value_delimiter = ',')]
+    sizes: Vec<usize>,
     /// Order of the systems of `dgesv`
     #[arg(long, value_name = "N", default_value_t = 1000)]
     size: usize,
@@ -77,9 +80,6 @@ struct Far {
     /// Calls of each function, size and link of `world` [default: 24, with --quick 6]
     #[arg(long, value_name = "N")]
     calls: Option<usize>,
-    /// Orders of the matrices [default: those of the paper]
-    #[arg(long, value_name = "N,...", value_delimiter = ',')]
-    sizes: Vec<usize>,
     /// Links of `world`: lan, domestic, world [default: all]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     links: Vec<String>,
@@ -156,6 +156,14 @@ impl Arguments {
     /// How many times as fast as the papers' the links are.
     fn faster(&self) -> f64 {
         self.far.faster(self.what, self.quick)
+    }
+
+    /// Orders of the matrices.
+    fn sizes(&self, usual: &[usize]) -> Vec<usize> {
+        match self.sizes.is_empty() {
+            true => usual.to_vec(),
+            false => self.sizes.clone(),
+        }
     }
 
     /// How many clients to try.

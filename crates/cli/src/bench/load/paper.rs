@@ -40,7 +40,7 @@ pub(super) fn many(arguments: &Arguments) -> Result<(), Failure> {
         Case::print_header();
     }
     let mut cases = Vec::new();
-    for n in [600, 1000, 1400] {
+    for n in arguments.sizes(&[600, 1000, 1400]) {
         for way in &ways {
             let problem = Problem::Linpack(n);
             let server = LoadServer::start(&arguments.libraries, problem, &way.options)?;

@@ -22,7 +22,7 @@ pub(super) fn wan(arguments: &Arguments) -> Result<(), Failure> {
     ];
     let mut cases = Vec::new();
     begin(arguments);
-    for n in sizes(arguments, &SIZES) {
+    for n in arguments.sizes(&SIZES) {
         for way in &ways {
             let lab = Lab::start(arguments, &SITES[..1], Problem::Linpack(n), way)?;
             for count in arguments.counts(16) {
@@ -45,7 +45,7 @@ pub(super) fn sites(arguments: &Arguments) -> Result<(), Failure> {
     };
     let mut cases = Vec::new();
     begin(arguments);
-    for n in sizes(arguments, &SIZES[..1]) {
+    for n in arguments.sizes(&SIZES[..1]) {
         let lab = Lab::start(arguments, &SITES, Problem::Linpack(n), &all_elements())?;
         for count in &counts {
             for site in 0..SITES.len() {
@@ -67,13 +67,6 @@ fn all_elements() -> Way {
 fn begin(arguments: &Arguments) {
     if !arguments.json {
         Case::print_header();
-    }
-}
-
-fn sizes(arguments: &Arguments, usual: &[usize]) -> Vec<usize> {
-    match arguments.far.sizes.is_empty() {
-        true => usual.to_vec(),
-        false => arguments.far.sizes.clone(),
     }
 }
 

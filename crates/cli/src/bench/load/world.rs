@@ -30,10 +30,7 @@ struct Called {
 /// Figs. 5 to 8, Tables 2 and 4.
 pub(super) fn measure(arguments: &Arguments) -> Result<(), Failure> {
     let far = &arguments.far;
-    let sizes = match far.sizes.is_empty() {
-        true => SIZES.to_vec(),
-        false => far.sizes.clone(),
-    };
+    let sizes = arguments.sizes(&SIZES);
     let count = far
         .calls
         .unwrap_or(if arguments.quick { QUICK_CALLS } else { CALLS });
