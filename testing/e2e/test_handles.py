@@ -8,7 +8,7 @@ import subprocess
 import farcall
 import numpy as np
 import pytest
-from programs import compile_c, run
+from programs import command, compile_c, run
 from servers import FARCALL, LIBRARIES, ROOT, wait_until
 
 LIBC = """\
@@ -176,8 +176,8 @@ def test_without_a_folder_memory_that_is_taken_is_an_error(start, libc, tmp_path
 
 def test_from_the_shell(library_server, tmp_path):
     def farcall_(*words, status=0):
-        command = [FARCALL, *map(str, words), "--server", library_server.address]
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=30, cwd=tmp_path)
+        words = [FARCALL, *map(str, words), "--server", library_server.address]
+        ran = subprocess.run(words, capture_output=True, text=True, timeout=30, cwd=tmp_path)
         assert ran.returncode == status, ran.stderr
         return ran.stdout if status == 0 else ran.stderr
 
@@ -221,3 +221,11 @@ def test_from_c(library_server, tmp_path):
     assert "in columns, the handle has double of shape" in ran.stdout
     assert "the array has 32 bytes, given 1" in ran.stdout
     assert "there is no array" in ran.stdout
+
+
+@pytest.mark.parametrize("source", ["handles.f90", "Handles.java"])
+def test_from_other_languages(library_server, tmp_path, source):
+    """Arguments are at the server before the call, whatever the language."""
+    program = command(ROOT / "testing" / "e2e" / source, tmp_path)
+    ran = run(*program, library_server.address)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
