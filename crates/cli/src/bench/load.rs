@@ -73,8 +73,8 @@ pub(crate) struct Arguments {
 #[derive(Args)]
 #[command(next_help_heading = "Long links")]
 struct Far {
-    /// How many times as fast as the papers' the links are; what light takes stays [default: 10, for
-    /// `sites` and `wan` 20; with --quick 40 and 100]
+    /// How many times as fast as the papers' the links are; what light takes stays [default: 10,
+    /// for `sites` and `wan` 20; with --quick 40 and 100]
     #[arg(long, value_name = "FACTOR", value_parser = factor)]
     faster: Option<f64>,
     /// Calls of each function, size and link of `world` [default: 24, with --quick 6]

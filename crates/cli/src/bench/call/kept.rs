@@ -6,7 +6,7 @@ use crate::bench::table::{Better, Row};
 use crate::failure::Failure;
 use farcall_client::{Argument, ArrayForm, Function, Handle, Options, Scalar, Server};
 use std::fs::File;
-use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -15,8 +15,8 @@ const BYTES: usize = 8 * ELEMENTS;
 /// Exchanges of large arrays, and submitted calls, in a round.
 const LARGE: usize = 3;
 const SUBMITTED: usize = 50;
-/// Bytes of a record of the journal, about.
-const RECORD: usize = 256;
+/// Bytes that a journal writes for a record.
+const PAGE: usize = 4096;
 
 /// A folder for this run, removed on drop.
 struct Folder(PathBuf);
@@ -165,12 +165,17 @@ fn submit(null: &Function) -> Result<f64, Failure> {
     Ok(seconds)
 }
 
-/// As many bytes as a record has, appended to a file and on the disk.
+/// A page written anew and brought to the disk; the file does not grow.
 fn synced(folder: &Path) -> Result<f64, Failure> {
-    let path = folder.join("record");
-    let mut file = File::options().create(true).append(true).open(path)?;
+    let file = File::options()
+        .create(true)
+        .write(true)
+        .truncate(false)
+        .open(folder.join("page"))?;
+    file.write_all_at(&[0; PAGE], 0)?;
+    file.sync_data()?;
     let start = Instant::now();
-    file.write_all(&[0; RECORD])?;
+    file.write_all_at(&[1; PAGE], 0)?;
     file.sync_data()?;
     Ok(start.elapsed().as_secs_f64())
 }
