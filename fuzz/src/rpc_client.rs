@@ -8,7 +8,7 @@ use farcall_idl::Scalar;
 use farcall_rpc_proto::client::{Connection, Event};
 use farcall_rpc_proto::{
     ArrayForm, CALLBACKS, Call, CallId, CallbackAnswer, HANDLES, HandleId, Hello, JOBS, JobId,
-    Limits, OUTPUT, Put, Submission, Transmit,
+    LOANS, Limits, OUTPUT, Pull, Put, Submission, Transmit,
 };
 use std::collections::BTreeMap;
 
@@ -109,6 +109,14 @@ impl Driver {
         open.insert(proto.put(&put).unwrap(), 0);
         open.insert(proto.ask_handle(ARRAY).unwrap(), 0);
         open.insert(proto.drop_handle(ARRAY).unwrap(), 0);
+        open.insert(proto.lend(ARRAY).unwrap(), 0);
+        let pull = Pull {
+            address: "farcall://host".into(),
+            loan: ARRAY,
+            form: put.form,
+            stays: false,
+        };
+        open.insert(proto.pull(&pull).unwrap(), 0);
         open.insert(proto.list_handles(0).unwrap(), 0);
         open.insert(proto.get(ARRAY, FETCHED).unwrap(), FETCHED);
         open.insert(proto.create("counter").unwrap(), 0);

@@ -8,7 +8,7 @@ use farcall_rpc_proto::server::{Connection, Event};
 use farcall_rpc_proto::{
     ArrayForm, CALLBACKS, CallId, Callback, Chunk, Estimate, Failure, FailureKind, HANDLES,
     HandleId, HandlePage, HandleRecord, Hello, JOBS, JobDescription, JobId, JobPage, JobRecord,
-    JobState, Limits, Listing, OBJECTS, OPERATION, OUTPUT, SHARED_MEMORY, Times, Transmit,
+    JobState, LOANS, Limits, Listing, OBJECTS, OPERATION, OUTPUT, SHARED_MEMORY, Times, Transmit,
 };
 use std::collections::BTreeMap;
 
@@ -207,6 +207,11 @@ impl Driver {
             Event::Get(id, handle) => self.fetch(id, handle.0[0]),
             Event::AskHandle(id, handle) => self.proto.handle(id, &array(handle)),
             Event::Drop(id, _) => self.fail(id),
+            Event::Lend(id, handle) => self.proto.handle(id, &array(handle)),
+            Event::Pull(id, pull) => match pull.stays {
+                true => self.proto.handle(id, &array(pull.loan)),
+                false => self.fail(id),
+            },
             Event::ListHandles(id, after) => {
                 let (handles, next) = (vec![array(HandleId([0; 16]))], Some(after));
                 self.proto.handles(id, &HandlePage { handles, next });

@@ -289,6 +289,13 @@ impl<'py> Slot<'py> {
         })
     }
 
+    /// Where the caller's own array lies, if what travels is a copy of it.
+    pub(crate) fn copy_of(&self) -> Option<std::ops::Range<usize>> {
+        let array = self.given.cast::<PyUntypedArray>().ok()?;
+        let bounds = bounds(array);
+        (!array.is_empty() && bounds != self.range()).then_some(bounds)
+    }
+
     /// An array that stays at the server: nothing travels.
     pub(crate) fn at_server(handle: Bound<'py, PyAny>) -> PyResult<Slot<'py>> {
         Ok(Slot {
@@ -410,6 +417,18 @@ fn range(array: &Bound<'_, PyUntypedArray>) -> (*mut u8, usize) {
     (start.cast(), array.len() * array.dtype().itemsize())
 }
 
+/// The addresses of the elements, wherever they lie.
+fn bounds(array: &Bound<'_, PyUntypedArray>) -> std::ops::Range<usize> {
+    let (start, _) = range(array);
+    let (mut first, mut last) = (start as isize, start as isize);
+    for (size, stride) in shape(array).iter().zip(array.strides()) {
+        let reach = (*size as isize - 1).max(0) * stride;
+        first += reach.min(0);
+        last += reach.max(0);
+    }
+    first as usize..last as usize + array.dtype().itemsize()
+}
+
 /// # Safety
 ///
 /// As for `std::slice::from_raw_parts`, save that an empty slice may start anywhere.
@@ -466,6 +485,11 @@ pub(crate) fn empty<'py>(
     order: Order,
 ) -> PyResult<Bound<'py, PyUntypedArray>> {
     new(py, shape, ty, order, false)
+}
+
+/// The addresses of an array that is contiguous.
+pub(crate) fn address(array: &Bound<'_, PyUntypedArray>) -> std::ops::Range<usize> {
+    bounds(array)
 }
 
 /// The bytes of an array that is contiguous.

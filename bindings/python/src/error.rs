@@ -54,8 +54,21 @@ pub(crate) fn from_client(py: Python<'_>, error: &Error) -> PyErr {
     if let Error::File { path, source, .. } = error {
         return file(py, error, path, source);
     }
-    let class = match error {
-        Error::Argument { .. } | Error::Address(_) => "ArgumentError",
+    let class = class_of(error);
+    let fault = match error.fault() {
+        Fault::Caller => "caller",
+        Fault::Peer => "peer",
+        Fault::Library => "library",
+        Fault::Machine => "machine",
+    };
+    raise(py, class, error.to_string(), Some(fault))
+}
+
+/// The class of the exception.
+fn class_of(error: &Error) -> &'static str {
+    match error {
+        Error::Argument { .. } | Error::Misuse { .. } | Error::Address(_) => "ArgumentError",
+        Error::Transaction { source, .. } => class_of(source),
         Error::Timeout { .. } => "Timeout",
         Error::Callback { .. } => "CallbackError",
         Error::Failed(failure) => match failure.kind {
@@ -71,14 +84,7 @@ pub(crate) fn from_client(py: Python<'_>, error: &Error) -> PyErr {
             _ => "ServerError",
         },
         _ => "ConnectionError",
-    };
-    let fault = match error.fault() {
-        Fault::Caller => "caller",
-        Fault::Peer => "peer",
-        Fault::Library => "library",
-        Fault::Machine => "machine",
-    };
-    raise(py, class, error.to_string(), Some(fault))
+    }
 }
 
 /// A file that an argument names: the exception is Python's own for what is wrong with it, too.

@@ -17,6 +17,7 @@ use crate::job::Job;
 use crate::plan::Plan;
 use crate::result::Results;
 use crate::server::{Process, Settings, seconds};
+use crate::transaction::{self, Transaction};
 use crate::{callback, error, scalar};
 
 /// How long a call took, in seconds: `send` until the server had the arguments, `exec` in the
@@ -297,6 +298,9 @@ impl Function {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let this = slf.get();
+        if let Some(transaction) = transaction::active(py) {
+            return this.record(py, &transaction, args, kwargs);
+        }
         if SHOWS_PROGRESS.load(Ordering::Relaxed) {
             let future = Function::call_async(slf, args, kwargs)?;
             let module = py.import("farcall._progress")?;
@@ -319,6 +323,10 @@ impl Function {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Future> {
         let (py, function) = (slf.py(), slf.get());
+        if transaction::active(py).is_some() {
+            let text = "in a transaction calls are not made at once: call it without `call_async`";
+            return Err(error::arguments(py, &function.name, text));
+        }
         let (mut arguments, slots) = function.prepare(py, args, kwargs)?;
         // SAFETY: the future holds the slots until the call is over or given up. That the user
         // leaves the arrays alone until then is the contract of the call.
@@ -355,6 +363,81 @@ impl Function {
         let mut arguments = self.arguments(scalars, &slots);
         arguments.extend(callbacks);
         Ok((arguments, slots))
+    }
+
+    /// Records a call in a transaction. The result has the caller's arrays, which are filled at
+    /// the end, and a remote array for each that was left out.
+    fn record<'py>(
+        &self,
+        py: Python<'py>,
+        transaction: &Bound<'py, Transaction>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.process.check(py)?;
+        let mut given = self.bind(py, args, kwargs)?;
+        for value in given.iter_mut().flatten() {
+            if value.cast::<Keep>().is_ok() {
+                let text = "in a transaction leave the argument out: its array stays at a server \
+                            until it is asked for";
+                return Err(error::arguments(py, &self.name, text));
+            }
+            if let Some(remote) = transaction::given(value)
+                && remote.get().has_run()
+            {
+                *value = remote.get().get(py)?;
+            }
+        }
+        let callbacks = self.callbacks(py, &given)?;
+        let (layout, scalars, typed) = self.lay_out(py, &given)?;
+        let mut remote = Vec::new();
+        for array in &layout.arrays {
+            let param = &self.params()[array.param];
+            let value = &mut given[array.param];
+            let is_left_out = value.as_ref().is_none_or(|value| value.is_none());
+            if param.mode == Mode::Out && is_left_out {
+                let made = transaction.get().make(py, param, array, self.order)?;
+                // Small ones have memory here all the same.
+                *value = Some(transaction::memory_of(&made).unwrap_or_else(|| made.clone()));
+                remote.push((array.param, made));
+            }
+        }
+        let typed = self.retype(&given, typed)?;
+        let mut slots = self.place(py, &layout, &given, typed)?;
+        self.part(py, &mut slots)?;
+        let mut arguments = self.arguments(scalars, &slots);
+        arguments.extend(callbacks);
+        transaction
+            .get()
+            .add(py, &self.client, &mut arguments, &slots)?;
+        // What was left out is told as a remote array, whether it has memory here or not.
+        for (param, made) in remote {
+            if let Some(slot) = &mut slots[param] {
+                slot.given = made;
+            }
+        }
+        let result = self.results.make(py, &slots)?;
+        transaction.get().hold(slots);
+        Ok(result)
+    }
+
+    /// The arrays with those that were made since.
+    fn retype<'py>(
+        &self,
+        given: &Given<'py>,
+        typed: Vec<Option<Typed<'py>>>,
+    ) -> PyResult<Vec<Option<Typed<'py>>>> {
+        let params = self.params().iter().zip(given).zip(typed);
+        let again = params.map(|((param, given), typed)| match (given, typed) {
+            (Some(given), None) if !param.is_value() && param.mode == Mode::Out => {
+                match transaction::given(given).is_some() {
+                    true => Ok(None),
+                    false => array::typed(&self.name, param, given).map(Some),
+                }
+            }
+            (_, typed) => Ok(typed),
+        });
+        again.collect()
     }
 
     /// The functions of the caller.
@@ -438,6 +521,11 @@ impl Function {
                 return Err(error::arguments(py, &self.name, &text));
             }
         }
+        for value in given.iter_mut().flatten() {
+            if let Some(memory) = transaction::memory_of(value) {
+                *value = memory;
+            }
+        }
         Ok(given)
     }
 
@@ -490,6 +578,7 @@ impl Function {
                 }
                 // The server checks the form of what it has.
                 Some(value) if handle::given(value).is_some() => {}
+                Some(value) if transaction::given(value).is_some() => {}
                 Some(value) if param.mode.is_returned() && value.cast::<Keep>().is_ok() => {}
                 Some(value) => array = Some(array::typed(&self.name, param, value)?),
                 None => {}
@@ -535,7 +624,9 @@ impl Function {
             let param = &self.params()[index];
             slots[index] = match (&given[index], typed[index].take()) {
                 _ if param.mode == Mode::Work => None,
-                (Some(given), None) if handle::given(given).is_some() => {
+                (Some(given), None)
+                    if handle::given(given).is_some() || transaction::given(given).is_some() =>
+                {
                     Some(Slot::at_server(given.clone())?)
                 }
                 (Some(given), None) if let Ok(keep) = given.cast::<Keep>() => {
@@ -610,6 +701,10 @@ impl Function {
                 (None, None) => Argument::Skip,
                 (None, Some(slot)) if let Some(handle) = handle::given(&slot.given) => {
                     Argument::Handle(handle.get().handle_id())
+                }
+                // In a transaction, where the client knows it; otherwise it is a handle.
+                (None, Some(slot)) if let Some(remote) = transaction::given(&slot.given) => {
+                    remote.get().argument()
                 }
                 // SAFETY: the slots outlive the call, and `part` has seen to it that no memory
                 // which is written belongs to two of them. That the user leaves the arrays alone

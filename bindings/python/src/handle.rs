@@ -11,7 +11,7 @@ use pyo3::types::PyTuple;
 
 use crate::array;
 use crate::error;
-use crate::server::{Process, Settings};
+use crate::server::{Process, Server, Settings};
 
 /// An array that stays at the server; a call takes it where it takes an array. Calls use it in the
 /// order in which they are made. It goes when `drop` is called, when this object goes that put it
@@ -202,6 +202,17 @@ impl Handle {
         let bytes = unsafe { array::contents_mut(&array) };
         self.ask(py, |handle| handle.get(bytes))?;
         Ok(array)
+    }
+
+    /// A copy of the array at another server, which reads it from this one. The other server must
+    /// reach this one by the address that this program has of it, and allow it (`data.peers` in its
+    /// configuration).
+    #[pyo3(signature = (server, *, stays=false))]
+    fn copy_to(&self, py: Python<'_>, server: &Bound<'_, Server>, stays: bool) -> PyResult<Handle> {
+        let server = server.get();
+        let copy = self.ask(py, |handle| handle.copy_to(server.client(), stays))?;
+        let (process, settings) = server.whose();
+        Ok(Handle::new(copy, process, settings, !stays))
     }
 
     /// The server need not keep it any more. Calls that use it go on.

@@ -21,6 +21,7 @@ mod scalar;
 mod server;
 #[cfg(target_os = "linux")]
 mod serving;
+mod transaction;
 
 use pyo3::prelude::*;
 
@@ -48,6 +49,8 @@ mod _native {
     use crate::plan::Plan;
     #[pymodule_export]
     use crate::server::{FunctionSummary, Server, connect};
+    #[pymodule_export]
+    use crate::transaction::{RemoteArray, Transaction, transaction};
 
     #[cfg(target_os = "linux")]
     #[pymodule_export]

@@ -16,6 +16,7 @@ use crate::handle::Handle;
 use crate::job::{Job, JobStatus};
 use crate::memory::SharedMemory;
 use crate::object::Object;
+use crate::transaction::Transaction;
 
 /// Connects to a server: `farcall://host:port` or `unix:///path`.
 ///
@@ -219,6 +220,16 @@ pub(crate) struct Server {
     last: Mutex<Option<Py<Function>>>,
 }
 
+impl Server {
+    pub(crate) fn client(&self) -> &farcall_client::Server {
+        &self.client
+    }
+
+    pub(crate) fn whose(&self) -> (Process, Settings) {
+        (self.process, self.settings.clone())
+    }
+}
+
 #[pymethods]
 impl Server {
     /// Where it is.
@@ -296,6 +307,17 @@ impl Server {
         let result = Function::__call__(&function, py, args, kwargs)?;
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(function.unbind());
         Ok(result)
+    }
+
+    /// Calls in a `with` block over it are recorded, and run as a data-flow graph at its end:
+    /// `farcall.transaction` says how. They run on this server.
+    fn transaction(&self, py: Python<'_>) -> PyResult<Transaction> {
+        self.process.check(py)?;
+        Ok(Transaction::new(
+            vec![self.client.clone()],
+            self.process,
+            self.settings.clone(),
+        ))
     }
 
     /// The submitted call of that id. Nothing is asked of the server yet.

@@ -100,6 +100,29 @@ pub enum Error {
         /// What the system says.
         source: io::Error,
     },
+    /// A call of a transaction failed; the others that were under way have ended, and no more were
+    /// made. What the transaction was to write is undefined.
+    #[error("call {call} of the transaction, {function}: {source}{}", left_out(*.left))]
+    Transaction {
+        /// Which call, counted from 1.
+        call: usize,
+        /// Qualified name of the function.
+        function: String,
+        /// Calls that were not made.
+        left: usize,
+        /// Why it failed.
+        source: Box<Error>,
+    },
+    /// A call cannot be part of a transaction.
+    #[error("{function}: argument `{argument}`: {reason}")]
+    Misuse {
+        /// Qualified name of the function.
+        function: String,
+        /// Name of the argument.
+        argument: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// The server reports a failure.
     #[error("{0}")]
     Failed(Failure),
@@ -137,7 +160,9 @@ impl Error {
             | Error::Callback { .. }
             | Error::Refused { .. }
             | Error::File { .. }
+            | Error::Misuse { .. }
             | Error::Interrupted => Fault::Caller,
+            Error::Transaction { source, .. } => source.fault(),
             Error::Connect { .. }
             | Error::Disconnected { .. }
             | Error::Protocol { .. }
@@ -154,6 +179,14 @@ impl Error {
     /// Whether the interface is to be fetched again before another try.
     pub(crate) fn is_stale_interface(&self) -> bool {
         matches!(self, Error::Failed(failure) if failure.kind == FailureKind::StaleInterface)
+    }
+}
+
+fn left_out(calls: usize) -> String {
+    match calls {
+        0 => String::new(),
+        1 => "; one call after it was not made".to_string(),
+        calls => format!("; {calls} calls after it were not made"),
     }
 }
 

@@ -294,6 +294,30 @@ impl Function {
         Ok(Job::new(self.server.clone(), id))
     }
 
+    /// What a transaction keeps of a call: its scalars, the values of the elements that sizes depend
+    /// on, and where its arrays lie.
+    pub(crate) fn check(
+        &self,
+        arguments: &[Argument<'_>],
+    ) -> Result<(Call, farcall_idl::Layout), Error> {
+        let prepared = self.prepare(arguments, Way::Both);
+        let (call, layout, _) = prepared.map_err(|source| Error::Argument {
+            function: self.described.qualified.clone(),
+            source,
+        })?;
+        Ok((call, layout))
+    }
+
+    /// The name by which the server was asked for it.
+    pub(crate) fn requested(&self) -> &str {
+        &self.described.requested
+    }
+
+    /// Where what it prints goes.
+    pub(crate) fn output(&self) -> Option<&Output> {
+        self.output.as_ref()
+    }
+
     fn too_old(&self, what: &str) -> Error {
         let text = format!("the server is too old to {what}; update it");
         Error::Failed(Failure::new(FailureKind::Internal, text))

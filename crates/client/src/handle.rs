@@ -68,6 +68,19 @@ impl Handle {
         self.server.connection()?.get(self.id, bytes)
     }
 
+    /// A name of the array that another server may read it by, once and within a minute.
+    pub fn lend(&self) -> Result<HandleId, Error> {
+        self.server.connection()?.lend(self.id)
+    }
+
+    /// A copy of the array at another server, which reads it from this one: nothing of it passes
+    /// through the client. The other server must be able to reach this one by the address that the
+    /// client has of it, and must allow it (`data.peers` in its configuration).
+    pub fn copy_to(&self, server: &Server, stays: bool) -> Result<Handle, Error> {
+        let loan = self.lend()?;
+        server.pull(self.server.address(), loan, self.form.clone(), stays)
+    }
+
     /// The server need not keep it any more. Calls that use it go on.
     pub fn drop_array(&self) -> Result<(), Error> {
         self.server.connection()?.drop_handle(self.id).map(drop)

@@ -39,6 +39,7 @@ mod plan;
 mod server;
 mod socket;
 mod staging;
+mod transaction;
 
 pub use address::{Address, AddressError, DEFAULT_PORT, address_from_environment, default_address};
 pub use argument::{Argument, ArgumentError};
@@ -59,3 +60,4 @@ pub use output::Output;
 pub use pending::{Pending, wait_any};
 pub use plan::Plan;
 pub use server::{Options, Server};
+pub use transaction::{Deferred, Report, Transaction, Ways};

@@ -31,6 +31,10 @@ pub struct Plan {
     pub factor: Option<f64>,
     /// The results on their way.
     pub recv: Option<f64>,
+    /// Bytes per second to the server, and back.
+    pub rates: (Option<f64>, Option<f64>),
+    /// Processor elements of the server.
+    pub pes: Option<u32>,
 }
 
 impl Plan {
@@ -53,6 +57,14 @@ impl Plan {
             exec: estimate.exec.map(seconds),
             factor: estimate.factor,
             recv: transfer(returned, estimate.down),
+            rates: match shares {
+                true => (Some(copy_rate()), Some(copy_rate())),
+                false => (
+                    estimate.up.map(|rate| rate as f64),
+                    estimate.down.map(|rate| rate as f64),
+                ),
+            },
+            pes: estimate.pes,
         }
     }
 

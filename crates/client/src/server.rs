@@ -6,7 +6,7 @@ use crate::{
     Address, ArrayForm, Credentials, Error, Function, Handle, HandleId, HandleStatus, Job, JobId,
     JobStatus, SharedMemory,
 };
-use farcall_rpc_proto::{FunctionSummary, Put};
+use farcall_rpc_proto::{FunctionSummary, Pull, Put};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -228,6 +228,30 @@ impl Server {
         };
         let record = self.connection()?.put(&put, bytes)?;
         Ok(Handle::new(self.clone(), record))
+    }
+
+    /// Has the server read an array from `from`, which has lent it under the name `loan`
+    /// ([`Handle::lend`]). It is kept as [`Server::put`] keeps it.
+    pub fn pull(
+        &self,
+        from: &Address,
+        loan: HandleId,
+        form: ArrayForm,
+        stays: bool,
+    ) -> Result<Handle, Error> {
+        let pull = Pull {
+            address: from.to_string(),
+            loan,
+            form,
+            stays,
+        };
+        let record = self.connection()?.pull(&pull)?;
+        Ok(Handle::new(self.clone(), record))
+    }
+
+    /// Reads an array that is lent under that name, once; `bytes` is as long as it is.
+    pub fn redeem(&self, loan: HandleId, bytes: &mut [u8]) -> Result<(), Error> {
+        self.connection()?.get(loan, bytes)
     }
 
     /// An array that is at the server by now.

@@ -1,7 +1,9 @@
 //! The calling end of a connection.
 
 use crate::frame::{BIG_ENDIAN, Header, Kind, append_control, append_flagged};
-use crate::handles::{HANDLES, HandleMessage, HandlePage, HandleRecord, ListHandlesMessage, Put};
+use crate::handles::{
+    HANDLES, HandleMessage, HandlePage, HandleRecord, ListHandlesMessage, Pull, Put,
+};
 use crate::ids::{HandleId, JobId};
 use crate::jobs::{
     CancelJobMessage, JOBS, JobDescription, JobMessage, JobPage, ListJobsMessage, Submission,
@@ -299,6 +301,19 @@ impl Connection {
     /// Gives an array at the server up.
     pub fn drop_handle(&mut self, handle: HandleId) -> Result<CallId, ProtocolError> {
         self.about_handle(Kind::Drop, handle)
+    }
+
+    /// Asks a server with the feature [`LOANS`](crate::LOANS) for a name of an array that another
+    /// server may read it by, once.
+    pub fn lend(&mut self, handle: HandleId) -> Result<CallId, ProtocolError> {
+        self.about_handle(Kind::Lend, handle)
+    }
+
+    /// Has a server with the feature [`LOANS`](crate::LOANS) read an array from another.
+    pub fn pull(&mut self, pull: &Pull) -> Result<CallId, ProtocolError> {
+        let id = self.open(Request::Query)?;
+        message::append(&mut self.core.sender.control, Kind::Pull, id, pull);
+        Ok(id)
     }
 
     fn about_handle(&mut self, kind: Kind, handle: HandleId) -> Result<CallId, ProtocolError> {

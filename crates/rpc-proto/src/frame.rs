@@ -93,7 +93,8 @@ pub enum Kind {
     Drop = 43,
     /// Asks for a page of the arrays at the server.
     ListHandles = 44,
-    /// Answers [`Kind::Put`], [`Kind::AskHandle`] and [`Kind::Drop`].
+    /// Answers [`Kind::Put`], [`Kind::AskHandle`], [`Kind::Drop`], [`Kind::Lend`] and
+    /// [`Kind::Pull`].
     Handle = 45,
     /// Answers [`Kind::ListHandles`].
     Handles = 46,
@@ -107,6 +108,10 @@ pub enum Kind {
     Draining = 51,
     /// Asks for an interface file to be served; a [`Kind::Listing`] of its functions answers.
     Register = 56,
+    /// Asks for a name of an array that is good for one reading, by another server.
+    Lend = 57,
+    /// Has an array read from another server.
+    Pull = 58,
 }
 
 impl Kind {
@@ -156,6 +161,8 @@ impl Kind {
             Drain,
             Draining,
             Register,
+            Lend,
+            Pull,
         ]
         .into_iter()
         .find(|kind| *kind as u8 == byte)

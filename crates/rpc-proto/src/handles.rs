@@ -9,6 +9,9 @@ use minicbor::{Decode, Encode};
 /// Feature bit: data may stay at the server, to be used in calls by their handle.
 pub const HANDLES: u64 = 1 << 9;
 
+/// Feature bit: arrays travel from server to server. Needs [`HANDLES`].
+pub const LOANS: u64 = 1 << 13;
+
 /// Most dimensions of data.
 const MAX_DIMENSIONS: usize = 32;
 
@@ -37,6 +40,23 @@ pub struct Put {
     pub data_bytes: u64,
     /// Whether it stays when the connection ends.
     #[n(2)]
+    pub stays: bool,
+}
+
+/// Has an array read from another server, to stay at this one.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Pull {
+    /// Where the other server is, as this one reaches it.
+    #[n(0)]
+    pub address: String,
+    /// The name that it has lent the array under.
+    #[n(1)]
+    pub loan: HandleId,
+    /// The array.
+    #[n(2)]
+    pub form: ArrayForm,
+    /// Whether it stays when the connection ends.
+    #[n(3)]
     pub stays: bool,
 }
 

@@ -38,7 +38,7 @@ mod stream;
 
 pub use file::{FILE_PIECE_BYTES, FileRequest};
 pub use frame::{FrameError, HEADER_BYTES, Header, Kind};
-pub use handles::{ArrayForm, FormError, HANDLES, HandlePage, HandleRecord, Put};
+pub use handles::{ArrayForm, FormError, HANDLES, HandlePage, HandleRecord, LOANS, Pull, Put};
 pub use ids::{HandleId, JobId, NoId};
 pub use jobs::{JOBS, JobDescription, JobPage, JobRecord, JobState, Submission};
 pub use message::{

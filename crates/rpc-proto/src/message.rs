@@ -241,6 +241,9 @@ pub struct Estimate {
     /// See `up`.
     #[n(4)]
     pub down: Option<u64>,
+    /// Processor elements of the server.
+    #[n(5)]
+    pub pes: Option<u32>,
 }
 
 /// Opens a call.
@@ -613,6 +616,8 @@ pub enum FailureKind {
     OutcomeUnknown = 21,
     /// The user may not do this.
     NotAllowed = 22,
+    /// Another server does not answer, or does not give what it was asked for.
+    Unreachable = 24,
     /// The server takes no more calls; a new connection may lead to the one that follows it.
     Draining = 26,
 }
@@ -646,7 +651,7 @@ pub enum Fault {
 
 impl FailureKind {
     /// Every kind.
-    pub const ALL: [FailureKind; 21] = {
+    pub const ALL: [FailureKind; 22] = {
         use FailureKind::*;
         [
             UnknownFunction,
@@ -669,6 +674,7 @@ impl FailureKind {
             StorageFault,
             OutcomeUnknown,
             NotAllowed,
+            Unreachable,
             Draining,
         ]
     };
@@ -704,6 +710,7 @@ impl FailureKind {
             StorageFault => "StorageFault",
             OutcomeUnknown => "OutcomeUnknown",
             NotAllowed => "NotAllowed",
+            Unreachable => "Unreachable",
             Draining => "Draining",
         }
     }
@@ -717,9 +724,8 @@ impl FailureKind {
             LibraryCrashed | TimeLimit | OutOfMemory | FunctionFailed | ObjectLost => {
                 Fault::Library
             }
-            Busy | ServerStopping | Draining | Internal | StorageFault | OutcomeUnknown => {
-                Fault::Machine
-            }
+            Busy | ServerStopping | Draining | Internal | StorageFault | OutcomeUnknown
+            | Unreachable => Fault::Machine,
         }
     }
 }

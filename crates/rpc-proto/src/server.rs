@@ -1,7 +1,9 @@
 //! The serving end of a connection.
 
 use crate::frame::{BIG_ENDIAN, Header, Kind, append_control, append_flagged};
-use crate::handles::{HANDLES, HandleMessage, HandlePage, HandleRecord, ListHandlesMessage, Put};
+use crate::handles::{
+    HANDLES, HandleMessage, HandlePage, HandleRecord, LOANS, ListHandlesMessage, Pull, Put,
+};
 use crate::ids::{HandleId, JobId};
 use crate::jobs::{
     CancelJobMessage, JOBS, JobDescription, JobMessage, JobPage, ListJobsMessage, Submission,
@@ -73,6 +75,11 @@ pub enum Event {
     AskHandle(CallId, HandleId),
     /// No longer wants an array: answer with [`Connection::handle`] or `fail`.
     Drop(CallId, HandleId),
+    /// Wants a name of an array that is good for one reading by another server: answer with
+    /// [`Connection::handle`] or `fail`.
+    Lend(CallId, HandleId),
+    /// Wants an array to be read from another server: answer with [`Connection::handle`] or `fail`.
+    Pull(CallId, Pull),
     /// Wants the arrays with numbers above this one: answer with [`Connection::handles`].
     ListHandles(CallId, u64),
     /// The data stream of an accepted call is complete.
@@ -145,6 +152,8 @@ fn is_request(kind: Kind) -> bool {
             | Kind::Share
             | Kind::New
             | Kind::Call
+            | Kind::Lend
+            | Kind::Pull
     );
     plain || is_about_jobs(kind) || is_about_handles(kind)
 }
@@ -546,6 +555,15 @@ impl Core {
             }
             kind if is_about_handles(kind) && self.features & HANDLES != 0 => {
                 self.about_handles(kind, id, payload, now).map(Some)?
+            }
+            Kind::Lend if self.features & LOANS != 0 => {
+                let HandleMessage { id: handle } = message::parse(kind, payload)?;
+                Some(Event::Lend(id, handle))
+            }
+            Kind::Pull if self.features & LOANS != 0 => {
+                let pull = message::parse(kind, payload)?;
+                self.open(id, State::Asking)?;
+                Some(Event::Pull(id, pull))
             }
             Kind::Estimate if self.features & ESTIMATES != 0 => {
                 Some(Event::Estimate(id, message::parse_call(payload)?))

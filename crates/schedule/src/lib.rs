@@ -5,9 +5,11 @@
 //! - [`Profile`] does so for each number of processor elements.
 //! - [`Queue`] holds the jobs that wait for processor elements and says which starts next.
 //! - [`Throughput`] learns the rate of one direction of a link from the transfers on it.
+//! - [`dataflow`] finds what the calls of a transaction wait for, and follows them.
 //! - [`placement`] chooses the server for a call.
 //! - [`forecast`] says what a transfer between two hosts will take, and how sure that is.
 
+pub mod dataflow;
 pub mod forecast;
 pub mod placement;
 mod predict;

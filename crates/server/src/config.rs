@@ -3,12 +3,13 @@
 use crate::worker::sandbox::Sandbox;
 use farcall_schedule::Policy;
 use farcall_schedule::queue::{Patience, Settings};
+use ipnet::IpNet;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -218,6 +219,8 @@ pub struct Data {
     pub bytes_per_user: u64,
     /// Hours after its last use for which an array is kept.
     pub keep_h: f64,
+    /// Networks of the servers from which users may have arrays read.
+    pub peers: Vec<IpNet>,
 }
 
 impl Default for Data {
@@ -227,6 +230,10 @@ impl Default for Data {
             per_user: 1000,
             bytes_per_user: 16_000_000_000,
             keep_h: 24.0,
+            peers: vec![
+                IpNet::new_assert(Ipv4Addr::LOCALHOST.into(), 8).trunc(),
+                IpNet::new_assert(Ipv6Addr::LOCALHOST.into(), 128),
+            ],
         }
     }
 }

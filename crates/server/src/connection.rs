@@ -7,7 +7,7 @@ use crate::listen::Accepted;
 use crate::user::User;
 use farcall_rpc_proto::server::{self, Event};
 use farcall_rpc_proto::{
-    Call, CallId, Chunk, Failure, Hello, Landing, Limits, Nanos, Piece, ProtocolError, Put,
+    Call, CallId, Chunk, Failure, Hello, Landing, Limits, Nanos, Piece, ProtocolError, Pull, Put,
     Submission, Transmit,
 };
 use farcall_tls::Session;
@@ -69,6 +69,7 @@ pub(crate) enum Offer {
     Call(Call),
     Submission(Submission),
     Put(Put),
+    Pull(Pull),
 }
 
 impl Offer {
@@ -77,7 +78,7 @@ impl Offer {
         match self {
             Offer::Call(call) => Some(call),
             Offer::Submission(submission) => Some(&submission.call),
-            Offer::Put(_) => None,
+            Offer::Put(_) | Offer::Pull(_) => None,
         }
     }
 }

@@ -14,6 +14,7 @@ mod events;
 mod limits;
 mod objects;
 mod output;
+mod pull;
 mod register;
 mod report;
 mod stored;
@@ -146,6 +147,8 @@ pub(crate) struct Reactor {
     awaits_spool: bool,
     /// Arrays that stay.
     store: Store,
+    /// Arrays that come from other servers.
+    pulls: pull::Pulls,
     /// Jobs whose turn it may be to use arrays.
     candidates: VecDeque<usize>,
     /// Memory has become free that submitted calls may wait for.
@@ -224,6 +227,7 @@ impl Reactor {
                 files: config.limits.files,
                 sandbox: config.sandbox()?,
             },
+            pulls: pull::Pulls::default(),
             store: Store::new(config.data.clone(), config.limits.memory),
             config,
             access,
@@ -387,6 +391,7 @@ impl Reactor {
         }
         active |= self.collect_outcomes();
         active |= self.serve_spool();
+        active |= self.serve_pulls();
         active |= self.serve_candidates();
         self.dispatch();
         self.flush_answers();

@@ -74,6 +74,13 @@ pub(crate) enum Turn {
     Never(Failure),
 }
 
+/// A name of an array that is good for one reading.
+#[derive(Clone, Copy, Debug)]
+struct Loan {
+    array: HandleId,
+    expires: u64,
+}
+
 /// All arrays.
 pub(crate) struct Store {
     settings: config::Data,
@@ -83,6 +90,7 @@ pub(crate) struct Store {
     /// By their last use, the oldest first.
     by_use: BTreeSet<(u64, HandleId)>,
     usage: HashMap<User, Usage>,
+    loans: HashMap<HandleId, Loan>,
     /// Bytes in memory or on the way there, and the most that there may be.
     resident: u64,
     limit: u64,
@@ -103,6 +111,7 @@ impl Store {
             last_number: 0,
             by_use: BTreeSet::new(),
             usage: HashMap::new(),
+            loans: HashMap::new(),
             resident: 0,
             limit,
             leaving: 0,
@@ -300,6 +309,32 @@ impl Store {
             );
             Failure::new(FailureKind::NotFound, text)
         })
+    }
+
+    /// Lends an array under another name, for one reading within a minute.
+    pub(crate) fn lend(
+        &mut self,
+        array: HandleId,
+        loan: HandleId,
+        now: u64,
+    ) -> Result<(), Failure> {
+        const MOST: usize = 4096;
+        const LASTS_MS: u64 = 60_000;
+        self.loans.retain(|_, loan| loan.expires > now);
+        if self.loans.len() >= MOST {
+            let text = format!("{MOST} arrays are lent and not read yet; try again in a minute");
+            return Err(Failure::new(FailureKind::Busy, text));
+        }
+        let expires = now.saturating_add(LASTS_MS);
+        self.loans.insert(loan, Loan { array, expires });
+        Ok(())
+    }
+
+    /// The array that is lent under that name, which is good no more.
+    pub(crate) fn redeem(&mut self, loan: HandleId, now: u64) -> Option<HandleId> {
+        let loan = self.loans.remove(&loan)?;
+        let array = self.arrays.get(&loan.array)?;
+        (loan.expires > now && !array.is_dropped).then_some(loan.array)
     }
 
     pub(crate) fn get(&self, id: HandleId) -> Option<&Array> {

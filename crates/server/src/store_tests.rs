@@ -12,6 +12,7 @@ fn store(per_user: usize, bytes_per_user: u64) -> Store {
         per_user,
         bytes_per_user,
         keep_h: 1.0,
+        ..config::Data::default()
     };
     Store::new(settings, MEMORY)
 }

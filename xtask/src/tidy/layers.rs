@@ -65,6 +65,7 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("crates/gridsim", "crates/schedule"),
     ("crates/schedule", "crates/flow"),
     ("crates/trunk-lab", "crates/trunk-device"),
+    ("crates/server", "crates/client"),
     ("crates/worker", "crates/library"),
 ];
 

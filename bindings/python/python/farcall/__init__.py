@@ -30,11 +30,14 @@ from ._native import (
     Object,
     Parameter,
     Plan,
+    RemoteArray,
     Server,
     Times,
+    Transaction,
     __version__,
     connect,
     keep,
+    transaction,
 )
 from ._progress import progress
 from ._serving import serve
@@ -57,10 +60,12 @@ __all__ = [
     "Object",
     "Parameter",
     "Plan",
+    "RemoteArray",
     "Server",
     "ServerError",
     "Timeout",
     "Times",
+    "Transaction",
     "UnknownFunction",
     "__version__",
     "connect",
@@ -68,4 +73,5 @@ __all__ = [
     "keep",
     "progress",
     "serve",
+    "transaction",
 ]

@@ -7,7 +7,7 @@ use crate::{Argument, Error};
 use farcall_idl::Layout;
 use farcall_rpc_proto::{
     Failure, FailureKind, HANDLES, HandleId, HandlePage, HandleRecord, JOBS, JobDescription, JobId,
-    JobPage, Put, Submission,
+    JobPage, LOANS, Pull, Put, Submission,
 };
 use std::sync::Arc;
 
@@ -148,6 +148,30 @@ impl Connection {
             // Its answer is thrown away with the request.
             drop(self.start(|state| state.ask(|proto| proto.drop_handle(handle))));
         }
+    }
+
+    /// Whether arrays travel from server to server; the error says that they do not.
+    fn check_loans(&self) -> Result<(), Error> {
+        if self.features & LOANS != 0 {
+            return Ok(());
+        }
+        let text = "the server is too old to pass arrays to other servers; update it";
+        let failure = Failure::new(FailureKind::BadArgument, text);
+        Err(Error::Failed(failure))
+    }
+
+    /// Asks for a name of an array that is good for one reading by another server.
+    pub(crate) fn lend(self: &Arc<Self>, handle: HandleId) -> Result<HandleId, Error> {
+        self.check_loans()?;
+        let request = self.start(|state| state.ask(|proto| proto.lend(handle)))?;
+        Ok(self.handle_answer(request)?.id)
+    }
+
+    /// Has the server read an array from another.
+    pub(crate) fn pull(self: &Arc<Self>, pull: &Pull) -> Result<HandleRecord, Error> {
+        self.check_loans()?;
+        let request = self.start(|state| state.ask(|proto| proto.pull(pull)))?;
+        self.handle_answer(request)
     }
 
     fn handle_answer(&self, request: Request) -> Result<HandleRecord, Error> {

@@ -4,8 +4,8 @@ use farcall_idl::Scalar;
 use farcall_rpc_proto::{
     ArrayForm, CALLBACKS, Call, Callback, CallbackAnswer, ESTIMATES, Estimate, FILES, Failure,
     FailureKind, FileRequest, FunctionSummary, HANDLES, HandleId, HandlePage, HandleRecord, Header,
-    Hello, JOBS, JobDescription, JobId, JobPage, JobRecord, JobState, Limits, Listing, OBJECTS,
-    OPERATION, OUTPUT, Put, REGISTER, Submission,
+    Hello, JOBS, JobDescription, JobId, JobPage, JobRecord, JobState, LOANS, Limits, Listing,
+    OBJECTS, OPERATION, OUTPUT, Pull, Put, REGISTER, Submission,
 };
 
 /// One conversation.
@@ -43,6 +43,8 @@ pub(crate) enum Request {
     Get(HandleId, u64),
     AskHandle(HandleId),
     Drop(HandleId),
+    Lend(HandleId),
+    Pull(Pull),
     ListHandles(u64),
     Call {
         call: Call,
@@ -125,6 +127,7 @@ pub(crate) fn all() -> Vec<Case> {
         estimate(),
         jobs(),
         handles(),
+        loans(),
         register(),
         operation(),
         scalars(),
@@ -230,6 +233,53 @@ fn directory() -> Case {
     }
 }
 
+fn loans() -> Case {
+    let about = "Asks for a second name of an array, and has the server read another from a second\n\
+                 server, which cannot be reached at first. Bit 13 of the features says that both\n\
+                 sides have loans.";
+    let (id, loan) = (
+        HandleId(*b"0123456789abcdef"),
+        HandleId(*b"fedcba9876543210"),
+    );
+    let form = ArrayForm {
+        element: "double".to_string(),
+        shape: vec![3, 2],
+        column_major: true,
+    };
+    let record = HandleRecord {
+        id,
+        number: 7,
+        form: form.clone(),
+        stays: false,
+        used: 1_700_000_000_000,
+        on_disk: false,
+        undefined: None,
+    };
+    let lent = HandleRecord {
+        id: loan,
+        ..record.clone()
+    };
+    let pull = Pull {
+        address: "farcalls://node2:3717".to_string(),
+        loan,
+        form,
+        stays: false,
+    };
+    let text = "farcalls://node2:3717: connection refused";
+    let unreachable = Failure::new(FailureKind::Unreachable, text);
+    let exchanges = vec![
+        (Request::Lend(id), Answer::Handle(lent)),
+        (Request::Pull(pull.clone()), Answer::Failure(unreachable)),
+        (Request::Pull(pull), Answer::Handle(record)),
+    ];
+    let mut hello = Hello::new("golden client");
+    hello.features = HANDLES | LOANS;
+    Case {
+        hello,
+        ..case("loans", about, exchanges)
+    }
+}
+
 fn register() -> Case {
     let about = "An interface file registered with a running server, and one that may not be.\n\
                  Bit 16 of the features says that both sides have this request.";
@@ -272,6 +322,7 @@ fn estimate() -> Case {
         wait: 1_000,
         up: Some(100_000_000),
         down: None,
+        pes: Some(16),
     };
     let Request::Call { call, .. } = dgesv_call(None, false) else {
         unreachable!("dgesv_call makes a call");

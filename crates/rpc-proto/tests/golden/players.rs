@@ -199,6 +199,8 @@ impl Client<'_> {
             Request::Get(handle, bytes) => self.proto.get(*handle, *bytes),
             Request::AskHandle(handle) => self.proto.ask_handle(*handle),
             Request::Drop(handle) => self.proto.drop_handle(*handle),
+            Request::Lend(handle) => self.proto.lend(*handle),
+            Request::Pull(pull) => self.proto.pull(pull),
             Request::ListHandles(after) => self.proto.list_handles(*after),
             Request::Call {
                 call, result_bytes, ..
@@ -277,6 +279,8 @@ fn asked(event: server::Event, request: &Request) -> CallId {
         (Event::Get(id, handle), Request::Get(expected, _)) if handle == *expected => id,
         (Event::AskHandle(id, handle), Request::AskHandle(expected)) if handle == *expected => id,
         (Event::Drop(id, handle), Request::Drop(expected)) if handle == *expected => id,
+        (Event::Lend(id, handle), Request::Lend(expected)) if handle == *expected => id,
+        (Event::Pull(id, pull), Request::Pull(expected)) if pull == *expected => id,
         (Event::ListHandles(id, after), Request::ListHandles(expected)) if after == *expected => id,
         (event, _) => panic!("unexpected {event:?}"),
     }

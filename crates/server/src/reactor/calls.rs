@@ -72,6 +72,8 @@ impl Reactor {
             Event::Get(request, id) => self.get_array(key, request, id),
             Event::AskHandle(request, id) => self.tell_of_array(key, request, id),
             Event::Drop(request, id) => self.drop_array(key, request, id),
+            Event::Lend(request, id) => self.lend_array(key, request, id),
+            Event::Pull(request, pull) => self.offer_pull(key, request, pull),
             Event::ListHandles(request, after) => self.list_arrays(key, request, after),
             Event::AskJob(request, id) => self.tell_of_job(key, request, id),
             Event::Fetch(request, id) => self.fetch(key, request, id),
@@ -92,6 +94,7 @@ impl Reactor {
     fn offer(&mut self, key: usize, id: CallId, offer: Offer) {
         let offer = match offer {
             Offer::Put(put) => return self.offer_put(key, id, put),
+            Offer::Pull(pull) => return self.offer_pull(key, id, pull),
             offer => offer,
         };
         let Some(call) = offer.call() else { return };

@@ -39,6 +39,7 @@ impl Reactor {
             wait: nanos(self.backlog()),
             up: rate(link.up),
             down: rate(link.down),
+            pes: Some(self.queue.settings().pes),
         })
     }
 

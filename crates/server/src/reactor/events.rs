@@ -76,6 +76,7 @@ impl Reactor {
         let mut hello = Hello::new(concat!("farcall-server ", env!("CARGO_PKG_VERSION")));
         hello.features |= proto::ESTIMATES | proto::CALLBACKS | proto::OUTPUT | proto::FILES;
         hello.features |= proto::OBJECTS | proto::OPERATION | proto::REGISTER | proto::HANDLES;
+        hello.features |= proto::LOANS;
         if self.config.state.is_some() {
             hello.features |= proto::JOBS;
         }
@@ -261,6 +262,7 @@ impl Reactor {
         connection.waiting = None;
         self.closed.push(key);
         self.stop_fetching(key, None);
+        self.pulls.forget(key);
         let sending = std::mem::take(&mut self.connections[key].sending);
         let mut jobs = std::mem::take(&mut self.connections[key].jobs);
         jobs.retain(|_, job| !sending.contains(job));

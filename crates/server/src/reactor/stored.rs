@@ -10,7 +10,8 @@ use crate::store::{Location, Turn, Use};
 use crate::user::User;
 use farcall_idl::{Interface, Layout, Mode, Order, Place};
 use farcall_rpc_proto::{
-    Call, CallId, Failure, FailureKind, HandleId, JobId, Pieces, Put, Times, swap_bytes,
+    Call, CallId, Failure, FailureKind, HandleId, HandleRecord, JobId, Pieces, Put, Times,
+    swap_bytes,
 };
 use std::io;
 use std::rc::Rc;
@@ -120,7 +121,11 @@ impl Reactor {
     }
 
     /// Memory for an array; none where it must wait for others that leave.
-    fn memory_for_array(&mut self, bytes: u64, user: &User) -> Result<Option<JobBuffer>, Failure> {
+    pub(super) fn memory_for_array(
+        &mut self,
+        bytes: u64,
+        user: &User,
+    ) -> Result<Option<JobBuffer>, Failure> {
         self.spill(bytes);
         if !self.store.has_room(bytes) {
             if self.store.leaving > 0 {
@@ -360,8 +365,12 @@ impl Reactor {
 
     pub(super) fn get_array(&mut self, key: usize, request: CallId, id: HandleId) {
         let user = self.connections[key].user.clone();
-        match self.store.of_user(id, &user).map(|array| array.bytes) {
-            Ok(bytes) => {
+        // Whoever knows the name of a loan may read the array, once.
+        let lent = self.store.redeem(id, now_ms());
+        let lent = lent.and_then(|array| Some((array, self.store.get(array)?.bytes)));
+        let own = || self.store.of_user(id, &user).map(|array| (id, array.bytes));
+        match lent.map_or_else(own, Ok) {
+            Ok((id, bytes)) => {
                 let wanted = Use {
                     id,
                     writes: false,
@@ -384,6 +393,25 @@ impl Reactor {
         let record = self.store.of_user(id, user).map(|_| self.store.record(id));
         let proto = &mut self.connections[key].proto;
         match record {
+            Ok(Some(record)) => proto.handle(request, &record),
+            Ok(None) => {}
+            Err(failure) => proto.fail(request, &failure),
+        }
+    }
+
+    /// Gives an array another name, which is good for one reading by whoever knows it.
+    pub(super) fn lend_array(&mut self, key: usize, request: CallId, id: HandleId) {
+        let user = &self.connections[key].user;
+        let record = self.store.of_user(id, user).map(|_| self.store.record(id));
+        let lent = record.and_then(|record| {
+            let internal =
+                |error: io::Error| Failure::new(FailureKind::Internal, error.to_string());
+            let loan = HandleId(Spool::new_id().map_err(internal)?.0);
+            self.store.lend(id, loan, now_ms())?;
+            Ok(record.map(|record| HandleRecord { id: loan, ..record }))
+        });
+        let proto = &mut self.connections[key].proto;
+        match lent {
             Ok(Some(record)) => proto.handle(request, &record),
             Ok(None) => {}
             Err(failure) => proto.fail(request, &failure),

@@ -1,0 +1,411 @@
+//! Transactions: calls that are recorded first and then run as a data-flow graph.
+
+use std::cell::RefCell;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use farcall_client::{Argument, ArrayForm, Deferred, Report, Ways};
+use farcall_idl::{ArrayLayout, Order, Param, Type};
+use numpy::{PyArrayDescr, PyUntypedArray};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple, PyType};
+
+use crate::array::{self, Kept, Slot};
+use crate::error;
+use crate::handle::Handle;
+use crate::server::{Process, Server, Settings};
+
+/// Arrays that are left out and have no more bytes are made here all the same.
+const SMALL: u64 = 4096;
+
+thread_local! {
+    /// The transaction that calls of this thread are recorded in.
+    static ACTIVE: RefCell<Option<Py<Transaction>>> = const { RefCell::new(None) };
+}
+
+/// The transaction that calls of this thread are recorded in.
+pub(crate) fn active(py: Python<'_>) -> Option<Bound<'_, Transaction>> {
+    ACTIVE.with_borrow(|active| active.as_ref().map(|active| active.bind(py).clone()))
+}
+
+/// Records the calls in a `with` block and runs them at its end, on these servers, as a data-flow
+/// graph: calls that do not need each other run at the same time; what one call writes and another
+/// reads stays at the server or goes from server to server.
+///
+/// with farcall.transaction([one, other]) as t:
+///     c = dgemm(...).c        # left out: stays at a server until it is asked for
+///     dgemm(..., c, ..., D)   # D is filled at the end
+/// t.report
+///
+/// Arrays are told apart by their memory. Those that the caller passes are filled at the end of the
+/// block, except where `discard` says that they need not be; of those that are left out the result
+/// has a `RemoteArray`. An error names the call.
+#[pyclass(frozen, module = "farcall")]
+pub(crate) struct Transaction {
+    servers: Vec<farcall_client::Server>,
+    process: Process,
+    settings: Settings,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    client: farcall_client::Transaction,
+    /// The arrays of the calls, until they have run.
+    slots: Vec<Vec<Option<Kept>>>,
+    remote: Vec<Py<RemoteArray>>,
+    report: Option<Report>,
+}
+
+// SAFETY: the client's transaction is used by one thread at a time, under the lock, and the arrays
+// that it points to are held in `slots`.
+unsafe impl Send for State {}
+
+/// Calls in a `with` block over it are recorded, and run on these servers at its end.
+#[pyfunction]
+pub(crate) fn transaction(servers: Vec<Bound<'_, Server>>) -> PyResult<Transaction> {
+    let Some(first) = servers.first() else {
+        let text = "a transaction needs a server";
+        return Err(pyo3::exceptions::PyValueError::new_err(text));
+    };
+    let (process, settings) = first.get().whose();
+    let clients = servers.iter().map(|server| server.get().client().clone());
+    Ok(Transaction::new(clients.collect(), process, settings))
+}
+
+impl Transaction {
+    pub(crate) fn new(
+        servers: Vec<farcall_client::Server>,
+        process: Process,
+        settings: Settings,
+    ) -> Transaction {
+        Transaction {
+            servers,
+            process,
+            settings,
+            state: Mutex::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What stands in a call for an OUT array that the caller left out.
+    pub(crate) fn make<'py>(
+        &self,
+        py: Python<'py>,
+        param: &Param,
+        layout: &ArrayLayout,
+        order: Order,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let form = ArrayForm {
+            element: param.ty.name().to_owned(),
+            shape: layout.shape(order),
+            column_major: order == Order::ColumnMajor,
+        };
+        let mut state = self.lock();
+        let place = match layout.bytes <= SMALL || layout.packed {
+            true => {
+                let slot = Slot::make(py, param, layout, order)?;
+                Place::Here(slot.given.cast_into::<PyUntypedArray>()?.unbind())
+            }
+            false => Place::Coming(state.client.defer()),
+        };
+        let made = RemoteArray {
+            form,
+            place: Mutex::new(place),
+            process: self.process,
+            settings: self.settings.clone(),
+        };
+        let made = Bound::new(py, made)?;
+        state.remote.push(made.clone().unbind());
+        Ok(made.into_any())
+    }
+
+    /// Records a call.
+    pub(crate) fn add(
+        &self,
+        py: Python<'_>,
+        function: &farcall_client::Function,
+        arguments: &mut [Argument<'_>],
+        slots: &[Option<Slot<'_>>],
+    ) -> PyResult<()> {
+        let mut ways = Ways::default();
+        for (param, slot) in slots.iter().enumerate() {
+            let Some(slot) = slot else { continue };
+            match given(&slot.given) {
+                Some(remote) => {
+                    if let Place::Coming(deferred) = &*remote.get().lock() {
+                        ways.deferred.push((param, *deferred));
+                    }
+                }
+                None => ways
+                    .copies
+                    .extend(slot.copy_of().map(|range| (param, range))),
+            }
+        }
+        // SAFETY: the slots are held until the transaction has run. That the user leaves the arrays
+        // alone until then is the contract of a transaction.
+        let added = unsafe { self.lock().client.add(function, arguments, &ways) };
+        added.map_err(|error| error::from_client(py, &error))
+    }
+
+    /// Holds the arrays of a call until it has run.
+    pub(crate) fn hold(&self, slots: Vec<Option<Slot<'_>>>) {
+        let kept = slots.into_iter().map(|slot| slot.map(Slot::keep));
+        self.lock().slots.push(kept.collect());
+    }
+
+    fn run(&self, py: Python<'_>) -> PyResult<()> {
+        self.process.check(py)?;
+        let outcome = py.detach(|| {
+            let mut state = self.lock();
+            let outcome = state.client.run(&self.servers);
+            state.report = outcome.as_ref().ok().copied();
+            outcome
+        });
+        let State {
+            slots,
+            remote,
+            client,
+            ..
+        } = &mut *self.lock();
+        slots.clear();
+        for remote in remote.drain(..) {
+            remote.get().settle(client);
+        }
+        outcome
+            .map(drop)
+            .map_err(|error| error::from_client(py, &error))
+    }
+}
+
+#[pymethods]
+impl Transaction {
+    fn __enter__<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
+        if active(slf.py()).is_some() {
+            let text = "a transaction is open on this thread already";
+            return Err(pyo3::exceptions::PyRuntimeError::new_err(text));
+        }
+        ACTIVE.set(Some(slf.clone().unbind()));
+        Ok(slf)
+    }
+
+    /// Runs the calls, unless the block was left by an exception.
+    #[pyo3(signature = (kind, value, traceback, /))]
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        kind: Option<Bound<'_, PyType>>,
+        value: Option<Bound<'_, PyAny>>,
+        traceback: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<bool> {
+        let _ = (value, traceback);
+        ACTIVE.set(None);
+        match kind {
+            None => self.run(py)?,
+            Some(_) => self.lock().slots.clear(),
+        }
+        Ok(false)
+    }
+
+    /// What an array holds in the end is not needed: it stays away.
+    fn discard(&self, array: &Bound<'_, PyUntypedArray>) {
+        let range = array::address(array);
+        self.lock().client.discard(range);
+    }
+
+    /// What it came to: calls made, servers used, bytes sent, returned and passed from server to
+    /// server, seconds in all. `None` before the end.
+    #[getter]
+    fn report<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let Some(report) = self.lock().report else {
+            return Ok(None);
+        };
+        let told = PyDict::new(py);
+        told.set_item("calls", report.calls)?;
+        told.set_item("servers", report.servers)?;
+        told.set_item("sent_bytes", report.sent_bytes)?;
+        told.set_item("returned_bytes", report.returned_bytes)?;
+        told.set_item("passed_bytes", report.passed_bytes)?;
+        told.set_item("total", report.total)?;
+        Ok(Some(told))
+    }
+
+    /// The graph in the DOT language.
+    fn dot(&self) -> String {
+        self.lock().client.dot()
+    }
+
+    /// The graph as a picture.
+    fn svg(&self) -> String {
+        self.lock().client.svg()
+    }
+
+    fn _repr_svg_(&self) -> String {
+        self.svg()
+    }
+
+    fn __len__(&self) -> usize {
+        self.lock().client.len()
+    }
+
+    fn __repr__(&self) -> String {
+        let state = self.lock();
+        let calls = state.client.len();
+        match state.report {
+            Some(report) => format!("<transaction: {calls} calls in {:.3} s>", report.total),
+            None => format!("<transaction: {calls} calls, not run>"),
+        }
+    }
+}
+
+/// An array that a call of a transaction has made and that comes home when it is asked for: by
+/// `get()`, `numpy.asarray`, or as an argument of another call.
+#[pyclass(frozen, module = "farcall")]
+pub(crate) struct RemoteArray {
+    form: ArrayForm,
+    place: Mutex<Place>,
+    process: Process,
+    settings: Settings,
+}
+
+/// Where it is.
+enum Place {
+    /// The transaction has not run.
+    Coming(Deferred),
+    There(Py<Handle>),
+    Here(Py<PyUntypedArray>),
+    /// The transaction has failed.
+    Nowhere,
+}
+
+impl RemoteArray {
+    fn lock(&self) -> MutexGuard<'_, Place> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether its transaction has run.
+    pub(crate) fn has_run(&self) -> bool {
+        !matches!(&*self.lock(), Place::Coming(_))
+    }
+
+    /// What a call takes for it.
+    pub(crate) fn argument<'a>(&self) -> Argument<'a> {
+        match &*self.lock() {
+            Place::There(handle) => Argument::Handle(handle.get().handle_id()),
+            Place::Coming(_) | Place::Here(_) | Place::Nowhere => Argument::Skip,
+        }
+    }
+
+    /// The transaction has run.
+    fn settle(&self, client: &mut farcall_client::Transaction) {
+        let mut place = self.lock();
+        let Place::Coming(deferred) = *place else {
+            return;
+        };
+        let handle = client.take(deferred);
+        *place = Python::attach(|py| {
+            let handle = handle.and_then(|handle| {
+                let handle = Handle::new(handle, self.process, self.settings.clone(), true);
+                Py::new(py, handle).ok()
+            });
+            handle.map_or(Place::Nowhere, Place::There)
+        });
+    }
+}
+
+#[pymethods]
+impl RemoteArray {
+    /// Its shape.
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, &self.form.shape)
+    }
+
+    /// Its type.
+    #[getter]
+    fn dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArrayDescr>> {
+        array::dtype(py, self.form.ty().unwrap_or(Type::Char))
+    }
+
+    /// Its handle, where it is at a server.
+    #[getter]
+    fn handle(&self, py: Python<'_>) -> Option<Py<Handle>> {
+        match &*self.lock() {
+            Place::There(handle) => Some(handle.clone_ref(py)),
+            _ => None,
+        }
+    }
+
+    /// The array. It comes from its server the first time, and the server need not keep it any
+    /// more.
+    pub(crate) fn get<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let handle = match &*self.lock() {
+            Place::Here(array) => return Ok(array.bind(py).clone().into_any()),
+            Place::There(handle) => handle.clone_ref(py),
+            Place::Coming(_) => {
+                let text = "the array is there when its transaction has run";
+                return Err(error::arguments(py, "RemoteArray.get", text));
+            }
+            Place::Nowhere => {
+                let text = "the transaction that was to make the array has failed";
+                return Err(error::arguments(py, "RemoteArray.get", text));
+            }
+        };
+        let array = handle.bind(py).call_method0(intern!(py, "get"))?;
+        *self.lock() = Place::Here(array.cast::<PyUntypedArray>()?.clone().unbind());
+        Ok(array)
+    }
+
+    #[pyo3(signature = (dtype=None, copy=None))]
+    fn __array__<'py>(
+        &self,
+        py: Python<'py>,
+        dtype: Option<Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let array = self.get(py)?;
+        let array = match dtype {
+            Some(dtype) => array.call_method1(intern!(py, "astype"), (dtype,))?,
+            None => array,
+        };
+        match copy {
+            Some(true) => array.call_method0(intern!(py, "copy")),
+            _ => Ok(array),
+        }
+    }
+
+    /// The one element, as a number of Python.
+    fn item<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.get(py)?.call_method0(intern!(py, "item"))
+    }
+
+    fn __repr__(&self) -> String {
+        let state = match &*self.lock() {
+            Place::Coming(_) => "not made yet",
+            Place::There(_) => "at a server",
+            Place::Here(_) => "here",
+            Place::Nowhere => "lost",
+        };
+        format!(
+            "<remote array {} {:?}, {state}>",
+            self.form.element, self.form.shape
+        )
+    }
+}
+
+/// The remote array that a caller gives, if it is one.
+pub(crate) fn given<'a, 'py>(value: &'a Bound<'py, PyAny>) -> Option<&'a Bound<'py, RemoteArray>> {
+    value.cast::<RemoteArray>().ok()
+}
+
+/// The memory of a remote array that is here.
+pub(crate) fn memory_of<'py>(value: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+    let remote = given(value)?;
+    match &*remote.get().lock() {
+        Place::Here(array) => Some(array.bind(value.py()).clone().into_any()),
+        _ => None,
+    }
+}

@@ -1,0 +1,371 @@
+//! Transactions: calls that are recorded first and then run as a data-flow graph, on one server or
+//! on several.
+//!
+//! What one call writes and another reads stays at the server, or goes from server to server; the
+//! client's memory gets what is there in the end. `farcall_schedule::dataflow` says what waits for
+//! what.
+
+mod run;
+mod site;
+mod step;
+
+use crate::{Argument, Callback, Error, Function, Handle, Output, Server};
+use farcall_idl::{ArrayLayout, Interface, Mode, Order, Scalar};
+use farcall_rpc_proto::{ArrayForm, Call, HandleId};
+use farcall_schedule::dataflow::{self, Access, Datum, Graph, Misuse, Use};
+use layout::backends::svg::SVGWriter;
+use layout::gv::{DotParser, GraphBuilder};
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// Calls that were recorded and are to run together.
+#[derive(Default)]
+pub struct Transaction {
+    graph: Graph,
+    calls: Vec<Recorded>,
+    forms: Vec<ArrayForm>,
+    /// Forms that no other array may have: it goes by the client's memory.
+    single_forms: u64,
+    deferred: HashMap<Deferred, Option<Handle>>,
+}
+
+/// An array of a transaction that exists only at servers, until somebody gets it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Deferred(u64);
+
+/// What a transaction came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Report {
+    /// Calls that were made, again after a fault included.
+    pub calls: usize,
+    /// Bytes of arrays that the client has sent.
+    pub sent_bytes: u64,
+    /// Bytes of arrays that the client has received.
+    pub returned_bytes: u64,
+    /// Bytes of arrays that went from server to server.
+    pub passed_bytes: u64,
+    /// Servers that have made at least one call.
+    pub servers: usize,
+    /// Seconds.
+    pub total: f64,
+}
+
+/// A call that was recorded.
+struct Recorded {
+    name: String,
+    qualified: String,
+    text: String,
+    repeatable: bool,
+    output: Option<Output>,
+    message: Call,
+    layout: farcall_idl::Layout,
+    arguments: Vec<Kept>,
+    order: Order,
+}
+
+/// An argument of a recorded call.
+#[derive(Clone)]
+enum Kept {
+    Scalar(Scalar),
+    In(*const u8, usize),
+    Out(*mut u8, usize),
+    Skip,
+    Function(Callback),
+}
+
+// SAFETY: whoever records a call promises that its arrays outlive the transaction and are left
+// alone; the graph keeps calls apart that use the same bytes.
+unsafe impl Send for Kept {}
+// SAFETY: as above.
+unsafe impl Sync for Kept {}
+
+/// How the arguments of a call are to be taken, besides what they are.
+#[derive(Clone, Debug, Default)]
+pub struct Ways {
+    /// Arguments whose arrays exist only at servers.
+    pub deferred: Vec<(usize, Deferred)>,
+    /// Arguments that are copies of other memory of the caller: its addresses.
+    pub copies: Vec<(usize, Range<usize>)>,
+}
+
+impl Transaction {
+    /// A transaction without calls.
+    pub fn new() -> Transaction {
+        Transaction::default()
+    }
+
+    /// The number of calls.
+    pub fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Whether nothing was recorded.
+    pub fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// A new array that is to exist only at servers. The first call that uses it writes it.
+    pub fn defer(&mut self) -> Deferred {
+        let deferred = Deferred(self.deferred.len() as u64);
+        self.deferred.insert(deferred, None);
+        deferred
+    }
+
+    /// Records a call. In the place of an array in `ways.deferred` stands [`Argument::Skip`].
+    ///
+    /// # Safety
+    /// Until the transaction has run or is dropped, the arrays of `arguments` stay where they are;
+    /// OUT and INOUT arrays are not touched, IN arrays not written.
+    pub unsafe fn add(
+        &mut self,
+        function: &Function,
+        arguments: &mut [Argument<'_>],
+        ways: &Ways,
+    ) -> Result<(), Error> {
+        let interface = function.interface();
+        let misuse = |param: usize, reason: &str| Error::Misuse {
+            function: function.qualified_name().to_string(),
+            argument: argument_name(interface, param),
+            reason: reason.to_string(),
+        };
+        if function.is_method() {
+            return Err(misuse(
+                0,
+                "methods of objects cannot be part of a transaction",
+            ));
+        }
+        let handle = |given: &Argument<'_>| matches!(given, Argument::Handle(_));
+        if let Some(param) = arguments.iter().position(handle) {
+            return Err(misuse(
+                param,
+                "an array that stays at a server cannot be part of a transaction; pass the array",
+            ));
+        }
+        let kept = arguments.iter_mut().map(Kept::new).collect();
+        let arguments = with_handles(arguments, &ways.deferred);
+        let (message, layout) = function.check(&arguments)?;
+        let mut uses = Vec::new();
+        for array in layout
+            .arrays
+            .iter()
+            .filter(|array| array.mode != Mode::Work)
+        {
+            let used = self.used(interface, array, &arguments[array.param], ways);
+            uses.push(used.map_err(|reason| misuse(array.param, reason))?);
+        }
+        let weight = layout.cost.unwrap_or(layout.bytes as f64);
+        self.graph.add(weight, &uses).map_err(|error| match error {
+            Misuse::Unwritten(param) => misuse(param, "no call has written it yet"),
+            Misuse::Aliased(_, param) => misuse(
+                param,
+                "it overlaps another array of the call, and one of them is written",
+            ),
+        })?;
+        self.calls.push(Recorded {
+            name: function.requested().to_string(),
+            qualified: function.qualified_name().to_string(),
+            text: function.text().to_string(),
+            repeatable: interface.repeatable,
+            output: function.output().cloned(),
+            message,
+            order: interface.order(),
+            arguments: kept,
+            layout,
+        });
+        Ok(())
+    }
+
+    /// The caller does not need what these bytes hold in the end, as far as a call uses them as one
+    /// array.
+    pub fn discard(&mut self, bytes: Range<usize>) {
+        self.graph.discard(bytes.start as u64, bytes.len() as u64);
+    }
+
+    /// Runs the calls on these servers; OUT and INOUT arrays are filled in place. A function that a
+    /// server does not have is called on the others. After an error the arrays that calls were to
+    /// write are undefined.
+    pub fn run(&mut self, servers: &[Server]) -> Result<Report, Error> {
+        run::run(self, servers)
+    }
+
+    /// The handle of an array that exists only at servers, after the transaction has run.
+    pub fn take(&mut self, deferred: Deferred) -> Option<Handle> {
+        self.deferred.get_mut(&deferred)?.take()
+    }
+
+    /// The graph in the DOT language: a box for each call, an arrow for each array that one call
+    /// hands to another.
+    pub fn dot(&self) -> String {
+        let label =
+            |(number, call): (usize, &Recorded)| format!("{} {}", number + 1, call.qualified);
+        let labels: Vec<String> = self.calls.iter().enumerate().map(label).collect();
+        let names = |call: usize, argument: usize| {
+            let interface = farcall_idl::parse_interface(&self.calls[call].text);
+            let name = |interface: &Interface| argument_name(interface, argument);
+            interface
+                .as_ref()
+                .map_or_else(|_| argument.to_string(), name)
+        };
+        dataflow::dot(&self.graph, &labels, names)
+    }
+
+    /// The graph as a picture in SVG.
+    pub fn svg(&self) -> String {
+        let mut picture = SVGWriter::new();
+        if let Ok(graph) = DotParser::new(&self.dot()).process() {
+            let mut builder = GraphBuilder::new();
+            builder.visit_graph(&graph);
+            builder.get().do_it(false, false, false, &mut picture);
+        }
+        picture.finalize()
+    }
+
+    fn used(
+        &mut self,
+        interface: &Interface,
+        array: &ArrayLayout,
+        argument: &Argument<'_>,
+        ways: &Ways,
+    ) -> Result<Use, &'static str> {
+        let access = match array.mode {
+            Mode::Out if array.is_full() => Access::Write,
+            Mode::Out | Mode::InOut => Access::Update,
+            Mode::In | Mode::Work => Access::Read,
+        };
+        let used = |datum, access| Use {
+            argument: array.param,
+            datum,
+            access,
+        };
+        let sizes = &interface.element_refs;
+        let is_size = sizes.iter().any(|size| size.param == array.param);
+        let mut deferred = ways.deferred.iter();
+        if let Some((_, deferred)) = deferred.find(|(param, _)| *param == array.param) {
+            if is_size || array.packed {
+                return Err("such an array cannot stay at servers; pass memory for it");
+            }
+            let is_new = self.graph.deferred(deferred.0).is_none();
+            // Its other elements are zero.
+            let access = match access {
+                Access::Update if is_new && array.mode == Mode::Out => Access::Write,
+                other => other,
+            };
+            return Ok(used(Datum::Deferred(deferred.0), access));
+        }
+        let mut copies = ways.copies.iter();
+        let is_written = |range: &Range<usize>| self.graph.is_written(datum(range.clone(), 0));
+        if let Some((_, range)) = copies.find(|(param, _)| *param == array.param)
+            && (access.writes() || is_written(range))
+        {
+            return Err(
+                "it is written in the transaction and not in the order of memory that the \
+                 function takes; pass it in that order",
+            );
+        }
+        let bytes = argument.bytes().as_ptr_range();
+        let range = bytes.start as usize..bytes.end as usize;
+        if is_size && self.graph.is_written(datum(range.clone(), 0)) {
+            return Err("sizes depend on it, and an earlier call writes it");
+        }
+        let form = match is_size || array.packed {
+            true => {
+                self.single_forms += 1;
+                u64::MAX - self.single_forms
+            }
+            false => self.form(interface, array),
+        };
+        Ok(used(datum(range, form), access))
+    }
+
+    /// The number of an array's form. Axes of length 1 do not matter.
+    fn form(&mut self, interface: &Interface, array: &ArrayLayout) -> u64 {
+        let form = form_of(interface.order(), array);
+        let (order, shape) = (form.column_major, &form.shape);
+        let mut known = self.forms.iter();
+        let place = known.position(|known| known.fits(array.element, shape, order));
+        let place = place.unwrap_or_else(|| {
+            self.forms.push(form);
+            self.forms.len() - 1
+        });
+        place as u64
+    }
+}
+
+impl Kept {
+    fn new(argument: &mut Argument<'_>) -> Kept {
+        match argument {
+            Argument::Scalar(scalar) => Kept::Scalar(scalar.clone()),
+            Argument::In(bytes) => Kept::In(bytes.as_ptr(), bytes.len()),
+            Argument::Out(bytes) => Kept::Out(bytes.as_mut_ptr(), bytes.len()),
+            Argument::Skip | Argument::Handle(_) => Kept::Skip,
+            Argument::Function(function) => Kept::Function(function.clone()),
+        }
+    }
+}
+
+impl Kept {
+    /// The argument itself.
+    ///
+    /// # Safety
+    /// Its array is there, and nobody else uses it in a way that does not go with this.
+    unsafe fn argument<'a>(&self) -> Argument<'a> {
+        match self {
+            Kept::Scalar(scalar) => Argument::Scalar(scalar.clone()),
+            // SAFETY: the caller's promise.
+            Kept::In(start, bytes) => unsafe {
+                Argument::In(std::slice::from_raw_parts(*start, *bytes))
+            },
+            // SAFETY: the caller's promise.
+            Kept::Out(start, bytes) => unsafe {
+                Argument::Out(std::slice::from_raw_parts_mut(*start, *bytes))
+            },
+            Kept::Skip => Argument::Skip,
+            Kept::Function(function) => Argument::Function(function.clone()),
+        }
+    }
+}
+
+/// The same arguments with a handle in the place of each array that exists only at servers.
+fn with_handles<'a>(
+    arguments: &'a mut [Argument<'_>],
+    deferred: &[(usize, Deferred)],
+) -> Vec<Argument<'a>> {
+    let same = |(param, argument): (usize, &'a mut Argument<'_>)| {
+        if deferred.iter().any(|(known, _)| *known == param) {
+            return Argument::Handle(HandleId([0; 16]));
+        }
+        match argument {
+            Argument::Scalar(scalar) => Argument::Scalar(scalar.clone()),
+            Argument::In(bytes) => Argument::In(bytes),
+            Argument::Out(bytes) => Argument::Out(bytes),
+            Argument::Skip => Argument::Skip,
+            Argument::Handle(id) => Argument::Handle(*id),
+            Argument::Function(function) => Argument::Function(function.clone()),
+        }
+    };
+    arguments.iter_mut().enumerate().map(same).collect()
+}
+
+/// The name of a parameter or callback.
+fn argument_name(interface: &Interface, place: usize) -> String {
+    let params = interface.params.iter().map(|param| &param.name);
+    let mut names = params.chain(interface.callbacks.iter().map(|callback| &callback.name));
+    names.nth(place).cloned().unwrap_or_default()
+}
+
+fn datum(range: Range<usize>, form: u64) -> Datum {
+    Datum::Memory {
+        start: range.start as u64,
+        bytes: range.len() as u64,
+        form,
+    }
+}
+
+/// The form of an array of a call, as a server keeps it.
+fn form_of(order: Order, array: &ArrayLayout) -> ArrayForm {
+    ArrayForm {
+        element: array.element.name().to_string(),
+        shape: array.shape(order),
+        column_major: order == Order::ColumnMajor,
+    }
+}

@@ -1,0 +1,356 @@
+//! A transaction on its way: a thread for each call that is under way and for each result that
+//! comes home, and one that decides.
+
+use super::site::{Need, Site};
+use super::step::{Copies, Fault, Shared};
+use super::{Deferred, Recorded, Report, Transaction};
+use crate::{Error, Outcome, Server};
+use farcall_rpc_proto::{Failure, FailureKind};
+use farcall_schedule::dataflow::{After, Flow, Run, Step, VersionId};
+use farcall_schedule::placement::{Input, Link, Origin, Placer, Policy};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::Scope;
+use std::time::{Duration, Instant};
+
+/// Calls under way at once, whatever the servers would take.
+const MOST: usize = 256;
+
+/// Runs all calls.
+pub(super) fn run(transaction: &mut Transaction, servers: &[Server]) -> Result<Report, Error> {
+    let start = Instant::now();
+    let mut sites: Vec<Site> = servers.iter().cloned().map(Site::new).collect();
+    learn(&transaction.calls, &mut sites)?;
+    let graph = transaction.graph.clone();
+    let shared = Shared {
+        graph: &transaction.graph,
+        calls: &transaction.calls,
+        servers,
+        copies: Copies::default(),
+        traffic: Default::default(),
+        pending: Default::default(),
+    };
+    let mut state = State {
+        run: Run::new(graph),
+        sites,
+        placer: Placer::new(Policy::Completion),
+        under_way: 0,
+        losses: Vec::new(),
+        calls: 0,
+        failed: None,
+    };
+    std::thread::scope(|scope| state.go(scope, &shared));
+    let report = Report {
+        calls: state.calls,
+        sent_bytes: shared.traffic.sent.load(Ordering::Relaxed),
+        returned_bytes: shared.traffic.returned.load(Ordering::Relaxed),
+        passed_bytes: shared.traffic.passed.load(Ordering::Relaxed),
+        servers: state.sites.iter().filter(|site| site.is_used).count(),
+        total: start.elapsed().as_secs_f64(),
+    };
+    let copies = shared.copies;
+    if let Some(error) = state.failed {
+        copies.drop_all();
+        return Err(error);
+    }
+    for number in 0..transaction.deferred.len() as u64 {
+        let version = transaction.graph.deferred(number);
+        let holder = version.and_then(|one| Some((one, *state.run.holders(one).first()?)));
+        let handle = holder.and_then(|(version, server)| copies.take(version, server));
+        transaction.deferred.insert(Deferred(number), handle);
+    }
+    copies.drop_all();
+    Ok(report)
+}
+
+/// Has every server say what it has of the functions. A server that does not answer is left out as
+/// long as another has them.
+fn learn(calls: &[Recorded], sites: &mut [Site]) -> Result<(), Error> {
+    let mut last = None;
+    for site in sites.iter_mut() {
+        for call in calls {
+            if let Err(error) = site.learn(call) {
+                site.is_lost = true;
+                last = Some(error);
+                break;
+            }
+        }
+    }
+    for (number, call) in calls.iter().enumerate() {
+        let mut living = sites.iter().filter(|site| !site.is_lost);
+        if !living.any(|site| site.function(call).is_some()) {
+            let text = format!("no server of the transaction has `{}`", call.name);
+            let unknown = || Error::Failed(Failure::new(FailureKind::UnknownFunction, text));
+            let source = last.unwrap_or_else(unknown);
+            return Err(call.failed(number, calls.len() - number - 1, source));
+        }
+    }
+    Ok(())
+}
+
+impl Recorded {
+    fn failed(&self, number: usize, left: usize, source: Error) -> Error {
+        Error::Transaction {
+            call: number + 1,
+            function: self.qualified.clone(),
+            left,
+            source: Box::new(source),
+        }
+    }
+}
+
+/// What a thread has done.
+enum Done {
+    Step(Step, Result<Outcome, Fault>),
+    Result(VersionId, u64, Result<(), Fault>),
+}
+
+/// A server that has failed, while calls may still be under way there.
+struct Loss {
+    server: u64,
+    error: Error,
+    /// Calls that have failed by it.
+    calls: Vec<usize>,
+}
+
+/// How far the transaction is.
+struct State {
+    run: Run,
+    sites: Vec<Site>,
+    placer: Placer,
+    /// Threads.
+    under_way: usize,
+    losses: Vec<Loss>,
+    /// Calls that were made.
+    calls: usize,
+    failed: Option<Error>,
+}
+
+impl State {
+    fn go<'s, 't: 's>(&mut self, scope: &'s Scope<'s, 't>, shared: &'t Shared<'t>) {
+        let (sender, receiver) = channel();
+        loop {
+            self.start(scope, shared, &sender);
+            if self.under_way == 0 {
+                break;
+            }
+            // A signal is for this thread, not for those that wait for servers.
+            let done = match receiver.recv_timeout(Duration::from_millis(100)) {
+                Ok(done) => done,
+                Err(RecvTimeoutError::Timeout) => {
+                    if self.failed.is_none() && shared.is_interrupted() {
+                        self.failed = Some(Error::Interrupted);
+                        shared.cancel_all();
+                    }
+                    continue;
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
+            };
+            self.under_way -= 1;
+            let after = self.take(done, shared);
+            for (version, server) in after.unused {
+                shared.copies.discard(version, server);
+            }
+            if self.failed.is_none() {
+                self.fetch(after.results, scope, shared, &sender);
+            }
+        }
+        if self.failed.is_none() && !self.run.is_over() {
+            let call = self.run.ready().first().copied().unwrap_or_default();
+            let text = "no server is left that has the function";
+            let failure = Failure::new(FailureKind::Unreachable, text);
+            self.fail(call, Error::Failed(failure), shared);
+        }
+    }
+
+    /// Starts the calls that may start. None does while a server is being given up, for it is not
+    /// known yet what is to be done again.
+    fn start<'s, 't: 's>(
+        &mut self,
+        scope: &'s Scope<'s, 't>,
+        shared: &'t Shared<'t>,
+        sender: &Sender<Done>,
+    ) {
+        while self.failed.is_none()
+            && self.losses.is_empty()
+            && self.under_way < MOST
+            && let Some(step) = self.next(shared)
+        {
+            self.under_way += 1;
+            let sender = sender.clone();
+            scope.spawn(move || {
+                let outcome = shared.perform(&step);
+                // The receiver outlives every thread.
+                let _ = sender.send(Done::Step(step, outcome));
+            });
+        }
+    }
+
+    fn fetch<'s, 't: 's>(
+        &mut self,
+        results: Vec<(VersionId, u64)>,
+        scope: &'s Scope<'s, 't>,
+        shared: &'t Shared<'t>,
+        sender: &Sender<Done>,
+    ) {
+        for (version, server) in results {
+            self.under_way += 1;
+            self.sites[server as usize].fetches += 1;
+            let sender = sender.clone();
+            scope.spawn(move || {
+                let fetched = shared.bring_home(version, server);
+                let _ = sender.send(Done::Result(version, server, fetched));
+            });
+        }
+    }
+
+    /// The next call that may start where there is room, the one with the longest way first.
+    fn next(&mut self, shared: &Shared<'_>) -> Option<Step> {
+        let unlimited = Link::unlimited();
+        for call in self.run.ready() {
+            let recorded = &shared.calls[call];
+            let need = self.need(call, recorded);
+            let living = (0u64..).zip(&self.sites).filter(|(_, site)| !site.is_lost);
+            let views: Vec<_> = living
+                .filter_map(|(id, site)| site.view(id, recorded, &self.held_by(id, call)))
+                .collect();
+            let candidates = views.iter().map(|view| view.candidate(&unlimited));
+            let choice = self.placer.choose(&need.as_call(), candidates);
+            // Where the best is busy, the call is better off to wait for it.
+            let choice = choice.filter(|choice| self.sites[choice.id as usize].has_room());
+            if let Some(choice) = choice {
+                let step = self.run.start(call, choice.id);
+                self.sites[choice.id as usize].begin(call, need, choice.terms);
+                return Some(step);
+            }
+        }
+        None
+    }
+
+    fn held_by(&self, server: u64, call: usize) -> Vec<u64> {
+        let flows = &self.run.graph().nodes()[call].flows;
+        let read = flows.iter().filter_map(|flow| flow.reads);
+        read.filter(|version| self.run.holders(*version).contains(&server))
+            .map(|version| version as u64)
+            .collect()
+    }
+
+    fn need(&self, call: usize, recorded: &Recorded) -> Need {
+        let graph = self.run.graph();
+        let flows = &graph.nodes()[call].flows;
+        let bytes = |flow: &Flow| {
+            let mut arrays = recorded.layout.arrays.iter();
+            let array = arrays.find(|array| array.param == flow.used.argument);
+            array.map_or(0, |array| array.bytes)
+        };
+        let input = |flow: &Flow| {
+            let version = flow.reads?;
+            let holder = self.run.holders(version).first();
+            let holder = holder.and_then(|holder| self.sites[*holder as usize].way_from(recorded));
+            Some(Input {
+                bytes: bytes(flow),
+                data: Some(version as u64),
+                origin: holder.map_or(Origin::Client, Origin::Holder),
+            })
+        };
+        let returned = |flow: &&Flow| flow.makes.is_some() && graph.is_direct(flow);
+        let elements = |wanted: Option<i64>| {
+            let wanted = wanted.map(|wanted| u32::try_from(wanted).unwrap_or(u32::MAX));
+            wanted.unwrap_or(1)
+        };
+        Need {
+            work: recorded.layout.cost.unwrap_or(0.0),
+            inputs: flows.iter().filter_map(input).collect(),
+            down_bytes: flows.iter().filter(returned).map(bytes).sum(),
+            fewest: elements(recorded.layout.fewest_elements),
+            most: elements(recorded.layout.processor_elements),
+        }
+    }
+
+    /// What is to be done after a thread has ended.
+    fn take(&mut self, done: Done, shared: &Shared<'_>) -> After {
+        let mut after = After::default();
+        match done {
+            Done::Step(step, outcome) => {
+                let exec_s = outcome.as_ref().ok().map(|outcome| outcome.times.exec);
+                let recorded = &shared.calls[step.call];
+                self.sites[step.server as usize].end(step.call, recorded, exec_s);
+                match outcome {
+                    Ok(_) => {
+                        self.calls += 1;
+                        (0..step.from.len()).for_each(|place| self.run.arrived(&step, place));
+                        after = self.run.finish(&step);
+                    }
+                    Err(fault) => self.failure(step.call, true, fault, shared),
+                }
+            }
+            Done::Result(version, server, fetched) => {
+                self.sites[server as usize].fetches -= 1;
+                let maker = shared.graph.versions()[version].made_by;
+                match fetched {
+                    Ok(()) => after = self.run.came_home(version),
+                    Err(fault) => self.failure(maker.unwrap_or(0), false, fault, shared),
+                }
+            }
+        }
+        self.give_up_servers(shared, &mut after);
+        after
+    }
+
+    /// A call has failed, or its result did not come home.
+    fn failure(&mut self, call: usize, is_call: bool, fault: Fault, shared: &Shared<'_>) {
+        if !fault.is_of_server() {
+            return self.fail(call, fault.error, shared);
+        }
+        self.sites[fault.server as usize].is_lost = true;
+        let known = self
+            .losses
+            .iter_mut()
+            .find(|loss| loss.server == fault.server);
+        let loss = match known {
+            Some(loss) => loss,
+            None => {
+                self.losses.push(Loss {
+                    server: fault.server,
+                    error: fault.error,
+                    calls: Vec::new(),
+                });
+                self.losses.last_mut().expect("it was put there")
+            }
+        };
+        loss.calls.extend(is_call.then_some(call));
+    }
+
+    fn fail(&mut self, call: usize, error: Error, shared: &Shared<'_>) {
+        if self.failed.is_none() {
+            let left = shared.calls.len().saturating_sub(self.calls + 1);
+            self.failed = Some(shared.calls[call].failed(call, left, error));
+            shared.cancel_all();
+        }
+    }
+
+    /// Goes on without servers that have failed and where nothing is under way any more: what was
+    /// lost with them is made again.
+    fn give_up_servers(&mut self, shared: &Shared<'_>, after: &mut After) {
+        let sites = &self.sites;
+        let idle = |loss: &mut Loss| sites[loss.server as usize].is_idle();
+        let losses: Vec<Loss> = self.losses.extract_if(.., idle).collect();
+        for loss in losses {
+            let may_repeat = |call: usize| shared.calls[call].repeatable;
+            shared.copies.forget(loss.server);
+            match self.run.lost(loss.server, &loss.calls, may_repeat) {
+                Ok(again) => after.results.extend(again.results),
+                Err(call) => {
+                    let address = shared.servers[loss.server as usize].address();
+                    let text = format!(
+                        "{address} was lost ({}), and the call cannot be made again: it is not \
+                         declared Repeatable, or what it read is nowhere any more",
+                        loss.error
+                    );
+                    let failure = Failure::new(FailureKind::Unreachable, text);
+                    self.fail(call, Error::Failed(failure), shared);
+                }
+            }
+        }
+    }
+}

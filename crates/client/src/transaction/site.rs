@@ -1,0 +1,212 @@
+//! A server of a transaction, and what calls would take there.
+
+use crate::{Error, Function, Plan, Server};
+use farcall_schedule::Profile;
+use farcall_schedule::placement::{self, Candidate, Link, Route, Terms, Way};
+use std::collections::HashMap;
+use std::time::Instant;
+
+use super::Recorded;
+
+/// One server.
+pub(super) struct Site {
+    pub(super) server: Server,
+    functions: HashMap<String, Option<Known>>,
+    pub(super) is_lost: bool,
+    /// Whether it has made a call.
+    pub(super) is_used: bool,
+    pes: u32,
+    running: Vec<Running>,
+    /// Results on their way home.
+    pub(super) fetches: usize,
+}
+
+/// A function there.
+struct Known {
+    function: Function,
+    profile: Profile,
+    route: Route,
+}
+
+/// A call that runs there.
+struct Running {
+    call: usize,
+    need: Need,
+    terms: Terms,
+    since: Instant,
+}
+
+/// What a call needs of a server.
+pub(super) struct Need {
+    pub(super) work: f64,
+    pub(super) inputs: Vec<placement::Input>,
+    pub(super) down_bytes: u64,
+    pub(super) fewest: u32,
+    pub(super) most: u32,
+}
+
+impl Need {
+    pub(super) fn as_call(&self) -> placement::Call<'_> {
+        placement::Call {
+            work: self.work,
+            inputs: &self.inputs,
+            down_bytes: self.down_bytes,
+            memory: 0,
+            fewest: self.fewest,
+            most: self.most,
+        }
+    }
+}
+
+/// What was seen of a server when a call is to be placed.
+pub(super) struct View<'s> {
+    id: u64,
+    known: &'s Known,
+    state: placement::Server,
+}
+
+/// Seconds of a call of which nothing is known.
+const UNKNOWN_S: f64 = 0.1;
+
+impl Site {
+    pub(super) fn new(server: Server) -> Site {
+        Site {
+            server,
+            functions: HashMap::new(),
+            is_lost: false,
+            is_used: false,
+            pes: 1,
+            running: Vec::new(),
+            fetches: 0,
+        }
+    }
+
+    /// Asks for the function of a call and what it would take, unless that is known. An error is
+    /// one of the server itself.
+    pub(super) fn learn(&mut self, call: &Recorded) -> Result<(), Error> {
+        if self.functions.contains_key(&call.name) {
+            return Ok(());
+        }
+        let known = match self.server.function(&call.name) {
+            Ok(function) if function.text() == call.text => {
+                let plan = function.plan(&call.message.scalars, &call.message.elements)?;
+                self.pes = plan.pes.unwrap_or(1).max(1);
+                Some(Known::new(
+                    function.with_output(call.output.clone()),
+                    call,
+                    &plan,
+                ))
+            }
+            Ok(_) | Err(Error::Failed(_)) => None,
+            Err(error) => return Err(error),
+        };
+        self.functions.insert(call.name.clone(), known);
+        Ok(())
+    }
+
+    pub(super) fn function(&self, call: &Recorded) -> Option<&Function> {
+        Some(&self.functions.get(&call.name)?.as_ref()?.function)
+    }
+
+    /// Whether it takes a call now: one more than it computes, so that the next is there when one
+    /// ends.
+    pub(super) fn has_room(&self) -> bool {
+        !self.is_lost && self.running.len() <= self.pes as usize
+    }
+
+    /// Whether nothing is under way there.
+    pub(super) fn is_idle(&self) -> bool {
+        self.running.is_empty() && self.fetches == 0
+    }
+
+    /// The way from the server; a guess for what goes to another.
+    pub(super) fn way_from(&self, call: &Recorded) -> Option<Way> {
+        Some(self.functions.get(&call.name)?.as_ref()?.route.down)
+    }
+
+    /// How it stands, if it has the function of a call.
+    pub(super) fn view(&self, id: u64, call: &Recorded, holds: &[u64]) -> Option<View<'_>> {
+        let known = self.functions.get(&call.name)?.as_ref()?;
+        let route = &known.route;
+        let (up, down) = (Link::new(route.up.rate), Link::new(route.down.rate));
+        let mut state = placement::Server::idle(self.pes, u64::MAX, up, down);
+        let mut last = None;
+        for running in &self.running {
+            if let Some(last) = last.replace(running.since) {
+                state.elapse(running.since.saturating_duration_since(last).as_secs_f64());
+            }
+            state.assign(&running.need.as_call(), &running.terms);
+        }
+        if let Some(last) = last {
+            state.elapse(last.elapsed().as_secs_f64());
+        }
+        state.holds.extend(holds);
+        Some(View { id, known, state })
+    }
+
+    pub(super) fn begin(&mut self, call: usize, need: Need, terms: Terms) {
+        self.is_used = true;
+        self.running.push(Running {
+            call,
+            need,
+            terms,
+            since: Instant::now(),
+        });
+    }
+
+    /// A call has ended, after so many seconds in the library if it was made.
+    pub(super) fn end(&mut self, number: usize, call: &Recorded, exec_s: Option<f64>) {
+        let place = self
+            .running
+            .iter()
+            .position(|running| running.call == number);
+        let Some(running) = place.map(|place| self.running.remove(place)) else {
+            return;
+        };
+        let known = self.functions.get_mut(&call.name).and_then(Option::as_mut);
+        if let (Some(known), Some(exec_s)) = (known, exec_s) {
+            known
+                .profile
+                .observe(running.need.work, running.terms.pes, exec_s);
+        }
+    }
+}
+
+impl View<'_> {
+    pub(super) fn candidate<'v>(&'v self, unlimited: &'v Link) -> Candidate<'v> {
+        Candidate {
+            id: self.id,
+            server: &self.state,
+            route: &self.known.route,
+            profile: &self.known.profile,
+            unknown_s: UNKNOWN_S,
+            client_up: unlimited,
+            client_down: unlimited,
+        }
+    }
+}
+
+impl Known {
+    fn new(function: Function, call: &Recorded, plan: &Plan) -> Known {
+        let mut profile = Profile::default();
+        let most = u32::try_from(call.layout.processor_elements.unwrap_or(1)).unwrap_or(1);
+        let pes = most.min(plan.pes.unwrap_or(1)).max(1);
+        if let Some(exec) = plan.exec {
+            profile.observe(call.layout.cost.unwrap_or(0.0), pes, exec);
+        }
+        let way = |rate: Option<f64>| Way {
+            latency_s: plan.latency / 2.0,
+            rate: rate.unwrap_or(Way::UNKNOWN.rate),
+            factor: rate.map_or(Way::UNKNOWN.factor, |_| 1.5),
+        };
+        let route = Route {
+            up: way(plan.rates.0),
+            down: way(plan.rates.1),
+        };
+        Known {
+            function,
+            profile,
+            route,
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! What the threads of a transaction do: bring arrays to where they are needed, call, bring results
+//! home.
+
+use super::{Kept, Recorded, form_of};
+use crate::{Argument, Error, Handle, Outcome, Pending, Server};
+use farcall_rpc_proto::{ArrayForm, Failure, FailureKind};
+use farcall_schedule::dataflow::{Datum, Flow, Graph, Source, Step, VersionId};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// What all threads see.
+pub(super) struct Shared<'t> {
+    pub(super) graph: &'t Graph,
+    pub(super) calls: &'t [Recorded],
+    pub(super) servers: &'t [Server],
+    pub(super) copies: Copies,
+    pub(super) traffic: Traffic,
+    /// Calls under way, to be given up when the transaction fails.
+    pub(super) pending: Mutex<Vec<Arc<Pending>>>,
+}
+
+/// Bytes of arrays that have gone.
+#[derive(Default)]
+pub(super) struct Traffic {
+    pub(super) sent: AtomicU64,
+    pub(super) returned: AtomicU64,
+    pub(super) passed: AtomicU64,
+}
+
+/// An error, and the server that it came from.
+pub(super) struct Fault {
+    pub(super) server: u64,
+    pub(super) error: Error,
+}
+
+impl Fault {
+    /// Whether the server is gone, and not only what was asked of it.
+    pub(super) fn is_of_server(&self) -> bool {
+        match &self.error {
+            Error::Connect { .. } | Error::Disconnected { .. } | Error::Protocol { .. } => true,
+            Error::Failed(failure) => matches!(
+                failure.kind,
+                FailureKind::ServerStopping | FailureKind::Draining
+            ),
+            _ => false,
+        }
+    }
+}
+
+/// Contents of arrays at servers, by version and server.
+#[derive(Default)]
+pub(super) struct Copies(Mutex<HashMap<(VersionId, u64), Cell>>);
+
+/// Where a copy is, or will be.
+type Cell = Arc<Mutex<Option<Handle>>>;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Copies {
+    fn get(&self, version: VersionId, server: u64) -> Option<Handle> {
+        let cell = lock(&self.0).get(&(version, server)).cloned()?;
+        lock(&cell).clone()
+    }
+
+    /// The copy, brought by `bring` where there is none. Who comes second waits until the first has
+    /// brought it.
+    fn get_or(
+        &self,
+        version: VersionId,
+        server: u64,
+        bring: impl FnOnce() -> Result<Handle, Fault>,
+    ) -> Result<Handle, Fault> {
+        let cell = lock(&self.0).entry((version, server)).or_default().clone();
+        let mut copy = lock(&cell);
+        match &*copy {
+            Some(handle) => Ok(handle.clone()),
+            None => Ok(copy.insert(bring()?).clone()),
+        }
+    }
+
+    fn put(&self, version: VersionId, server: u64, handle: Handle) {
+        lock(&self.0).insert((version, server), Arc::new(Mutex::new(Some(handle))));
+    }
+
+    pub(super) fn take(&self, version: VersionId, server: u64) -> Option<Handle> {
+        let cell = lock(&self.0).remove(&(version, server))?;
+        lock(&cell).take()
+    }
+
+    pub(super) fn discard(&self, version: VersionId, server: u64) {
+        if let Some(handle) = self.take(version, server) {
+            handle.drop_soon();
+        }
+    }
+
+    /// A server is gone.
+    pub(super) fn forget(&self, server: u64) {
+        lock(&self.0).retain(|(_, at), _| *at != server);
+    }
+
+    pub(super) fn drop_all(self) {
+        let copies = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        for handle in copies.into_values().filter_map(|cell| lock(&cell).take()) {
+            handle.drop_soon();
+        }
+    }
+}
+
+impl Shared<'_> {
+    /// Whether the program that waits for the transaction is to end.
+    pub(super) fn is_interrupted(&self) -> bool {
+        let server = self.servers.first();
+        let ask = server.and_then(|server| server.0.options.on_interrupt.as_ref());
+        ask.is_some_and(|ask| ask())
+    }
+
+    pub(super) fn cancel_all(&self) {
+        lock(&self.pending)
+            .iter()
+            .for_each(|pending| pending.cancel());
+    }
+
+    /// Makes a call: brings its arrays to the server, calls, and brings home what must be there.
+    pub(super) fn perform(&self, step: &Step) -> Result<Outcome, Fault> {
+        let mut own = Vec::new();
+        let performed = self.perform_with(step, &mut own);
+        if performed.is_err() {
+            own.iter()
+                .for_each(|(_, handle): &(VersionId, Handle)| handle.drop_soon());
+        }
+        performed
+    }
+
+    /// `own` gets the arrays that the call changes, with what they become.
+    fn perform_with(
+        &self,
+        step: &Step,
+        own: &mut Vec<(VersionId, Handle)>,
+    ) -> Result<Outcome, Fault> {
+        let call = &self.calls[step.call];
+        let flows = &self.graph.nodes()[step.call].flows;
+        let mut handles = HashMap::new();
+        for (flow, from) in flows.iter().zip(&step.from) {
+            if *from == Source::Direct {
+                continue;
+            }
+            let handle = match flow.makes {
+                None => self.shared_copy(step, flow, *from)?,
+                Some(makes) => {
+                    let handle = self.own_copy(step, flow, *from)?;
+                    own.push((makes, handle.clone()));
+                    handle
+                }
+            };
+            handles.insert(flow.used.argument, handle);
+        }
+        let outcome = self.call(step, call, &handles)?;
+        for (version, handle) in own.iter() {
+            if step.home.contains(version) {
+                self.copy_home(*version, handle, step.server)?;
+            }
+        }
+        for (version, handle) in own.drain(..) {
+            self.copies.put(version, step.server, handle);
+        }
+        Ok(outcome)
+    }
+
+    fn call(
+        &self,
+        step: &Step,
+        call: &Recorded,
+        handles: &HashMap<usize, Handle>,
+    ) -> Result<Outcome, Fault> {
+        let at = |error| Fault {
+            server: step.server,
+            error,
+        };
+        let server = &self.servers[step.server as usize];
+        let function = server.function(&call.name).map_err(at)?;
+        let function = function.with_output(call.output.clone());
+        let argument = |(place, kept): (usize, &Kept)| match handles.get(&place) {
+            Some(handle) => Argument::Handle(handle.id()),
+            // SAFETY: whoever recorded the call keeps its arrays, and the graph keeps calls apart
+            // of which one writes them.
+            None => unsafe { kept.argument() },
+        };
+        let mut arguments: Vec<_> = call.arguments.iter().enumerate().map(argument).collect();
+        self.count_direct(call, handles);
+        // SAFETY: the arrays outlive the transaction, and so the call.
+        let pending = Arc::new(unsafe { function.start(&mut arguments) }.map_err(at)?);
+        lock(&self.pending).push(pending.clone());
+        let outcome = loop {
+            if let Some(outcome) = pending.take() {
+                break outcome;
+            }
+            let waited = pending.wait_timeout(Duration::from_secs(3600));
+            match waited {
+                Ok(()) | Err(Error::Timeout { .. }) => {}
+                Err(error) => break Err(error),
+            }
+        };
+        lock(&self.pending).retain(|other| !Arc::ptr_eq(other, &pending));
+        outcome.map_err(at)
+    }
+
+    /// What travels with a call.
+    fn count_direct(&self, call: &Recorded, handles: &HashMap<usize, Handle>) {
+        let travelling = call.layout.arrays.iter();
+        for array in travelling.filter(|array| !handles.contains_key(&array.param)) {
+            if array.mode.is_sent() {
+                self.traffic
+                    .sent
+                    .fetch_add(array.wire_bytes, Ordering::Relaxed);
+            }
+            if array.mode.is_returned() {
+                self.traffic
+                    .returned
+                    .fetch_add(array.wire_bytes, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// An array that the call reads, where others at the server may read it too.
+    fn shared_copy(&self, step: &Step, flow: &Flow, from: Source) -> Result<Handle, Fault> {
+        let version = flow.reads.expect("a call reads what it does not make");
+        let bring = || self.bring(step, flow, version, from);
+        self.copies.get_or(version, step.server, bring)
+    }
+
+    /// An array that the call changes: nobody else's from here on.
+    fn own_copy(&self, step: &Step, flow: &Flow, from: Source) -> Result<Handle, Fault> {
+        match (flow.reads, from) {
+            (Some(version), Source::Here) => {
+                let copy = self.copies.take(version, step.server);
+                copy.ok_or_else(|| self.nowhere(step.server))
+            }
+            (Some(version), _) => self.bring(step, flow, version, from),
+            (None, _) => {
+                let put = self.server(step).put(self.form(step, flow), &[], false);
+                put.map_err(|error| Fault {
+                    server: step.server,
+                    error,
+                })
+            }
+        }
+    }
+
+    fn bring(
+        &self,
+        step: &Step,
+        flow: &Flow,
+        version: VersionId,
+        from: Source,
+    ) -> Result<Handle, Fault> {
+        match from {
+            Source::Server(other) => self.pass(step, flow, version, other),
+            Source::Here => Err(self.nowhere(step.server)),
+            Source::Direct | Source::Home | Source::Nothing => {
+                let kept = &self.calls[step.call].arguments[flow.used.argument];
+                // SAFETY: as in `call`; the graph lets nobody write to it now.
+                let argument = unsafe { kept.argument() };
+                self.upload(step, flow, argument.bytes())
+            }
+        }
+    }
+
+    fn upload(&self, step: &Step, flow: &Flow, bytes: &[u8]) -> Result<Handle, Fault> {
+        let form = self.form(step, flow);
+        self.traffic
+            .sent
+            .fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        let put = self.server(step).put(form, bytes, false);
+        put.map_err(|error| Fault {
+            server: step.server,
+            error,
+        })
+    }
+
+    /// Has the server read an array from another. Where the servers do not reach each other, it
+    /// goes through the client.
+    fn pass(
+        &self,
+        step: &Step,
+        flow: &Flow,
+        version: VersionId,
+        other: u64,
+    ) -> Result<Handle, Fault> {
+        let there = |error| Fault {
+            server: other,
+            error,
+        };
+        let copy = self.copies.get(version, other);
+        let copy = copy.ok_or_else(|| self.nowhere(other))?;
+        let bytes = copy.form().bytes().unwrap_or(0);
+        match copy.copy_to(self.server(step), false) {
+            Ok(handle) => {
+                self.traffic.passed.fetch_add(bytes, Ordering::Relaxed);
+                Ok(handle)
+            }
+            Err(_) => {
+                let mut array = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
+                copy.get(&mut array).map_err(there)?;
+                self.traffic.returned.fetch_add(bytes, Ordering::Relaxed);
+                self.upload(step, flow, &array)
+            }
+        }
+    }
+
+    /// Brings a result home that nobody reads there before the end.
+    pub(super) fn bring_home(&self, version: VersionId, server: u64) -> Result<(), Fault> {
+        let copy = self.copies.get(version, server);
+        let copy = copy.ok_or_else(|| self.nowhere(server))?;
+        self.copy_home(version, &copy, server)
+    }
+
+    fn copy_home(&self, version: VersionId, copy: &Handle, server: u64) -> Result<(), Fault> {
+        let Datum::Memory { start, bytes, .. } = self.graph.versions()[version].datum else {
+            return Ok(());
+        };
+        // SAFETY: the memory of an OUT or INOUT array of a call; the graph lets nobody use it now.
+        let memory = unsafe {
+            let start = std::ptr::with_exposed_provenance_mut(start as usize);
+            std::slice::from_raw_parts_mut(start, bytes as usize)
+        };
+        self.traffic.returned.fetch_add(bytes, Ordering::Relaxed);
+        copy.get(memory).map_err(|error| Fault { server, error })
+    }
+
+    fn server(&self, step: &Step) -> &Server {
+        &self.servers[step.server as usize]
+    }
+
+    fn form(&self, step: &Step, flow: &Flow) -> ArrayForm {
+        let call = &self.calls[step.call];
+        let mut arrays = call.layout.arrays.iter();
+        let array = arrays.find(|array| array.param == flow.used.argument);
+        form_of(call.order, array.expect("every flow is of an array"))
+    }
+
+    fn nowhere(&self, server: u64) -> Fault {
+        let text = "an array of the transaction is not where it was";
+        Fault {
+            server,
+            error: Error::Failed(Failure::new(FailureKind::Internal, text)),
+        }
+    }
+}

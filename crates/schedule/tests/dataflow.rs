@@ -1,0 +1,427 @@
+//! Random programs run as graphs on servers that come and go, beside the same programs run call by
+//! call: memory is the same in the end.
+
+use farcall_schedule::dataflow::{Access, Datum, Graph, Misuse, Run, Source, Step, Use, VersionId};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+const CELLS: usize = 24;
+const SERVERS: u64 = 3;
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.0)
+    }
+
+    fn below(&mut self, most: usize) -> usize {
+        (self.next() % most as u64) as usize
+    }
+}
+
+fn mix(value: u64) -> u64 {
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+type Cells = Vec<u64>;
+type Program = Vec<Vec<Use>>;
+
+fn memory(start: usize, cells: usize) -> Datum {
+    formed(start, cells, 0)
+}
+
+fn formed(start: usize, cells: usize, form: u64) -> Datum {
+    Datum::Memory {
+        start: start as u64,
+        bytes: cells as u64,
+        form,
+    }
+}
+
+fn length(datum: Datum) -> usize {
+    match datum {
+        Datum::Memory { bytes, .. } => bytes as usize,
+        Datum::Deferred(_) => 3,
+    }
+}
+
+/// What a call makes of what it reads, for one of the arrays that it writes.
+fn made(call: usize, argument: usize, reads: &[(usize, Cells)], length: usize) -> Cells {
+    let mut seed = mix((call * 31 + argument) as u64);
+    for (argument, cells) in reads {
+        seed = mix(seed ^ *argument as u64);
+        seed = cells.iter().fold(seed, |seed, cell| mix(seed ^ cell));
+    }
+    (0..length as u64).map(|cell| mix(seed ^ cell)).collect()
+}
+
+/// A program of calls whose arrays are often the same and sometimes overlap.
+fn program(random: &mut Random, overlaps: bool) -> Program {
+    let mut graph = Graph::default();
+    let mut calls = Vec::new();
+    for _ in 0..random.below(12) + 1 {
+        let mut uses: Vec<Use> = Vec::new();
+        for argument in 0..random.below(3) + 1 {
+            let datum = match random.below(4) {
+                0 => Datum::Deferred(random.below(3) as u64),
+                _ if overlaps && random.below(3) == 0 => {
+                    let start = random.below(CELLS - 6);
+                    formed(start, random.below(6) + 1, random.below(2) as u64)
+                }
+                _ => memory(random.below(CELLS / 4) * 4, 4),
+            };
+            let access = match random.below(3) {
+                0 => Access::Write,
+                1 => Access::Update,
+                _ => Access::Read,
+            };
+            uses.push(Use {
+                argument,
+                datum,
+                access,
+            });
+        }
+        if graph.add(1.0, &uses).is_ok() {
+            calls.push(uses);
+        }
+    }
+    calls
+}
+
+/// The program call by call.
+fn in_order(program: &Program, cells: &mut Cells) -> HashMap<u64, Cells> {
+    let mut deferred: HashMap<u64, Cells> = HashMap::new();
+    for (call, uses) in program.iter().enumerate() {
+        let mut reads = Vec::new();
+        for used in uses.iter().filter(|used| used.access.reads()) {
+            let read = match used.datum {
+                Datum::Memory { start, bytes, .. } => {
+                    cells[start as usize..(start + bytes) as usize].to_vec()
+                }
+                Datum::Deferred(number) => deferred[&number].clone(),
+            };
+            reads.push((used.argument, read));
+        }
+        for used in uses.iter().filter(|used| used.access.writes()) {
+            let made = made(call, used.argument, &reads, length(used.datum));
+            match used.datum {
+                Datum::Memory { start, bytes, .. } => {
+                    cells[start as usize..(start + bytes) as usize].copy_from_slice(&made);
+                }
+                Datum::Deferred(number) => {
+                    deferred.insert(number, made);
+                }
+            }
+        }
+    }
+    deferred
+}
+
+/// Servers and a client that do what a run says.
+struct World {
+    run: Run,
+    cells: Cells,
+    held: BTreeMap<(VersionId, u64), Cells>,
+    /// Steps that have started, with what they have read and what they make.
+    running: Vec<(Step, Vec<(VersionId, Cells)>)>,
+    fetching: Vec<(VersionId, u64)>,
+    alive: BTreeSet<u64>,
+    moved: usize,
+}
+
+impl World {
+    fn new(program: &Program, cells: Cells) -> World {
+        let mut graph = Graph::default();
+        for uses in program {
+            graph.add(1.0, uses).unwrap();
+        }
+        World {
+            run: Run::new(graph),
+            cells,
+            held: BTreeMap::new(),
+            running: Vec::new(),
+            fetching: Vec::new(),
+            alive: (0..SERVERS).collect(),
+            moved: 0,
+        }
+    }
+
+    fn home(&self, datum: Datum) -> Cells {
+        let Datum::Memory { start, bytes, .. } = datum else {
+            panic!("only at servers");
+        };
+        self.cells[start as usize..(start + bytes) as usize].to_vec()
+    }
+
+    fn bring(&mut self, datum: Datum, made: &Cells) {
+        let Datum::Memory { start, bytes, .. } = datum else {
+            panic!("only at servers");
+        };
+        self.cells[start as usize..(start + bytes) as usize].copy_from_slice(made);
+    }
+
+    fn start(&mut self, call: usize, server: u64) {
+        let step = self.run.start(call, server);
+        let flows = self.run.graph().nodes()[call].flows.clone();
+        let mut reads = Vec::new();
+        for (place, (flow, from)) in flows.iter().zip(&step.from).enumerate() {
+            let Some(version) = flow.reads else { continue };
+            let read = match from {
+                Source::Direct | Source::Home => self.home(flow.used.datum),
+                Source::Here => self.held[&(version, server)].clone(),
+                Source::Server(other) => self.held[&(version, *other)].clone(),
+                Source::Nothing => panic!("reads nothing"),
+            };
+            if flow.makes.is_some() {
+                // It is the call's own from here on, to be changed in place.
+                self.held.remove(&(version, server));
+            } else if matches!(from, Source::Home | Source::Server(_)) {
+                self.held.insert((version, server), read.clone());
+                self.run.arrived(&step, place);
+                self.moved += 1;
+            }
+            reads.push((flow.used.argument, read));
+        }
+        let makes = flows.iter().filter_map(|flow| {
+            let length = length(flow.used.datum);
+            let made = made(call, flow.used.argument, &reads, length);
+            flow.makes.map(|makes| (makes, made))
+        });
+        let makes = makes.collect();
+        self.running.push((step, makes));
+    }
+
+    fn finish(&mut self, index: usize) {
+        let (step, makes) = self.running.swap_remove(index);
+        let flows = self.run.graph().nodes()[step.call].flows.clone();
+        for (version, made) in makes {
+            let place = flows.iter().position(|flow| flow.makes == Some(version));
+            let (flow, from) = (flows[place.unwrap()], step.from[place.unwrap()]);
+            if from == Source::Direct {
+                self.bring(flow.used.datum, &made);
+                continue;
+            }
+            if step.home.contains(&version) {
+                self.bring(flow.used.datum, &made);
+            }
+            self.held.insert((version, step.server), made);
+        }
+        let after = self.run.finish(&step);
+        self.fetching.extend(after.results);
+        self.drop_all(after.unused);
+    }
+
+    fn fetch(&mut self, index: usize) {
+        let (version, server) = self.fetching.swap_remove(index);
+        let made = self.held[&(version, server)].clone();
+        self.bring(self.run.graph().versions()[version].datum, &made);
+        let after = self.run.came_home(version);
+        self.drop_all(after.unused);
+    }
+
+    fn drop_all(&mut self, unused: Vec<(VersionId, u64)>) {
+        for copy in unused {
+            self.held.remove(&copy).unwrap();
+        }
+    }
+
+    /// A server ends; another of the same number comes up empty.
+    fn crash(&mut self, server: u64, may_repeat: bool) -> bool {
+        self.held.retain(|(_, at), _| *at != server);
+        self.fetching.retain(|(_, at)| *at != server);
+        let mut failed = Vec::new();
+        self.running.retain(|(step, _)| {
+            let stays = step.server != server;
+            if !stays {
+                failed.push(step.call);
+            }
+            stays
+        });
+        let after = self.run.lost(server, &failed, |_| may_repeat);
+        self.fetching
+            .extend(after.iter().flat_map(|after| after.results.clone()));
+        after.is_ok()
+    }
+
+    /// Does one thing that can be done; whether there was one.
+    fn go_on(&mut self, random: &mut Random) -> bool {
+        let ready = self.run.ready();
+        let choices = ready.len() + self.running.len() + self.fetching.len();
+        if choices == 0 {
+            return false;
+        }
+        let choice = random.below(choices);
+        if choice < ready.len() {
+            let servers: Vec<u64> = self.alive.iter().copied().collect();
+            let server = servers[random.below(servers.len())];
+            self.start(ready[choice], server);
+        } else if choice < ready.len() + self.running.len() {
+            self.finish(choice - ready.len());
+        } else {
+            self.fetch(choice - ready.len() - self.running.len());
+        }
+        true
+    }
+}
+
+#[test]
+fn a_graph_gives_what_the_program_gives_in_its_order() {
+    for seed in 0..3000 {
+        let mut random = Random(seed);
+        let program = program(&mut random, seed % 2 == 0);
+        let mut expected: Cells = (0..CELLS as u64).map(mix).collect();
+        let mut world = World::new(&program, expected.clone());
+        let deferred = in_order(&program, &mut expected);
+        while world.go_on(&mut random) {}
+        assert!(world.run.is_over(), "seed {seed}");
+        assert_eq!(world.cells, expected, "seed {seed}: {program:#?}");
+        for (number, cells) in &deferred {
+            let version = world.run.graph().deferred(*number).unwrap();
+            let holder = world.run.holders(version).first().unwrap();
+            assert_eq!(&world.held[&(version, *holder)], cells, "seed {seed}");
+        }
+        // Nothing else is left.
+        let kept: usize = world.held.len();
+        let holders = deferred.keys().map(|number| {
+            let version = world.run.graph().deferred(*number).unwrap();
+            world.run.holders(version).len()
+        });
+        assert_eq!(kept, holders.sum::<usize>(), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_server_that_is_lost_costs_time_or_an_error_and_never_a_wrong_result() {
+    let (mut done, mut given_up) = (0, 0);
+    for seed in 0..3000 {
+        let mut random = Random(seed);
+        let program = program(&mut random, seed % 2 == 0);
+        let mut expected: Cells = (0..CELLS as u64).map(mix).collect();
+        let mut world = World::new(&program, expected.clone());
+        in_order(&program, &mut expected);
+        let mut crashes = 2;
+        let mut alive = true;
+        while alive && world.go_on(&mut random) {
+            if crashes > 0 && random.below(6) == 0 {
+                crashes -= 1;
+                alive = world.crash(random.below(SERVERS as usize) as u64, true);
+            }
+        }
+        if !alive {
+            given_up += 1;
+            continue;
+        }
+        done += 1;
+        assert!(world.run.is_over(), "seed {seed}: {program:#?}");
+        assert_eq!(world.cells, expected, "seed {seed}: {program:#?}");
+    }
+    assert!(done > 1500, "{done} done, {given_up} given up");
+}
+
+#[test]
+fn calls_that_may_not_be_repeated_are_named() {
+    let datum = memory(0, 4);
+    let program = vec![
+        vec![
+            Use {
+                argument: 0,
+                datum: memory(4, 4),
+                access: Access::Read,
+            },
+            Use {
+                argument: 1,
+                datum,
+                access: Access::Write,
+            },
+        ],
+        vec![Use {
+            argument: 0,
+            datum,
+            access: Access::Update,
+        }],
+    ];
+    let mut world = World::new(&program, vec![0; CELLS]);
+    world.start(0, 1);
+    world.finish(0);
+    let failed = world.run.lost(1, &[], |call| call != 0);
+    assert_eq!(failed, Err(0));
+}
+
+#[test]
+fn a_chain_stays_where_it_is_and_only_the_ends_travel() {
+    // b = f(a), c = f(b), d = f(c): a goes out, the results come home once each.
+    let program: Program = (0..3)
+        .map(|call| {
+            vec![
+                Use {
+                    argument: 0,
+                    datum: memory(call * 4, 4),
+                    access: Access::Read,
+                },
+                Use {
+                    argument: 1,
+                    datum: memory(call * 4 + 4, 4),
+                    access: Access::Write,
+                },
+            ]
+        })
+        .collect();
+    let mut world = World::new(&program, vec![1; CELLS]);
+    for call in 0..3 {
+        assert_eq!(world.run.ready(), [call]);
+        world.start(call, 0);
+        world.finish(0);
+    }
+    assert_eq!(world.moved, 0);
+    // The last result came with its call.
+    assert_eq!(world.fetching.len(), 2);
+}
+
+#[test]
+fn what_the_client_does_not_need_stays_away() {
+    let mut graph = Graph::default();
+    let first = Use {
+        argument: 0,
+        datum: memory(0, 4),
+        access: Access::Write,
+    };
+    graph.add(1.0, &[first]).unwrap();
+    graph
+        .add(
+            1.0,
+            &[Use {
+                access: Access::Read,
+                ..first
+            }],
+        )
+        .unwrap();
+    assert_eq!(graph.results().count(), 1);
+    graph.discard(0, 4);
+    assert_eq!(graph.results().count(), 0);
+}
+
+#[test]
+fn misuse_is_named() {
+    let mut graph = Graph::default();
+    let read = Use {
+        argument: 2,
+        datum: Datum::Deferred(7),
+        access: Access::Read,
+    };
+    assert_eq!(graph.add(1.0, &[read]), Err(Misuse::Unwritten(2)));
+    let write = Use {
+        argument: 0,
+        datum: memory(0, 4),
+        access: Access::Write,
+    };
+    let other = Use {
+        argument: 1,
+        datum: memory(3, 4),
+        access: Access::Read,
+    };
+    assert_eq!(graph.add(1.0, &[write, other]), Err(Misuse::Aliased(0, 1)));
+}
