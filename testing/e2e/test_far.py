@@ -2,17 +2,19 @@
 
 import json
 import os
+import pathlib
 import shutil
 import signal
 import subprocess
 import sys
 
 import pytest
+from programs import run
 from servers import FARCALL, LIBRARIES, ROOT, wait_until
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
-    pytest.mark.skipif(not os.path.exists("/dev/net/tun"), reason="no /dev/net/tun"),
+    pytest.mark.skipif(not pathlib.Path("/dev/net/tun").exists(), reason="no /dev/net/tun"),
     pytest.mark.skipif(shutil.which("tc") is None, reason="no tc: apt install iproute2"),
 ]
 BENCH = [FARCALL, "bench", "load"]
@@ -80,5 +82,5 @@ def test_an_interrupted_bench_leaves_nothing():
 
 def test_without_root_it_says_what_to_do():
     nobody = ["setpriv", "--reuid", "65534", "--clear-groups", *BENCH, "world"]
-    ended = subprocess.run(nobody, capture_output=True, text=True, timeout=20, cwd=ROOT)
+    ended = run(*nobody, cwd=ROOT)
     assert ended.returncode == 1 and "run it with sudo" in ended.stderr

@@ -3,7 +3,6 @@
 import gc
 import json
 import pickle
-import subprocess
 
 import farcall
 import numpy as np
@@ -177,7 +176,7 @@ def test_without_a_folder_memory_that_is_taken_is_an_error(start, libc, tmp_path
 def test_from_the_shell(library_server, tmp_path):
     def farcall_(*words, status=0):
         words = [FARCALL, *map(str, words), "--server", library_server.address]
-        ran = subprocess.run(words, capture_output=True, text=True, timeout=30, cwd=tmp_path)
+        ran = run(*words, cwd=tmp_path)
         assert ran.returncode == status, ran.stderr
         return ran.stdout if status == 0 else ran.stderr
 
