@@ -274,6 +274,36 @@ typedef struct {
  */
 typedef void (*farcall_output_writer)(void *user, const char *text, size_t bytes);
 
+/**
+ * What a transaction came to.
+ */
+typedef struct {
+  /**
+   * Calls that were made, again after a fault included.
+   */
+  uint64_t calls;
+  /**
+   * Servers that have made at least one call.
+   */
+  uint64_t servers;
+  /**
+   * Bytes of arrays that this program has sent.
+   */
+  uint64_t sent_bytes;
+  /**
+   * Bytes of arrays that this program has received.
+   */
+  uint64_t returned_bytes;
+  /**
+   * Bytes of arrays that went from server to server.
+   */
+  uint64_t passed_bytes;
+  /**
+   * Seconds.
+   */
+  double total;
+} farcall_report;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -773,6 +803,46 @@ farcall_status farcall_cancel_all(const farcall_server *server);
  * How long the call took; zeros if it failed, is unknown, or has not ended.
  */
 farcall_times farcall_session_times(farcall_session session);
+
+/**
+ * From here on calls of this thread are recorded and return at once; `farcall_transaction_end`
+ * runs them as a data-flow graph, on these `count` servers and on those of the functions that are
+ * called. Calls that do not need each other run at the same time; what one call writes and another
+ * reads stays at its server or goes from server to server. Arrays are told apart by their memory.
+ *
+ * `servers` points to `count` servers from `farcall_connect`. The arrays of the calls stay where
+ * they are until the transaction is over; those that are written are not touched, the others not
+ * written.
+ */
+farcall_status farcall_transaction_begin(const farcall_server *const *servers, size_t count);
+
+/**
+ * What these bytes hold in the end is not needed: they are not filled, as far as calls use them as
+ * one array.
+ *
+ * `start` points to `bytes` bytes.
+ */
+farcall_status farcall_transaction_discard(const void *start, size_t bytes);
+
+/**
+ * Writes the graph of the calls recorded so far to a file, as a picture in SVG.
+ *
+ * `path` is a string ended by NUL.
+ */
+farcall_status farcall_transaction_draw(const char *path);
+
+/**
+ * Runs the calls that were recorded, and fills their arrays. The message of an error names the
+ * call; what calls were to write is undefined then. `report` may be NULL.
+ *
+ * `report` is NULL or points to a report.
+ */
+farcall_status farcall_transaction_end(farcall_report *report);
+
+/**
+ * Forgets the calls that were recorded.
+ */
+farcall_status farcall_transaction_cancel(void);
 
 /* A complex number passed by value. */
 #ifdef __cplusplus

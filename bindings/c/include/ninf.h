@@ -47,6 +47,13 @@ int Ninf_wait_or(const int *sessions, int count);
 int Ninf_cancel(int session);
 int Ninf_cancel_all(void);
 
+/* Between the two the calls of this thread are recorded and return at once; the second runs them as
+ * a data-flow graph, on the servers of the functions that were called: calls that do not need each
+ * other at the same time, and what one writes and another reads from server to server. Arrays are
+ * told apart by their addresses. NINF_ERROR names the call that failed in Ninf_perror(). */
+int Ninf_transaction_begin(void);
+int Ninf_transaction_end(void);
+
 /* Takes `-server HOST` and `-port NUMBER` out of the arguments of the program, for all calls to
  * come, and returns how many are left. */
 int Ninf_parse_arg(int argc, char **argv);

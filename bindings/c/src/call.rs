@@ -8,7 +8,7 @@ use crate::error::{Problem, guard, status};
 use crate::function::{Function, share};
 use crate::session::SESSIONS;
 use crate::sessions::Sessions;
-use crate::{SessionId, Status};
+use crate::{SessionId, Status, transaction};
 
 /// Calls a function with `count` arguments in the order of the interface: each points to its
 /// scalar, in the type of `farcall_argument_kind`, or to the first element of its array, or is the
@@ -109,6 +109,11 @@ pub unsafe extern "C" fn farcall_call_values_async(
 pub(crate) unsafe fn call(function: &Function, given: &[Value]) -> Result<Status, Problem> {
     // SAFETY: the caller's promise.
     let mut arguments = unsafe { argument::read(function, given, Use::Call) }?;
+    if transaction::is_open() {
+        // SAFETY: the caller's promise.
+        unsafe { transaction::record(function, &mut arguments) }?;
+        return Ok(Status::FarcallOk);
+    }
     let outcome = function.client().call(&mut arguments)?;
     function.keep(outcome.times.into());
     Ok(Status::FarcallOk)
@@ -125,6 +130,10 @@ pub(crate) unsafe fn start(
 ) -> Result<u64, Problem> {
     // SAFETY: the caller's promise.
     let mut arguments = unsafe { argument::read(&function, given, Use::Call) }?;
+    if transaction::is_open() {
+        let text = "in a transaction no call is made at once: use a call that waits";
+        return Err(Problem::argument(text.to_owned()));
+    }
     sessions.check_room()?;
     // SAFETY: the caller's promise.
     let pending = unsafe { function.client().start(&mut arguments) }?;

@@ -98,6 +98,10 @@ impl Server {
         Ok(self.client.new_object(class)?)
     }
 
+    pub(crate) fn client(&self) -> &farcall_client::Server {
+        &self.client
+    }
+
     pub(crate) fn tag(&self) -> usize {
         self.tag
     }

@@ -49,30 +49,34 @@ impl Problem {
 
 impl From<Error> for Problem {
     fn from(error: Error) -> Problem {
-        let status = match &error {
-            Error::Address(_) | Error::Argument { .. } | Error::File { .. } => {
-                Status::FarcallArgument
-            }
-            Error::Timeout { .. } => Status::FarcallTimeout,
-            Error::Callback { .. } => Status::FarcallCancelled,
-            Error::Failed(failure) => match failure.kind {
-                FailureKind::UnknownFunction => Status::FarcallUnknownFunction,
-                FailureKind::BadArgument | FailureKind::NotFound => Status::FarcallArgument,
-                FailureKind::ObjectLost
-                | FailureKind::LibraryCrashed
-                | FailureKind::TimeLimit
-                | FailureKind::OutOfMemory
-                | FailureKind::FunctionFailed => Status::FarcallLibrary,
-                FailureKind::Cancelled => Status::FarcallCancelled,
-                FailureKind::Stalled | FailureKind::NoAnswer => Status::FarcallTimeout,
-                _ => Status::FarcallServer,
-            },
-            _ => Status::FarcallConnection,
-        };
         Problem {
-            status,
+            status: status_of(&error),
             message: error.to_string(),
         }
+    }
+}
+
+fn status_of(error: &Error) -> Status {
+    match error {
+        Error::Address(_) | Error::Argument { .. } | Error::Misuse { .. } | Error::File { .. } => {
+            Status::FarcallArgument
+        }
+        Error::Transaction { source, .. } => status_of(source),
+        Error::Timeout { .. } => Status::FarcallTimeout,
+        Error::Callback { .. } => Status::FarcallCancelled,
+        Error::Failed(failure) => match failure.kind {
+            FailureKind::UnknownFunction => Status::FarcallUnknownFunction,
+            FailureKind::BadArgument | FailureKind::NotFound => Status::FarcallArgument,
+            FailureKind::ObjectLost
+            | FailureKind::LibraryCrashed
+            | FailureKind::TimeLimit
+            | FailureKind::OutOfMemory
+            | FailureKind::FunctionFailed => Status::FarcallLibrary,
+            FailureKind::Cancelled => Status::FarcallCancelled,
+            FailureKind::Stalled | FailureKind::NoAnswer => Status::FarcallTimeout,
+            _ => Status::FarcallServer,
+        },
+        _ => Status::FarcallConnection,
     }
 }
 

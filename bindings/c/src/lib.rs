@@ -22,6 +22,7 @@ mod object;
 mod output;
 mod session;
 mod sessions;
+mod transaction;
 /// cbindgen:ignore
 mod variadic;
 

@@ -522,8 +522,8 @@ impl Function {
             }
         }
         for value in given.iter_mut().flatten() {
-            if let Some(memory) = transaction::memory_of(value) {
-                *value = memory;
+            if let Some(array) = transaction::for_server(py, value, self.client.server())? {
+                *value = array;
             }
         }
         Ok(given)

@@ -133,6 +133,11 @@ impl Handle {
         self.client.id()
     }
 
+    /// Whether it is at that server.
+    pub(crate) fn is_at(&self, server: &farcall_client::Server) -> bool {
+        self.client.server().address() == server.address()
+    }
+
     fn ty(&self) -> Type {
         self.client.form().ty().unwrap_or(Type::Char)
     }

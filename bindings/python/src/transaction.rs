@@ -401,6 +401,27 @@ pub(crate) fn given<'a, 'py>(value: &'a Bound<'py, PyAny>) -> Option<&'a Bound<'
     value.cast::<RemoteArray>().ok()
 }
 
+/// The array itself, where a remote array is not at that server but here, or at another.
+pub(crate) fn for_server<'py>(
+    py: Python<'py>,
+    value: &Bound<'py, PyAny>,
+    server: &farcall_client::Server,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let Some(remote) = given(value) else {
+        return Ok(None);
+    };
+    let remote = remote.get();
+    let is_there = match &*remote.lock() {
+        Place::There(handle) => handle.get().is_at(server),
+        Place::Here(_) => false,
+        Place::Coming(_) | Place::Nowhere => return Ok(None),
+    };
+    match is_there {
+        true => Ok(None),
+        false => remote.get(py).map(Some),
+    }
+}
+
 /// The memory of a remote array that is here.
 pub(crate) fn memory_of<'py>(value: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
     let remote = given(value)?;

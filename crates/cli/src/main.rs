@@ -17,6 +17,7 @@ mod npy;
 mod register;
 mod results;
 mod serve;
+mod sim;
 mod status;
 mod target;
 mod token;
@@ -55,6 +56,7 @@ enum Command {
     Certificate(certificate::Arguments),
     Idl(idl::Arguments),
     Flow(flow::Arguments),
+    Sim(sim::Arguments),
     Trunk(trunk::Arguments),
     Gang(gang::Arguments),
     Bench(bench::Arguments),
@@ -90,6 +92,7 @@ fn main() -> ExitCode {
         Command::Certificate(arguments) => certificate::run(&arguments),
         Command::Idl(arguments) => idl::run(&arguments),
         Command::Flow(arguments) => flow::run(&arguments),
+        Command::Sim(arguments) => sim::run(&arguments),
         Command::Trunk(arguments) => trunk::run(&arguments),
         Command::Gang(arguments) => gang::run(arguments),
         Command::Bench(arguments) => bench::run(&arguments),

@@ -21,7 +21,8 @@ use crate::{Address, Argument, Error, Options};
 use farcall_idl::Layout;
 use farcall_rpc_proto::{
     CALLBACKS, Call, CallId, ESTIMATES, Estimate, FILES, Failure, FailureKind, HANDLES, Hello,
-    JOBS, Listing, OBJECTS, OPERATION, OUTPUT, ProtocolError, REGISTER, SHARED_MEMORY, Times,
+    JOBS, LOANS, Listing, OBJECTS, OPERATION, OUTPUT, ProtocolError, REGISTER, SHARED_MEMORY,
+    Times,
 };
 use farcall_spin::Spin;
 pub(crate) use state::Answered;
@@ -125,7 +126,7 @@ impl Connection {
         };
         let socket = socket.map_err(failed)?;
         let mut hello = Hello::new(concat!("farcall-client ", env!("CARGO_PKG_VERSION")));
-        hello.features |= ESTIMATES | CALLBACKS | OUTPUT | FILES | JOBS | HANDLES;
+        hello.features |= ESTIMATES | CALLBACKS | OUTPUT | FILES | JOBS | HANDLES | LOANS;
         hello.features |= OBJECTS | OPERATION | REGISTER;
         if socket.is_unix() {
             hello.features |= SHARED_MEMORY;

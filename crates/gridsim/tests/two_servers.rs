@@ -11,9 +11,9 @@ const MBIT: f64 = 1e6 / 8.0;
 type Cost = fn(&Outcome) -> f64;
 
 /// Links of 100 and 10 Mbit/s up, 60 and 25 down; half a processor and a whole one; 200 calls of
-/// Linpack and EP within 40 seconds, about what both servers together can do. Where more is asked
-/// of them than that, a search that knows what will come finds far better mean times than any
-/// policy that does not.
+/// Linpack and EP within a minute, about four fifths of what both servers together can do. Where
+/// more is asked of them than they can do, a search that knows what will come finds far better mean
+/// times than any policy that does not.
 fn scenario(seed: u64) -> Scenario {
     let machine = |speed: f64, up: f64, down: f64| Machine {
         pes: 1,
@@ -34,13 +34,14 @@ fn scenario(seed: u64) -> Scenario {
     let random = &mut SplitMix64::new(seed);
     let mut arrivals: Vec<Arrival> = (0..200)
         .map(|_| Arrival {
-            at_s: random.below(40_000) as f64 / 1000.0,
+            at_s: random.below(60_000) as f64 / 1000.0,
+            most: 1,
+            noise: 0.8 + random.below(400) as f64 / 1000.0,
             ..match random.below(2) {
-                0 => Arrival::new(Function::Linpack, 100 + random.below(700) as u32),
+                0 => Arrival::new(Function::Linpack, 100 + random.below(1100) as u32),
                 _ => Arrival::new(Function::Ep, 24 + random.below(6) as u32),
             }
         })
-        .map(|one| Arrival { most: 1, ..one })
         .collect();
     arrivals.sort_by(|one, other| one.at_s.total_cmp(&other.at_s));
     Scenario {
@@ -70,15 +71,28 @@ fn search(scenario: &Scenario, start: &Outcome, cost: Cost) -> f64 {
     best
 }
 
+/// The median of how far predictions were off, after 50 calls.
+fn median_error(outcome: &Outcome) -> f64 {
+    let records = outcome.records.iter().skip(50);
+    let mut off: Vec<f64> = records
+        .map(|one| (one.predicted_s / one.seconds - 1.0).abs())
+        .collect();
+    off.sort_by(f64::total_cmp);
+    off[off.len() / 2]
+}
+
 #[test]
 fn the_default_is_a_quarter_better_and_near_the_best_assignment() {
-    let costs: [(&str, Cost, f64); 2] = [
-        ("makespan", Outcome::makespan_s, 1.15),
-        ("mean response", Outcome::mean_response_s, 1.35),
+    let costs: [(&str, Cost); 2] = [
+        ("makespan", Outcome::makespan_s),
+        ("mean response", Outcome::mean_response_s),
     ];
     let scenario = scenario(1);
     let default = simulate(&scenario, Policy::Completion);
-    for (name, cost, near) in costs {
+    let error = median_error(&default);
+    println!("median error of the predicted times after 50 calls: {error:.3}");
+    assert!(error <= 0.15, "{error}");
+    for (name, cost) in costs {
         let mine = cost(&default);
         let best = search(&scenario, &default, cost);
         println!("{name}: {mine:.2} s, the best found {best:.2} s");
@@ -92,6 +106,6 @@ fn the_default_is_a_quarter_better_and_near_the_best_assignment() {
             let simple = policy != Policy::LoadAndThroughput;
             assert!(!simple || mine <= 0.75 * other, "{name}: {mine} {other}");
         }
-        assert!(mine <= near * best, "{name}: {mine} {best}");
+        assert!(mine <= 1.15 * best, "{name}: {mine} {best}");
     }
 }

@@ -142,7 +142,8 @@ pub(super) fn dimension_name(dim: usize) -> char {
     b"xyzuvw"[dim.min(5)] as char
 }
 
-/// Reads a number with an optional unit: `1e9`, `1GB/s`, `20KB`, `5us`, `2ms`.
+/// Reads a number with an optional unit: `1e9`, `1GB/s`, `20KB`, `100Mbit/s`, `5us`, `2ms`; bits
+/// are told in bytes.
 ///
 /// Decimal units: 1 KB is 1000 bytes. `KiB`, `MiB`, `GiB` are powers of 1024.
 ///
@@ -167,6 +168,9 @@ pub fn parse_quantity(text: &str) -> Result<f64, String> {
         "MB" => (1e6, 1.0),
         "GB" => (1e9, 1.0),
         "TB" => (1e12, 1.0),
+        "Kbit" | "kbit" => (1e3, 8.0),
+        "Mbit" => (1e6, 8.0),
+        "Gbit" => (1e9, 8.0),
         "KiB" => (1024.0, 1.0),
         "MiB" => (1048576.0, 1.0),
         "GiB" => (1073741824.0, 1.0),
@@ -175,7 +179,7 @@ pub fn parse_quantity(text: &str) -> Result<f64, String> {
         "ns" => (1.0, 1e9),
         _ => {
             return Err(format!(
-                "`{text}`: unknown unit `{unit}`; B, KB, MB, GB, TB, s, ms, us"
+                "`{text}`: unknown unit `{unit}`; B, KB, MB, GB, TB, Mbit, Gbit, s, ms, us"
             ));
         }
     };

@@ -1,0 +1,210 @@
+//! Transactions: calls of a thread that are recorded, and run as a data-flow graph.
+
+use std::cell::RefCell;
+use std::ffi::{c_int, c_void};
+
+use farcall_client::{Argument, Server as Client, Ways};
+
+use crate::call::list;
+use crate::connect::Server;
+use crate::error::{Problem, guard, status};
+use crate::function::Function;
+use crate::{Status, text};
+
+/// What a transaction came to.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Report {
+    /// Calls that were made, again after a fault included.
+    pub calls: u64,
+    /// Servers that have made at least one call.
+    pub servers: u64,
+    /// Bytes of arrays that this program has sent.
+    pub sent_bytes: u64,
+    /// Bytes of arrays that this program has received.
+    pub returned_bytes: u64,
+    /// Bytes of arrays that went from server to server.
+    pub passed_bytes: u64,
+    /// Seconds.
+    pub total: f64,
+}
+
+/// A transaction of a thread.
+#[derive(Default)]
+struct Open {
+    client: farcall_client::Transaction,
+    servers: Vec<Client>,
+}
+
+impl Open {
+    fn add_server(&mut self, server: &Client) {
+        let address = server.address();
+        if self.servers.iter().all(|known| known.address() != address) {
+            self.servers.push(server.clone());
+        }
+    }
+}
+
+thread_local! {
+    static OPEN: RefCell<Option<Open>> = const { RefCell::new(None) };
+}
+
+/// Whether the calls of this thread are recorded.
+pub(crate) fn is_open() -> bool {
+    OPEN.with_borrow(Option::is_some)
+}
+
+/// Records a call.
+///
+/// # Safety
+///
+/// As for `farcall_call_array`, but until the transaction is over.
+pub(crate) unsafe fn record(
+    function: &Function,
+    arguments: &mut [Argument<'_>],
+) -> Result<(), Problem> {
+    OPEN.with_borrow_mut(|open| {
+        let open = open.as_mut().ok_or_else(none_open)?;
+        let client = function.client();
+        // SAFETY: the caller's promise.
+        unsafe { open.client.add(&client, arguments, &Ways::default()) }?;
+        open.add_server(client.server());
+        Ok(())
+    })
+}
+
+fn none_open() -> Problem {
+    Problem::argument("no transaction is open on this thread".to_owned())
+}
+
+fn begin(servers: Vec<Client>) -> Result<(), Problem> {
+    if is_open() {
+        let text = "a transaction is open on this thread already";
+        return Err(Problem::argument(text.to_owned()));
+    }
+    let mut open = Open::default();
+    servers.iter().for_each(|server| open.add_server(server));
+    OPEN.set(Some(open));
+    Ok(())
+}
+
+fn end() -> Result<Report, Problem> {
+    let mut open = OPEN.take().ok_or_else(none_open)?;
+    let report = open.client.run(&open.servers)?;
+    Ok(Report {
+        calls: report.calls as u64,
+        servers: report.servers as u64,
+        sent_bytes: report.sent_bytes,
+        returned_bytes: report.returned_bytes,
+        passed_bytes: report.passed_bytes,
+        total: report.total,
+    })
+}
+
+/// From here on calls of this thread are recorded and return at once; `farcall_transaction_end`
+/// runs them as a data-flow graph, on these `count` servers and on those of the functions that are
+/// called. Calls that do not need each other run at the same time; what one call writes and another
+/// reads stays at its server or goes from server to server. Arrays are told apart by their memory.
+///
+/// # Safety
+///
+/// `servers` points to `count` servers from `farcall_connect`. The arrays of the calls stay where
+/// they are until the transaction is over; those that are written are not touched, the others not
+/// written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_transaction_begin(
+    servers: *const *const Server,
+    count: usize,
+) -> Status {
+    status(|| {
+        // SAFETY: the caller's promise.
+        let servers = unsafe { list(servers, count) }?;
+        let client = |server: &*const Server| {
+            // SAFETY: the caller's promise.
+            let server = unsafe { server.as_ref() };
+            let server = server.ok_or_else(|| Problem::null("farcall_transaction_begin: server"));
+            Ok(server?.client().clone())
+        };
+        begin(servers.iter().map(client).collect::<Result<_, Problem>>()?)?;
+        Ok(Status::FarcallOk)
+    })
+}
+
+/// What these bytes hold in the end is not needed: they are not filled, as far as calls use them as
+/// one array.
+///
+/// # Safety
+///
+/// `start` points to `bytes` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_transaction_discard(start: *const c_void, bytes: usize) -> Status {
+    status(|| {
+        OPEN.with_borrow_mut(|open| {
+            let open = open.as_mut().ok_or_else(none_open)?;
+            let start = start.addr();
+            open.client.discard(start..start.saturating_add(bytes));
+            Ok(Status::FarcallOk)
+        })
+    })
+}
+
+/// Writes the graph of the calls recorded so far to a file, as a picture in SVG.
+///
+/// # Safety
+///
+/// `path` is a string ended by NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_transaction_draw(path: *const std::ffi::c_char) -> Status {
+    status(|| {
+        // SAFETY: the caller's promise.
+        let path = unsafe { text(path, "farcall_transaction_draw: path") }?;
+        let picture = OPEN.with_borrow(|open| {
+            let open = open.as_ref().ok_or_else(none_open)?;
+            Ok::<String, Problem>(open.client.svg())
+        });
+        let wrong = |error| Problem::argument(format!("{path}: {error}"));
+        std::fs::write(path, picture?).map_err(wrong)?;
+        Ok(Status::FarcallOk)
+    })
+}
+
+/// Runs the calls that were recorded, and fills their arrays. The message of an error names the
+/// call; what calls were to write is undefined then. `report` may be NULL.
+///
+/// # Safety
+///
+/// `report` is NULL or points to a report.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_transaction_end(report: *mut Report) -> Status {
+    status(|| {
+        let made = end()?;
+        // SAFETY: the caller's promise.
+        if let Some(report) = unsafe { report.as_mut() } {
+            *report = made;
+        }
+        Ok(Status::FarcallOk)
+    })
+}
+
+/// Forgets the calls that were recorded.
+#[unsafe(no_mangle)]
+pub extern "C" fn farcall_transaction_cancel() -> Status {
+    status(|| {
+        OPEN.take().ok_or_else(none_open)?;
+        Ok(Status::FarcallOk)
+    })
+}
+
+/// For `ninf.h`.
+/// cbindgen:ignore
+#[unsafe(no_mangle)]
+pub extern "C" fn Ninf_transaction_begin() -> c_int {
+    guard(-1, || begin(Vec::new()).map(|()| 0))
+}
+
+/// For `ninf.h`.
+/// cbindgen:ignore
+#[unsafe(no_mangle)]
+pub extern "C" fn Ninf_transaction_end() -> c_int {
+    guard(-1, || end().map(|_| 0))
+}

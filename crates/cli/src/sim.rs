@@ -1,0 +1,129 @@
+//! `farcall sim`
+
+mod scenario;
+
+use crate::failure::Failure;
+use clap::Args;
+use farcall_gridsim::{Outcome, simulate};
+use farcall_schedule::placement::Policy;
+use scenario::{Description, Named};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+const AFTER: &str = "\
+The scenario is a TOML file with tables [[server]], [[site]] and [[calls]]; rates are in bytes/s, or
+have a unit. Placement, queues and learning are the code that servers and metaservers run.
+
+Examples:
+  farcall sim examples/sim/two-servers.toml
+  farcall sim examples/sim/two-servers.toml --policy completion --json";
+
+/// Try policies on clients, servers and networks in virtual time
+#[derive(Args)]
+#[command(after_help = AFTER)]
+pub(crate) struct Arguments {
+    /// The scenario
+    #[arg(value_name = "SCENARIO")]
+    scenario: PathBuf,
+    /// How servers are chosen: round-robin, least-load, load-and-throughput or completion; all four
+    /// where none is named
+    #[arg(long, value_name = "POLICY", value_parser = policy)]
+    policy: Vec<Policy>,
+    /// Print one JSON object, with every call
+    #[arg(long)]
+    json: bool,
+}
+
+fn policy(name: &str) -> Result<Policy, String> {
+    let names = Policy::NAMES.map(|(name, _)| name).join(", ");
+    Policy::named(name).ok_or_else(|| format!("there are {names}"))
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let path = arguments.scenario.display();
+    let text = std::fs::read_to_string(&arguments.scenario);
+    let text = text.map_err(|error| Failure::failed(format!("{path}: {error}")))?;
+    let wrong = |error: &dyn std::fmt::Display| Failure::usage(format!("{path}: {error}"));
+    let description: Description = toml::from_str(&text).map_err(|error| wrong(&error))?;
+    let named = description.scenario().map_err(|error| wrong(&error))?;
+    let policies = match arguments.policy.as_slice() {
+        [] => Policy::NAMES.map(|(_, policy)| policy).to_vec(),
+        chosen => chosen.to_vec(),
+    };
+    let outcomes = policies
+        .iter()
+        .map(|policy| (*policy, simulate(&named.scenario, *policy)));
+    match arguments.json {
+        true => {
+            let runs: Vec<Value> = outcomes.map(|one| to_json(&named, one.0, &one.1)).collect();
+            println!(
+                "{}",
+                json!({ "schema": 1, "servers": named.servers, "runs": runs })
+            );
+        }
+        false => print(&named, outcomes),
+    }
+    Ok(())
+}
+
+/// The median of how far the predicted times were off, as a part of the actual ones.
+fn median_error(outcome: &Outcome) -> f64 {
+    let error = |one: &farcall_gridsim::Record| (one.predicted_s / one.seconds - 1.0).abs();
+    let mut errors: Vec<f64> = outcome.records.iter().map(error).collect();
+    errors.sort_by(f64::total_cmp);
+    errors.get(errors.len() / 2).copied().unwrap_or(0.0)
+}
+
+fn calls_of(outcome: &Outcome, servers: usize) -> Vec<usize> {
+    let mut calls = vec![0; servers];
+    for one in &outcome.records {
+        calls[one.server] += 1;
+    }
+    calls
+}
+
+fn to_json(named: &Named, policy: Policy, outcome: &Outcome) -> Value {
+    let calls = named.scenario.arrivals.iter().zip(&outcome.records);
+    let calls = calls.map(|(arrival, one)| {
+        json!({
+            "at_s": arrival.at_s,
+            "server": one.server,
+            "predicted_s": one.predicted_s,
+            "seconds": one.seconds,
+        })
+    });
+    json!({
+        "policy": policy.name(),
+        "makespan_s": outcome.makespan_s(),
+        "mean_response_s": outcome.mean_response_s(),
+        "median_error": median_error(outcome),
+        "calls": calls.collect::<Vec<Value>>(),
+    })
+}
+
+fn print(named: &Named, outcomes: impl Iterator<Item = (Policy, Outcome)>) {
+    /// Servers whose calls have a column.
+    const COLUMNS: usize = 8;
+    let shown = named.servers.iter().take(COLUMNS);
+    let titles: Vec<String> = shown.map(|name| format!("{name:>10}")).collect();
+    println!(
+        "policy                 makespan  mean response  error  {}",
+        titles.join("")
+    );
+    for (policy, outcome) in outcomes {
+        let calls = calls_of(&outcome, named.servers.len());
+        let calls: Vec<String> = calls
+            .iter()
+            .take(COLUMNS)
+            .map(|one| format!("{one:>10}"))
+            .collect();
+        println!(
+            "{:<20} {:>8.2} s  {:>11.3} s  {:>3.0} %  {}",
+            policy.name(),
+            outcome.makespan_s(),
+            outcome.mean_response_s(),
+            100.0 * median_error(&outcome),
+            calls.join("")
+        );
+    }
+}

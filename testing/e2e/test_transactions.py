@@ -1,0 +1,346 @@
+"""Calls that are recorded and run as a data-flow graph, on real servers."""
+
+import threading
+import xml.etree.ElementTree
+
+import farcall
+import numpy as np
+import pytest
+from programs import compile_c, run
+from servers import LIBRARIES, ROOT, ServerProcess
+
+BLAS, LAPACK = LIBRARIES / "blas.idl", LIBRARIES / "lapack.idl"
+
+STEPS = """\
+Module test;
+Library "libc.so.6";
+Define copy(OUT char out[n], IN char in[n], IN long n) Repeatable "yes"
+    Calls "C" memcpy(out, in, n);
+Define fill(INOUT char x[n], IN int value, IN long n) Repeatable "yes"
+    Calls "C" memset(x, value, n);
+Define nap(INOUT char x[n], IN int us, IN long n) Repeatable "yes" Calls "C" usleep(us);
+Define once(OUT char out[n], IN char in[n], IN long n) Calls "C" memcpy(out, in, n);
+Define crash(INOUT char x[n], IN long n) Calls "C" abort();
+"""
+
+
+@pytest.fixture
+def steps(tmp_path):
+    path = tmp_path / "steps.idl"
+    path.write_text(STEPS)
+    return path
+
+
+@pytest.fixture(scope="module")
+def four():
+    """Four servers with BLAS and LAPACK."""
+    servers = [ServerProcess(BLAS, LAPACK, options=("--pes", "1")) for _ in range(4)]
+    yield servers
+    for server in servers:
+        server.stop()
+
+
+def connect_all(servers, **options):
+    return [server.connect(same_host=False, **options) for server in servers]
+
+
+def blocked_lu(server, blocks, size):
+    """The LU factors of a matrix in square blocks, in place; it needs no pivots."""
+    count = len(blocks)
+    dgetrf, dtrsm, dgemm = (server.function(name) for name in ("dgetrf", "dtrsm", "dgemm"))
+    for k in range(count):
+        dgetrf(m=size, n=size, a=blocks[k][k], lda=size)
+        for j in range(k + 1, count):
+            dtrsm("L", "L", "N", "U", size, size, 1.0, blocks[k][k], size, blocks[k][j], size)
+            dtrsm("R", "U", "N", "N", size, size, 1.0, blocks[k][k], size, blocks[j][k], size)
+        for i in range(k + 1, count):
+            for j in range(k + 1, count):
+                left, right, target = blocks[i][k], blocks[k][j], blocks[i][j]
+                dgemm("N", "N", size, size, size, -1.0, left, size, right, size, 1.0, target, size)
+
+
+def cut(matrix, count):
+    size = len(matrix) // count
+    rows = range(0, len(matrix), size)
+    return [[matrix[i : i + size, j : j + size].copy(order="F") for j in rows] for i in rows]
+
+
+def bytes_of_blocks(count, size):
+    """What call by call moves: dgetrf a block each way, dtrsm two and one, dgemm three and one."""
+    panels = sum(count - 1 - k for k in range(count)) * 2
+    updates = sum((count - 1 - k) ** 2 for k in range(count))
+    return (count * 2 + panels * 3 + updates * 4) * 8 * size * size
+
+
+def test_a_blocked_lu_on_four_servers(four):
+    servers = connect_all(four)
+    count, size = 4, 200
+    rng = np.random.default_rng(3)
+    matrix = rng.random((count * size, count * size)) + 2 * count * size * np.eye(count * size)
+    plain, blocks = cut(matrix, count), cut(matrix, count)
+    blocked_lu(servers[0], plain, size)
+    with farcall.transaction(servers) as t:
+        blocked_lu(servers[0], blocks, size)
+    for ours, theirs in zip(np.block(blocks), np.block(plain), strict=True):
+        assert np.array_equal(ours, theirs)
+    factors = np.block(blocks)
+    lower, upper = np.tril(factors, -1) + np.eye(len(factors)), np.triu(factors)
+    assert np.allclose(lower @ upper, matrix)
+    report = t.report
+    moved = report["sent_bytes"] + report["returned_bytes"]
+    assert report["calls"] == len(t) == 4 + 12 + 14
+    assert 2 * moved <= bytes_of_blocks(count, size), report
+
+
+def test_a_chain_of_products_comes_home_once(four):
+    servers = connect_all(four)
+    n = 100
+    rng = np.random.default_rng(4)
+    factors = [np.asfortranarray(rng.random((n, n))) for _ in range(5)]
+    dgemm = servers[1].function("dgemm")
+
+    def times(a, b, c):
+        return dgemm("N", "N", n, n, n, 1.0, a, n, b, n, 0.0, c, n).c
+
+    between = [np.full((n, n), np.nan, order="F") for _ in range(3)]
+    last = np.zeros((n, n), order="F")
+    for c in between:
+        c[:] = 0
+    with farcall.transaction(servers) as t:
+        result = factors[0]
+        for factor, c in zip(factors[1:], [*between, last], strict=True):
+            result = times(result, factor, c)
+        for c in between:
+            t.discard(c)
+    assert np.allclose(last, np.linalg.multi_dot(factors))
+    for c in between:
+        assert np.all(c == 0), "discarded arrays are not filled"
+    assert t.report["returned_bytes"] <= 8 * n * n + 8
+
+
+def test_what_is_left_out_stays_until_it_is_asked_for(start, steps):
+    servers = connect_all([start(steps), start(steps)])
+    copy = servers[0].function("copy")
+    n = 100_000
+    data = np.frombuffer(np.random.default_rng(5).bytes(n), dtype="S1")
+    with farcall.transaction(servers) as t:
+        one = copy(n=n, in_=data).out
+        other = copy(n=n, in_=one).out
+        with pytest.raises(farcall.ArgumentError, match="when its transaction has run"):
+            one.get()
+    assert t.report["sent_bytes"] == n
+    assert t.report["returned_bytes"] == 0
+    assert isinstance(other, farcall.RemoteArray)
+    assert (other.shape, other.handle.nbytes) == ((n,), n)
+    assert np.array_equal(np.asarray(other), data)
+    assert other.handle is None, "it is here now"
+    assert np.array_equal(copy(n=n, in_=one).out, data), "a call takes it as an array"
+    small = np.array([b"a", b"b"], dtype="S1")
+    with servers[0].transaction():
+        result = copy(n=2, in_=small).out
+    assert list(np.asarray(result)) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_any_order_of_reads_and_writes_is_kept(start_once, seed):
+    """Random calls on parts of one array, which overlap, beside the same calls one by one."""
+    servers = connect_all(start_once)
+    copy, fill = servers[0].function("copy"), servers[0].function("fill")
+    rng = np.random.default_rng(seed)
+    memory = rng.integers(0, 256, 400, dtype=np.uint8).view("S1")
+    plain = memory.copy()
+    calls = []
+    for _ in range(25):
+        n = int(rng.integers(1, 60))
+        out, source = (int(start) for start in rng.integers(0, len(memory) - n, 2))
+        if rng.random() < 0.4:
+            calls.append((fill, (out, n), int(rng.integers(0, 256))))
+        elif abs(out - source) >= n:
+            calls.append((copy, (out, n), source))
+
+    def play(memory):
+        for function, (start, n), value in calls:
+            part = memory[start : start + n]
+            if function is fill:
+                fill(part, value, n)
+            else:
+                copy(part, memory[value : value + n], n)
+
+    play(plain)
+    with farcall.transaction(servers):
+        play(memory)
+    assert np.array_equal(memory, plain)
+
+
+@pytest.fixture(scope="module")
+def start_once(tmp_path_factory):
+    path = tmp_path_factory.mktemp("steps") / "steps.idl"
+    path.write_text(STEPS)
+    servers = [ServerProcess(path) for _ in range(3)]
+    yield servers
+    for server in servers:
+        server.stop()
+
+
+def test_independent_calls_run_at_the_same_time(start, steps):
+    servers = connect_all([start(steps, options=("--pes", "1")) for _ in range(3)])
+    nap = servers[0].function("nap")
+    arrays = [np.zeros(10_000, dtype="S1") for _ in range(6)]
+    with farcall.transaction(servers) as t:
+        for array in arrays:
+            nap(array, 200_000, len(array))
+    assert t.report["servers"] == 3
+    assert t.report["total"] < 6 * 0.2, "they ran one after the other"
+
+
+def test_an_error_names_the_call(start, steps):
+    servers = connect_all([start(steps), start(steps)])
+    fill, crash = servers[0].function("fill"), servers[0].function("crash")
+    x = np.zeros(100, dtype="S1")
+    with (
+        pytest.raises(
+            farcall.LibraryError, match=r"call 2 of the transaction, test/crash"
+        ) as raised,
+        farcall.transaction(servers),
+    ):
+        fill(x, 1, 100)
+        crash(x, 100)
+        fill(x, 2, 100)
+    assert "one call after it was not made" in str(raised.value)
+    assert raised.value.fault == "library"
+    assert fill(x, 3, 100).x is x, "the thread is out of the transaction"
+
+
+def test_calls_of_a_lost_server_run_elsewhere(start, steps):
+    first, second = (start(steps, options=("--pes", "1")) for _ in range(2))
+    servers = connect_all([first, second])
+    nap, copy = servers[0].function("nap"), servers[0].function("copy")
+    n = 20_000
+    data = np.frombuffer(np.random.default_rng(6).bytes(n), dtype="S1")
+    arrays = [np.array(data) for _ in range(4)]
+    killer = threading.Timer(0.5, first.process.kill)
+    with farcall.transaction(servers) as t:
+        for array in arrays:
+            # Each goes through an array at a server, so that what is needed again is still here.
+            middle = copy(n=n, in_=array).out
+            middle = nap(middle, 600_000, n).x
+            copy(n=n, in_=middle, out=array)
+        killer.start()
+    killer.join()
+    assert t.report["calls"] >= len(t)
+    for array in arrays:
+        assert np.array_equal(array, data)
+
+
+def test_a_call_that_may_not_be_repeated_says_so(start, steps):
+    first, second = (start(steps, options=("--pes", "1")) for _ in range(2))
+    servers = connect_all([first, second])
+    nap, once = servers[0].function("nap"), servers[0].function("once")
+    n = 20_000
+    arrays = [np.zeros(n, dtype="S1") for _ in range(2)]
+    killer = threading.Timer(0.4, first.process.kill)
+    with (
+        pytest.raises(farcall.ServerError, match=r"was lost .* not declared Repeatable"),
+        farcall.transaction(servers),
+    ):
+        for array in arrays:
+            middle = once(n=n, in_=array).out
+            nap(middle, 1_000_000, n)
+        killer.start()
+    killer.join()
+
+
+def test_what_cannot_be_part_of_one_says_why(start, steps):
+    server = start(steps).connect()
+    copy, fill = server.function("copy"), server.function("fill")
+    n = 8192
+    x, y = np.zeros(n, dtype="S1"), np.zeros(n, dtype="S1")
+    handle = server.put(x)
+    with server.transaction() as t:
+        with pytest.raises(farcall.ArgumentError, match=r"argument `in`.*stays at a server"):
+            copy(n=n, in_=handle)
+        with pytest.raises(farcall.ArgumentError, match="leave the argument out"):
+            copy(n=n, in_=x, out=farcall.keep())
+        with pytest.raises(farcall.ArgumentError, match="call_async"):
+            copy.call_async(n=n, in_=x)
+        with pytest.raises(farcall.ArgumentError, match="order of memory"):
+            fill(np.zeros(2 * n, dtype="S1")[::2], 1, n)
+        with pytest.raises(RuntimeError, match="open on this thread"), server.transaction():
+            pass
+        copy(n=n, in_=x, out=y)
+    assert len(t) == 1
+    with pytest.raises(ZeroDivisionError), server.transaction() as t:
+        fill(x, 1, n)
+        raise ZeroDivisionError
+    assert t.report is None
+    assert not x.view("u1").any(), "nothing is run after an exception"
+
+
+def test_a_function_that_only_one_server_has(start, steps):
+    blas, other = start(BLAS), start(steps)
+    servers = connect_all([blas, other])
+    n = 1000
+    x, y = np.arange(float(n)), np.zeros(n)
+    target = np.zeros(8 * n, dtype="S1")
+    with farcall.transaction(servers) as t:
+        servers[0].function("dcopy")(n, x, 1, y, 1)
+        servers[1].function("copy")(target, y.view("S1"), 8 * n)
+    assert t.report["servers"] == 2
+    assert np.array_equal(target.view(float), x)
+    with (
+        pytest.raises(farcall.UnknownFunction, match=r"call 1 .*blas/dcopy"),
+        servers[1].transaction(),
+    ):
+        servers[0].function("dcopy")(n, x, 1, y, 1)
+
+
+def test_the_graph_can_be_drawn(start, steps):
+    server = start(steps).connect()
+    copy = server.function("copy")
+    n = 10
+    a, b, c = (np.zeros(n, dtype="S1") for _ in range(3))
+    with server.transaction() as t:
+        copy(b, a, n)
+        copy(c, b, n)
+    assert 'c0 -> c1 [label="in"]' in t.dot()
+    picture = xml.etree.ElementTree.fromstring(t._repr_svg_())
+    texts = "".join(picture.itertext())
+    assert "1 test/copy" in texts
+    assert "2 test/copy" in texts
+
+
+def test_an_array_goes_from_server_to_server(start, steps, tmp_path):
+    config = tmp_path / "closed.toml"
+    config.write_text('[data]\npeers = ["192.0.2.0/24"]\n')
+    first, second = start(steps), start(steps)
+    closed = start(steps, options=("--config", str(config)))
+    one, two, three = connect_all([first, second, closed])
+    matrix = np.random.default_rng(7).random((300, 200))
+    handle = one.put(matrix)
+    there = handle.copy_to(two)
+    assert (there.shape, there.dtype, there.order) == (handle.shape, handle.dtype, "C")
+    assert np.array_equal(there.get(), matrix)
+    assert np.array_equal(handle.get(), matrix)
+    with pytest.raises(farcall.ServerError, match=r"data\.peers"):
+        handle.copy_to(three)
+    # In a transaction it goes through the client then.
+    copy = one.function("copy")
+    n = 50_000
+    data = np.frombuffer(np.random.default_rng(8).bytes(n), dtype="S1")
+    # Only `first` copies; only `closed` fills.
+    with farcall.transaction([one, three]) as t:
+        results = [copy(n=n, in_=copy(n=n, in_=data).out).out for _ in range(4)]
+    assert all(np.array_equal(result, data) for result in results)
+    assert t.report["passed_bytes"] in range(0, 8 * n + 1, n)
+    first.process.kill()
+    first.process.wait()
+    with pytest.raises(farcall.Error):
+        handle.copy_to(two)
+
+
+def test_transactions_from_c(start, steps, tmp_path, monkeypatch):
+    program = compile_c(ROOT / "testing" / "e2e" / "transactions.c", tmp_path / "transactions")
+    monkeypatch.chdir(tmp_path)
+    ran = run(program, *(start(steps).address for _ in range(2)))
+    assert ran.returncode == 0, ran.stderr
+    xml.etree.ElementTree.parse(tmp_path / "graph.svg")
