@@ -7,8 +7,8 @@
 use farcall_idl::Scalar;
 use farcall_rpc_proto::client::{Connection, Event};
 use farcall_rpc_proto::{
-    ArrayForm, CALLBACKS, Call, CallId, CallbackAnswer, HANDLES, HandleId, Hello, JOBS, JobId,
-    LOANS, Limits, OUTPUT, Pull, Put, Submission, Transmit,
+    ArrayForm, CALLBACKS, Call, CallId, CallbackAnswer, DIRECTORY, HANDLES, HandleId, Hello, JOBS,
+    JobId, Kind, LOANS, Limits, OUTPUT, Pull, Put, Submission, Transmit,
 };
 use std::collections::BTreeMap;
 
@@ -65,7 +65,7 @@ impl Driver {
             calls: 32,
         };
         let mut hello = Hello::new("fuzz");
-        hello.features = CALLBACKS | OUTPUT | JOBS | HANDLES;
+        hello.features = CALLBACKS | OUTPUT | JOBS | HANDLES | DIRECTORY | LOANS;
         let mut proto = Connection::new(limits, &hello);
         let mut open = BTreeMap::new();
         open.insert(proto.describe("dgesv").unwrap(), 0);
@@ -120,6 +120,8 @@ impl Driver {
         open.insert(proto.list_handles(0).unwrap(), 0);
         open.insert(proto.get(ARRAY, FETCHED).unwrap(), FETCHED);
         open.insert(proto.create("counter").unwrap(), 0);
+        open.insert(proto.ask_directory(Kind::Find, b"f").unwrap(), 0);
+        proto.observe(b"o");
         Driver {
             proto,
             open,
@@ -172,7 +174,7 @@ impl Driver {
             }
             Event::Listing(id, _) | Event::Interface { request: id, .. } => id,
             Event::Failed(id, _) | Event::Estimated(id, _) => id,
-            Event::Standing(id, _) | Event::Draining(id, _) => id,
+            Event::Standing(id, _) | Event::Draining(id, _) | Event::Directory(id, _, _) => id,
             Event::Submitted(id, _) | Event::Job(id, _) | Event::Jobs(id, _) => id,
             Event::Handle(id, _) | Event::Handles(id, _) => id,
             Event::Created(id) => {

@@ -6,9 +6,10 @@
 
 use farcall_rpc_proto::server::{Connection, Event};
 use farcall_rpc_proto::{
-    ArrayForm, CALLBACKS, CallId, Callback, Chunk, Estimate, Failure, FailureKind, HANDLES,
-    HandleId, HandlePage, HandleRecord, Hello, JOBS, JobDescription, JobId, JobPage, JobRecord,
-    JobState, LOANS, Limits, Listing, OBJECTS, OPERATION, OUTPUT, SHARED_MEMORY, Times, Transmit,
+    ArrayForm, CALLBACKS, CallId, Callback, Chunk, DIRECTORY, Estimate, Failure, FailureKind,
+    HANDLES, HandleId, HandlePage, HandleRecord, Hello, JOBS, JobDescription, JobId, JobPage,
+    JobRecord, JobState, Kind, LOANS, Limits, Listing, OBJECTS, OPERATION, OUTPUT, SHARED_MEMORY,
+    Times, Transmit,
 };
 use std::collections::BTreeMap;
 
@@ -88,6 +89,7 @@ pub fn run(data: &[u8]) {
     };
     let mut hello = Hello::new("fuzz");
     hello.features = SHARED_MEMORY | CALLBACKS | OUTPUT | OPERATION | JOBS | HANDLES | OBJECTS;
+    hello.features |= DIRECTORY | LOANS;
     let mut driver = Driver {
         proto: Connection::new(limits, hello),
         open: BTreeMap::new(),
@@ -176,6 +178,11 @@ impl Driver {
                 _ => self.fail(id),
             },
             Event::Status(id) => self.proto.standing(id, "{}".into()),
+            Event::Directory(_, Kind::Observe, _) => {}
+            Event::Directory(id, _, message) => match message.len() % 2 {
+                0 => self.proto.directory(id, Kind::Noted, &message),
+                _ => self.fail(id),
+            },
             Event::Drain(id) => match id % 2 {
                 0 => self.proto.draining(id, 1),
                 _ => self.fail(id),

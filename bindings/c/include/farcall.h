@@ -447,9 +447,10 @@ farcall_status farcall_channel_broadcast(farcall_channel *channel,
 farcall_status farcall_channel_sum(farcall_channel *channel, double *numbers, size_t count);
 
 /**
- * Connects to `farcall://host:port` or `unix:///path`; NULL means the server that the environment
- * names (`FARCALL_SERVER`, else `NINF_SERVER` and `NINF_SERVER_PORT`), else this machine. NULL
- * where that fails.
+ * Connects to `farcall://host:port` or `unix:///path`, or by `meta://host:port` to all servers
+ * behind a metaserver; NULL means the server that the environment names (`FARCALL_SERVER`, else
+ * `NINF_SERVER` and `NINF_SERVER_PORT`, else the metaserver of `FARCALL_METASERVER`), else this
+ * machine. NULL where that fails.
  *
  * `address` is NULL or a string ended by NUL.
  */

@@ -128,9 +128,10 @@ impl ConnectOptions {
     }
 }
 
-/// Connects to `farcall://host:port` or `unix:///path`; NULL means the server that the environment
-/// names (`FARCALL_SERVER`, else `NINF_SERVER` and `NINF_SERVER_PORT`), else this machine. NULL
-/// where that fails.
+/// Connects to `farcall://host:port` or `unix:///path`, or by `meta://host:port` to all servers
+/// behind a metaserver; NULL means the server that the environment names (`FARCALL_SERVER`, else
+/// `NINF_SERVER` and `NINF_SERVER_PORT`, else the metaserver of `FARCALL_METASERVER`), else this
+/// machine. NULL where that fails.
 ///
 /// # Safety
 ///

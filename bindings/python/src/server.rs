@@ -21,9 +21,13 @@ use crate::transaction::Transaction;
 /// Connects to a server: `farcall://host:port` or `unix:///path`.
 ///
 /// Without an address it is the one of the environment variable `FARCALL_SERVER`, or of
-/// `NINF_SERVER` and `NINF_SERVER_PORT`. `timeout` bounds every call and `connect_timeout` the
-/// connection, in seconds. Where a server reached over TCP turns out to be on this host, the
-/// connection changes to a Unix socket and shared memory, unless `same_host` is false.
+/// `NINF_SERVER` and `NINF_SERVER_PORT`, or the metaserver of `FARCALL_METASERVER`. Behind a
+/// metaserver, `meta://host:port`, are all servers that have joined it: each call goes to the one
+/// that will have done it first, and to another where that one is lost.
+///
+/// `timeout` bounds every call and `connect_timeout` the connection, in seconds. Where a server
+/// reached over TCP turns out to be on this host, the connection changes to a Unix socket and
+/// shared memory, unless `same_host` is false.
 ///
 /// `farcalls://host:port` speaks TLS. `authorities` is a file with the certificates to believe
 /// instead of this machine's, `certificate` the files of a certificate to show and of its private
@@ -50,7 +54,7 @@ pub(crate) fn connect(
         Some(address) => address,
         None => {
             let text = "no server: give an address such as farcall://host:3717, or set \
-                        FARCALL_SERVER";
+                        FARCALL_SERVER or FARCALL_METASERVER";
             return Err(error::connection(py, text.to_owned()));
         }
     };

@@ -268,10 +268,14 @@ fn without_bytes(handles: &BTreeMap<usize, HandleId>, param: usize) -> Argument<
     handle.map_or(Argument::Skip, |id| Argument::Handle(*id))
 }
 
-/// What the call would take. Arrays may be left out, but for those on whose elements sizes depend.
-fn print_plan(function: &Function, arguments: &Arguments) -> Result<(), Failure> {
+/// The scalars among arguments by name, and the elements on which sizes depend. All other arrays
+/// may be left out.
+pub(crate) fn sizes(
+    function: &Function,
+    words: &[String],
+) -> Result<(Vec<Option<Scalar>>, Vec<i64>), Failure> {
     let interface = function.interface();
-    let mut values = named(&arguments.arguments, interface, "NAME=VALUE")?;
+    let mut values = named(words, interface, "NAME=VALUE")?;
     require(function, &values, |index| {
         interface.params[index].is_value() || decides_sizes(interface, index)
     })?;
@@ -284,7 +288,13 @@ fn print_plan(function: &Function, arguments: &Arguments) -> Result<(), Failure>
     }
     let bytes = |param| arrays.get(&param).map_or(&[][..], Vec::as_slice);
     let elements = interface.element_values(&scalars, bytes);
-    let plan = function.plan(&scalars, &elements.map_err(Failure::usage)?)?;
+    Ok((scalars, elements.map_err(Failure::usage)?))
+}
+
+/// What the call would take.
+fn print_plan(function: &Function, arguments: &Arguments) -> Result<(), Failure> {
+    let (scalars, elements) = sizes(function, &arguments.arguments)?;
+    let plan = function.plan(&scalars, &elements)?;
     if arguments.json {
         let plan = json!({
             "schema": 1,

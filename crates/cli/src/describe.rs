@@ -3,18 +3,24 @@
 use crate::failure::Failure;
 use crate::target::Target;
 use clap::Args;
-use farcall_client::Interface;
+use farcall_client::{Function, Interface};
 use serde_json::{Value, json};
 
-/// Show the interface of a function
+/// Show the interface of a function, or where a call of it would go and why
 #[derive(Args)]
-#[command(after_help = "Example:\n  farcall describe lapack/dgesv")]
+#[command(after_help = "Examples:
+  farcall describe lapack/dgesv
+  farcall describe ddot --server meta://localhost --plan n=1000000 incx=1 incy=1")]
 pub(crate) struct Arguments {
     /// Name of the function, with or without its module
     function: String,
-    /// Server to ask; the same as --server
-    #[arg(value_name = "SERVER")]
-    address: Option<String>,
+    /// Server to ask, the same as --server; with --plan, scalars and the arrays on whose elements
+    /// sizes depend, by name
+    #[arg(value_name = "SERVER|NAME=VALUE")]
+    words: Vec<String>,
+    /// Show what a call would take at each of the servers behind a metaserver
+    #[arg(long)]
+    plan: bool,
     #[command(flatten)]
     target: Target,
     /// Print one JSON object
@@ -23,7 +29,22 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let server = arguments.target.connect(arguments.address.as_deref())?;
+    if arguments.plan {
+        let function = arguments
+            .target
+            .connect(None)?
+            .function(&arguments.function)?;
+        return plan(&function, arguments);
+    }
+    let address = match &arguments.words[..] {
+        [] => None,
+        [address] => Some(address.as_str()),
+        [_, more, ..] => {
+            let text = format!("`{more}` is one word too many; values of arguments go with --plan");
+            return Err(Failure::usage(text));
+        }
+    };
+    let server = arguments.target.connect(address)?;
     let function = server.function(&arguments.function)?;
     if arguments.json {
         let mut description = to_json(function.interface(), function.text());
@@ -40,6 +61,71 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         if let Some(library) = function.library() {
             println!("/* library: {} */", library.replace("*/", "* /"));
         }
+    }
+    Ok(())
+}
+
+/// Where a call would go.
+fn plan(function: &Function, arguments: &Arguments) -> Result<(), Failure> {
+    let (scalars, elements) = crate::call::sizes(function, &arguments.words)?;
+    let offers = function.offers(&scalars, &elements)?;
+    if arguments.json {
+        let rows = offers.iter().map(|offer| {
+            json!({
+                "server": format!("{:016x}", offer.server),
+                "address": offer.address,
+                "up_s": offer.terms.map(|terms| terms.up_s),
+                "wait_s": offer.terms.map(|terms| terms.wait_s),
+                "compute_s": offer.terms.map(|terms| terms.compute_s),
+                "down_s": offer.terms.map(|terms| terms.down_s),
+                "total_s": offer.terms.map(|terms| terms.seconds()),
+                "factor": offer.terms.map(|terms| terms.factor),
+                "pes": offer.terms.map(|terms| terms.pes),
+                "learned": offer.terms.map(|terms| terms.learned),
+                "refusal": offer.refusal,
+            })
+        });
+        let rows: Vec<Value> = rows.collect();
+        let function = function.qualified_name();
+        println!(
+            "{}",
+            json!({ "schema": 1, "function": function, "servers": rows })
+        );
+        return Ok(());
+    }
+    let width = offers
+        .iter()
+        .map(|offer| offer.address.len())
+        .max()
+        .unwrap_or(0)
+        .max(6);
+    println!(
+        "{:width$} {:>10} {:>10} {:>10} {:>10} {:>10}  x/     PEs",
+        "server", "up", "wait", "compute", "down", "total s"
+    );
+    for offer in &offers {
+        let Some(terms) = offer.terms else {
+            let why = offer.refusal.as_deref().unwrap_or("it cannot have it");
+            println!("{:width$} {why}", offer.address);
+            continue;
+        };
+        let parts = [
+            terms.up_s,
+            terms.wait_s,
+            terms.compute_s,
+            terms.down_s,
+            terms.seconds(),
+        ];
+        let parts = parts.map(|seconds| format!("{seconds:>10.6}")).join(" ");
+        let guess = if terms.learned {
+            ""
+        } else {
+            "  (never called there: a guess)"
+        };
+        println!(
+            "{:width$} {parts}  {:<6.2} {}{guess}",
+            offer.address, terms.factor, terms.pes
+        );
     }
     Ok(())
 }

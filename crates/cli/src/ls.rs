@@ -5,7 +5,7 @@ use crate::target::Target;
 use clap::Args;
 use serde_json::json;
 
-/// List the functions that a server has
+/// List the functions that a server has, or all servers behind a metaserver
 #[derive(Args)]
 #[command(after_help = "Example:\n  farcall ls farcall://localhost:3717")]
 pub(crate) struct Arguments {

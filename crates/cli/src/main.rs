@@ -12,7 +12,9 @@ mod flow;
 mod gang;
 mod idl;
 mod jobs;
+mod log;
 mod ls;
+mod meta;
 mod npy;
 mod register;
 mod results;
@@ -22,6 +24,7 @@ mod status;
 mod target;
 mod token;
 mod trunk;
+mod up;
 
 use clap::{Parser, Subcommand};
 use failure::Failure;
@@ -38,6 +41,8 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Serve(serve::Arguments),
+    Meta(meta::Arguments),
+    Up(up::Arguments),
     Register(register::Arguments),
     Call(call::Arguments),
     Submit(jobs::submit::Arguments),
@@ -69,11 +74,16 @@ enum Command {
 
 fn main() -> ExitCode {
     let command = Cli::parse().command;
-    if !matches!(command, Command::Serve(_) | Command::Worker) {
+    if !matches!(
+        command,
+        Command::Serve(_) | Command::Meta(_) | Command::Up(_) | Command::Worker
+    ) {
         end_with_the_reader();
     }
     let result = match command {
         Command::Serve(arguments) => serve::run(arguments),
+        Command::Meta(arguments) => meta::run(&arguments),
+        Command::Up(arguments) => up::run(&arguments),
         Command::Register(arguments) => register::run(&arguments),
         Command::Call(arguments) => call::run(arguments),
         Command::Submit(arguments) => jobs::submit::run(&arguments),

@@ -1,13 +1,16 @@
 //! `farcall serve`
 
 use crate::failure::Failure;
-use clap::{Args, ValueEnum};
+use crate::log::Log;
+use clap::Args;
+use farcall_client::{Address, Credentials, Options};
 use farcall_library::Catalog;
+use farcall_metaserver::member::{self, Member};
 use farcall_server::{Config, Policy, Server, Tls};
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
-use tracing_subscriber::EnvFilter;
+use std::thread::JoinHandle;
 
 /// Serve the functions of interface files
 ///
@@ -19,6 +22,7 @@ use tracing_subscriber::EnvFilter;
   farcall serve libraries/*.idl --listen 0.0.0.0:3717 --workers 4
   farcall serve libraries/lapack.idl --listen 0.0.0.0:3717 --tls certificates --tokens tokens
   farcall serve my.idl --policy sjf --pes 8 --threads 2
+  farcall serve my.idl --metaserver meta://host:3718 --listen 0.0.0.0:0
   farcall serve my.idl --takeover --state DIR     # instead of the server that runs there
   farcall serve my.idl --unix /tmp/farcall.sock --listen 127.0.0.1:0")]
 pub(crate) struct Arguments {
@@ -80,48 +84,30 @@ pub(crate) struct Arguments {
     /// Compile and run C text in the interface files
     #[arg(long)]
     allow_code: bool,
-    /// What to log on standard error: error, warn, info, debug or trace; `info,farcall::call=debug`
-    /// adds a line with its times for each call
+    /// Metaserver to join; may be given several times. FARCALL_TOKEN, or FARCALL_CERT with
+    /// FARCALL_KEY, show it who the server is; FARCALL_CA names the authorities to believe
     #[arg(
         long,
-        value_name = "LEVEL",
-        default_value = "info",
-        env = "FARCALL_LOG"
+        value_name = "ADDR",
+        env = "FARCALL_METASERVER",
+        value_delimiter = ','
     )]
-    log: String,
-    /// How to log: text, or one JSON object a line
-    #[arg(
-        long,
-        value_name = "FORMAT",
-        default_value = "text",
-        env = "FARCALL_LOG_FORMAT"
-    )]
-    log_format: LogFormat,
-}
-
-/// How to log.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum LogFormat {
-    Text,
-    Json,
+    metaserver: Vec<String>,
+    /// Where metaservers tell clients to reach the server, where that is not the address on which
+    /// it listens
+    #[arg(long, value_name = "URL", requires = "metaserver")]
+    advertise: Option<Address>,
+    #[command(flatten)]
+    log: Log,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
-    let filter = EnvFilter::try_new(&arguments.log).map_err(Failure::usage)?;
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_target(false)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr);
-    match arguments.log_format {
-        LogFormat::Text => log.init(),
-        LogFormat::Json => log.json().flatten_event(true).init(),
-    }
+    arguments.log.init()?;
     let config = configuration(&arguments)?;
     let catalog = Catalog::load(&arguments.files).map_err(Failure::failed)?;
     let program = std::env::current_exe()?;
     let before = config.takeover.then(|| running(&config)).transpose()?;
-    let server = Server::bind(config, catalog, (program, vec!["worker".to_string()]))
+    let mut server = Server::bind(config, catalog, (program, vec!["worker".to_string()]))
         .map_err(Failure::failed)?;
     tracing::info!("serving {} functions", server.functions());
     let mut out = std::io::stdout().lock();
@@ -137,7 +123,57 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
             Err(error) => tracing::error!("the server before does not end: {error}"),
         }
     }
-    server.run().map_err(Failure::failed)
+    let members = join(&arguments, &mut server)?;
+    server.run().map_err(Failure::failed)?;
+    // What the server has to say has been said: each of them leaves.
+    members.into_iter().for_each(|member| drop(member.join()));
+    Ok(())
+}
+
+/// Joins the metaservers.
+fn join(arguments: &Arguments, server: &mut Server) -> Result<Vec<JoinHandle<()>>, Failure> {
+    let named = arguments.metaserver.iter().filter(|one| !one.is_empty());
+    let metaservers = named.map(|one| metaserver_address(one));
+    let metaservers: Vec<Address> = metaservers.collect::<Result<_, _>>()?;
+    if metaservers.is_empty() {
+        return Ok(Vec::new());
+    }
+    let listens = server
+        .addresses()
+        .iter()
+        .find(|one| !one.starts_with("unix:"));
+    let address = match (&arguments.advertise, listens) {
+        (Some(address), _) => address.to_string(),
+        (None, Some(address)) => address.clone(),
+        (None, None) => {
+            let text = "--metaserver needs a TCP address on which clients reach the server: give \
+                        --listen";
+            return Err(Failure::usage(text));
+        }
+    };
+    let number = member::random_number()?;
+    let start = |metaserver| {
+        let member = Member {
+            metaserver,
+            server: number,
+            address: address.clone(),
+            options: Options {
+                credentials: Credentials::from_environment(),
+                ..Options::default()
+            },
+        };
+        Ok(member.start(server.subscribe())?)
+    };
+    metaservers.into_iter().map(start).collect()
+}
+
+/// The address of a metaserver, for which a scheme need not be named.
+fn metaserver_address(text: &str) -> Result<Address, Failure> {
+    let full = match text.contains("://") {
+        true => text.to_string(),
+        false => format!("meta://{text}"),
+    };
+    full.parse().map_err(Failure::usage)
 }
 
 /// The configuration file with the command line's options over it.
@@ -211,7 +247,7 @@ fn running(config: &Config) -> Result<farcall_client::Server, Failure> {
         (None, Some(address)) => format!("farcall://{address}"),
         (None, None) => return Err(Failure::usage("--takeover needs an address to listen on")),
     };
-    let server = farcall_client::Server::connect(&address, farcall_client::Options::default());
+    let server = farcall_client::Server::connect(&address, Options::default());
     server
         .map_err(|error| Failure::failed(format!("there is no server to take over from: {error}")))
 }
@@ -235,7 +271,7 @@ fn default_state(config: &Config) -> Option<PathBuf> {
     Some(folder.join("farcall").join(name.trim_matches('-')))
 }
 
-fn resolve(text: &str) -> Result<SocketAddr, Failure> {
+pub(crate) fn resolve(text: &str) -> Result<SocketAddr, Failure> {
     let text = text.strip_prefix("farcall://").unwrap_or(text);
     let mut addresses = text.to_socket_addrs().map_err(|error| {
         Failure::usage(format!(

@@ -5,9 +5,12 @@ use crate::target::Target;
 use clap::Args;
 use serde_json::Value;
 
-/// Show how a server stands: queue, processor elements, memory, users, functions
+/// Show how a server stands: queue, processor elements, memory, users, functions; or a metaserver:
+/// its servers, their load, and what the ways to them carry
 #[derive(Args)]
-#[command(after_help = "Example:\n  farcall status farcall://localhost:3717")]
+#[command(after_help = "Examples:
+  farcall status farcall://localhost:3717
+  farcall status meta://localhost")]
 pub(crate) struct Arguments {
     /// Server to ask; the same as --server
     #[arg(value_name = "SERVER")]
@@ -28,8 +31,77 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         println!("{status}");
         return Ok(());
     }
-    print(&status);
+    match status["kind"].as_str() {
+        Some("metaserver") => print_metaserver(&status),
+        _ => print(&status),
+    }
     Ok(())
+}
+
+fn print_metaserver(status: &Value) {
+    let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
+    let rows = |name: &str| status[name].as_array().cloned().unwrap_or_default();
+    let store = match (&status["store"], status["store"]["answers"].as_bool()) {
+        (Value::Null, _) => "none".to_string(),
+        (store, Some(true)) => plain(&store["address"]),
+        (store, _) => format!("{}, which does not answer", plain(&store["address"])),
+    };
+    println!("metaserver   for {:.0} s", number(&status["uptime_s"]));
+    println!("version      {}", plain(&status["version"]));
+    println!("store        {store}");
+    println!("functions    {}", plain(&status["functions_served"]));
+    println!("connections  {}", plain(&status["connections"]));
+    println!(
+        "under way    {} calls placed",
+        plain(&status["calls_placed"])
+    );
+    let servers = rows("servers");
+    let address = |server: &Value| {
+        let known = servers.iter().find(|one| one["server"] == *server);
+        known.map_or_else(|| plain(server), |one| plain(&one["address"]))
+    };
+    println!(
+        "\n{:30} {:9} {:>4} {:>6} {:>10} {:>9} {:>10} {:>8}",
+        "server", "state", "PEs", "calls", "backlog s", "free MB", "functions", "lease s"
+    );
+    for server in &servers {
+        println!(
+            "{:30} {:9} {:>4} {:>6} {:>10.3} {:>9.0} {:>10} {:>8.1}",
+            plain(&server["address"]),
+            plain(&server["state"]),
+            plain(&server["pes"]),
+            plain(&server["calls"]),
+            number(&server["backlog_s"]),
+            number(&server["memory_free"]) / 1e6,
+            plain(&server["functions"]),
+            number(&server["lease_s"]),
+        );
+    }
+    let paths = rows("paths");
+    if paths.is_empty() {
+        return;
+    }
+    println!(
+        "\n{:20} {:30} {:>18} {:>18} {:>12}",
+        "site", "server", "up MB/s x/", "down MB/s x/", "latency ms"
+    );
+    for path in &paths {
+        let rate = |way: &str| {
+            let rate = &path[way]["bytes_per_s"];
+            match rate["value"].as_f64() {
+                Some(value) => format!("{:.2} {:>5.2}", value / 1e6, number(&rate["factor"])),
+                None => "?".to_string(),
+            }
+        };
+        println!(
+            "{:20} {:30} {:>18} {:>18} {:>12.3}",
+            plain(&path["site"]),
+            address(&path["server"]),
+            rate("up"),
+            rate("down"),
+            number(&path["up"]["latency_s"]["value"]) * 1e3,
+        );
+    }
 }
 
 fn print(status: &Value) {

@@ -8,7 +8,8 @@ use std::time::Duration;
 /// Which server, and how long to wait for it.
 #[derive(Args)]
 pub(crate) struct Target {
-    /// Server to talk to [default: from the environment, else farcall://localhost:3717]
+    /// Server to talk to, or meta://HOST:PORT for all behind a metaserver [default: from the
+    /// environment, else farcall://localhost:3717]
     #[arg(long, value_name = "URL")]
     server: Option<String>,
     /// Seconds to wait for each answer; for ever if not given

@@ -7,6 +7,9 @@ use std::str::FromStr;
 /// The port a server listens on unless it is told otherwise.
 pub const DEFAULT_PORT: u16 = 3717;
 
+/// The port a metaserver listens on unless it is told otherwise.
+pub const METASERVER_PORT: u16 = 3718;
+
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
@@ -29,20 +32,31 @@ pub enum Address {
 }
 
 /// The server that the environment names: `FARCALL_SERVER`, else `NINF_SERVER` with
-/// `NINF_SERVER_PORT`.
+/// `NINF_SERVER_PORT`, else the metaservers of `FARCALL_METASERVER`.
 pub fn address_from_environment() -> Option<String> {
     let set = |name| {
         std::env::var(name)
             .ok()
             .filter(|value: &String| !value.is_empty())
     };
-    set("FARCALL_SERVER").or_else(|| {
+    let ninf = || {
         let host = set("NINF_SERVER")?;
         Some(match set("NINF_SERVER_PORT") {
             Some(port) => format!("{host}:{port}"),
             None => host,
         })
-    })
+    };
+    let server = set("FARCALL_SERVER").or_else(ninf);
+    server.or_else(|| Some(as_metaservers(&set("FARCALL_METASERVER")?)))
+}
+
+/// Addresses of metaservers, for which a scheme need not be named.
+fn as_metaservers(text: &str) -> String {
+    let one = |one: &str| match one.trim() {
+        full if full.contains("://") => full.to_string(),
+        bare => format!("meta://{bare}"),
+    };
+    text.split(',').map(one).collect::<Vec<_>>().join(",")
 }
 
 /// The server to use where none is named: that of the environment, else this machine at the
@@ -55,7 +69,7 @@ pub fn default_address() -> String {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{text}` is not a server address: {reason}; write farcall://HOST:PORT, HOST:PORT, \
-     farcalls://HOST:PORT for TLS, or unix:///PATH"
+     farcalls://HOST:PORT for TLS, unix:///PATH, or meta://HOST:PORT for a metaserver"
 )]
 pub struct AddressError {
     text: String,
@@ -70,13 +84,15 @@ impl FromStr for Address {
             text: text.to_string(),
             reason,
         };
-        let (tls, rest) = match text.split_once("://") {
+        let (tls, default, rest) = match text.split_once("://") {
             Some(("unix", path)) if path.starts_with('/') => return Ok(Address::Unix(path.into())),
             Some(("unix", _)) => return Err(error("the path of a Unix socket is absolute")),
-            Some(("farcall" | "ninf", rest)) => (false, rest),
-            Some(("farcalls", rest)) => (true, rest),
+            Some(("farcall" | "ninf", rest)) => (false, DEFAULT_PORT, rest),
+            Some(("farcalls", rest)) => (true, DEFAULT_PORT, rest),
+            Some(("meta", rest)) => (false, METASERVER_PORT, rest),
+            Some(("metas", rest)) => (true, METASERVER_PORT, rest),
             Some(_) => return Err(error("the scheme is unknown")),
-            None => (false, text),
+            None => (false, DEFAULT_PORT, text),
         };
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         let (host, port) = split_port(rest).map_err(error)?;
@@ -90,7 +106,7 @@ impl FromStr for Address {
             return Err(error("the host has a character that no host name has"));
         }
         let port = match port {
-            None => DEFAULT_PORT,
+            None => default,
             Some(port) => port
                 .parse()
                 .map_err(|_| error("the port is not 0 to 65535"))?,
@@ -153,9 +169,20 @@ mod tests {
             ("127.0.0.1:80", "farcall://127.0.0.1:80"),
             ("ninf://host/", "farcall://host:3717"),
             ("[fe80::1]", "farcall://[fe80::1]:3717"),
+            ("meta://host", "farcall://host:3718"),
+            ("metas://host:1", "farcalls://host:1"),
         ] {
             assert_eq!(text.parse::<Address>().unwrap().to_string(), full);
         }
+    }
+
+    #[test]
+    fn metaservers_need_no_scheme() {
+        let text = "one, two:7,farcalls://three";
+        assert_eq!(
+            as_metaservers(text),
+            "meta://one,meta://two:7,farcalls://three"
+        );
     }
 
     #[test]

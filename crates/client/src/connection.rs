@@ -5,6 +5,7 @@
 //! leaves and they take its place. So a single caller reads its own reply, and many callers share
 //! one stream, whose chunks take turns.
 
+mod directory;
 mod kept;
 mod several;
 mod state;
@@ -20,9 +21,9 @@ use crate::socket::{self, Socket, Waker};
 use crate::{Address, Argument, Error, Options};
 use farcall_idl::Layout;
 use farcall_rpc_proto::{
-    CALLBACKS, Call, CallId, ESTIMATES, Estimate, FILES, Failure, FailureKind, HANDLES, Hello,
-    JOBS, LOANS, Listing, OBJECTS, OPERATION, OUTPUT, ProtocolError, REGISTER, SHARED_MEMORY,
-    Times,
+    CALLBACKS, Call, CallId, DIRECTORY, ESTIMATES, Estimate, FILES, Failure, FailureKind, HANDLES,
+    Hello, JOBS, LOANS, Listing, OBJECTS, OPERATION, OUTPUT, ProtocolError, REGISTER,
+    SHARED_MEMORY, Times,
 };
 use farcall_spin::Spin;
 pub(crate) use state::Answered;
@@ -127,7 +128,7 @@ impl Connection {
         let socket = socket.map_err(failed)?;
         let mut hello = Hello::new(concat!("farcall-client ", env!("CARGO_PKG_VERSION")));
         hello.features |= ESTIMATES | CALLBACKS | OUTPUT | FILES | JOBS | HANDLES | LOANS;
-        hello.features |= OBJECTS | OPERATION | REGISTER;
+        hello.features |= OBJECTS | OPERATION | REGISTER | DIRECTORY;
         if socket.is_unix() {
             hello.features |= SHARED_MEMORY;
         }
@@ -240,6 +241,7 @@ impl Connection {
 
     /// Has the functions of an interface file served; returns them.
     pub(crate) fn register(self: &Arc<Self>, path: &str, text: &str) -> Result<Listing, Error> {
+        self.check_one_server("libraries")?;
         if self.features & REGISTER == 0 {
             let text = "the server is too old to register libraries; update it";
             return Err(Error::Failed(Failure::new(FailureKind::NotAllowed, text)));
@@ -330,6 +332,7 @@ impl Connection {
 
     /// Asks for an object of a class; `None` where the server has no objects.
     pub(crate) fn create(self: &Arc<Self>, class: &str) -> Result<Option<CallId>, Error> {
+        self.check_one_server("objects")?;
         if self.features & OBJECTS == 0 {
             return Ok(None);
         }

@@ -123,6 +123,21 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
+    /// The server of a call was lost, which may have run, and it may not be run again at another.
+    #[error(
+        "{function} at {server}: {source}; the call may have run there, and it is not run again \
+         elsewhere: {why}"
+    )]
+    Lost {
+        /// Qualified name of the function.
+        function: String,
+        /// Where it was.
+        server: String,
+        /// Why it is not run again.
+        why: &'static str,
+        /// How the server was lost.
+        source: Box<Error>,
+    },
     /// The server reports a failure.
     #[error("{0}")]
     Failed(Failure),
@@ -167,6 +182,7 @@ impl Error {
             | Error::Disconnected { .. }
             | Error::Protocol { .. }
             | Error::Interface { .. }
+            | Error::Lost { .. }
             | Error::Timeout { .. } => Fault::Peer,
             Error::Failed(failure) => match failure.kind.fault() {
                 proto::Fault::Caller => Fault::Caller,

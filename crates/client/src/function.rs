@@ -4,10 +4,13 @@ use crate::argument::{self, Argument, ArgumentError, Way};
 use crate::callback::{Callback, Callbacks};
 use crate::connection::{Answered, Connection, Reply};
 use crate::files::Files;
+use crate::grid;
 use crate::object::Instance;
 use crate::output::{Output, Printed};
+use crate::pending::Attempt;
 use crate::{Error, Job, Pending, Plan, Server, staging};
-use farcall_idl::{Interface, Place, Scalar};
+use farcall_directory::message::{Choose, Offer};
+use farcall_idl::{Interface, Layout, Place, Scalar};
 use farcall_rpc_proto::{self as proto, Call, Estimate, Failure, FailureKind, Submission};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -50,6 +53,8 @@ struct Number {
 pub struct Outcome {
     /// How long it took.
     pub times: Times,
+    /// Seconds of [`Times::other`] from the last argument to the start of the library.
+    pub wait: f64,
 }
 
 /// How long a call took, in seconds, split as in the second Ninf paper (section 4.2).
@@ -71,7 +76,7 @@ pub struct Times {
 const AT_SERVER: u64 = u64::MAX;
 
 /// A call that was checked: what is sent, where its arrays lie, and whom it calls back.
-type Prepared = (Call, farcall_idl::Layout, Vec<Callback>);
+type Prepared = (Call, Layout, Vec<Callback>);
 
 impl Function {
     pub(crate) fn new(server: Server, described: Arc<Described>) -> Function {
@@ -81,6 +86,105 @@ impl Function {
             output: None,
             object: None,
         }
+    }
+
+    /// The same function, whose calls go to the servers behind a metaserver.
+    pub(crate) fn by(self, server: Server) -> Function {
+        Function { server, ..self }
+    }
+
+    /// The same function of one of the servers behind a metaserver.
+    pub(crate) fn at(&self, server: &Server) -> Result<Function, Error> {
+        let function = server.function(&self.described.qualified)?;
+        if function.described.text != self.described.text {
+            let text = format!(
+                "the interface of `{}` is another there",
+                self.described.qualified
+            );
+            return Err(Error::Failed(Failure::new(
+                FailureKind::StaleInterface,
+                text,
+            )));
+        }
+        Ok(function.with_output(self.output.clone()))
+    }
+
+    /// What is asked of a metaserver for a call.
+    fn wanted(&self, layout: &Layout) -> Choose {
+        let elements = |count: Option<i64>| count.map(|pes| u32::try_from(pes).unwrap_or(u32::MAX));
+        Choose {
+            function: self.described.qualified.clone(),
+            digest: farcall_directory::digest(&self.described.text),
+            work: layout.cost.unwrap_or(layout.bytes as f64).max(0.0),
+            up: layout.sent_bytes(),
+            down: layout.returned_bytes(),
+            memory: layout.bytes,
+            fewest: elements(layout.fewest_elements),
+            most: elements(layout.processor_elements),
+            exclude: Vec::new(),
+            explain: false,
+        }
+    }
+
+    /// What a call with these scalars would take at each of the servers behind a metaserver, the
+    /// soonest first; then those that cannot have it, and why. `elements` are as in
+    /// [`Function::plan`].
+    pub fn offers(
+        &self,
+        scalars: &[Option<Scalar>],
+        elements: &[i64],
+    ) -> Result<Vec<Offer>, Error> {
+        let Some(grid) = self.server.grid() else {
+            let text = format!(
+                "{} is a server, not a metaserver: there is no choice",
+                self.server.address()
+            );
+            return Err(Error::Failed(Failure::new(FailureKind::NotAllowed, text)));
+        };
+        let layout = self.layout(scalars, elements)?;
+        let wanted = Choose {
+            explain: true,
+            ..self.wanted(&layout)
+        };
+        grid.explain(&self.server, &wanted)
+    }
+
+    /// The servers that have it with this interface, as far as they can be reached: those behind a
+    /// metaserver, or the one.
+    pub fn servers(&self) -> Vec<Server> {
+        match self.server.grid() {
+            Some(grid) => grid.servers_of(
+                &self.server,
+                &self.described.qualified,
+                &self.described.text,
+            ),
+            None => vec![self.server.clone()],
+        }
+    }
+
+    fn nowhere(&self) -> Error {
+        let text = format!(
+            "no server has `{}` with this interface",
+            self.described.qualified
+        );
+        Error::Failed(Failure::new(FailureKind::NoServer, text))
+    }
+
+    fn layout(&self, scalars: &[Option<Scalar>], elements: &[i64]) -> Result<Layout, Error> {
+        let layout = self.described.interface.layout(scalars, elements);
+        layout.map_err(|error| Error::Argument {
+            function: self.described.qualified.clone(),
+            source: error.into(),
+        })
+    }
+
+    /// The function of the server that is chosen for a call.
+    fn chosen(&self, layout: &Layout) -> Result<Function, Error> {
+        let Some(grid) = self.server.grid() else {
+            return Ok(self.clone());
+        };
+        let place = grid.choose(&self.server, &self.wanted(layout))?;
+        self.at(&grid.server(&self.server, place.server, &place.address)?)
     }
 
     /// The same method, called on an object.
@@ -125,11 +229,13 @@ impl Function {
     /// values of the array elements that sizes depend on
     /// ([`Interface::element_values`](farcall_idl::Interface::element_values)).
     pub fn plan(&self, scalars: &[Option<Scalar>], elements: &[i64]) -> Result<Plan, Error> {
-        let layout = self.described.interface.layout(scalars, elements);
-        let layout = layout.map_err(|error| Error::Argument {
-            function: self.described.qualified.clone(),
-            source: error.into(),
-        })?;
+        let layout = self.layout(scalars, elements)?;
+        if let Some(grid) = self.server.grid() {
+            let offers = self.offers(scalars, elements)?;
+            let soonest = offers.first().ok_or_else(|| self.nowhere())?;
+            let server = grid.server(&self.server, soonest.server, &soonest.address)?;
+            return self.at(&server)?.plan(scalars, elements);
+        }
         let connection = self.server.connection()?;
         let call = Call {
             function: self.described.number_on(&connection)?,
@@ -171,6 +277,9 @@ impl Function {
     /// INOUT arrays in place. If it fails, their contents are undefined. Callbacks run on this
     /// thread.
     pub fn call(&self, arguments: &mut [Argument<'_>]) -> Result<Outcome, Error> {
+        if self.server.grid().is_some() {
+            return self.call_once(arguments);
+        }
         match self.server.persist(|| self.call_once(arguments)) {
             Err(error) if error.is_stale_interface() => {
                 let renewed = self.server.fetch(&self.described.requested)?;
@@ -209,6 +318,10 @@ impl Function {
             function: self.described.qualified.clone(),
             source,
         })?;
+        if self.server.grid().is_some() {
+            // SAFETY: the caller's promise is the same.
+            return unsafe { grid::start(self, self.wanted(&layout), arguments) };
+        }
         /// Bytes of a call that may overtake the arrays of larger ones.
         const SMALL: u64 = 64 << 10;
         let mut connection = match &self.object {
@@ -263,7 +376,7 @@ impl Function {
         };
         // SAFETY: likewise.
         let request = unsafe { connection.call(&call, arguments, layout, reply) }?;
-        Ok(Pending::new(request, staging, start))
+        Ok(Pending::new(Attempt::new(request, staging, start)))
     }
 
     /// Submits a call: once this returns, the server runs it whatever happens to this program or to
@@ -284,6 +397,9 @@ impl Function {
             let text = format!("{} {text}", self.described.qualified);
             return Err(Error::Failed(Failure::new(FailureKind::BadArgument, text)));
         }
+        if self.server.grid().is_some() {
+            return self.chosen(&layout)?.submit(arguments, keep);
+        }
         let connection = self.server.connection()?;
         connection.check_jobs()?;
         call.function = self.described.number_on(&connection)?;
@@ -296,10 +412,7 @@ impl Function {
 
     /// What a transaction keeps of a call: its scalars, the values of the elements that sizes depend
     /// on, and where its arrays lie.
-    pub(crate) fn check(
-        &self,
-        arguments: &[Argument<'_>],
-    ) -> Result<(Call, farcall_idl::Layout), Error> {
+    pub(crate) fn check(&self, arguments: &[Argument<'_>]) -> Result<(Call, Layout), Error> {
         let prepared = self.prepare(arguments, Way::Both);
         let (call, layout, _) = prepared.map_err(|source| Error::Argument {
             function: self.described.qualified.clone(),

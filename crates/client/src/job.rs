@@ -1,6 +1,7 @@
 //! Submitted calls.
 
 use crate::argument::{self, Argument, Way};
+use crate::pending::Attempt;
 use crate::{Error, JobId, JobState, Outcome, Pending, Server};
 use farcall_idl::{Interface, Layout, Scalar};
 use farcall_rpc_proto::{Failure, JobDescription, JobRecord};
@@ -157,7 +158,7 @@ impl Submitted {
         let layout = self.layout.clone();
         // SAFETY: the caller's promise.
         let request = unsafe { connection.fetch(self.job.id, arguments, layout) }?;
-        Ok(Pending::new(request, None, start))
+        Ok(Pending::new(Attempt::new(request, None, start)))
     }
 }
 

@@ -29,9 +29,11 @@ mod credentials;
 mod error;
 mod files;
 mod function;
+mod grid;
 mod handle;
 mod job;
 mod memory;
+mod metaserver;
 mod object;
 mod output;
 mod pending;
@@ -41,12 +43,15 @@ mod socket;
 mod staging;
 mod transaction;
 
-pub use address::{Address, AddressError, DEFAULT_PORT, address_from_environment, default_address};
+pub use address::{
+    Address, AddressError, DEFAULT_PORT, METASERVER_PORT, address_from_environment, default_address,
+};
 pub use argument::{Argument, ArgumentError};
 pub use callback::{Callback, CallbackArguments};
 pub use connection::Progress;
 pub use credentials::Credentials;
 pub use error::{CallbackError, Error, Fault};
+pub use farcall_directory::message as directory;
 pub use farcall_idl::{Interface, Scalar};
 pub use farcall_rpc_proto::{
     ArrayForm, Failure, FailureKind, FunctionSummary, HandleId, JobId, JobState, NoId,
@@ -55,6 +60,7 @@ pub use function::{Function, Outcome, Times};
 pub use handle::{Handle, HandleStatus};
 pub use job::{Job, JobStatus, Submitted};
 pub use memory::SharedMemory;
+pub use metaserver::Metaserver;
 pub use object::Object;
 pub use output::Output;
 pub use pending::{Pending, wait_any};

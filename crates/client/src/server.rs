@@ -2,6 +2,7 @@
 
 use crate::connection::Connection;
 use crate::function::Described;
+use crate::grid::Grid;
 use crate::{
     Address, ArrayForm, Credentials, Error, Function, Handle, HandleId, HandleStatus, Job, JobId,
     JobStatus, SharedMemory,
@@ -61,6 +62,10 @@ pub struct Server(pub(crate) Arc<Shared>);
 pub(crate) struct Shared {
     pub(crate) address: Address,
     pub(crate) options: Options,
+    /// Where to connect: the address, or those of several metaservers.
+    ways: Vec<Address>,
+    /// What is behind a metaserver.
+    grid: Option<Grid>,
     connection: Mutex<Arc<Connection>>,
     /// For small calls while large arrays travel on the other one; made when it is first needed.
     express: Mutex<Option<Arc<Connection>>>,
@@ -68,14 +73,29 @@ pub(crate) struct Shared {
 }
 
 impl Server {
-    /// Connects to `address` and exchanges greetings.
+    /// Connects to `address` and exchanges greetings. Behind a metaserver are all servers that have
+    /// joined it: each call of its functions goes to one of them. The address of a metaserver may
+    /// be several, with commas between, that share their directory: where one is away, the next is
+    /// asked.
     pub fn connect(address: &str, options: Options) -> Result<Server, Error> {
-        let address = address.parse()?;
-        let connection = Mutex::new(Connection::open(&address, &options)?);
+        let ways = address.split(',').map(|one| one.trim().parse());
+        let ways: Vec<Address> = ways.collect::<Result<_, _>>()?;
+        let connection = open_any(&ways, &options)?;
+        if ways.len() > 1 {
+            connection.check_metaserver()?;
+        }
+        let address = ways
+            .first()
+            .cloned()
+            .unwrap_or_else(|| unreachable!("split gives one"));
+        let grid = Grid::behind(&connection);
+        let connection = Mutex::new(connection);
         let functions = Mutex::default();
         Ok(Server(Arc::new(Shared {
             address,
             options,
+            ways,
+            grid,
             connection,
             express: Mutex::default(),
             functions,
@@ -142,6 +162,9 @@ impl Server {
 
     /// The function of that name, `module/name` or `name` alone. Its interface is fetched once.
     pub fn function(&self, name: &str) -> Result<Function, Error> {
+        if let Some(grid) = self.grid() {
+            return grid.function(self, name);
+        }
         let known = self.lock_functions().get(name).cloned();
         match known {
             Some(described) => Ok(Function::new(self.clone(), described)),
@@ -163,12 +186,23 @@ impl Server {
 
     /// Leaves the connection for a new one; calls under way end on the old one.
     fn renew(&self) -> Result<(), Error> {
-        let fresh = Connection::open(&self.0.address, &self.0.options)?;
+        let fresh = open_any(&self.0.ways, &self.0.options)?;
         let known = self.0.connection.lock();
         *known.unwrap_or_else(PoisonError::into_inner) = fresh;
         let express = self.0.express.lock();
         *express.unwrap_or_else(PoisonError::into_inner) = None;
         Ok(())
+    }
+
+    /// What is behind a metaserver; none at a server.
+    pub(crate) fn grid(&self) -> Option<&Grid> {
+        self.0.grid.as_ref()
+    }
+
+    /// Leaves the connection, for one that does not work; the next request makes a new one.
+    pub(crate) fn leave(&self) {
+        // Where none can be made, the next request finds that out.
+        let _ = self.renew();
     }
 
     /// Fetches the interface anew and keeps it.
@@ -313,10 +347,22 @@ impl Server {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         if connection.is_stale() {
-            *connection = Connection::open(&self.0.address, &self.0.options)?;
+            *connection = open_any(&self.0.ways, &self.0.options)?;
         }
         Ok(connection.clone())
     }
+}
+
+/// A connection to the first address where one can be made.
+fn open_any(ways: &[Address], options: &Options) -> Result<Arc<Connection>, Error> {
+    let mut first = None;
+    for address in ways {
+        match Connection::open(address, options) {
+            Ok(connection) => return Ok(connection),
+            Err(error) => first = first.or(Some(error)),
+        }
+    }
+    Err(first.unwrap_or_else(|| unreachable!("there is an address")))
 }
 
 impl fmt::Debug for Server {

@@ -9,9 +9,10 @@ use crate::jobs::{
     CancelJobMessage, JOBS, JobDescription, JobMessage, JobPage, ListJobsMessage, Submission,
 };
 use crate::message::{
-    self, CALLBACKS, Call, Callback, CallbackAnswer, DescribeRequest, DrainingMessage, Estimate,
-    Failure, GoodbyeMessage, Hello, InterfaceMessage, ListRequest, Listing, MemoryMessage,
-    NewRequest, OUTPUT, OutputMessage, RegisterRequest, ResultMessage, StandingMessage, Times,
+    self, CALLBACKS, Call, Callback, CallbackAnswer, DIRECTORY, DescribeRequest, DrainingMessage,
+    Estimate, Failure, GoodbyeMessage, Hello, InterfaceMessage, ListRequest, Listing,
+    MemoryMessage, NewRequest, OUTPUT, OutputMessage, RegisterRequest, ResultMessage,
+    StandingMessage, Times,
 };
 use crate::receiver::{Chunk, Frame, Receiver, Stream};
 use crate::sender::{Sender, Transmit};
@@ -44,6 +45,8 @@ pub enum Event {
     Standing(CallId, String),
     /// The server ends when so many calls have ended.
     Draining(CallId, u64),
+    /// The directory of a metaserver answers with a message of this kind.
+    Directory(CallId, Kind, Vec<u8>),
     /// Shared memory of this many bytes; the memory itself came beside the bytes. Until
     /// [`Connection::unshare`] calls name it by the number of the request.
     Shared(CallId, u64),
@@ -177,6 +180,21 @@ impl Connection {
     /// end.
     pub fn drain(&mut self) -> Result<CallId, ProtocolError> {
         self.ask(Kind::Drain)
+    }
+
+    /// Asks the directory of a metaserver, which has the feature [`DIRECTORY`], with a message of
+    /// this kind.
+    pub fn ask_directory(&mut self, kind: Kind, message: &[u8]) -> Result<CallId, ProtocolError> {
+        let id = self.open(Request::Query)?;
+        let out = &mut self.core.sender.control;
+        append_control(out, kind, id, |out| out.extend_from_slice(message));
+        Ok(id)
+    }
+
+    /// Tells the directory of a metaserver what became of a call; nothing answers.
+    pub fn observe(&mut self, message: &[u8]) {
+        let out = &mut self.core.sender.control;
+        append_control(out, Kind::Observe, 0, |out| out.extend_from_slice(message));
     }
 
     /// A request that says nothing more.
@@ -471,6 +489,10 @@ impl Core {
             Kind::Standing | Kind::Draining => {
                 self.close_query(id, kind)?;
                 operation(id, kind, payload).map(Some)
+            }
+            Kind::Noted | Kind::Found | Kind::Chosen if self.features & DIRECTORY != 0 => {
+                self.close_query(id, kind)?;
+                Ok(Some(Event::Directory(id, kind, payload.to_vec())))
             }
             Kind::Shared => {
                 let MemoryMessage { bytes } = message::parse(kind, payload)?;

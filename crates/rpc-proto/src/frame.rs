@@ -112,6 +112,24 @@ pub enum Kind {
     Lend = 57,
     /// Has an array read from another server.
     Pull = 58,
+    /// A server joins a metaserver's directory.
+    Join = 64,
+    /// A server says how it stands.
+    Report = 65,
+    /// A server leaves.
+    Leave = 66,
+    /// Answers [`Kind::Join`], [`Kind::Report`] and [`Kind::Leave`].
+    Noted = 67,
+    /// Asks a metaserver which servers have a function.
+    Find = 68,
+    /// Answers [`Kind::Find`].
+    Found = 69,
+    /// Asks a metaserver for the server of a call.
+    Choose = 70,
+    /// Answers [`Kind::Choose`].
+    Chosen = 71,
+    /// A client says what became of a call; nothing answers it.
+    Observe = 72,
 }
 
 impl Kind {
@@ -163,6 +181,15 @@ impl Kind {
             Register,
             Lend,
             Pull,
+            Join,
+            Report,
+            Leave,
+            Noted,
+            Find,
+            Found,
+            Choose,
+            Chosen,
+            Observe,
         ]
         .into_iter()
         .find(|kind| *kind as u8 == byte)

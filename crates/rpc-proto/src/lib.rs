@@ -42,9 +42,9 @@ pub use handles::{ArrayForm, FormError, HANDLES, HandlePage, HandleRecord, LOANS
 pub use ids::{HandleId, JobId, NoId};
 pub use jobs::{JOBS, JobDescription, JobPage, JobRecord, JobState, Submission};
 pub use message::{
-    CALLBACK_BYTES, CALLBACKS, Call, Callback, CallbackAnswer, ESTIMATES, Estimate, FILES, Failure,
-    FailureKind, Fault, FunctionSummary, Hello, Listing, MessageError, OBJECTS, OPERATION, OUTPUT,
-    REGISTER, SHARED_MEMORY, Times, VERSION_MAX, VERSION_MIN,
+    CALLBACK_BYTES, CALLBACKS, Call, Callback, CallbackAnswer, DIRECTORY, ESTIMATES, Estimate,
+    FILES, Failure, FailureKind, Fault, FunctionSummary, Hello, Listing, MessageError, OBJECTS,
+    OPERATION, OUTPUT, REGISTER, SHARED_MEMORY, Times, VERSION_MAX, VERSION_MIN,
 };
 pub use receiver::Chunk;
 pub use sender::Transmit;

@@ -38,6 +38,9 @@ pub const OPERATION: u64 = 1 << 12;
 /// Feature bit: operators may register interface files.
 pub const REGISTER: u64 = 1 << 16;
 
+/// Feature bit: it is a metaserver, which keeps a directory of servers.
+pub const DIRECTORY: u64 = 1 << 17;
+
 /// Most bytes of an encoded [`Callback`] or [`CallbackAnswer`]: a frame, less what the scalars of
 /// one that is not in the shortest form grow by when it is encoded again.
 pub const CALLBACK_BYTES: usize = (1 << 20) - (32 << 10);
@@ -618,6 +621,10 @@ pub enum FailureKind {
     NotAllowed = 22,
     /// Another server does not answer, or does not give what it was asked for.
     Unreachable = 24,
+    /// No server can have the call now.
+    NoServer = 30,
+    /// The server has no lease: it is to join the directory anew.
+    NotJoined = 31,
     /// The server takes no more calls; a new connection may lead to the one that follows it.
     Draining = 26,
 }
@@ -651,7 +658,7 @@ pub enum Fault {
 
 impl FailureKind {
     /// Every kind.
-    pub const ALL: [FailureKind; 22] = {
+    pub const ALL: [FailureKind; 24] = {
         use FailureKind::*;
         [
             UnknownFunction,
@@ -675,6 +682,8 @@ impl FailureKind {
             OutcomeUnknown,
             NotAllowed,
             Unreachable,
+            NoServer,
+            NotJoined,
             Draining,
         ]
     };
@@ -711,6 +720,8 @@ impl FailureKind {
             OutcomeUnknown => "OutcomeUnknown",
             NotAllowed => "NotAllowed",
             Unreachable => "Unreachable",
+            NoServer => "NoServer",
+            NotJoined => "NotJoined",
             Draining => "Draining",
         }
     }
@@ -725,7 +736,7 @@ impl FailureKind {
                 Fault::Library
             }
             Busy | ServerStopping | Draining | Internal | StorageFault | OutcomeUnknown
-            | Unreachable => Fault::Machine,
+            | Unreachable | NoServer | NotJoined => Fault::Machine,
         }
     }
 }

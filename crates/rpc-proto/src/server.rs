@@ -9,10 +9,10 @@ use crate::jobs::{
     CancelJobMessage, JOBS, JobDescription, JobMessage, JobPage, ListJobsMessage, Submission,
 };
 use crate::message::{
-    self, CALLBACKS, Call, Callback, CallbackAnswer, DescribeRequest, DrainingMessage, ESTIMATES,
-    Estimate, FILES, Failure, FailureKind, GoodbyeMessage, Hello, InterfaceMessage, ListRequest,
-    Listing, MemoryMessage, NewRequest, OBJECTS, OPERATION, OUTPUT, OutputMessage, REGISTER,
-    RegisterRequest, ResultMessage, SHARED_MEMORY, StandingMessage, Times,
+    self, CALLBACKS, Call, Callback, CallbackAnswer, DIRECTORY, DescribeRequest, DrainingMessage,
+    ESTIMATES, Estimate, FILES, Failure, FailureKind, GoodbyeMessage, Hello, InterfaceMessage,
+    ListRequest, Listing, MemoryMessage, NewRequest, OBJECTS, OPERATION, OUTPUT, OutputMessage,
+    REGISTER, RegisterRequest, ResultMessage, SHARED_MEMORY, StandingMessage, Times,
 };
 use crate::receiver::{Chunk, Frame, Receiver, Stream};
 use crate::sender::{Sender, Transmit};
@@ -82,6 +82,9 @@ pub enum Event {
     Pull(CallId, Pull),
     /// Wants the arrays with numbers above this one: answer with [`Connection::handles`].
     ListHandles(CallId, u64),
+    /// Something for the directory of a metaserver: a message of this kind, as it came. Answer with
+    /// [`Connection::directory`] or `fail`; nothing answers [`Kind::Observe`].
+    Directory(CallId, Kind, Vec<u8>),
     /// The data stream of an accepted call is complete.
     Ready(CallId),
     /// Answers a callback of a running call.
@@ -155,7 +158,16 @@ fn is_request(kind: Kind) -> bool {
             | Kind::Lend
             | Kind::Pull
     );
-    plain || is_about_jobs(kind) || is_about_handles(kind)
+    let joins = is_for_directory(kind) && kind != Kind::Observe;
+    plain || joins || is_about_jobs(kind) || is_about_handles(kind)
+}
+
+/// Whether a frame is for the directory of a metaserver.
+fn is_for_directory(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Join | Kind::Report | Kind::Leave | Kind::Find | Kind::Choose | Kind::Observe
+    )
 }
 
 /// Whether a frame is a request about submitted calls.
@@ -316,6 +328,12 @@ impl Connection {
         let message = StandingMessage { text };
         let out = &mut self.core.sender.control;
         message::append(out, Kind::Standing, request, &message);
+    }
+
+    /// Answers what was for the directory with a message of this kind.
+    pub fn directory(&mut self, request: CallId, kind: Kind, message: &[u8]) {
+        let out = &mut self.core.sender.control;
+        append_control(out, kind, request, |out| out.extend_from_slice(message));
     }
 
     /// Answers a drain request: so many calls are to end before the server does.
@@ -571,6 +589,9 @@ impl Core {
             Kind::Register if self.features & REGISTER != 0 => {
                 let RegisterRequest { path, text } = message::parse(kind, payload)?;
                 Some(Event::Register(id, path, text))
+            }
+            kind if is_for_directory(kind) && self.features & DIRECTORY != 0 => {
+                Some(Event::Directory(id, kind, payload.to_vec()))
             }
             Kind::Status if self.features & OPERATION != 0 => Some(Event::Status(id)),
             Kind::Drain if self.features & OPERATION != 0 => Some(Event::Drain(id)),

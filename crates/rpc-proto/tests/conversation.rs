@@ -133,6 +133,8 @@ impl Conversation {
             server::Event::Delete(_) => {}
             server::Event::Answer(..) => panic!("an answer to nobody"),
             server::Event::Submit(..)
+            | server::Event::Lend(..)
+            | server::Event::Pull(..)
             | server::Event::AskJob(..)
             | server::Event::Fetch(..)
             | server::Event::CancelJob(..)
@@ -154,6 +156,7 @@ impl Conversation {
             }
             server::Event::Status(id) => self.server.standing(id, "{}".into()),
             server::Event::Drain(id) => self.server.draining(id, 0),
+            server::Event::Directory(id, ..) => self.server.directory(id, Kind::Noted, &[]),
             server::Event::Estimate(id, _) => {
                 self.server.estimated(id, &Default::default());
             }

@@ -7,6 +7,8 @@
 
 #[path = "golden/cases.rs"]
 mod cases;
+#[path = "golden/directory.rs"]
+mod directory;
 #[path = "golden/players.rs"]
 mod players;
 #[path = "golden/text.rs"]

@@ -38,6 +38,16 @@ impl Function {
         self.exec.is_some_and(|exec| exec < BRIEF)
     }
 
+    /// What clients are sent as the interface.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The first line of its description.
+    pub(crate) fn title(&self) -> String {
+        title(&self.interface)
+    }
+
     /// How long the library will take for a call on so many processor elements.
     pub(crate) fn predict(&self, layout: &Layout, pes: u32) -> Option<Prediction> {
         self.profile.predict(work(layout), pes)

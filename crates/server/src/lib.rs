@@ -34,6 +34,7 @@ pub use farcall_library::{
 };
 pub use farcall_rpc_proto::{Failure, FailureKind};
 pub use farcall_schedule::Policy;
+pub use reactor::Standing;
 pub use spool::SpoolError;
 pub use spool::journal::JournalError;
 pub use worker::process::{Callee, run_worker, run_worker_for};
@@ -47,6 +48,7 @@ use listen::Listener;
 use reactor::Reactor;
 use std::io;
 use std::path::PathBuf;
+use std::sync::mpsc::Receiver;
 use worker::LibrarySource;
 
 /// The program, and its first arguments, that becomes a worker by calling [`run_worker`].
@@ -171,6 +173,12 @@ impl Server {
     /// Where it listens, as clients write it.
     pub fn addresses(&self) -> &[String] {
         &self.addresses
+    }
+
+    /// How the server stands, now and whenever that changes, at most some dozen times a second;
+    /// for the metaservers that it joins. One that is not taken is followed by a newer one.
+    pub fn subscribe(&mut self) -> Receiver<Standing> {
+        self.reactor.subscribe()
     }
 
     /// Number of functions served.

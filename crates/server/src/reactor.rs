@@ -12,6 +12,7 @@ mod drain;
 mod estimate;
 mod events;
 mod limits;
+mod membership;
 mod objects;
 mod output;
 mod pull;
@@ -37,6 +38,7 @@ pub(crate) use estimate::Links;
 use farcall_rpc_proto::{FailureKind, Nanos};
 use farcall_schedule::{Policy, Queue};
 use farcall_spin::Spin;
+pub use membership::Standing;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd};
@@ -47,6 +49,7 @@ use slab::Slab;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::unix::net::UnixStream;
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 /// Events taken in one turn.
@@ -162,6 +165,8 @@ pub(crate) struct Reactor {
     names: HashMap<u64, String>,
     totals: account::Totals,
     readers: Option<report::Readers>,
+    /// Those who pass on how the server stands, where there are any.
+    reports: Option<membership::Reports>,
 }
 
 /// Lets the process have as many open files as it may, for each connection is one.
@@ -265,6 +270,7 @@ impl Reactor {
             names: HashMap::new(),
             totals: account::Totals::default(),
             readers: None,
+            reports: None,
         };
         reactor.watch_all()?;
         if let Some(address) = reactor.config.metrics {
@@ -337,6 +343,12 @@ impl Reactor {
         Ok(())
     }
 
+    /// Gives word whenever the server stands otherwise than before.
+    pub(crate) fn subscribe(&mut self) -> Receiver<Standing> {
+        let reports = self.reports.get_or_insert_with(membership::Reports::new);
+        reports.subscribe()
+    }
+
     /// A worker has bound its library.
     fn worker_is_ready(&mut self, key: usize, ready: Ready) {
         let worker = &mut self.workers[key];
@@ -398,6 +410,7 @@ impl Reactor {
         active |= self.serve_ready();
         self.dispatch();
         self.handle_deadlines();
+        self.report_standing();
         self.flush_answers();
         self.let_go();
         self.remove_closed();
@@ -453,6 +466,7 @@ impl Reactor {
             .chain(stop)
             .chain(held)
             .chain(expiry)
+            .chain(self.next_report())
             .min()?;
         Some(next.saturating_duration_since(now))
     }

@@ -5,6 +5,8 @@ use std::path::Path;
 
 #[path = "../../../fuzz/src/channel_packet.rs"]
 mod channel_packet;
+#[path = "../../../fuzz/src/directory_message.rs"]
+mod directory_message;
 #[path = "../../../fuzz/src/flow_goal.rs"]
 mod flow_goal;
 #[path = "../../../fuzz/src/flow_pattern.rs"]
@@ -36,8 +38,9 @@ mod trunk_frame;
 pub type Body = fn(&[u8]);
 
 /// Every fuzz target: its name, which is also that of its corpus, and its body.
-pub const TARGETS: [(&str, Body); 14] = [
+pub const TARGETS: [(&str, Body); 15] = [
     ("channel_packet", channel_packet::run),
+    ("directory_message", directory_message::run),
     ("flow_goal", flow_goal::run),
     ("flow_pattern", flow_pattern::run),
     ("flow_platform", flow_platform::run),

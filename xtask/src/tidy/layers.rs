@@ -15,6 +15,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "core",
         &[
             "crates/channel-proto",
+            "crates/directory",
             "crates/flow",
             "crates/gang-proto",
             "crates/gridsim",
@@ -61,8 +62,11 @@ const LAYERS: &[(&str, &[&str])] = &[
 
 /// Dependencies allowed inside one layer: `(from, to)`. Never in a circle.
 const SIDEWAYS: &[(&str, &str)] = &[
+    ("crates/directory", "crates/schedule"),
     ("crates/gridsim", "crates/flow"),
     ("crates/gridsim", "crates/schedule"),
+    ("crates/metaserver", "crates/client"),
+    ("crates/metaserver", "crates/server"),
     ("crates/schedule", "crates/flow"),
     ("crates/trunk-lab", "crates/trunk-device"),
     ("crates/server", "crates/client"),

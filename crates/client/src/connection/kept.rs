@@ -14,6 +14,7 @@ use std::sync::Arc;
 impl Connection {
     /// Whether the server keeps submitted calls; the error says that it does not.
     pub(crate) fn check_jobs(&self) -> Result<(), Error> {
+        self.check_one_server("submitted calls")?;
         if self.features & JOBS != 0 {
             return Ok(());
         }
@@ -101,6 +102,7 @@ impl Connection {
 
     /// Whether arrays may stay at the server; the error says that they may not.
     pub(crate) fn check_handles(&self) -> Result<(), Error> {
+        self.check_one_server("arrays that stay")?;
         if self.features & HANDLES != 0 {
             return Ok(());
         }

@@ -8,10 +8,10 @@ use crate::socket::Socket;
 use farcall_rpc_proto::client::{self, Event};
 use farcall_rpc_proto::{
     Call, CallId, Callback, CallbackAnswer, Chunk, Estimate, Failure, HandlePage, HandleRecord,
-    Hello, JobDescription, JobId, JobPage, Landing, Limits, Listing, Piece, ProtocolError, Times,
-    Transmit,
+    Hello, JobDescription, JobId, JobPage, Kind, Landing, Limits, Listing, Piece, ProtocolError,
+    Times, Transmit,
 };
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -37,6 +37,8 @@ pub(crate) enum Answer {
     Estimated(Estimate),
     Standing(String),
     Draining(u64),
+    /// Of a metaserver's directory.
+    Directory(Kind, Vec<u8>),
     Submitted(JobId),
     Job(JobDescription),
     Jobs(JobPage),
@@ -112,6 +114,8 @@ pub(crate) struct State {
     handed_over: VecDeque<OwnedFd>,
     open: HashMap<CallId, Open>,
     ended: HashMap<CallId, Result<Answer, Loss>>,
+    /// Calls of which results had begun to come when the connection was lost.
+    returning: HashSet<CallId>,
     /// Some thread waits at the socket for all.
     pub(crate) driven: bool,
     /// The connection is of no more use.
@@ -140,6 +144,7 @@ impl State {
             handed_over: VecDeque::new(),
             open: HashMap::new(),
             ended: HashMap::new(),
+            returning: HashSet::new(),
             driven: false,
             lost: None,
             input: vec![0; INPUT_BYTES],
@@ -209,6 +214,10 @@ impl State {
 
     pub(crate) fn delete(&mut self, object: CallId) {
         self.proto.delete(object);
+    }
+
+    pub(crate) fn observe(&mut self, message: &[u8]) {
+        self.proto.observe(message);
     }
 
     pub(crate) fn unshare(&mut self, memory: CallId) {
@@ -298,6 +307,11 @@ impl State {
             (None, Some(loss)) if !self.open.contains_key(&id) => Some(Err(loss.clone())),
             (end, _) => end,
         }
+    }
+
+    /// Whether results of a call had begun to come when the connection was lost.
+    pub(crate) fn was_returning(&self, id: CallId) -> bool {
+        self.returning.contains(&id)
     }
 
     pub(crate) fn has_ended(&self, id: CallId) -> bool {
@@ -390,6 +404,10 @@ impl State {
                 waiter.wake();
             }
             if !open.abandoned {
+                let progress = open.transfer.as_ref().map(Transfer::progress);
+                if progress.is_some_and(|progress| progress.received > 0) {
+                    self.returning.insert(id);
+                }
                 self.ended.insert(id, Err(loss.clone()));
             }
         }
@@ -691,6 +709,7 @@ impl State {
             Event::Estimated(id, estimate) => (id, Ok(Answer::Estimated(estimate))),
             Event::Standing(id, text) => (id, Ok(Answer::Standing(text))),
             Event::Draining(id, calls) => (id, Ok(Answer::Draining(calls))),
+            Event::Directory(id, kind, message) => (id, Ok(Answer::Directory(kind, message))),
             Event::Submitted(id, job) => (id, Ok(Answer::Submitted(job))),
             Event::Job(id, job) => (id, Ok(Answer::Job(job))),
             Event::Jobs(id, page) => (id, Ok(Answer::Jobs(page))),

@@ -4,7 +4,7 @@ use farcall_idl::Scalar;
 use farcall_rpc_proto::{
     ArrayForm, CALLBACKS, Call, Callback, CallbackAnswer, ESTIMATES, Estimate, FILES, Failure,
     FailureKind, FileRequest, FunctionSummary, HANDLES, HandleId, HandlePage, HandleRecord, Header,
-    Hello, JOBS, JobDescription, JobId, JobPage, JobRecord, JobState, LOANS, Limits, Listing,
+    Hello, JOBS, JobDescription, JobId, JobPage, JobRecord, JobState, Kind, LOANS, Limits, Listing,
     OBJECTS, OPERATION, OUTPUT, Pull, Put, REGISTER, Submission,
 };
 
@@ -32,6 +32,10 @@ pub(crate) enum Request {
     DeleteAndList(u64),
     Status,
     Drain,
+    /// A message for a metaserver.
+    Directory(Kind, Vec<u8>),
+    /// Says what became of a call, which has no answer, and asks for a function.
+    ObserveAndFind(Vec<u8>, Vec<u8>),
     Submit(Submission, Vec<Elements>),
     AskJob(JobId),
     /// With the length of the results.
@@ -66,6 +70,7 @@ pub(crate) enum Answer {
     Created,
     Standing(&'static str),
     Draining(u64),
+    Directory(Kind, Vec<u8>),
     Result(Vec<Elements>),
     Submitted(JobId),
     Job(JobDescription),
@@ -130,6 +135,7 @@ pub(crate) fn all() -> Vec<Case> {
         loans(),
         register(),
         operation(),
+        crate::directory::directory(),
         scalars(),
         callback(),
         file(),
@@ -141,7 +147,11 @@ pub(crate) fn all() -> Vec<Case> {
     ]
 }
 
-fn case(name: &'static str, about: &'static str, exchanges: Vec<(Request, Answer)>) -> Case {
+pub(crate) fn case(
+    name: &'static str,
+    about: &'static str,
+    exchanges: Vec<(Request, Answer)>,
+) -> Case {
     Case {
         name,
         about,

@@ -1,7 +1,9 @@
 //! The two ends: each drives a connection after a case and says what it would send.
 
 use crate::cases::{Answer, Case, Elements, Request, stream};
-use farcall_rpc_proto::{CallId, Failure, Hello, ProtocolError, Times, Transmit, client, server};
+use farcall_rpc_proto::{
+    CallId, Failure, Hello, Kind, ProtocolError, Times, Transmit, client, server,
+};
 
 const NATIVE: bool = cfg!(target_endian = "big");
 
@@ -118,6 +120,9 @@ impl Client<'_> {
             (Event::Draining(id, calls), Answer::Draining(expected)) => {
                 assert_eq!((id, calls), (open, *expected));
             }
+            (Event::Directory(id, kind, bytes), Answer::Directory(expected, message)) => {
+                assert_eq!((id, kind, &bytes), (open, *expected, message));
+            }
             (Event::Estimated(id, estimate), Answer::Estimate(expected)) => {
                 assert_eq!((id, &estimate), (open, expected));
             }
@@ -190,6 +195,11 @@ impl Client<'_> {
             }
             Request::Status => self.proto.status(),
             Request::Drain => self.proto.drain(),
+            Request::Directory(kind, message) => self.proto.ask_directory(*kind, message),
+            Request::ObserveAndFind(observed, find) => {
+                self.proto.observe(observed);
+                self.proto.ask_directory(Kind::Find, find)
+            }
             Request::Submit(submission, _) => self.proto.submit(submission),
             Request::AskJob(job) => self.proto.ask_job(*job),
             Request::Fetch(job, result_bytes) => self.proto.fetch(*job, *result_bytes),
@@ -376,6 +386,19 @@ impl<'c> Server<'c> {
             (Event::Status(id), Request::Status) | (Event::Drain(id), Request::Drain) => {
                 self.answer(id, answer);
             }
+            (Event::Directory(id, kind, bytes), Request::Directory(expected, message)) => {
+                assert_eq!((kind, &bytes), (*expected, message));
+                self.answer(id, answer);
+            }
+            (Event::Directory(id, kind, bytes), Request::ObserveAndFind(observed, find)) => {
+                match kind {
+                    Kind::Observe => assert_eq!((id, &bytes), (0, observed)),
+                    _ => {
+                        assert_eq!((kind, &bytes), (Kind::Find, find));
+                        self.answer(id, answer);
+                    }
+                }
+            }
             (Event::Call(id, call), Request::Call { call: expected, .. }) => {
                 assert_eq!(call, *expected);
                 if matches!(answer, Answer::Failure(_)) || self.proto.accept(id, OFFERED) {
@@ -428,6 +451,7 @@ impl<'c> Server<'c> {
             Answer::Created => self.proto.created(id),
             Answer::Standing(text) => self.proto.standing(id, text.to_string()),
             Answer::Draining(calls) => self.proto.draining(id, *calls),
+            Answer::Directory(kind, message) => self.proto.directory(id, *kind, message),
             Answer::Result(data) => self.complete(id, data),
             Answer::Submitted(job) => self.proto.submitted(id, *job),
             Answer::Job(job) => self.proto.job(id, job),

@@ -131,7 +131,10 @@ impl TokenFile {
     }
 
     /// Whose token this is. Reads the file again where it has changed.
-    pub(crate) fn user(&mut self, token: &str) -> Result<Option<&str>, TokenError> {
+    ///
+    /// # Errors
+    /// The file cannot be used any more.
+    pub fn user(&mut self, token: &str) -> Result<Option<&str>, TokenError> {
         if stamp(&self.path)? != self.stamp {
             *self = TokenFile::open(std::mem::take(&mut self.path))?;
         }

@@ -26,6 +26,11 @@ impl Histogram {
         f64::INFINITY,
     ];
 
+    /// How many calls.
+    fn calls(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
     fn add(&mut self, nanos: u64) {
         let seconds = nanos as f64 * 1e-9;
         let index = Histogram::BOUNDS
@@ -61,6 +66,13 @@ pub(crate) struct Totals {
     pub(super) waits: Histogram,
     pub(super) execs: Histogram,
     pub(super) refused: u64,
+}
+
+impl Totals {
+    /// Calls whose results have left.
+    pub(super) fn ended(&self) -> u64 {
+        self.execs.calls()
+    }
 }
 
 impl Reactor {

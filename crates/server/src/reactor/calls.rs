@@ -54,6 +54,11 @@ impl Reactor {
                 self.connections[key].proto.standing(request, text);
             }
             Event::Drain(request) => self.drain_for(key, request),
+            Event::Directory(request, ..) => {
+                let text = "this is a server, not a metaserver";
+                let failure = Failure::new(FailureKind::NotAllowed, text);
+                connection.proto.fail(request, &failure);
+            }
             Event::Share(request, bytes) => self.share(key, request, bytes),
             Event::Unshare(request) => {
                 if let Some(segment) = connection.segments.remove(&request) {

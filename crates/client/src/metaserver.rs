@@ -1,0 +1,57 @@
+//! A metaserver as a server sees it that joins its directory.
+
+use crate::connection::Connection;
+use crate::{Address, Error, Options};
+use farcall_directory::message::{Join, Leave, Message, Noted, Report};
+use farcall_rpc_proto::{FailureKind, Kind};
+use std::sync::Arc;
+
+/// The connection of a server to a metaserver.
+pub struct Metaserver {
+    connection: Arc<Connection>,
+}
+
+impl Metaserver {
+    /// Connects to a metaserver.
+    ///
+    /// # Errors
+    /// It cannot be reached, refuses, or is a server.
+    pub fn connect(address: &Address, options: &Options) -> Result<Metaserver, Error> {
+        let connection = Connection::open(address, options)?;
+        connection.check_metaserver()?;
+        Ok(Metaserver { connection })
+    }
+
+    /// Joins its directory, or says anew what the server is.
+    ///
+    /// # Errors
+    /// The metaserver does not take it, or is away.
+    pub fn join(&self, join: &Join) -> Result<Noted, Error> {
+        self.tell(Kind::Join, join)
+    }
+
+    /// Says how the server stands, which renews its lease.
+    ///
+    /// # Errors
+    /// The server has no lease ([`Metaserver::wants_join`]), or the metaserver is away.
+    pub fn report(&self, report: &Report) -> Result<Noted, Error> {
+        self.tell(Kind::Report, report)
+    }
+
+    /// Leaves its directory.
+    ///
+    /// # Errors
+    /// The metaserver is away.
+    pub fn leave(&self, server: u64) -> Result<(), Error> {
+        self.tell(Kind::Leave, &Leave { server }).map(drop)
+    }
+
+    /// Whether an error says that the server is to join anew.
+    pub fn wants_join(error: &Error) -> bool {
+        matches!(error, Error::Failed(failure) if failure.kind == FailureKind::NotJoined)
+    }
+
+    fn tell(&self, kind: Kind, message: &impl Message) -> Result<Noted, Error> {
+        self.connection.ask_directory((kind, Kind::Noted), message)
+    }
+}

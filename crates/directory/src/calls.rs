@@ -1,0 +1,128 @@
+//! Calls that were placed, until it is known what became of them.
+
+use std::collections::{BTreeMap, VecDeque};
+
+/// A report that a server makes so many seconds after a call was placed knows of the call: the
+/// client has asked, and the first bytes of the call are there.
+const UNTIL_SEEN_S: f64 = 0.03;
+
+/// A call that was placed.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Placed {
+    pub(crate) server: u64,
+    pub(crate) site: u64,
+    pub(crate) at: f64,
+    pub(crate) latency_s: f64,
+    pub(crate) up: u64,
+    pub(crate) down: u64,
+    pub(crate) memory: u64,
+    pub(crate) pes: u32,
+    /// Predicted, as the rest.
+    pub(crate) up_s: f64,
+    pub(crate) wait_s: f64,
+    pub(crate) compute_s: f64,
+    pub(crate) down_s: f64,
+}
+
+impl Placed {
+    /// Bytes of its arguments that are left.
+    pub(crate) fn up_left(&self, now: f64) -> f64 {
+        left(self.up, now - self.at, self.up_s)
+    }
+
+    /// Bytes of its results that are left, once they are on their way.
+    pub(crate) fn down_left(&self, now: f64) -> f64 {
+        let since = now - self.at - self.up_s - self.wait_s - self.compute_s;
+        match since >= 0.0 {
+            true => left(self.down, since, self.down_s),
+            false => 0.0,
+        }
+    }
+
+    /// Seconds until its arguments are there.
+    pub(crate) fn ready_s(&self, now: f64) -> f64 {
+        (self.at + self.up_s - now).max(0.0)
+    }
+
+    /// The server knows of it from then on.
+    pub(crate) fn seen_after(&self) -> f64 {
+        self.at + self.latency_s + UNTIL_SEEN_S
+    }
+
+    fn expires(&self) -> f64 {
+        /// A call may take so many times as long as predicted, and so many seconds more.
+        const PATIENCE: (f64, f64) = (3.0, 10.0);
+        let seconds = self.up_s + self.wait_s + self.compute_s + self.down_s;
+        self.at + PATIENCE.0 * seconds + PATIENCE.1
+    }
+}
+
+fn left(bytes: u64, since: f64, seconds: f64) -> f64 {
+    let share = if seconds > 0.0 { since / seconds } else { 1.0 };
+    bytes as f64 * (1.0 - share).clamp(0.0, 1.0)
+}
+
+/// All calls that were placed and of which nothing was heard, by their servers and numbers.
+#[derive(Clone, Debug)]
+pub(crate) struct Calls {
+    placed: BTreeMap<(u64, u64), Placed>,
+    /// In the order in which they were placed, with some that have ended.
+    order: VecDeque<(u64, u64)>,
+    last: u64,
+    most: usize,
+}
+
+impl Calls {
+    /// Numbers go on from `first`; at most so many calls are remembered.
+    pub(crate) fn new(first: u64, most: usize) -> Calls {
+        Calls {
+            placed: BTreeMap::new(),
+            order: VecDeque::new(),
+            last: first,
+            most,
+        }
+    }
+
+    pub(crate) fn place(&mut self, call: Placed) -> u64 {
+        self.last = self.last.wrapping_add(1).max(1);
+        while self.order.len() >= self.most {
+            if let Some(oldest) = self.order.pop_front() {
+                self.placed.remove(&oldest);
+            }
+        }
+        let key = (call.server, self.last);
+        self.order.push_back(key);
+        self.placed.insert(key, call);
+        self.last
+    }
+
+    pub(crate) fn end(&mut self, number: u64, server: u64) -> Option<Placed> {
+        self.placed.remove(&(server, number))
+    }
+
+    /// Forgets calls of which nothing was heard for long.
+    pub(crate) fn expire(&mut self, now: f64) {
+        while let Some(oldest) = self.order.front() {
+            match self.placed.get(oldest) {
+                Some(call) if call.expires() > now => return,
+                _ => {}
+            }
+            self.placed.remove(oldest);
+            self.order.pop_front();
+        }
+    }
+
+    pub(crate) fn of_server(&self, server: u64) -> impl Iterator<Item = &Placed> {
+        let calls = self.placed.range((server, 0)..=(server, u64::MAX));
+        calls.map(|(_, call)| call)
+    }
+
+    pub(crate) fn of_site(&self, site: u64) -> impl Iterator<Item = &Placed> {
+        let calls = self.placed.values();
+        calls.filter(move |call| call.site == site)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.placed.len()
+    }
+}

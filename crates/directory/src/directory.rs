@@ -1,0 +1,441 @@
+//! Servers and their leases, and what others are to know of them.
+
+use crate::calls::Calls;
+use crate::message::{Function, Join, Observe, Report};
+use crate::record::{Key, Record};
+use crate::server::{Entry, Standing, milliseconds};
+use crate::traffic::Traffic;
+use farcall_schedule::forecast::{Forecast, Path};
+use farcall_schedule::placement::{Placer, Policy};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How a directory is kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// How a server is chosen.
+    pub policy: Policy,
+    /// Seconds for which a server is believed to be there without a report.
+    pub lease_s: f64,
+    /// Whether a server is forgotten when its lease has ended; a client that goes on with what it
+    /// knows has nobody to renew them.
+    pub forgets: bool,
+    /// Servers at once.
+    pub most_servers: usize,
+    /// Sites of which something is kept.
+    pub most_sites: usize,
+    /// Paths, each direction one, of which something is kept.
+    pub most_paths: usize,
+    /// Calls that are remembered until it is known what became of them.
+    pub most_calls: usize,
+    /// Numbers of placements go on from here: metaservers start at random ones.
+    pub first_placement: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            policy: Policy::default(),
+            lease_s: 10.0,
+            forgets: true,
+            most_servers: 4096,
+            most_sites: 1024,
+            most_paths: 1 << 16,
+            most_calls: 1 << 14,
+            first_placement: 0,
+        }
+    }
+}
+
+/// Why something that a peer wants cannot be done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The server has no lease: it is to join anew.
+    #[error("the server is not known here, or its lease has ended: it is to join anew")]
+    NotJoined,
+    /// There are as many servers as there may be.
+    #[error("{0} servers have joined, as many as there may be")]
+    Full(usize),
+    /// No server has the function.
+    #[error("no server has a function `{0}`; `farcall ls` lists what there is")]
+    Unknown(String),
+    /// Several modules have a function of that name.
+    #[error("`{name}` is several functions: {}; name one with its module", .found.join(", "))]
+    Ambiguous {
+        /// As it was asked for.
+        name: String,
+        /// Qualified names.
+        found: Vec<String>,
+    },
+    /// Servers have the function, and none can have the call.
+    #[error("no server can have a call of `{function}` now: {}", .reasons.join("; "))]
+    NoServer {
+        /// Its qualified name.
+        function: String,
+        /// Each server, and why not.
+        reasons: Vec<String>,
+    },
+}
+
+/// What is to be changed in a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// There is a new state of this record.
+    Put(Key),
+    /// It is to be forgotten, unless somebody else knows of a lease that ends later than this, in
+    /// milliseconds since 1970.
+    Gone(Key, u64),
+}
+
+/// Servers, the ways to them, calls that were placed. See the crate documentation.
+#[derive(Clone, Debug)]
+pub struct Directory {
+    pub(crate) settings: Settings,
+    pub(crate) now: f64,
+    pub(crate) servers: BTreeMap<u64, Entry>,
+    /// Qualified names of functions, and who has them.
+    pub(crate) functions: BTreeMap<String, BTreeSet<u64>>,
+    pub(crate) traffic: Traffic,
+    pub(crate) calls: Calls,
+    pub(crate) placer: Placer,
+    changed: BTreeMap<Key, Change>,
+}
+
+impl Directory {
+    /// Nothing is known yet.
+    pub fn new(settings: Settings) -> Directory {
+        Directory {
+            now: 0.0,
+            servers: BTreeMap::new(),
+            functions: BTreeMap::new(),
+            traffic: Traffic::new(settings.most_sites, settings.most_paths),
+            calls: Calls::new(settings.first_placement, settings.most_calls),
+            placer: Placer::new(settings.policy),
+            changed: BTreeMap::new(),
+            settings,
+        }
+    }
+
+    /// It is so late by now; leases end. A clock that was set back changes nothing.
+    pub fn advance(&mut self, now: f64) {
+        if !now.is_finite() || now <= self.now {
+            return;
+        }
+        self.now = now;
+        self.calls.expire(now);
+        if !self.settings.forgets {
+            return;
+        }
+        let ended = |entry: &&Entry| entry.expires <= now;
+        let ended = self.servers.values().filter(ended);
+        let ended: Vec<u64> = ended.map(|entry| entry.join.server).collect();
+        for server in ended {
+            self.remove(server, milliseconds(now));
+        }
+    }
+
+    /// A server joins, or says anew what it is. One at the same address with another number is
+    /// the one before it was restarted, and goes.
+    ///
+    /// # Errors
+    /// There are too many servers.
+    pub fn join(&mut self, now: f64, join: Join) -> Result<(), Refusal> {
+        self.advance(now);
+        let same_place =
+            |entry: &&Entry| entry.join.address == join.address && entry.join.server != join.server;
+        let before: Vec<u64> = self
+            .servers
+            .values()
+            .filter(same_place)
+            .map(|e| e.join.server)
+            .collect();
+        for server in before {
+            self.remove(server, u64::MAX);
+        }
+        let most = self.settings.most_servers;
+        if self.servers.len() >= most && !self.servers.contains_key(&join.server) {
+            return Err(Refusal::Full(most));
+        }
+        let known = self.servers.get(&join.server);
+        let profiles = known
+            .map(|entry| entry.profiles.clone())
+            .unwrap_or_default();
+        let expires = self.now + self.settings.lease_s;
+        let mut entry = Entry::new(join, self.now, expires);
+        entry.profiles = profiles;
+        self.insert(entry);
+        Ok(())
+    }
+
+    fn insert(&mut self, mut entry: Entry) {
+        let server = entry.join.server;
+        self.forget_functions(server);
+        for name in entry.functions.keys() {
+            self.functions
+                .entry(name.clone())
+                .or_default()
+                .insert(server);
+        }
+        entry.rates = self.traffic.rates_of_server(server);
+        self.servers.insert(server, entry);
+        self.put(Key::Server(server));
+    }
+
+    /// A server says how it stands, which renews its lease.
+    ///
+    /// # Errors
+    /// It has none: it is to join.
+    pub fn report(&mut self, now: f64, report: Report) -> Result<(), Refusal> {
+        self.advance(now);
+        let (now, lease_s) = (self.now, self.settings.lease_s);
+        let entry = self
+            .servers
+            .get_mut(&report.server)
+            .ok_or(Refusal::NotJoined)?;
+        let server = report.server;
+        entry.take(report, now);
+        entry.expires = now + lease_s;
+        self.put(Key::Server(server));
+        Ok(())
+    }
+
+    /// A server leaves.
+    pub fn leave(&mut self, now: f64, server: u64) {
+        self.advance(now);
+        self.remove(server, u64::MAX);
+    }
+
+    /// Nothing reaches a server any more: it gets no calls until it reports.
+    pub fn lose(&mut self, now: f64, server: u64) {
+        self.advance(now);
+        if let Some(entry) = self.servers.get_mut(&server) {
+            entry.lost = true;
+            entry.stale = true;
+        }
+    }
+
+    fn remove(&mut self, server: u64, until_ms: u64) {
+        if self.servers.remove(&server).is_some() {
+            self.forget_functions(server);
+            let key = Key::Server(server);
+            self.changed.insert(key, Change::Gone(key, until_ms));
+        }
+    }
+
+    fn forget_functions(&mut self, server: u64) {
+        let Some(entry) = self.servers.get(&server) else {
+            // It was removed before: who has what says so.
+            self.functions.retain(|_, servers| {
+                servers.remove(&server);
+                !servers.is_empty()
+            });
+            return;
+        };
+        for name in entry.functions.keys() {
+            if let Some(servers) = self.functions.get_mut(name) {
+                servers.remove(&server);
+                if servers.is_empty() {
+                    self.functions.remove(name);
+                }
+            }
+        }
+    }
+
+    /// What became of a call or a probe of a client at `site`.
+    pub fn observe(&mut self, now: f64, site: &str, observed: &Observe) {
+        self.advance(now);
+        let server = observed.server;
+        if !self.servers.contains_key(&server) {
+            return;
+        }
+        if observed.lost {
+            self.lose(now, server);
+        }
+        let placed = self.calls.end(observed.placement, server);
+        let site = self.traffic.site(site);
+        let (now, start) = (self.now, placed.as_ref().map(|call| call.at));
+        let transfers = [(observed.up, true), (observed.down, false)];
+        let mut learned = false;
+        for (transfer, is_up) in transfers {
+            let Some(transfer) = transfer.filter(|one| one.bytes > 0 && one.seconds > 0.0) else {
+                continue;
+            };
+            // The arguments went when the call was placed, the results came just now.
+            let from = match start {
+                Some(start) if is_up => start,
+                _ => now - transfer.seconds,
+            };
+            let span = (from, from + transfer.seconds);
+            self.traffic
+                .observe((site, server, is_up), span, transfer.bytes);
+            learned = true;
+        }
+        let rates = learned.then(|| self.traffic.rates_of_server(server));
+        if let Some(entry) = self.servers.get_mut(&server) {
+            entry.stale |= placed.is_some() || learned;
+            entry.rates = rates.unwrap_or(entry.rates);
+        }
+        if learned && self.traffic.site_name(site).is_some() {
+            self.put(Key::Path { site, server });
+        }
+    }
+
+    fn put(&mut self, key: Key) {
+        self.changed.insert(key, Change::Put(key));
+    }
+
+    /// What has changed since it was asked last; for [`Directory::record`].
+    pub fn changes(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.changed).into_values().collect()
+    }
+
+    /// What others may know of a thing.
+    pub fn record(&self, key: Key) -> Option<Record> {
+        match key {
+            Key::Server(server) => {
+                let entry = self.servers.get(&server)?;
+                Some(Record::Server(entry.record(None)))
+            }
+            Key::Path { site, server } => self.traffic.record(site, server).map(Record::Path),
+        }
+    }
+
+    /// Takes in what another metaserver knows. What this one has heard itself, and later, stays.
+    pub fn apply(&mut self, now: f64, record: Record) {
+        self.advance(now);
+        let key = record.key();
+        match record {
+            Record::Path(record) => {
+                let server = record.server;
+                self.traffic.apply(record);
+                let rates = self.traffic.rates_of_server(server);
+                if let Some(entry) = self.servers.get_mut(&server) {
+                    entry.rates = rates;
+                    entry.stale = true;
+                }
+            }
+            Record::Server(record) => {
+                let expires = record.expires_ms as f64 * 1e-3;
+                let is_over = self.settings.forgets && expires <= self.now;
+                let known = self.servers.get(&record.join.server);
+                let is_older =
+                    known.is_some_and(|entry| entry.expires >= expires && self.settings.forgets);
+                let is_full = known.is_none() && self.servers.len() >= self.settings.most_servers;
+                if is_over || is_older || is_full {
+                    return;
+                }
+                let functions = known.map(|entry| entry.functions.clone());
+                let profiles = known.map(|entry| entry.profiles.clone());
+                let mut entry = Entry::new(record.join, self.now, expires);
+                if !self.settings.forgets {
+                    // A client asks for one function after the other.
+                    entry.functions.extend(functions.unwrap_or_default());
+                }
+                entry.profiles = profiles.unwrap_or_default();
+                entry.learn(&record.learned);
+                if let Some(report) = record.report {
+                    entry.take(report, self.now);
+                }
+                self.insert(entry);
+            }
+        }
+        self.changed.remove(&key);
+    }
+
+    /// The qualified name of a function that is asked for, with or without its module.
+    ///
+    /// # Errors
+    /// There is none, or several.
+    pub fn resolve(&self, name: &str) -> Result<String, Refusal> {
+        if self.functions.contains_key(name) {
+            return Ok(name.to_string());
+        }
+        let is_it = |known: &&String| known.rsplit('/').next() == Some(name);
+        let mut found: Vec<String> = self.functions.keys().filter(is_it).cloned().collect();
+        match (found.pop(), found.is_empty()) {
+            (Some(one), true) => Ok(one),
+            (None, _) => Err(Refusal::Unknown(name.to_string())),
+            (Some(last), false) => {
+                found.push(last);
+                let name = name.to_string();
+                Err(Refusal::Ambiguous { name, found })
+            }
+        }
+    }
+
+    /// What a client at `site` may know of a function: the servers that have it, and the paths.
+    ///
+    /// # Errors
+    /// No server has it.
+    pub fn find(
+        &mut self,
+        now: f64,
+        site: &str,
+        name: &str,
+    ) -> Result<(String, Vec<Record>), Refusal> {
+        self.advance(now);
+        let function = self.resolve(name)?;
+        let site = crate::digest(site);
+        let mut records = Vec::new();
+        for server in self.functions.get(&function).into_iter().flatten() {
+            let record = self.servers[server].record(Some(&function));
+            records.push(Record::Server(record));
+            records.extend(self.traffic.record(site, *server).map(Record::Path));
+        }
+        Ok((function, records))
+    }
+
+    /// All functions by qualified name, each as one of the servers says.
+    pub fn functions(&self) -> impl Iterator<Item = &Function> {
+        self.functions.iter().filter_map(|(name, servers)| {
+            let entry = self.servers.get(servers.first()?)?;
+            entry.functions.get(name)
+        })
+    }
+
+    /// How all servers stand.
+    pub fn servers(&self) -> impl Iterator<Item = Standing<'_>> {
+        self.servers.values().map(|entry| entry.standing(self.now))
+    }
+
+    /// The paths between sites and servers: the site, the server, and latency and rate up and
+    /// down.
+    pub fn paths(&self) -> impl Iterator<Item = (&str, u64, [[Option<Forecast>; 2]; 2])> {
+        let pairs = self
+            .traffic
+            .sites()
+            .flat_map(|(site, name)| self.servers.keys().map(move |server| (site, name, *server)));
+        pairs.filter_map(|(site, name, server)| {
+            let paths = self.traffic.paths(site, server);
+            let known = paths.iter().any(Option::is_some);
+            let of = |path: Option<&Path>| {
+                path.map_or([None, None], |path| [path.latency(), path.rate()])
+            };
+            known.then(|| (name, server, paths.map(of)))
+        })
+    }
+
+    /// Calls that were placed and of which nothing was heard yet.
+    pub fn calls(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Where a server is.
+    pub fn address(&self, server: u64) -> Option<&str> {
+        Some(&self.servers.get(&server)?.join.address)
+    }
+
+    /// The servers that have a function with this interface, and whether its calls may be run
+    /// again.
+    pub fn with_function(
+        &self,
+        function: &str,
+        digest: Option<u64>,
+    ) -> impl Iterator<Item = (u64, &Function)> {
+        let servers = self.functions.get(function).into_iter().flatten();
+        servers.filter_map(move |server| {
+            let found = self.servers.get(server)?.functions.get(function)?;
+            let is_it = digest.is_none_or(|digest| digest == found.digest);
+            is_it.then_some((*server, found))
+        })
+    }
+}

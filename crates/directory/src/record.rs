@@ -1,0 +1,166 @@
+//! What metaservers share by a store, and clients keep.
+
+use crate::message::{Invalid, Join, Message, Report, Times};
+use minicbor::{Decode, Encode};
+use std::fmt;
+use std::str::FromStr;
+
+/// Values of a path that are kept for each of latency and rate.
+const MOST_VALUES: usize = 64;
+
+/// Names a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Key {
+    /// A server.
+    Server(u64),
+    /// The paths between a site and a server.
+    Path {
+        /// [`crate::digest`] of the site's name.
+        site: u64,
+        /// The server.
+        server: u64,
+    },
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Key::Server(server) => write!(f, "server/{server:016x}"),
+            Key::Path { site, server } => write!(f, "path/{site:016x}/{server:016x}"),
+        }
+    }
+}
+
+impl FromStr for Key {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Key, Invalid> {
+        let unknown = || Invalid(format!("`{}` is no key", text.escape_debug()));
+        let number = |text: &str| u64::from_str_radix(text, 16).map_err(|_| unknown());
+        let mut parts = text.splitn(3, '/');
+        match (parts.next(), parts.next(), parts.next()) {
+            (Some("server"), Some(server), None) => Ok(Key::Server(number(server)?)),
+            (Some("path"), Some(site), Some(server)) => Ok(Key::Path {
+                site: number(site)?,
+                server: number(server)?,
+            }),
+            _ => Err(unknown()),
+        }
+    }
+}
+
+/// One thing that others may know.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub enum Record {
+    /// A server that has joined.
+    #[n(0)]
+    Server(#[n(0)] ServerRecord),
+    /// The paths between a site and a server.
+    #[n(1)]
+    Path(#[n(0)] PathRecord),
+}
+
+/// What others may know of a server.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub struct ServerRecord {
+    /// What it is.
+    #[n(0)]
+    pub join: Join,
+    /// How it stands, without what it has learned.
+    #[n(1)]
+    pub report: Option<Report>,
+    /// What it has learned.
+    #[n(2)]
+    pub learned: Vec<Times>,
+    /// Milliseconds since 1970, UTC, at which the lease ends.
+    #[n(3)]
+    pub expires_ms: u64,
+}
+
+/// Measured values of one direction, the oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct Values {
+    /// Seconds.
+    #[n(0)]
+    pub latencies: Vec<f64>,
+    /// Bytes per second.
+    #[n(1)]
+    pub rates: Vec<f64>,
+}
+
+/// What others may know of the paths between a site and a server.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub struct PathRecord {
+    /// The site.
+    #[n(0)]
+    pub site: String,
+    /// The server.
+    #[n(1)]
+    pub server: u64,
+    /// To the server.
+    #[n(2)]
+    pub up: Values,
+    /// From the server.
+    #[n(3)]
+    pub down: Values,
+}
+
+impl Record {
+    /// Its name.
+    pub fn key(&self) -> Key {
+        match self {
+            Record::Server(record) => Key::Server(record.join.server),
+            Record::Path(record) => Key::Path {
+                site: crate::digest(&record.site),
+                server: record.server,
+            },
+        }
+    }
+
+    /// The same, with another name for the site.
+    pub fn at(self, site: &str) -> Record {
+        match self {
+            Record::Path(path) => Record::Path(PathRecord {
+                site: site.to_string(),
+                ..path
+            }),
+            other => other,
+        }
+    }
+
+    /// When it is of no more use, in milliseconds since 1970; paths stay.
+    pub fn expires_ms(&self) -> u64 {
+        match self {
+            Record::Server(record) => record.expires_ms,
+            // What fits the integers of every store.
+            Record::Path(_) => i64::MAX as u64,
+        }
+    }
+}
+
+impl Message for Record {
+    fn check(&self) -> Result<(), Invalid> {
+        match self {
+            Record::Server(record) => {
+                record.join.check()?;
+                if record.learned.len() > crate::message::MOST_FUNCTIONS {
+                    return Err(Invalid("times of too many functions".into()));
+                }
+                record.report.as_ref().map_or(Ok(()), Message::check)
+            }
+            Record::Path(record) => {
+                let values = [&record.up, &record.down];
+                let mut lists = values
+                    .into_iter()
+                    .flat_map(|values| [&values.latencies, &values.rates]);
+                if lists.any(|list| list.len() > MOST_VALUES) {
+                    return Err(Invalid("a path has too many values".into()));
+                }
+                match record.site.len() {
+                    1..=crate::message::MOST_NAME => Ok(()),
+                    _ => Err(Invalid("the name of a site is too long, or missing".into())),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! A server as the directory knows it.
+
+use crate::calls::Placed;
+use crate::message::{Function, Job, Join, Phase, Report, Times};
+use crate::record::ServerRecord;
+use farcall_schedule::Profile;
+use farcall_schedule::placement::{Link, Server};
+use std::collections::BTreeMap;
+
+/// What takes longer than predicted takes a while yet: this share of what was predicted.
+const LEAST_LEFT: f64 = 0.1;
+
+/// How a server stands, for people.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Standing<'d> {
+    /// What it is; its functions are in [`Standing::functions`].
+    pub join: &'d Join,
+    /// Its functions, by name.
+    pub functions: &'d BTreeMap<String, Function>,
+    /// Whether it takes calls, as far as is known.
+    pub accepts: bool,
+    /// Whether it was lost: nothing was heard of it since.
+    pub lost: bool,
+    /// What it said last.
+    pub report: Option<&'d Report>,
+    /// Seconds since then.
+    pub reported_s: f64,
+    /// Seconds until its lease ends.
+    pub lease_s: f64,
+    /// Seconds until all its processor elements are free.
+    pub backlog_s: f64,
+    /// Functions with times.
+    pub learned: usize,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    /// Without its functions.
+    pub(crate) join: Join,
+    pub(crate) functions: BTreeMap<String, Function>,
+    pub(crate) profiles: BTreeMap<String, Profile>,
+    /// Without what was learned.
+    pub(crate) report: Option<Report>,
+    pub(crate) reported_at: f64,
+    pub(crate) expires: f64,
+    /// It was not to be reached, and has not reported since.
+    pub(crate) lost: bool,
+    /// Bytes per second of the fastest way to it, and from it; 0 where none is known.
+    pub(crate) rates: [f64; 2],
+    /// How it stands at `state_at`.
+    pub(crate) state: Server,
+    state_at: f64,
+    /// Whether `state` is to be made anew.
+    pub(crate) stale: bool,
+}
+
+impl Entry {
+    pub(crate) fn new(mut join: Join, now: f64, expires: f64) -> Entry {
+        let functions = std::mem::take(&mut join.functions);
+        let named = |function: Function| (function.name.clone(), function);
+        Entry {
+            state: Server::idle(join.pes, join.memory, Link::unlimited(), Link::unlimited()),
+            functions: functions.into_iter().map(named).collect(),
+            profiles: BTreeMap::new(),
+            report: None,
+            reported_at: now,
+            expires,
+            lost: false,
+            rates: [0.0; 2],
+            state_at: now,
+            stale: true,
+            join,
+        }
+    }
+
+    /// Takes in what the server says of itself.
+    pub(crate) fn take(&mut self, mut report: Report, now: f64) {
+        self.learn(&std::mem::take(&mut report.learned));
+        self.report = Some(report);
+        self.reported_at = now;
+        self.lost = false;
+        self.stale = true;
+    }
+
+    pub(crate) fn learn(&mut self, learned: &[Times]) {
+        for times in learned {
+            if self.functions.contains_key(&times.function) {
+                self.profiles
+                    .insert(times.function.clone(), times.profile());
+            }
+        }
+    }
+
+    /// Brings the state up to date; `placed` are the calls that went here.
+    pub(crate) fn refresh<'c>(&mut self, now: f64, placed: impl Iterator<Item = &'c Placed>) {
+        if !self.stale {
+            self.state.elapse(now - self.state_at);
+            self.state_at = now;
+            return;
+        }
+        let known = self.report.is_some();
+        // What was placed before the report was made is in it.
+        let reported_at = self.reported_at;
+        let unseen = |one: &&Placed| !known || one.seen_after() >= reported_at;
+        let unseen: Vec<Placed> = placed.filter(unseen).cloned().collect();
+        self.rebuild(now, &unseen);
+        self.state_at = now;
+        self.stale = false;
+    }
+
+    fn rebuild(&mut self, now: f64, unseen: &[Placed]) {
+        let report = self.report.as_ref();
+        let jobs = report.map_or(&[][..], |report| &report.jobs);
+        let age = (now - self.reported_at).max(0.0);
+        let ups = jobs.iter().filter(|job| job.phase == Phase::Coming);
+        let ups = ups.map(|job| job.up as f64);
+        let ups = ups.chain(unseen.iter().map(|one| one.up_left(now)));
+        let downs = jobs.iter().map(|job| job.down as f64);
+        let downs = downs.chain(unseen.iter().map(|one| one.down as f64));
+        let [up, down] = self.rates.map(Link::new);
+        let (mut up, mut down) = (up.with(ups), down.with(downs));
+        up.elapse(age);
+        down.elapse(if unseen.is_empty() { age } else { 0.0 });
+        let mut state = Server::idle(self.join.pes, self.join.memory, up, down);
+        state.accepts = !self.lost && report.is_none_or(|report| report.accepts);
+        state.memory = report.map_or(self.join.memory, |report| report.memory);
+        state.calls = report.map_or(0, |report| report.calls) + unseen.len() as u32;
+        let left = |job: &Job| (job.seconds - age).max(LEAST_LEFT * job.seconds);
+        for job in jobs.iter().filter(|job| job.phase == Phase::Running) {
+            state.backlog.take(0.0, job.pes, left(job));
+        }
+        for job in jobs.iter().filter(|job| job.phase == Phase::Waiting) {
+            state.backlog.take(0.0, job.pes, job.seconds);
+        }
+        for job in jobs.iter().filter(|job| job.phase == Phase::Coming) {
+            let ready_s = state.up.seconds(job.up as f64, 0.0);
+            state.backlog.take(ready_s, job.pes, job.seconds);
+        }
+        for one in unseen {
+            state.memory = state.memory.saturating_sub(one.memory);
+            state.backlog.take(one.ready_s(now), one.pes, one.compute_s);
+        }
+        self.state = state;
+    }
+
+    /// What others may know of it; of its functions, `only` one where that is given.
+    pub(crate) fn record(&self, only: Option<&str>) -> ServerRecord {
+        let is_told = |name: &str| only.is_none_or(|only| only == name);
+        let functions = self.functions.values();
+        let functions = functions.filter(|function| is_told(&function.name));
+        let learned = self.profiles.iter().filter(|(name, _)| is_told(name));
+        ServerRecord {
+            join: Join {
+                functions: functions.cloned().collect(),
+                ..self.join.clone()
+            },
+            report: self.report.clone(),
+            learned: learned.map(|(name, one)| Times::of(name, one)).collect(),
+            expires_ms: milliseconds(self.expires),
+        }
+    }
+
+    pub(crate) fn standing(&self, now: f64) -> Standing<'_> {
+        let pes = self.join.pes.max(1);
+        Standing {
+            join: &self.join,
+            functions: &self.functions,
+            accepts: self.state.accepts && !self.lost,
+            lost: self.lost,
+            report: self.report.as_ref(),
+            reported_s: (now - self.reported_at).max(0.0),
+            lease_s: (self.expires - now).max(0.0),
+            backlog_s: self.state.backlog.slot(0.0, pes, pes).start_s,
+            learned: self.profiles.len(),
+        }
+    }
+}
+
+pub(crate) fn milliseconds(seconds: f64) -> u64 {
+    // What fits the integers of every store.
+    ((seconds * 1e3) as u64).min(i64::MAX as u64)
+}

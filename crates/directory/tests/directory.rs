@@ -1,0 +1,326 @@
+//! Leases, placements and what is shared, in virtual time.
+
+use farcall_directory::message::{
+    Choose, Function, Job, Join, MOST_NAME, Message, Observe, Phase, Rate, Report, Times, Transfer,
+};
+use farcall_directory::{Change, Directory, Key, Record, Refusal, Settings, digest};
+
+const T0: f64 = 1.7e9;
+
+fn join(server: u64) -> Join {
+    Join {
+        server,
+        address: format!("farcall://host{server}:3717"),
+        agent: "test".into(),
+        pes: 2,
+        memory: 1 << 30,
+        functions: ["bench/null", "linpack/linpack"]
+            .map(|name| Function {
+                name: name.into(),
+                title: String::new(),
+                digest: digest(name),
+                repeatable: true,
+                library: None,
+            })
+            .into(),
+    }
+}
+
+fn report(server: u64, jobs: Vec<Job>) -> Report {
+    Report {
+        server,
+        accepts: true,
+        memory: 1 << 29,
+        calls: jobs.len() as u32,
+        jobs,
+        learned: Vec::new(),
+    }
+}
+
+fn running(seconds: f64) -> Job {
+    Job {
+        phase: Phase::Running,
+        pes: 2,
+        seconds,
+        up: 0,
+        down: 0,
+    }
+}
+
+fn wanted(function: &str) -> Choose {
+    Choose {
+        function: function.into(),
+        digest: digest(function),
+        work: 1e6,
+        up: 1 << 20,
+        down: 1 << 10,
+        memory: 1 << 20,
+        fewest: None,
+        most: None,
+        exclude: Vec::new(),
+        explain: false,
+    }
+}
+
+fn with(servers: u64) -> Directory {
+    let mut directory = Directory::new(Settings::default());
+    for server in 1..=servers {
+        directory.join(T0, join(server)).unwrap();
+        directory.report(T0, report(server, Vec::new())).unwrap();
+    }
+    directory
+}
+
+fn chosen(directory: &mut Directory, now: f64, wanted: &Choose) -> Result<u64, Refusal> {
+    directory
+        .choose(now, "site", wanted)
+        .map(|chosen| chosen.offers[0].server)
+}
+
+#[test]
+fn a_lease_ends_without_reports_and_holds_with_them() {
+    let mut directory = with(2);
+    directory.changes();
+    for second in 1..20 {
+        directory
+            .report(T0 + f64::from(second), report(1, Vec::new()))
+            .unwrap();
+    }
+    assert_eq!(directory.servers().count(), 1);
+    let late = directory.report(T0 + 20.0, report(2, Vec::new()));
+    assert_eq!(late, Err(Refusal::NotJoined));
+    let gone = |change: &Change| matches!(change, Change::Gone(Key::Server(2), _));
+    assert!(directory.changes().iter().any(gone));
+    directory.join(T0 + 21.0, join(2)).unwrap();
+    assert_eq!(directory.servers().count(), 2);
+    directory.leave(T0 + 22.0, 2);
+    assert_eq!(directory.resolve("null"), Ok("bench/null".into()));
+    directory.leave(T0 + 22.0, 1);
+    assert_eq!(
+        directory.resolve("null"),
+        Err(Refusal::Unknown("null".into()))
+    );
+}
+
+#[test]
+fn a_server_that_was_restarted_takes_the_place_of_what_it_was() {
+    let mut directory = with(1);
+    let again = Join {
+        address: join(1).address,
+        ..join(7)
+    };
+    directory.join(T0 + 1.0, again).unwrap();
+    let servers: Vec<u64> = directory.servers().map(|one| one.join.server).collect();
+    assert_eq!(servers, [7]);
+}
+
+#[test]
+fn calls_go_where_they_end_soonest_and_what_was_placed_counts() {
+    let mut directory = with(3);
+    directory
+        .report(T0 + 0.1, report(2, vec![running(60.0)]))
+        .unwrap();
+    let times = |seconds: f64| Times {
+        function: "linpack/linpack".into(),
+        rates: vec![Rate {
+            pes: 1,
+            octave: 19,
+            mean: (seconds / 1e6).ln(),
+            variance: 0.01,
+            calls: 9,
+        }],
+    };
+    for (server, seconds) in [(1, 1.0), (2, 0.1), (3, 2.5)] {
+        let jobs = if server == 2 {
+            vec![running(60.0)]
+        } else {
+            Vec::new()
+        };
+        let mut report = report(server, jobs);
+        report.learned = vec![times(seconds)];
+        directory.report(T0 + 0.2, report).unwrap();
+    }
+    let call = wanted("linpack/linpack");
+    let order: Vec<u64> = (0..7)
+        .map(|_| chosen(&mut directory, T0 + 0.3, &call).unwrap())
+        .collect();
+    // Two processor elements each; the third server only pays once the first is full twice over.
+    assert_eq!(order, [1, 1, 1, 1, 3, 3, 1]);
+    let excluded = Choose {
+        exclude: vec![1, 3],
+        ..call.clone()
+    };
+    assert_eq!(chosen(&mut directory, T0 + 0.3, &excluded), Ok(2));
+    let plan = directory.choose(
+        T0 + 0.3,
+        "site",
+        &Choose {
+            explain: true,
+            ..call
+        },
+    );
+    let plan = plan.unwrap();
+    assert_eq!((plan.placement, plan.offers.len()), (0, 3));
+    let seconds = plan
+        .offers
+        .iter()
+        .map(|offer| offer.terms.unwrap().seconds());
+    assert!(seconds.is_sorted());
+}
+
+#[test]
+fn a_placed_call_counts_once_when_the_server_reports_it() {
+    let mut directory = with(1);
+    let call = wanted("bench/null");
+    chosen(&mut directory, T0 + 1.0, &call).unwrap();
+    let calls = |directory: &mut Directory, now| {
+        let plan = Choose {
+            explain: true,
+            ..wanted("bench/null")
+        };
+        directory.choose(now, "site", &plan).unwrap();
+        directory.servers().next().unwrap().backlog_s
+    };
+    directory
+        .report(T0 + 1.5, report(1, vec![running(5.0)]))
+        .unwrap();
+    assert!((calls(&mut directory, T0 + 1.5) - 5.0).abs() < 1e-6);
+}
+
+#[test]
+fn a_lost_server_gets_no_calls_until_it_reports() {
+    let mut directory = with(1);
+    let call = wanted("bench/null");
+    let placement = directory.choose(T0, "site", &call).unwrap().placement;
+    let observed = Observe {
+        server: 1,
+        placement,
+        up: None,
+        down: None,
+        lost: true,
+    };
+    directory.observe(T0 + 1.0, "site", &observed);
+    let refusal = chosen(&mut directory, T0 + 1.0, &call)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refusal.contains("host1") && refusal.contains("nothing was heard"),
+        "{refusal}"
+    );
+    directory.report(T0 + 2.0, report(1, Vec::new())).unwrap();
+    assert_eq!(chosen(&mut directory, T0 + 2.0, &call), Ok(1));
+    let other = Choose { digest: 1, ..call };
+    let refusal = chosen(&mut directory, T0 + 2.0, &other)
+        .unwrap_err()
+        .to_string();
+    assert!(refusal.contains("interface"), "{refusal}");
+}
+
+#[test]
+fn ways_are_learned_for_each_site_and_direction() {
+    let mut directory = with(2);
+    let observe = |directory: &mut Directory, server, up: f64, down: f64| {
+        let transfer = |rate| {
+            let bytes = 1 << 20;
+            Some(Transfer {
+                bytes,
+                seconds: bytes as f64 / rate,
+            })
+        };
+        let observed = Observe {
+            server,
+            placement: 0,
+            up: transfer(up),
+            down: transfer(down),
+            lost: false,
+        };
+        directory.observe(T0 + 1.0, "site", &observed);
+    };
+    observe(&mut directory, 1, 1e6, 1e8);
+    observe(&mut directory, 2, 1e8, 1e6);
+    let up = wanted("bench/null");
+    let down = Choose {
+        up: 1 << 10,
+        down: 1 << 20,
+        ..up.clone()
+    };
+    assert_eq!(chosen(&mut directory, T0 + 1.0, &up), Ok(2));
+    assert_eq!(chosen(&mut directory, T0 + 1.0, &down), Ok(1));
+    assert_eq!(directory.paths().count(), 2);
+    // A client that goes on by itself decides the same.
+    let (_, records) = directory.find(T0 + 1.0, "site", "null").unwrap();
+    let mut alone = Directory::new(Settings {
+        forgets: false,
+        ..Settings::default()
+    });
+    for record in records {
+        let bytes = record.to_bytes();
+        alone.apply(T0 + 1.0, Record::from_bytes(&bytes).unwrap());
+    }
+    let later = T0 + 1e5;
+    assert_eq!(chosen(&mut alone, later, &up), Ok(2));
+    assert_eq!(chosen(&mut alone, later, &down), Ok(1));
+}
+
+#[test]
+fn messages_have_bounds() {
+    let mut long = join(1);
+    long.address = "x".repeat(MOST_NAME + 1);
+    assert!(Join::from_bytes(&long.to_bytes()).is_err());
+    assert_eq!(Join::from_bytes(&join(1).to_bytes()), Ok(join(1)));
+    let endless = report(1, vec![running(f64::INFINITY)]);
+    assert!(Report::from_bytes(&endless.to_bytes()).is_err());
+    let many = report(1, vec![running(1.0); 1000]);
+    assert!(Report::from_bytes(&many.to_bytes()).is_err());
+    assert!(
+        Choose::from_bytes(
+            &Choose {
+                work: f64::NAN,
+                ..wanted("a")
+            }
+            .to_bytes()
+        )
+        .is_err()
+    );
+    for key in [
+        Key::Server(7),
+        Key::Path {
+            site: 3,
+            server: u64::MAX,
+        },
+    ] {
+        assert_eq!(key.to_string().parse(), Ok(key));
+    }
+}
+
+/// Settings with little room: calls, sites, servers.
+#[test]
+fn tables_have_bounds() {
+    let mut directory = Directory::new(Settings {
+        most_servers: 3,
+        most_sites: 3,
+        most_paths: 4,
+        most_calls: 5,
+        ..Settings::default()
+    });
+    for server in 1..=5 {
+        assert_eq!(directory.join(T0, join(server)).is_ok(), server <= 3);
+    }
+    for site in 0..100 {
+        let site = format!("site {site}");
+        let placed = directory.choose(T0, &site, &wanted("bench/null")).unwrap();
+        let observed = Observe {
+            server: placed.offers[0].server,
+            placement: 0,
+            up: Some(Transfer {
+                bytes: 1 << 20,
+                seconds: 1.0,
+            }),
+            down: None,
+            lost: false,
+        };
+        directory.observe(T0, &site, &observed);
+    }
+    assert_eq!(directory.calls(), 5);
+    assert!(directory.paths().count() <= 4);
+}

@@ -1,0 +1,284 @@
+//! Two metaservers with one store, servers and clients, and a network that splits: in virtual time,
+//! from seeds.
+
+use farcall_directory::message::{Choose, Function, Join, Message, Observe, Report};
+use farcall_directory::{Change, Directory, Key, Record, Settings, digest};
+use std::collections::{BTreeMap, BTreeSet};
+
+const SEEDS: u64 = 200;
+const SERVERS: u64 = 5;
+const STEPS: usize = 600;
+const STEP_S: f64 = 0.25;
+const LEASE_S: f64 = 5.0;
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    fn once_in(&mut self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+}
+
+/// A store as rows of bytes, with what the metaservers have not seen of it yet.
+#[derive(Default)]
+struct Store {
+    rows: BTreeMap<Key, (u64, Vec<u8>)>,
+    news: [BTreeSet<Key>; 2],
+}
+
+struct World {
+    random: Random,
+    now: f64,
+    metaservers: [Directory; 2],
+    /// Whether a metaserver is there; whether it reaches the store; whether servers reach it.
+    up: [bool; 2],
+    stored: [bool; 2],
+    reached: Vec<[bool; 2]>,
+    /// When a server was there last.
+    alive: Vec<bool>,
+    died_at: Vec<f64>,
+    store: Store,
+    client: Directory,
+}
+
+fn settings() -> Settings {
+    Settings {
+        lease_s: LEASE_S,
+        ..Settings::default()
+    }
+}
+
+fn join(server: u64) -> Join {
+    Join {
+        server,
+        address: format!("farcall://host{server}:1"),
+        agent: "test".into(),
+        pes: 1,
+        memory: 1 << 30,
+        functions: vec![Function {
+            name: "m/f".into(),
+            title: String::new(),
+            digest: digest("f"),
+            repeatable: true,
+            library: None,
+        }],
+    }
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        World {
+            random: Random(seed),
+            now: 1.7e9,
+            metaservers: [(); 2].map(|()| Directory::new(settings())),
+            up: [true; 2],
+            stored: [true; 2],
+            reached: vec![[true; 2]; SERVERS as usize],
+            alive: vec![true; SERVERS as usize],
+            died_at: vec![f64::NEG_INFINITY; SERVERS as usize],
+            store: Store::default(),
+            client: Directory::new(Settings {
+                forgets: false,
+                ..settings()
+            }),
+        }
+    }
+
+    fn step(&mut self, faults: bool) {
+        self.now += STEP_S;
+        if faults {
+            self.fault();
+        }
+        for server in 0..SERVERS as usize {
+            for meta in 0..2 {
+                if self.alive[server] && self.up[meta] && self.reached[server][meta] {
+                    self.renew(meta, server as u64);
+                }
+            }
+        }
+        for meta in 0..2 {
+            if self.up[meta] && self.stored[meta] {
+                self.exchange(meta);
+            }
+        }
+        self.call();
+    }
+
+    fn fault(&mut self) {
+        let meta = self.random.below(2) as usize;
+        let server = self.random.below(SERVERS) as usize;
+        if self.random.once_in(40) {
+            // A metaserver that ends knows nothing when it is started again but what is stored.
+            self.up[meta] ^= true;
+            self.metaservers[meta] = Directory::new(settings());
+            self.store.news[meta] = self.store.rows.keys().copied().collect();
+        }
+        if self.random.once_in(20) {
+            self.stored[meta] ^= true;
+        }
+        if self.random.once_in(10) {
+            self.reached[server][meta] ^= true;
+        }
+        if self.random.once_in(15) {
+            self.alive[server] ^= true;
+            self.died_at[server] = self.now;
+        }
+    }
+
+    fn heal(&mut self) {
+        (self.up, self.stored) = ([true; 2], [true; 2]);
+        self.reached.fill([true; 2]);
+    }
+
+    fn renew(&mut self, meta: usize, server: u64) {
+        let report = Report {
+            server,
+            accepts: true,
+            memory: 1 << 30,
+            calls: 0,
+            jobs: Vec::new(),
+            learned: Vec::new(),
+        };
+        let directory = &mut self.metaservers[meta];
+        if directory.report(self.now, report.clone()).is_err() {
+            directory.join(self.now, join(server)).unwrap();
+            directory.report(self.now, report).unwrap();
+        }
+    }
+
+    /// As a metaserver does with its store.
+    fn exchange(&mut self, meta: usize) {
+        let directory = &mut self.metaservers[meta];
+        directory.advance(self.now);
+        let now_ms = (self.now * 1e3) as u64;
+        self.store.rows.retain(|_, (ends, _)| *ends > now_ms);
+        for change in directory.changes() {
+            let key = match change {
+                Change::Put(key) => {
+                    let Some(record) = directory.record(key) else {
+                        continue;
+                    };
+                    self.store
+                        .rows
+                        .insert(key, (record.expires_ms(), record.to_bytes()));
+                    key
+                }
+                Change::Gone(key, until) => {
+                    if self
+                        .store
+                        .rows
+                        .get(&key)
+                        .is_some_and(|(ends, _)| *ends > until)
+                    {
+                        continue;
+                    }
+                    self.store.rows.remove(&key);
+                    key
+                }
+            };
+            self.store.news[1 - meta].insert(key);
+        }
+        for key in std::mem::take(&mut self.store.news[meta]) {
+            if let Some((_, bytes)) = self.store.rows.get(&key) {
+                directory.apply(self.now, Record::from_bytes(bytes).unwrap());
+            }
+        }
+    }
+
+    /// A client has a call placed by a metaserver that is there, or does it itself, and tries
+    /// servers until one has it.
+    fn call(&mut self) {
+        let mut wanted = Choose {
+            function: "m/f".into(),
+            digest: digest("f"),
+            work: 1e6,
+            up: 1 << 10,
+            down: 1 << 10,
+            memory: 1 << 10,
+            fewest: None,
+            most: None,
+            exclude: Vec::new(),
+            explain: false,
+        };
+        let meta = self.up.iter().position(|up| *up);
+        if let Some(meta) = meta
+            && let Ok((_, records)) = self.metaservers[meta].find(self.now, "site", "f")
+        {
+            for record in records {
+                self.client.apply(self.now, record);
+            }
+        }
+        for _ in 0..=SERVERS {
+            let directory = match meta {
+                Some(meta) => &mut self.metaservers[meta],
+                None => &mut self.client,
+            };
+            let Ok(chosen) = directory.choose(self.now, "site", &wanted) else {
+                return;
+            };
+            let server = chosen.offers[0].server;
+            let dead_for = self.now - self.died_at[server as usize];
+            let lost = !self.alive[server as usize];
+            assert!(
+                !lost || meta.is_none() || dead_for <= 2.0 * LEASE_S + STEP_S,
+                "a server that has been dead for {dead_for} s was chosen"
+            );
+            let observed = Observe {
+                server,
+                placement: chosen.placement,
+                up: None,
+                down: None,
+                lost,
+            };
+            directory.observe(self.now, "site", &observed);
+            if !lost {
+                return;
+            }
+            wanted.exclude.push(server);
+        }
+        panic!("more servers were tried than there are");
+    }
+
+    fn known(&self, meta: usize) -> Vec<u64> {
+        self.metaservers[meta]
+            .servers()
+            .map(|one| one.join.server)
+            .collect()
+    }
+}
+
+#[test]
+fn metaservers_agree_again_after_any_split() {
+    for seed in 0..SEEDS {
+        let mut world = World::new(seed);
+        (0..STEPS).for_each(|_| world.step(true));
+        world.heal();
+        let steps = (2.5 * LEASE_S / STEP_S) as usize;
+        (0..steps).for_each(|_| world.step(false));
+        let alive: Vec<u64> = (0..SERVERS)
+            .filter(|one| world.alive[*one as usize])
+            .collect();
+        for meta in 0..2 {
+            assert_eq!(world.known(meta), alive, "seed {seed}, metaserver {meta}");
+        }
+        let rows = world
+            .store
+            .rows
+            .keys()
+            .filter(|key| matches!(key, Key::Server(_)));
+        assert_eq!(rows.count(), alive.len(), "seed {seed}: rows of the store");
+    }
+}

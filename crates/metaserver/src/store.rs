@@ -1,0 +1,173 @@
+//! Where a directory is kept, and shared with other metaservers.
+
+pub(crate) mod keeper;
+mod postgres;
+mod sqlite;
+
+use self::postgres::Postgres;
+use farcall_directory::Key;
+use sqlite::Sqlite;
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Rows that are read at once.
+const MOST_ROWS: i64 = 100_000;
+/// Bytes of a row; a larger one is not ours.
+const MOST_BYTES: i64 = 8 << 20;
+
+/// Where a directory is kept.
+#[derive(Clone, PartialEq, Eq)]
+pub enum StoreAddress {
+    /// `sqlite:PATH`: a file, for one metaserver, or several of one host.
+    Sqlite(PathBuf),
+    /// `postgres:URL`: PostgreSQL, for several metaservers.
+    Postgres(String),
+}
+
+impl FromStr for StoreAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<StoreAddress, String> {
+        match text.split_once(':') {
+            Some(("sqlite", path)) if !path.is_empty() => Ok(StoreAddress::Sqlite(path.into())),
+            Some(("postgres" | "postgresql", url)) if url.starts_with("//") => {
+                Ok(StoreAddress::Postgres(format!("postgresql:{url}")))
+            }
+            _ => Err("write sqlite:PATH, or postgres://USER@HOST/DATABASE".to_string()),
+        }
+    }
+}
+
+/// Without a password.
+impl fmt::Display for StoreAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreAddress::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+            StoreAddress::Postgres(url) => {
+                let place = url.split_once("//").map_or("", |(_, place)| place);
+                let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
+                let place = place.split('?').next().unwrap_or_default();
+                write!(f, "postgres://{place}")
+            }
+        }
+    }
+}
+
+impl fmt::Debug for StoreAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// What a store says that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Of SQLite.
+    #[error("{0}")]
+    Sqlite(#[from] rusqlite::Error),
+    /// Of PostgreSQL.
+    #[error("{}", told(.0))]
+    Postgres(#[from] ::postgres::Error),
+}
+
+/// What the database says, and not only that it did.
+fn told(error: &::postgres::Error) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+/// A store that was opened.
+pub(crate) enum Store {
+    Sqlite(Sqlite),
+    Postgres(Box<Postgres>),
+}
+
+/// A row: what the record says.
+pub(crate) type Body = Vec<u8>;
+
+impl Store {
+    pub(crate) fn open(address: &StoreAddress) -> Result<Store, StoreError> {
+        Ok(match address {
+            StoreAddress::Sqlite(path) => Store::Sqlite(Sqlite::open(path)?),
+            StoreAddress::Postgres(url) => Store::Postgres(Box::new(Postgres::open(url)?)),
+        })
+    }
+
+    /// Puts a row in its place, unless the one there holds for longer.
+    pub(crate) fn put(&mut self, key: Key, until_ms: u64, body: &[u8]) -> Result<(), StoreError> {
+        let (key, until) = (key.to_string(), clamp(until_ms));
+        match self {
+            Store::Sqlite(store) => Ok(store.put(&key, until, body)?),
+            Store::Postgres(store) => Ok(store.put(&key, until, body)?),
+        }
+    }
+
+    /// Removes a row, unless it holds for longer.
+    pub(crate) fn remove(&mut self, key: Key, until_ms: u64) -> Result<(), StoreError> {
+        let (key, until) = (key.to_string(), clamp(until_ms));
+        match self {
+            Store::Sqlite(store) => Ok(store.remove(&key, until)?),
+            Store::Postgres(store) => Ok(store.remove(&key, until)?),
+        }
+    }
+
+    /// All rows that hold; those that do not are removed.
+    pub(crate) fn load(&mut self, now_ms: u64) -> Result<Vec<Body>, StoreError> {
+        match self {
+            Store::Sqlite(store) => Ok(store.load(clamp(now_ms))?),
+            Store::Postgres(store) => Ok(store.load(clamp(now_ms))?),
+        }
+    }
+
+    /// Rows that others have put there since it was asked last, as far as the store tells.
+    pub(crate) fn news(&mut self, now_ms: u64) -> Result<Vec<Body>, StoreError> {
+        match self {
+            Store::Sqlite(store) => Ok(store.news(clamp(now_ms))?),
+            Store::Postgres(store) => Ok(store.news()?),
+        }
+    }
+}
+
+fn clamp(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_passwords_not_shown() {
+        let shown = |text: &str| text.parse::<StoreAddress>().map(|one| one.to_string());
+        assert_eq!(shown("sqlite:/a/b"), Ok("sqlite:/a/b".into()));
+        let url = "postgres://me:secret@host:5433/db?sslmode=disable";
+        assert_eq!(shown(url), Ok("postgres://host:5433/db".into()));
+        for text in ["", "sqlite:", "mysql://x", "postgres:x"] {
+            assert!(shown(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sqlite_keeps_what_holds_longest() {
+        let folder = tempfile::tempdir().unwrap();
+        let address = StoreAddress::Sqlite(folder.path().join("directory"));
+        let mut store = Store::open(&address).unwrap();
+        let mut other = Store::open(&address).unwrap();
+        let key = Key::Server(7);
+        store.put(key, 100, b"one").unwrap();
+        other.put(key, 50, b"older").unwrap();
+        assert_eq!(other.load(0).unwrap(), [b"one"]);
+        other.put(key, 200, b"two").unwrap();
+        assert_eq!(store.news(0).unwrap(), [b"two"]);
+        assert!(store.news(0).unwrap().is_empty());
+        store.remove(key, 150).unwrap();
+        assert_eq!(store.load(0).unwrap(), [b"two"]);
+        assert!(store.load(300).unwrap().is_empty());
+        store.put(key, 400, b"three").unwrap();
+        store.remove(key, u64::MAX).unwrap();
+        assert!(store.load(0).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,83 @@
+//! A table of PostgreSQL, whose listeners hear of each change.
+
+use super::{Body, MOST_BYTES, MOST_ROWS};
+use postgres::fallible_iterator::FallibleIterator;
+use postgres::{Client, Config, Error, NoTls};
+use std::collections::BTreeSet;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// How long the database may take to answer.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+pub(crate) struct Postgres(Client);
+
+impl Postgres {
+    pub(super) fn open(url: &str) -> Result<Postgres, Error> {
+        let mut config = Config::from_str(url)?;
+        config
+            .connect_timeout(PATIENCE)
+            .application_name("farcall meta");
+        config.tcp_user_timeout(PATIENCE).keepalives_idle(PATIENCE);
+        let mut client = config.connect(NoTls)?;
+        // All of it is one transaction, until whose end the lock is held: one of two that make the
+        // table at once finds it there.
+        client.batch_execute(&format!(
+            "SET statement_timeout = {};
+             SELECT pg_advisory_xact_lock(3717);
+             CREATE TABLE IF NOT EXISTS farcall_directory (
+                 key TEXT PRIMARY KEY, expires_ms BIGINT NOT NULL, body BYTEA NOT NULL
+             );
+             LISTEN farcall_directory",
+            PATIENCE.as_millis()
+        ))?;
+        Ok(Postgres(client))
+    }
+
+    pub(super) fn put(&mut self, key: &str, until: i64, body: &[u8]) -> Result<(), Error> {
+        let put = "WITH changed AS (
+                 INSERT INTO farcall_directory AS known (key, expires_ms, body)
+                 VALUES ($1, $2, $3)
+                 ON CONFLICT (key) DO UPDATE
+                 SET expires_ms = excluded.expires_ms, body = excluded.body
+                 WHERE known.expires_ms <= excluded.expires_ms
+                 RETURNING key
+             )
+             SELECT pg_notify('farcall_directory', key) FROM changed";
+        self.0.execute(put, &[&key, &until, &body]).map(drop)
+    }
+
+    pub(super) fn remove(&mut self, key: &str, until: i64) -> Result<(), Error> {
+        let remove = "DELETE FROM farcall_directory WHERE key = $1 AND expires_ms <= $2";
+        self.0.execute(remove, &[&key, &until]).map(drop)
+    }
+
+    pub(super) fn load(&mut self, now: i64) -> Result<Vec<Body>, Error> {
+        let sweep = "DELETE FROM farcall_directory WHERE expires_ms <= $1";
+        self.0.execute(sweep, &[&now])?;
+        let all = "SELECT body FROM farcall_directory WHERE length(body) <= $1::bigint LIMIT $2";
+        let rows = self.0.query(all, &[&MOST_BYTES, &MOST_ROWS])?;
+        rows.iter().map(|row| row.try_get(0)).collect()
+    }
+
+    /// The rows whose keys were told of since.
+    pub(super) fn news(&mut self) -> Result<Vec<Body>, Error> {
+        // What has come is read with an answer.
+        self.0.simple_query("")?;
+        let told = self.0.notifications();
+        let keys: BTreeSet<String> = {
+            let mut told = told;
+            told.iter()
+                .map(|one| Ok(one.payload().to_string()))
+                .collect()?
+        };
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let keys: Vec<String> = keys.into_iter().collect();
+        let some = "SELECT body FROM farcall_directory
+             WHERE key = ANY($1) AND length(body) <= $2::bigint LIMIT $3";
+        let rows = self.0.query(some, &[&keys, &MOST_BYTES, &MOST_ROWS])?;
+        rows.iter().map(|row| row.try_get(0)).collect()
+    }
+}

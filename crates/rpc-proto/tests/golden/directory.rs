@@ -1,0 +1,158 @@
+//! The conversation of a server and a client with a metaserver.
+
+use super::cases::{Answer, Case, Request, case};
+use farcall_directory::message::{
+    Choose, Chosen, Find, Found, Function, Job, Join, Leave, Message, Noted, Observe, Offer, Phase,
+    Rate, Report, Terms, Times, Transfer,
+};
+use farcall_directory::{Directory, Record, Settings, digest};
+use farcall_rpc_proto::{DIRECTORY, Hello, Kind};
+
+const NAME: &str = "lapack/dgesv";
+const SITE: &str = "192.0.2.9";
+
+pub(crate) fn directory() -> Case {
+    let about = "A server joins a metaserver and reports; a client says what became of a call,\n\
+                 which nothing answers, finds a function and has a call placed; the server\n\
+                 leaves. Bit 17 of the features says that there is a metaserver.";
+    let (join, report) = (join(), report());
+    let server = join.server;
+    let noted = || Answer::Directory(Kind::Noted, Noted { lease_s: 10.0 }.to_bytes());
+    let ask = Request::Directory;
+    let records = known(&join, &report);
+    let function = NAME.to_string();
+    let found = Found { function, records };
+    let find = Find {
+        function: "dgesv".into(),
+    };
+    let exchanges = vec![
+        (ask(Kind::Join, join.to_bytes()), noted()),
+        (ask(Kind::Report, report.to_bytes()), noted()),
+        (
+            Request::ObserveAndFind(observed(server).to_bytes(), find.to_bytes()),
+            Answer::Directory(Kind::Found, found.to_bytes()),
+        ),
+        (
+            ask(Kind::Choose, wanted().to_bytes()),
+            Answer::Directory(Kind::Chosen, chosen(&join).to_bytes()),
+        ),
+        (ask(Kind::Leave, Leave { server }.to_bytes()), noted()),
+    ];
+    let mut hello = Hello::new("golden client");
+    hello.features = DIRECTORY;
+    Case {
+        hello,
+        ..case("metaserver", about, exchanges)
+    }
+}
+
+fn join() -> Join {
+    Join {
+        server: 0x1122_3344_5566_7788,
+        address: "farcall://192.0.2.7:3717".into(),
+        agent: "farcall 0.1.0".into(),
+        pes: 8,
+        memory: 1 << 34,
+        functions: vec![Function {
+            name: NAME.into(),
+            title: "Solves a system of linear equations".into(),
+            digest: digest("Define dgesv"),
+            repeatable: true,
+            library: None,
+        }],
+    }
+}
+
+fn report() -> Report {
+    let rate = Rate {
+        pes: 1,
+        octave: 20,
+        mean: -20.5,
+        variance: 0.25,
+        calls: 9,
+    };
+    let job = Job {
+        phase: Phase::Running,
+        pes: 2,
+        seconds: 1.5,
+        up: 0,
+        down: 8000,
+    };
+    Report {
+        server: join().server,
+        accepts: true,
+        memory: 1 << 33,
+        calls: 1,
+        jobs: vec![job],
+        learned: vec![Times {
+            function: NAME.into(),
+            rates: vec![rate],
+        }],
+    }
+}
+
+/// What a directory tells of a server that has joined.
+fn known(join: &Join, report: &Report) -> Vec<Record> {
+    let mut directory = Directory::new(Settings::default());
+    let now = 1.7e9;
+    directory.join(now, join.clone()).unwrap();
+    directory.report(now, report.clone()).unwrap();
+    directory.observe(now, SITE, &observed(join.server));
+    let (_, mut records) = directory.find(now, SITE, "dgesv").unwrap();
+    for record in &mut records {
+        if let Record::Path(path) = record {
+            // Logarithms differ from machine to machine in their last bits.
+            path.up.rates = vec![16e6];
+            path.down.rates = vec![32e6];
+        }
+    }
+    records
+}
+
+fn wanted() -> Choose {
+    Choose {
+        function: NAME.into(),
+        digest: digest("Define dgesv"),
+        work: 1e9,
+        up: 8_008_000,
+        down: 8_012_000,
+        memory: 8_020_000,
+        fewest: None,
+        most: Some(4),
+        exclude: vec![7],
+        explain: false,
+    }
+}
+
+fn chosen(join: &Join) -> Chosen {
+    let terms = Terms {
+        up_s: 0.5,
+        wait_s: 0.25,
+        compute_s: 1.0,
+        down_s: 0.75,
+        pes: 4,
+        factor: 1.5,
+        learned: true,
+    };
+    let offer = Offer {
+        server: join.server,
+        address: join.address.clone(),
+        terms: Some(terms),
+        refusal: None,
+    };
+    Chosen {
+        placement: 9,
+        offers: vec![offer],
+    }
+}
+
+fn observed(server: u64) -> Observe {
+    let transfer = |bytes, seconds| Some(Transfer { bytes, seconds });
+    Observe {
+        server,
+        placement: 9,
+        up: transfer(8_008_000, 0.5),
+        down: transfer(8_012_000, 0.25),
+        lost: false,
+    }
+}

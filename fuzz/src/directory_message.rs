@@ -1,0 +1,63 @@
+//! What servers and clients tell a metaserver, and records of its store: read, written again, and
+//! put to a directory.
+
+use farcall_directory::message::{
+    Choose, Chosen, Find, Found, Join, Leave, Message, Noted, Observe, Report,
+};
+use farcall_directory::{Directory, Record, Settings};
+use std::fmt::Debug;
+
+const NOW: f64 = 1.7e9;
+
+fn read<M: Message + Debug + PartialEq>(bytes: &[u8]) -> Option<M> {
+    let message = M::from_bytes(bytes).ok()?;
+    let again = M::from_bytes(&message.to_bytes()).expect("what was read can be written");
+    // A number that is none differs from itself.
+    if !format!("{message:?}").contains("NaN") {
+        assert_eq!(again, message);
+    }
+    Some(message)
+}
+
+fn put(directory: &mut Directory, kind: u8, bytes: &[u8], now: f64) {
+    match kind % 10 {
+        0 => drop(read::<Join>(bytes).map(|join| directory.join(now, join))),
+        1 => drop(read::<Report>(bytes).map(|report| directory.report(now, report))),
+        2 => drop(read::<Leave>(bytes).map(|leave| directory.leave(now, leave.server))),
+        3 => drop(read::<Choose>(bytes).map(|wanted| directory.choose(now, "site", &wanted))),
+        4 => drop(read::<Observe>(bytes).map(|seen| directory.observe(now, "site", &seen))),
+        5 => drop(read::<Find>(bytes).map(|find| directory.find(now, "site", &find.function))),
+        6 => drop(read::<Record>(bytes).map(|record| directory.apply(now, record))),
+        7 => drop(read::<Found>(bytes)),
+        8 => drop(read::<Chosen>(bytes)),
+        _ => drop(read::<Noted>(bytes)),
+    }
+}
+
+/// Messages one after the other, each with its kind and its length before it, of up to 65535 bytes.
+pub fn run(data: &[u8]) {
+    let mut directory = Directory::new(Settings {
+        most_servers: 4,
+        most_sites: 4,
+        most_paths: 8,
+        most_calls: 8,
+        ..Settings::default()
+    });
+    let (mut left, mut now) = (data, NOW);
+    while let [kind, low, high, rest @ ..] = left {
+        let length = usize::from(u16::from_le_bytes([*low, *high])).min(rest.len());
+        let (message, after) = rest.split_at(length);
+        put(&mut directory, *kind, message, now);
+        (left, now) = (after, now + 0.5);
+    }
+    for change in directory.changes() {
+        if let farcall_directory::Change::Put(key) = change {
+            // What it tells others they can read.
+            if let Some(record) = directory.record(key) {
+                let read = Record::from_bytes(&record.to_bytes());
+                assert!(read.is_ok(), "{read:?}");
+            }
+        }
+    }
+    assert!(directory.servers().count() <= 4 && directory.calls() <= 8);
+}

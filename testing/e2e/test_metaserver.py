@@ -1,0 +1,88 @@
+"""A metaserver from Python: one handle, all servers."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+import farcall
+import numpy as np
+import pytest
+from servers import FARCALL, wait_until
+
+IDL = """\
+Module work;
+Globals {
+    #include <time.h>
+}
+Define again(IN int n, IN double seconds, INOUT double x[n])
+    CalcOrder n
+    Repeatable "yes"
+{
+    struct timespec time = {(long)seconds, (long)((seconds - (long)seconds) * 1e9)};
+    int i;
+    nanosleep(&time, 0);
+    for (i = 0; i < n; i++) x[i] = 2 * x[i] + 1;
+}
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path: pathlib.Path):
+    """Three servers of one processor element each, behind a metaserver; its address."""
+    (tmp_path / "work.idl").write_text(IDL)
+    words = ["up", "--local", "3", "work.idl", "--allow-code", "--listen", "127.0.0.1:0"]
+    process = subprocess.Popen(
+        [FARCALL, *words, "--pes", "1"], stdout=subprocess.PIPE, text=True, cwd=tmp_path
+    )
+    address = process.stdout.readline().strip().removeprefix("listening on ")
+    for _ in range(3):
+        process.stdout.readline()
+    yield address
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=10) == 0
+
+
+def test_calls_run_on_all_servers(cluster, monkeypatch):
+    monkeypatch.delenv("FARCALL_SERVER", raising=False)
+    monkeypatch.setenv("FARCALL_METASERVER", cluster)
+    server = farcall.connect()
+    wait_until(server.ls, what="that a server has joined")
+    again = server.function("again")
+    arrays = [np.full(5000, float(index)) for index in range(9)]
+    start = time.monotonic()
+    futures = [again.call_async(5000, 0.3, array) for array in arrays]
+    for future in futures:
+        future.result(timeout=30)
+    # One server alone takes 2.7 s.
+    assert time.monotonic() - start < 2.4
+    for index, array in enumerate(arrays):
+        assert (array == 2 * index + 1).all()
+    again(3, 0.0, np.zeros(3))
+    assert again.times.exec >= 0
+
+
+def test_what_stays_is_at_one_server(cluster):
+    server = farcall.connect(cluster)
+    wait_until(server.ls, what="that a server has joined")
+    with pytest.raises(farcall.Error, match="metaserver"):
+        server.put(np.zeros(3))
+    with pytest.raises(farcall.UnknownFunction, match="farcall ls"):
+        server.function("missing")
+
+
+def test_the_command_asks_the_metaserver_of_the_environment(cluster):
+    environment = os.environ | {"FARCALL_METASERVER": cluster}
+    environment.pop("FARCALL_SERVER", None)
+
+    def run(*words):
+        command = [FARCALL, *words]
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=30, check=False
+        )
+
+    wait_until(lambda: "again" in run("ls").stdout, what="that a server has joined")
+    assert "[3.000000, 5.000000]" in run("call", "again", "n=2", "seconds=0", "x=1,2").stdout
+    plan = run("describe", "again", "--plan", "n=2", "seconds=0").stdout
+    assert "total s" in plan and "127.0.0.1" in plan
