@@ -314,6 +314,44 @@ impl Function {
         this.settle(py, &slots)
     }
 
+    /// Calls the function many times, over all servers that have it: for each of `calls` once, a
+    /// dictionary of arguments by name, a tuple in their order, or one value, with `fixed` the same
+    /// in all of them. Returns a sweep at once; iterating over it gives the results in order, each
+    /// when it is there. Calls that are brief travel in groups; those of a server that is lost are
+    /// made elsewhere where they may be repeated. With `progress`, or in a block of
+    /// `farcall.progress`, a bar shows how far it is.
+    #[pyo3(signature = (calls, *, progress=None, **fixed))]
+    fn map<'py>(
+        slf: &Bound<'py, Self>,
+        calls: &Bound<'py, PyAny>,
+        progress: Option<bool>,
+        fixed: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (py, this) = (slf.py(), slf.get());
+        this.process.check(py)?;
+        if transaction::active(py).is_some() {
+            let text = "in a transaction calls are not made at once: call it in a loop";
+            return Err(error::arguments(py, &this.name, text));
+        }
+        let at = |server: farcall_client::Server| server.function(&this.name).ok();
+        let found = py.detach(|| {
+            this.client
+                .servers()
+                .into_iter()
+                .filter_map(at)
+                .collect::<Vec<_>>()
+        });
+        let function = |client| Function::new(client, this.process, this.settings.clone());
+        let mut functions: Vec<Function> = found.into_iter().map(function).collect();
+        if functions.is_empty() {
+            functions.push(function(this.client.clone()));
+        }
+        let empty = PyDict::new(py);
+        let fixed = fixed.unwrap_or(&empty);
+        let sweep = py.import("farcall._sweep")?.getattr("Sweep")?;
+        sweep.call1((functions, calls, fixed, progress))
+    }
+
     /// Begins a call and returns its future at once. Any number of calls may be under way on one
     /// server; the arrays are held, and must be left alone, until the future is done.
     #[pyo3(signature = (*args, **kwargs))]

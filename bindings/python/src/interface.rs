@@ -88,6 +88,8 @@ pub(crate) struct Interface {
     callbacks: Vec<Interface>,
     /// The calling convention, which decides the order of memory: C, C++ or FORTRAN.
     convention: &'static str,
+    /// Whether a call may be made again after a failure.
+    repeatable: bool,
     /// The IDL.
     text: String,
 }
@@ -158,6 +160,7 @@ impl Interface {
                 .map(|callback| Interface::new(&callback.interface(interface)))
                 .collect(),
             convention,
+            repeatable: interface.repeatable,
             text: interface.public_text(),
         }
     }

@@ -26,7 +26,7 @@ def progress(least: float = 0.5) -> Iterator[None]:
     notebook it is a widget. Calls of all threads have theirs. It needs the package tqdm:
     `pip install farcall[progress]`.
     """
-    _bar_class()
+    bar_class()
     with _lock:
         _blocks.append(least)
         show_progress(True)
@@ -38,7 +38,13 @@ def progress(least: float = 0.5) -> Iterator[None]:
             show_progress(bool(_blocks))
 
 
-def _bar_class() -> Any:
+def is_shown() -> bool:
+    """Whether a `with` block asks for bars."""
+    return bool(_blocks)
+
+
+def bar_class() -> Any:
+    """The class of a bar."""
     try:
         from tqdm.auto import tqdm  # noqa: PLC0415
     except ImportError as error:
@@ -82,7 +88,7 @@ def shown(name: str, future: Future) -> tuple[Any, Times | None]:
 def _draw(bar: Any, name: str, state: tuple[int, int, int, int]) -> Any:
     sent, to_send, received, to_receive = state
     if bar is None:
-        bar = _bar_class()(total=to_send + to_receive, unit="B", unit_scale=True)
+        bar = bar_class()(total=to_send + to_receive, unit="B", unit_scale=True)
     bar.set_description_str(f"{name}: {_doing(sent < to_send, received > 0)}", refresh=False)
     bar.update(sent + received - bar.n)
     bar.refresh()

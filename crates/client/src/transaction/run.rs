@@ -8,6 +8,7 @@ use crate::{Error, Outcome, Server};
 use farcall_rpc_proto::{Failure, FailureKind};
 use farcall_schedule::dataflow::{After, Flow, Run, Step, VersionId};
 use farcall_schedule::placement::{Input, Link, Origin, Placer, Policy};
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::Scope;
@@ -19,6 +20,7 @@ const MOST: usize = 256;
 /// Runs all calls.
 pub(super) fn run(transaction: &mut Transaction, servers: &[Server]) -> Result<Report, Error> {
     let start = Instant::now();
+    let servers = &behind(servers, &transaction.calls)?;
     let mut sites: Vec<Site> = servers.iter().cloned().map(Site::new).collect();
     learn(&transaction.calls, &mut sites)?;
     let graph = transaction.graph.clone();
@@ -63,17 +65,41 @@ pub(super) fn run(transaction: &mut Transaction, servers: &[Server]) -> Result<R
     Ok(report)
 }
 
+/// The servers, and in the place of a metaserver those behind it that have one of the functions.
+fn behind(servers: &[Server], calls: &[Recorded]) -> Result<Vec<Server>, Error> {
+    let mut all: Vec<Server> = Vec::new();
+    for server in servers {
+        if server.grid().is_none() {
+            all.push(server.clone());
+            continue;
+        }
+        let names: BTreeSet<&str> = calls.iter().map(|call| call.name.as_str()).collect();
+        for name in names {
+            for found in server.function(name)?.servers() {
+                if all.iter().all(|known| known.address() != found.address()) {
+                    all.push(found);
+                }
+            }
+        }
+    }
+    Ok(all)
+}
+
 /// Has every server say what it has of the functions. A server that does not answer is left out as
 /// long as another has them.
 fn learn(calls: &[Recorded], sites: &mut [Site]) -> Result<(), Error> {
+    let is_choice = sites.len() > 1;
+    let learned = std::thread::scope(|scope| {
+        let learn = |site| scope.spawn(move || learn_all(site, calls, is_choice));
+        let threads: Vec<_> = sites.iter_mut().map(learn).collect();
+        let learned = threads.into_iter().map(|thread| thread.join());
+        learned.collect::<Vec<_>>()
+    });
     let mut last = None;
-    for site in sites.iter_mut() {
-        for call in calls {
-            if let Err(error) = site.learn(call) {
-                site.is_lost = true;
-                last = Some(error);
-                break;
-            }
+    for (site, learned) in sites.iter_mut().zip(learned) {
+        if let Ok(Err(error)) = learned {
+            site.is_lost = true;
+            last = Some(error);
         }
     }
     for (number, call) in calls.iter().enumerate() {
@@ -86,6 +112,12 @@ fn learn(calls: &[Recorded], sites: &mut [Site]) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+fn learn_all(site: &mut Site, calls: &[Recorded], is_choice: bool) -> Result<(), Error> {
+    calls
+        .iter()
+        .try_for_each(|call| site.learn(call, is_choice))
 }
 
 impl Recorded {

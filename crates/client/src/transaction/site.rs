@@ -65,6 +65,9 @@ pub(super) struct View<'s> {
     state: placement::Server,
 }
 
+/// Calls that a server has at once which is the only one: it says itself what waits.
+const ALONE: u32 = 16;
+
 /// Seconds of a call of which nothing is known.
 const UNKNOWN_S: f64 = 0.1;
 
@@ -81,21 +84,23 @@ impl Site {
         }
     }
 
-    /// Asks for the function of a call and what it would take, unless that is known. An error is
-    /// one of the server itself.
-    pub(super) fn learn(&mut self, call: &Recorded) -> Result<(), Error> {
+    /// Asks for the function of a call, and where there is a choice what it would take, unless that
+    /// is known. An error is one of the server itself.
+    pub(super) fn learn(&mut self, call: &Recorded, is_choice: bool) -> Result<(), Error> {
         if self.functions.contains_key(&call.name) {
             return Ok(());
         }
         let known = match self.server.function(&call.name) {
             Ok(function) if function.text() == call.text => {
-                let plan = function.plan(&call.message.scalars, &call.message.elements)?;
-                self.pes = plan.pes.unwrap_or(1).max(1);
-                Some(Known::new(
-                    function.with_output(call.output.clone()),
-                    call,
-                    &plan,
-                ))
+                let asked =
+                    is_choice.then(|| function.plan(&call.message.scalars, &call.message.elements));
+                let plan = asked.transpose()?;
+                self.pes = match &plan {
+                    Some(plan) => plan.pes.unwrap_or(1).max(1),
+                    None => ALONE,
+                };
+                let function = function.with_output(call.output.clone());
+                Some(Known::new(function, call, plan.as_ref()))
             }
             Ok(_) | Err(Error::Failed(_)) => None,
             Err(error) => return Err(error),
@@ -187,21 +192,22 @@ impl View<'_> {
 }
 
 impl Known {
-    fn new(function: Function, call: &Recorded, plan: &Plan) -> Known {
+    fn new(function: Function, call: &Recorded, plan: Option<&Plan>) -> Known {
         let mut profile = Profile::default();
         let most = u32::try_from(call.layout.processor_elements.unwrap_or(1)).unwrap_or(1);
-        let pes = most.min(plan.pes.unwrap_or(1)).max(1);
-        if let Some(exec) = plan.exec {
+        let pes = most.min(plan.and_then(|plan| plan.pes).unwrap_or(1)).max(1);
+        if let Some(exec) = plan.and_then(|plan| plan.exec) {
             profile.observe(call.layout.cost.unwrap_or(0.0), pes, exec);
         }
         let way = |rate: Option<f64>| Way {
-            latency_s: plan.latency / 2.0,
+            latency_s: plan.map_or(Way::UNKNOWN.latency_s, |plan| plan.latency / 2.0),
             rate: rate.unwrap_or(Way::UNKNOWN.rate),
             factor: rate.map_or(Way::UNKNOWN.factor, |_| 1.5),
         };
+        let (up, down) = plan.map_or((None, None), |plan| plan.rates);
         let route = Route {
-            up: way(plan.rates.0),
-            down: way(plan.rates.1),
+            up: way(up),
+            down: way(down),
         };
         Known {
             function,

@@ -1,0 +1,123 @@
+"""Many calls of one function over several servers."""
+
+import itertools
+import re
+import subprocess
+import threading
+
+import farcall
+import numpy as np
+import pytest
+from servers import FARCALL, FAULTS, LIBRARIES, wait_until
+
+STEPS = f"""\
+Module test;
+Library "{FAULTS}/libfarcall_faults.so";
+Define nap(IN int ms, OUT int *slept) Repeatable "yes" Calls "C" fault_sleep(ms, slept);
+Define once(IN int ms, OUT int *slept) Calls "C" fault_sleep(ms, slept);
+Define segfault(IN int n) Calls "C" fault_segfault(n);
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """`farcall up`: a metaserver and three servers."""
+    path = tmp_path / "steps.idl"
+    path.write_text(STEPS)
+    process = subprocess.Popen(
+        [FARCALL, "up", "--local", "3", path, LIBRARIES / "ep.idl", LIBRARIES / "blas.idl"]
+        + ["--listen", "127.0.0.1:0", "--pes", "1"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    lines = [process.stdout.readline().split()[-1] for _ in range(4)]
+    yield lines[0].replace("farcall://", "meta://"), lines[1:]
+    process.terminate()
+    process.wait(10)
+
+
+def test_a_sweep_gives_results_in_order_from_all_servers(cluster):
+    address, servers = cluster
+    nap = farcall.connect(address).function("nap")
+    sweep = nap.map([{"ms": 20 + number % 3} for number in range(60)])
+    assert len(sweep) == 60
+    assert [result.slept for result in sweep] == [20 + number % 3 for number in range(60)]
+    assert sweep.errors == {}
+    computed = [farcall.connect(server).function("nap") for server in servers]
+    assert all(function.name == "test/nap" for function in computed)
+    assert repr(sweep) == "<sweep: 60 of 60 calls done, 0 failed>"
+
+
+def test_calls_come_in_any_form(cluster):
+    ddot = farcall.connect(cluster[0]).function("ddot")
+    x = np.arange(5.0)
+    expected = [float(np.dot(x, x * factor)) for factor in range(4)]
+    by_name = ddot.map([{"y": x * factor} for factor in range(4)], n=5, x=x, incx=1, incy=1)
+    assert [result.r for result in by_name] == expected
+    in_order = ddot.map((5, x, 1, x * factor, 1) for factor in range(4))
+    assert [result.r for result in in_order.wait()] == expected
+    nap = farcall.connect(cluster[0]).function("nap")
+    numbers = nap.map(itertools.islice(itertools.count(1), 3))
+    with pytest.raises(TypeError, match="not counted"):
+        len(numbers)
+    assert sorted(result.slept for _, result in numbers.as_completed()) == [1, 2, 3]
+
+
+def test_an_error_is_raised_in_its_place(cluster):
+    nap = farcall.connect(cluster[0]).function("nap")
+    sweep = nap.map([1, 2, "three", 4])
+    seen = []
+    with pytest.raises(farcall.ArgumentError, match="ms"):
+        seen.extend(result.slept for result in sweep)
+    assert seen == [1, 2]
+    sweep = nap.map([1, "two", 3])
+    assert sorted(number for number, _ in sweep.as_completed()) == [0, 2]
+    assert list(sweep.errors) == [1]
+
+    def broken():
+        yield 1
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        nap.map(broken()).wait()
+
+
+def test_calls_of_a_lost_server_are_made_elsewhere(cluster):
+    address, servers = cluster
+    server = farcall.connect(address)
+    out = subprocess.run(["ss", "-ltnpH"], capture_output=True, text=True, check=True).stdout
+    port = servers[0].rsplit(":", 1)[1]
+    line = next(line for line in out.splitlines() if f":{port} " in line)
+    pid = re.search(r"pid=(\d+)", line).group(1)
+    killer = threading.Timer(0.5, subprocess.run, (["kill", "-9", pid],))
+    killer.start()
+    results = server.function("nap").map([50] * 100).wait()
+    killer.join()
+    assert [result.slept for result in results] == [50] * 100
+
+
+def test_a_sweep_can_be_given_up(cluster):
+    nap = farcall.connect(cluster[0]).function("nap")
+    sweep = nap.map([2000] * 50)
+    sweep.cancel()
+    wait_until(lambda: sum(1 for _ in sweep.as_completed()) == 0, what="the end of the sweep")
+    assert len(sweep.errors) <= 10
+
+
+def test_one_server_is_enough_and_brief_calls_are_grouped(server):
+    ddot = server.function("ddot")
+    x = np.arange(3.0)
+    results = ddot.map(({"n": 3, "x": x, "y": x * n} for n in range(2000)), incx=1, incy=1)
+    assert [result.r for result in results] == [5.0 * n for n in range(2000)]
+
+
+def test_a_transaction_runs_behind_a_metaserver(cluster):
+    server = farcall.connect(cluster[0])
+    nap, once = server.function("nap"), server.function("once")
+    slept = [np.zeros(1, dtype=np.int32) for _ in range(6)]
+    with server.transaction() as t:
+        for array in slept[:5]:
+            nap(200, array)
+        once(1, slept[5])
+    assert t.report["servers"] == 3
+    assert [int(array[0]) for array in slept] == [200] * 5 + [1]
