@@ -1,10 +1,12 @@
-"""The figures of the first Ninf paper's experiments again, from what `farcall bench load` measured.
+"""The figures of the Ninf papers' experiments again, from what `farcall bench load` measured.
 
-python benches/load/paper.py FILE.json ... [--output FOLDER]
+python benches/load/paper.py FILE.json ... [--output FOLDER] [--format svg|png]
 
-Each file holds what `farcall bench load single|many|threads|ep --json` printed. Draws performance
-of each call and load by the number of clients (Tables 3 to 5 and 8), clients times threads
-(Fig. 6), and one client beside local code (Figs. 3 and 4), and prints the tables as Markdown.
+Each file holds what `farcall bench load EXPERIMENT --json` printed; files of one experiment are
+drawn together. First paper: performance of each call and load by the number of clients (many, ep,
+wan: Tables 3 to 8), clients times threads (threads: Fig. 6), one client beside local code (single:
+Figs. 3 and 4), sites alone and at once (sites: Fig. 8). Second paper (world): calls sorted by
+client time with their parts (Figs. 5 to 8), up and down (Table 4). Prints the tables as Markdown.
 """
 
 import argparse
@@ -22,30 +24,55 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--output", type=Path, default=Path("out"))
+    parser.add_argument("--format", choices=["svg", "png"], default="svg")
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)
-    for file in arguments.files:
-        measured = json.loads(file.read_text())
-        if measured["cases"]:
-            experiment = measured["cases"][0]["experiment"]
-            print_cases(measured["cases"])
-            draw = draw_grid if experiment == "threads" else draw_clients
-            draw(measured["cases"], arguments.output / f"load-{experiment}.svg")
+    for experiment, parts in by_experiment(arguments.files).items():
+        path = arguments.output / f"load-{experiment}.{arguments.format}"
+        if experiment == "world":
+            print_world([part for file in parts for part in file["summary"]])
+            draw_world([call for file in parts for call in file["calls"]], path)
+        elif experiment == "single":
+            rows = [row for file in parts for row in file["rows"]]
+            print_rows(rows)
+            draw_single(rows, path)
         else:
-            print_rows(measured["rows"])
-            draw_single(measured["rows"], arguments.output / "load-single.svg")
+            cases = [case for file in parts for case in file["cases"]]
+            print_cases(cases)
+            draw = {"threads": draw_grid, "sites": draw_sites}.get(experiment, draw_clients)
+            draw(cases, path)
+
+
+def by_experiment(files):
+    """What the files hold, by what was measured."""
+    experiments = {}
+    for file in files:
+        measured = json.loads(file.read_text())
+        if "calls" in measured:
+            name = measured["experiment"]
+        else:
+            name = measured["cases"][0]["experiment"] if measured["cases"] else "single"
+        experiments.setdefault(name, []).append(measured)
+    return experiments
 
 
 def print_cases(cases):
     """A table like the paper's Tables 3 to 5."""
-    print("| | n | c | calls | Mflop/s max/min/mean | all | CPU % | load | T_response | T_wait |")
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    print(
+        "| | n | c | calls | Mflop/s max/min/mean | all | MB/s max/min/mean | CPU % | load"
+        " | T_response | T_wait |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
     for case in cases:
-        rate = "/".join(f"{case['mflops'][part] or 0:.0f}" for part in ("max", "min", "mean"))
+        rate, carried = (
+            "/".join(f"{case[figure][part] or 0:.{digits}f}" for part in ("max", "min", "mean"))
+            for figure, digits in (("mflops", 0), ("mb_s", 1))
+        )
         response, wait = (case[name] or 0 for name in ("t_response_s", "t_wait_s"))
         print(
             f"| {case['way']} | {case['n']} | {case['clients']} | {case['calls']} | {rate}"
-            f" | {case['aggregate_mflops']:.0f} | {case['cpu_percent']:.0f} | {case['load']:.1f}"
+            f" | {case['aggregate_mflops']:.0f} | {carried} | {case['cpu_percent']:.0f}"
+            f" | {case['load']:.1f}"
             f" | {response * 1e3:.1f} ms | {wait * 1e3:.1f} ms |"
         )
 
@@ -59,6 +86,64 @@ def print_rows(rows):
             f"| {row['name']} | {row['value']:.0f} | {row['unit']} | {row['peer']}"
             f" | {row['peer_value']:.0f} | {row['ratio']:.2f} |"
         )
+
+
+def print_world(summary):
+    """Tables 2 and 4 of the second paper."""
+    print("| | n | network | calls | min | max | mean | sd | up KB/s min/max/mean/sd | down |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    parts = ("min", "max", "mean", "sd")
+    for group in sorted(summary, key=lambda group: (group["function"], group["n"])):
+        times = " | ".join(f"{group['total_s'][part]:.2f}" for part in parts)
+        ways = (
+            "/".join(f"{group[way][part]:.0f}" for part in parts)
+            for way in ("up_kb_s", "down_kb_s")
+        )
+        name = f"| {group['function']} | {group['n']} | {group['network']} | {group['calls']}"
+        print(f"{name} | {times} | {' | '.join(ways)} |")
+
+
+def draw_world(calls, path):
+    """Figs. 5 to 8: every call, the shortest first, and what its time went to."""
+    networks = list(dict.fromkeys(call["network"] for call in calls))
+    figures = sorted({(call["function"], call["n"]) for call in calls})
+    size = (4 * len(networks), 2.5 * len(figures))
+    figure, axes = plt.subplots(len(figures), len(networks), figsize=size, squeeze=False)
+    for row, (function, n) in zip(axes, figures, strict=True):
+        for axis, network in zip(row, networks, strict=True):
+            group = [
+                call
+                for call in calls
+                if (call["function"], call["n"], call["network"]) == (function, n, network)
+            ]
+            group.sort(key=lambda call: call["total_s"])
+            bottom = [0.0] * len(group)
+            for part in ("SEND", "EXEC", "RECV", "OTHER"):
+                heights = [call[f"{part.lower()}_s"] for call in group]
+                axis.bar(range(1, len(group) + 1), heights, bottom=bottom, label=part)
+                bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
+            axis.set(title=f"{function}, n = {n}, {network}")
+        row[0].set_ylabel("seconds")
+    axes[0][0].legend()
+    save(figure, path)
+
+
+def draw_sites(cases, path):
+    """Fig. 8: what each site gets alone and with the others."""
+    groups = list(dict.fromkeys((case["n"], case["clients"]) for case in cases))
+    figure, axes = plt.subplots(1, len(groups), figsize=(5 * len(groups), 4), squeeze=False)
+    for axis, (n, clients) in zip(axes[0], groups, strict=True):
+        of_group = [case for case in cases if (case["n"], case["clients"]) == (n, clients)]
+        for mark, at_once in (("alone", False), ("all at once", True)):
+            shown = [case for case in of_group if case["way"].endswith("/4") == at_once]
+            places = [place + 0.4 * at_once for place in range(len(shown))]
+            rates = [case["mb_s"]["mean"] * case["clients"] for case in shown]
+            axis.bar(places, rates, width=0.4, label=mark)
+        names = [case["way"] for case in of_group if not case["way"].endswith("/4")]
+        axis.set_xticks([place + 0.2 for place in range(len(names))], names)
+        axis.set(title=f"n = {n}, {clients} clients a site", ylabel="MB/s of the site")
+    axes[0][0].legend()
+    save(figure, path)
 
 
 def draw_clients(cases, path):

@@ -42,6 +42,11 @@ module farcall
     type(c_ptr) :: handle = c_null_ptr
   end type
 
+  ! An array that stays at the server; it is passed where a call takes an array.
+  type, bind(c), public :: farcall_handle
+    type(c_ptr) :: handle = c_null_ptr
+  end type
+
   ! A procedure that a called function calls: farcall_callback(c_funloc(monitor)), of a procedure
   ! with bind(C). A c_funptr by itself is refused: compilers differ in how they pass it.
   type, bind(c), public :: farcall_callback
@@ -55,7 +60,7 @@ module farcall
 
   public :: farcall_connect, farcall_disconnect, farcall_function_of
   public :: farcall_object_new, farcall_object_method, farcall_object_free
-  public :: farcall_call, farcall_call_async
+  public :: farcall_call, farcall_call_async, farcall_put, farcall_get, farcall_drop
   public :: farcall_probe, farcall_wait, farcall_wait_or, farcall_wait_and, farcall_wait_any
   public :: farcall_wait_all, farcall_next_failed, farcall_cancel, farcall_cancel_all
   public :: farcall_session_times, farcall_times_of, farcall_allocate, farcall_free
@@ -86,6 +91,26 @@ module farcall
       type(*), dimension(..), asynchronous, optional :: a1, a2, a3, a4, a5, a6, a7, a8, a9, &
         a10, a11, a12, a13, a14, a15, a16, a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, &
         a27, a28, a29, a30, a31, a32, a33, a34, a35, a36, a37, a38, a39, a40
+    end function
+
+    ! Leaves an array at the server, for calls to come; its handle is null where that fails. It goes
+    ! with farcall_drop, when the connection ends, or when it was not used for long.
+    type(farcall_handle) function farcall_put(server, array) bind(c, name="farcall_fortran_put")
+      import :: farcall_handle, farcall_server
+      type(farcall_server), value :: server
+      type(*), dimension(..), contiguous, intent(in) :: array
+    end function
+
+    ! Gets it, after the calls that were made before.
+    integer(c_int) function farcall_get(handle, array) bind(c, name="farcall_fortran_get")
+      import :: c_int, farcall_handle
+      type(farcall_handle), value :: handle
+      type(*), dimension(..), contiguous :: array
+    end function
+
+    integer(c_int) function c_drop(handle) bind(c, name="farcall_drop")
+      import :: c_int, farcall_handle
+      type(farcall_handle), value :: handle
     end function
 
     ! FARCALL_RUNNING while the call has not ended, else what became of it.
@@ -311,6 +336,13 @@ contains
     call c_object_free(object)
     object%handle = c_null_ptr
   end subroutine
+
+  ! The server need not keep the array any more. Calls that use it go on.
+  integer(c_int) function farcall_drop(handle) result(status)
+    type(farcall_handle), intent(inout) :: handle
+    status = c_drop(handle)
+    handle%handle = c_null_ptr
+  end function
 
   ! Waits until one of the calls has ended; `which` tells its session.
   integer(c_int) function farcall_wait_or(sessions, timeout, which) result(status)

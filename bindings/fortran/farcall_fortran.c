@@ -50,11 +50,12 @@ static farcall_value value_of(const CFI_cdesc_t *given, farcall_kind wanted) {
     value.kind = FARCALL_SCATTERED;
   value.data = given->base_addr;
   value.bytes = given->elem_len;
-  /* A type(farcall_callback) holds the address of the function. */
-  if (wanted == FARCALL_FUNCTION && given->type == CFI_type_struct && given->rank == 0 &&
-      given->elem_len == sizeof(void *)) {
+  /* A type(farcall_callback) holds the address of the function, a type(farcall_handle) that of a
+     handle, which the library knows: anything else is refused by its kind. */
+  if (given->type == CFI_type_struct && given->rank == 0 && given->elem_len == sizeof(void *)) {
     memcpy(&value.data, given->base_addr, sizeof value.data);
-    value.kind = FARCALL_FUNCTION;
+    if (wanted == FARCALL_FUNCTION)
+      value.kind = FARCALL_FUNCTION;
     return value;
   }
   for (rank = 0; rank < given->rank; rank++)
@@ -112,4 +113,30 @@ farcall_session farcall_fortran_call_async(
   farcall_value values[MOST];
   const size_t count = values_of(function, given, values);
   return farcall_call_values_async(function, values, count);
+}
+
+/* A type(farcall_handle). */
+typedef struct {
+  farcall_handle *handle;
+} held;
+
+held farcall_fortran_put(farcall_server *server, CFI_cdesc_t *array) {
+  size_t shape[CFI_MAX_RANK];
+  CFI_rank_t rank;
+  held result;
+
+  for (rank = 0; rank < array->rank; rank++)
+    shape[rank] = (size_t)array->dim[rank].extent;
+  result.handle =
+      farcall_put(server, kind_of(array->type), shape, (size_t)array->rank, 1, array->base_addr);
+  return result;
+}
+
+farcall_status farcall_fortran_get(held given, CFI_cdesc_t *array) {
+  size_t bytes = array->elem_len;
+  CFI_rank_t rank;
+
+  for (rank = 0; rank < array->rank; rank++)
+    bytes *= (size_t)array->dim[rank].extent;
+  return farcall_get(given.handle, array->base_addr, bytes);
 }

@@ -178,7 +178,8 @@ def level3():
                        f"IN char transa, IN char transb, IN int m, IN int n, IN int k, "
                        f"IN {{T}} alpha, {a}, {b}, IN {{T}} beta, {c}",
                        "C = alpha op(A) op(B) + beta C", "2 * m * n * k",
-                       [dict(case, transa=ta, transb=tb) for ta, tb in ("NN", "TN", "NC", "ct")])
+                       [dict(case, transa=ta, transb=tb) for ta, tb in ("NN", "TN", "NC", "ct")],
+                       size="min(m, n)")
     left = is_one("side", "L")
     order = f"({left} ? m : n)"
     a = matrix("IN", "a", order, order, "lda")
@@ -190,7 +191,7 @@ def level3():
                            f"IN char side, IN char uplo, IN int m, IN int n, IN {{T}} alpha, "
                            f"{a}, {b}, IN {{T}} beta, {c}",
                            "C = alpha A B + beta C or alpha B A + beta C, A symmetric or hermitian",
-                           f"2 * m * n * {order}", sides, precisions)
+                           f"2 * m * n * {order}", sides, precisions, size="min(m, n)")
     yield from rank_updates()
     triangular = [dict(drop(case, "beta", "ldc"), side=s, uplo=u, transa=t, diag=d)
                   for s, u, t, d in ("LUNN", "RLTU", "LLCN")]
@@ -200,7 +201,7 @@ def level3():
         yield from routine("{p}tr" + verb,
                            f"IN char side, IN char uplo, IN char transa, IN char diag, IN int m, "
                            f"IN int n, IN {{T}} alpha, {a}, {b}", f"{words}, A triangular",
-                           f"m * n * {order}", triangular)
+                           f"m * n * {order}", triangular, size="min(m, n)")
 
 
 def rank_updates():
@@ -218,16 +219,16 @@ def rank_updates():
 
     yield from routine("{p}syrk", f"{head}, IN {{T}} alpha, {a}, IN {{T}} beta, {c}",
                        "C = alpha op(A) op(A)' + beta C, C symmetric", "n^2 * k",
-                       cases("T", ALPHA, BETA))
+                       cases("T", ALPHA, BETA), size="min(n, k)")
     yield from routine("{p}herk", f"{head}, IN {{R}} alpha, {a}, IN {{R}} beta, {c}",
                        "C = alpha op(A) op(A)' + beta C, C hermitian", "n^2 * k",
-                       cases("C", 1.25, 0.75), "cz")
+                       cases("C", 1.25, 0.75), "cz", size="min(n, k)")
     yield from routine("{p}syr2k", f"{head}, IN {{T}} alpha, {a}, {b}, IN {{T}} beta, {c}",
                        "C = alpha op(A) op(B)' + alpha op(B) op(A)' + beta C, C symmetric",
-                       "2 * n^2 * k", cases("T", ALPHA, BETA, ldb=7))
+                       "2 * n^2 * k", cases("T", ALPHA, BETA, ldb=7), size="min(n, k)")
     yield from routine("{p}her2k", f"{head}, IN {{T}} alpha, {a}, {b}, IN {{R}} beta, {c}",
                        "C = alpha op(A) op(B)' + conj(alpha) op(B) op(A)' + beta C, C hermitian",
-                       "2 * n^2 * k", cases("C", ALPHA, 0.75, ldb=7), "cz")
+                       "2 * n^2 * k", cases("C", ALPHA, 0.75, ldb=7), "cz", size="min(n, k)")
 
 
 def drop(case, *names):

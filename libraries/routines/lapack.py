@@ -54,23 +54,27 @@ def general():
     yield from routine("{p}gesv",
                        f"IN int n, IN int nrhs, {A}, OUT int ipiv[n], {B}, {INFO}",
                        "Solve A X = B; A becomes its factors L and U, B the solution",
-                       "2 / 3 * n^3 + 2 * n^2 * nrhs", SQUARE)
+                       "2 / 3 * n^3 + 2 * n^2 * nrhs", SQUARE, size="n")
     yield from routine("{p}getrf", f"IN int m, IN int n, {A_MN}, OUT int ipiv[{MIN}], {INFO}",
-                       "Factor A = P L U", f"{MAX} * {MIN}^2 - 1 / 3 * {MIN}^3", [TALL, WIDE])
+                       "Factor A = P L U", f"{MAX} * {MIN}^2 - 1 / 3 * {MIN}^3", [TALL, WIDE],
+                       size=MIN)
     yield from routine("{p}getrs",
                        f"IN char trans, IN int n, IN int nrhs, {A_IN}, IN int ipiv[n], {B}, {INFO}",
                        "Solve op(A) X = B with the factors of getrf", "2 * n^2 * nrhs",
                        [dict(case, trans=trans) for case in SQUARE for trans in "NT"])
     yield from routine("{p}getri", f"IN int n, {A}, IN int ipiv[n], {work()}, IN int lwork, {INFO}",
                        "Invert A with the factors of getrf; lwork at least n, better 64 n",
-                       "4 / 3 * n^3", [dict(n=7, lda=9, lwork=448), dict(n=4, lda=4, lwork=4)])
+                       "4 / 3 * n^3", [dict(n=7, lda=9, lwork=448), dict(n=4, lda=4, lwork=4)],
+                       size="n")
 
 
 def positive_definite():
     yield from routine("{p}posv", f"IN char uplo, IN int n, IN int nrhs, {A}, {B}, {INFO}",
-                       "Solve A X = B, A positive definite", "1 / 3 * n^3 + 2 * n^2 * nrhs", UPLO)
+                       "Solve A X = B, A positive definite", "1 / 3 * n^3 + 2 * n^2 * nrhs", UPLO,
+                       size="n")
     yield from routine("{p}potrf", f"IN char uplo, IN int n, {A}, {INFO}",
-                       "Cholesky factorisation", "1 / 3 * n^3", only(UPLO, "n", "lda", "uplo"))
+                       "Cholesky factorisation", "1 / 3 * n^3", only(UPLO, "n", "lda", "uplo"),
+                       size="n")
     yield from routine("{p}potrs", f"IN char uplo, IN int n, IN int nrhs, {A_IN}, {B}, {INFO}",
                        "Solve A X = B with the factor of potrf", "2 * n^2 * nrhs", UPLO)
 
@@ -108,14 +112,15 @@ def orthogonal_factors():
                        "Factor A = Q R; A becomes R and the reflectors of Q; lwork at least n, "
                        "better 64 n",
                        f"2 * {MAX} * {MIN}^2 - 2 / 3 * {MIN}^3",
-                       [dict(case, lwork=384) for case in (TALL, WIDE)])
+                       [dict(case, lwork=384) for case in (TALL, WIDE)], size=MIN)
     yield from routine("{p}{or}gqr",
                        f"IN int m, IN int n, IN int k, {A_MN}, IN {{T}} tau[k], {work()}, "
                        f"IN int lwork, {INFO}",
                        "The first n columns of Q, m by m, from the k reflectors of geqrf; "
                        "m >= n >= k; lwork at least n, better 64 n",
                        "4 * m * n * k - 2 * (m + n) * k^2 + 4 / 3 * k^3",
-                       [dict(m=8, n=5, k=3, lda=9, lwork=320), dict(m=4, n=4, k=4, lda=4, lwork=4)])
+                       [dict(m=8, n=5, k=3, lda=9, lwork=320), dict(m=4, n=4, k=4, lda=4, lwork=4)],
+                       size="k")
 
 
 def least_squares():
@@ -126,7 +131,7 @@ def least_squares():
                        "Least squares or least norm by QR or LQ, A of full rank; lwork at least "
                        "min(m, n) + max(1, m, n, nrhs), better 64 times that",
                        f"2 * {MAX} * {MIN}^2 - 2 / 3 * {MIN}^3 + 4 * m * n * nrhs",
-                       [dict(case, trans="N", lwork=900) for case in cases])
+                       [dict(case, trans="N", lwork=900) for case in cases], size=MIN)
     tail = "OUT {R} s[min(m, n)], IN {R} rcond, OUT int *rank, " + work() + ", IN int lwork"
     cases = [dict(case, rcond=1e-6, lwork=6000) for case in cases]
     cost = f"4 * {MAX} * {MIN}^2 + 8 * {MIN}^3 + 4 * m * n * nrhs"
@@ -189,7 +194,7 @@ def divide_and_conquer(head, sizes):
                            f"IN char jobz, {head}, {u}, {vt}, {work()}, IN int lwork, {more}"
                            f"WORK int iwork[max(1, 8 * {MIN})], {INFO}",
                            "Singular values and vectors by divide and conquer, A = U S VT; lwork "
-                           f"at least {least}", cost, cases, precisions)
+                           f"at least {least}", cost, cases, precisions, size=MIN)
 
 
 def symmetric_eigenvalues():
@@ -211,13 +216,13 @@ def symmetric_eigenvalues():
     yield from routine("{p}syevd", f"{head}, {integers}, {INFO}",
                        words.format(kind="symmetric") + "divide and conquer; with vectors lwork at "
                        "least 1 + 6 n + 2 n^2 and liwork 3 + 5 n, else 2 n + 1 and 1",
-                       cost, divide, "sd")
+                       cost, divide, "sd", size="n")
     reals = f"{work('rwork', 'lrwork', '{R}')}, IN int lrwork"
     yield from routine("{p}heevd", f"{head}, {reals}, {integers}, {INFO}",
                        words.format(kind="hermitian") + "divide and conquer; with vectors lwork at "
                        "least 2 n + n^2, lrwork 1 + 5 n + 2 n^2 and liwork 3 + 5 n, else n + 1, n "
                        "and 1",
-                       cost, [dict(case, lrwork=300) for case in divide], "cz")
+                       cost, [dict(case, lrwork=300) for case in divide], "cz", size="n")
 
 
 def general_eigenvalues():

@@ -1,13 +1,14 @@
 """Arrays that stay at the server, by real processes."""
 
 import gc
+import json
 import pickle
 
 import farcall
 import numpy as np
 import pytest
-from programs import compile_c, run
-from servers import LIBRARIES, ROOT, wait_until
+from programs import command, compile_c, run
+from servers import FARCALL, LIBRARIES, ROOT, wait_until
 
 LIBC = """\
 Module test;
@@ -172,6 +173,39 @@ def test_without_a_folder_memory_that_is_taken_is_an_error(start, libc, tmp_path
     server.put(np.zeros(1_000_000, np.int8)).drop()
 
 
+def test_from_the_shell(library_server, tmp_path):
+    def farcall_(*words, status=0):
+        words = [FARCALL, *map(str, words), "--server", library_server.address]
+        ran = run(*words, cwd=tmp_path)
+        assert ran.returncode == status, ran.stderr
+        return ran.stdout if status == 0 else ran.stderr
+
+    n = 30
+    rng = np.random.default_rng(2)
+    a, b = rng.random((n, n)) + n * np.eye(n), rng.random(n)
+    np.save(tmp_path / "a.npy", a)
+    np.save(tmp_path / "b.npy", b)
+    rows = farcall_("put", "a.npy").strip()
+    held = farcall_("put", "a.npy", "--order", "columns").strip()
+    solve = ["call", "dgesv", f"n={n}", "nrhs=1", f"lda={n}", "b=@b.npy", f"ldb={n}"]
+    assert "in rows" in farcall_(*solve, f"a=handle:{rows}", status=1)
+    # The factors stay, and the next call uses them.
+    farcall_(*solve, f"a=handle:{held}", "-o", "b=x.npy", "-o", "ipiv=p.npy")
+    assert np.allclose(a @ np.load(tmp_path / "x.npy").ravel(), b)
+    again = ["call", "dgetrs", "trans=N", *solve[2:], f"a=handle:{held}", "ipiv=@p.npy"]
+    farcall_(*again, "-o", "b=y.npy")
+    assert np.array_equal(np.load(tmp_path / "x.npy"), np.load(tmp_path / "y.npy"))
+    assert "farcall get" in farcall_(*solve, f"a=handle:{held}", "-o", "a=a2.npy", status=2)
+    listed = {array["id"]: array for array in json.loads(farcall_("get", "--json"))["arrays"]}
+    assert listed[held]["shape"] == [n, n] and listed[held]["order"] == "columns"
+    assert np.array_equal(library_server.connect().handle(rows).get(), a)
+    farcall_("get", rows, "-o", "back.npy")
+    assert np.array_equal(np.load(tmp_path / "back.npy"), a)
+    farcall_("drop", rows, held)
+    assert "no array" in farcall_("get", rows, status=1)
+    assert "farcall get" in farcall_("get", "not-an-id", status=2)
+
+
 def test_a_handle_cannot_be_submitted(start, tmp_path):
     server = start(LIBRARIES / "blas.idl", options=["--state", str(tmp_path / "state")]).connect()
     x = server.put([1.0, 2.0])
@@ -186,3 +220,11 @@ def test_from_c(library_server, tmp_path):
     assert "in columns, the handle has double of shape" in ran.stdout
     assert "the array has 32 bytes, given 1" in ran.stdout
     assert "there is no array" in ran.stdout
+
+
+@pytest.mark.parametrize("source", ["handles.f90", "Handles.java"])
+def test_from_other_languages(library_server, tmp_path, source):
+    """Arguments are at the server before the call, whatever the language."""
+    program = command(ROOT / "testing" / "e2e" / source, tmp_path)
+    ran = run(*program, library_server.address)
+    assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -180,6 +180,49 @@ def test_singular_values(scalapack, m, n):
     assert error((result.u * result.s) @ result.vt, a) < 1e-10
 
 
+def test_matrices_that_stay_at_the_server(scalapack):
+    """The factors of one parallel function are the arguments of the next call, and of the user."""
+    n = 500
+    a, b = positive(n), matrix(n)[:, :2].copy(order="F")
+    held, right = scalapack.put(a), scalapack.put(b)
+    info = np.ones(1, np.int32)
+    scalapack.call("pdposv", "L", n, 2, held, n, right, n, info)
+    assert info[0] == 0
+    assert error(right.get(), np.linalg.solve(a, b)) < 1e-10
+    assert error(np.tril(held.get()), np.linalg.cholesky(a)) < 1e-10
+    # Read, written and kept, one call after the other without a wait.
+    again = scalapack.put(a)
+    eigen = scalapack.function("pdsyev")
+    futures = [
+        eigen.call_async("N", "L", n, again, n, farcall.keep(), None, n, info),
+        scalapack.function("pdposv").call_async("L", n, 2, held, n, right, n, info),
+    ]
+    values = futures[0].result(timeout=60).w
+    futures[1].result(timeout=60)
+    assert error(values.get(), np.linalg.eigvalsh(a)) < 1e-10
+
+
+def test_all_processes_get_an_array_that_stays(process):
+    server = process.connect()
+    x = server.put(np.arange(1000.0))
+    assert server.function("total")(x=x, n=1000).sum == 499_500
+    made = server.function("made")(x=farcall.keep(), n=1000)
+    assert (made.x.get() == np.arange(1000)).all()
+    again = server.function("made")(x=made.x, n=1000)
+    assert again.size == 2 and (made.x.get() == np.arange(1000)).all()
+
+
+def test_what_a_crash_was_to_write_is_not_read(process):
+    server = process.connect()
+    x = server.put(np.zeros(3, np.int32))
+    server.call("ranks", 3, x)
+    assert x.get().tolist() == [100, 101, 102]
+    with pytest.raises(farcall.LibraryError):
+        server.call("crash", 1)
+    server.call("ranks", 3, x)
+    assert x.get().tolist() == [100, 101, 102]
+
+
 def test_a_matrix_that_is_not_positive_definite_is_told(scalapack):
     n = 300
     a = -np.eye(n, order="F")

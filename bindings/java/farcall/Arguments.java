@@ -62,6 +62,44 @@ final class Arguments {
         }
     }
 
+    /** The memory of an array of numbers. */
+    static MemorySegment memory(Object array) {
+        return switch (array) {
+            case byte[] bytes -> MemorySegment.ofArray(bytes);
+            case short[] numbers -> MemorySegment.ofArray(numbers);
+            case int[] numbers -> MemorySegment.ofArray(numbers);
+            case long[] numbers -> MemorySegment.ofArray(numbers);
+            case float[] numbers -> MemorySegment.ofArray(numbers);
+            case double[] numbers -> MemorySegment.ofArray(numbers);
+            default ->
+                    throw new FarcallException(
+                            FarcallException.Status.ARGUMENT,
+                            array.getClass() + " cannot stay at a server: put an array of numbers");
+        };
+    }
+
+    /** The type of its elements. */
+    static int kind(Object array) {
+        return switch (array) {
+            case byte[] bytes -> CHAR;
+            case short[] numbers -> SHORT;
+            case int[] numbers -> INT;
+            case long[] numbers -> LONG;
+            case float[] numbers -> FLOAT;
+            default -> DOUBLE;
+        };
+    }
+
+    /** Bytes of one of them. */
+    static long size(Object array) {
+        return switch (kind(array)) {
+            case CHAR -> 1;
+            case SHORT -> 2;
+            case INT, FLOAT -> 4;
+            default -> 8;
+        };
+    }
+
     private void put(int index, Object given) {
         switch (given) {
             case null -> set(index, MemorySegment.NULL, REFUSED, false);
@@ -94,6 +132,7 @@ final class Arguments {
                     array(index, MemorySegment.ofArray(array), orComplex(index, FLOAT, SCOMPLEX));
             case double[] array ->
                     array(index, MemorySegment.ofArray(array), orComplex(index, DOUBLE, DCOMPLEX));
+            case RemoteArray array -> set(index, array.handle(), REFUSED, false);
             case Buffer buffer -> memory(index, MemorySegment.ofBuffer(buffer));
             case MemorySegment memory -> memory(index, memory);
             default ->

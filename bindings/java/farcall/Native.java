@@ -77,6 +77,11 @@ final class Native {
     private static final MethodHandle ALLOCATE =
             find("farcall_allocate", ADDRESS, ADDRESS, JAVA_LONG);
     private static final MethodHandle FREE = findVoid("farcall_free", ADDRESS);
+    private static final MethodHandle PUT =
+            find("farcall_put", ADDRESS, ADDRESS, JAVA_INT, ADDRESS, JAVA_LONG, JAVA_INT, ADDRESS);
+    private static final MethodHandle GET =
+            find("farcall_get", JAVA_INT, ADDRESS, ADDRESS, JAVA_LONG);
+    private static final MethodHandle DROP = find("farcall_drop", JAVA_INT, ADDRESS);
     private static final MethodHandle ERROR_STATUS = find("farcall_error_status", JAVA_INT);
     private static final MethodHandle ERROR_MESSAGE = find("farcall_error_message", ADDRESS);
 
@@ -164,6 +169,29 @@ final class Native {
                     DISCONNECT.invokeExact(server);
                     return null;
                 });
+    }
+
+    /** The handle of an array with a copy of these bytes. */
+    static MemorySegment put(
+            MemorySegment server, int kind, long[] shape, boolean columns, MemorySegment bytes) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment lengths = arena.allocateFrom(JAVA_LONG, shape);
+            MemorySegment copy = arena.allocate(Math.max(1, bytes.byteSize()), 16);
+            MemorySegment.copy(bytes, 0, copy, 0, bytes.byteSize());
+            long rank = shape.length;
+            int order = columns ? 1 : 0;
+            return known(
+                    invoke(() -> (MemorySegment)
+                            PUT.invokeExact(server, kind, lengths, rank, order, copy)));
+        }
+    }
+
+    static void get(MemorySegment handle, MemorySegment memory, long bytes) {
+        check(invoke(() -> (int) GET.invokeExact(handle, memory, bytes)));
+    }
+
+    static void drop(MemorySegment handle) {
+        check(invoke(() -> (int) DROP.invokeExact(handle)));
     }
 
     static MemorySegment object(MemorySegment server, String name) {

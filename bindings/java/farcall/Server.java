@@ -60,6 +60,26 @@ public final class Server implements AutoCloseable {
         return whileOpen(() -> new RemoteObject(this, Native.object(server, name)));
     }
 
+    /**
+     * Leaves an array at the server, for calls to come.
+     *
+     * @param array {@code byte[]}, {@code short[]}, {@code int[]}, {@code long[]}, {@code float[]}
+     *     or {@code double[]}
+     * @param columns whether the first index varies fastest, as BLAS and LAPACK want it
+     * @param shape its lengths; none for a vector
+     */
+    public RemoteArray put(Object array, boolean columns, long... shape) {
+        return whileOpen(
+                () -> {
+                    MemorySegment memory = Arguments.memory(array);
+                    long[] lengths = shape.length > 0 ? shape
+                            : new long[] {memory.byteSize() / Arguments.size(array)};
+                    int kind = Arguments.kind(array);
+                    return new RemoteArray(
+                            this, Native.put(server, kind, lengths, columns, memory));
+                });
+    }
+
     /** Calls a function by name. */
     public void call(String name, Object... arguments) {
         function(name).call(arguments);

@@ -12,6 +12,8 @@ mod trunk;
 
 use crate::failure::Failure;
 use clap::{Args, Subcommand};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use std::path::{Path, PathBuf};
 
 /// Measure, beside a peer or a physical limit in the same run
@@ -38,6 +40,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Command::Trunk(arguments) => trunk::run(arguments),
         Command::Gang(arguments) => gang::run(arguments),
     }
+}
+
+/// Has Ctrl-C and SIGTERM end this process with its network namespaces removed before.
+fn leave_no_lab() -> Result<(), Failure> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    std::thread::spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            // What cannot be removed now, the next lab sweeps away.
+            let _ = farcall_trunk_lab::remove_all();
+            std::process::exit(128 + signal);
+        }
+    });
+    Ok(())
 }
 
 /// An interface file of the project's libraries.

@@ -1,13 +1,14 @@
 //! `farcall call`
 
+use crate::arrays;
 use crate::failure::Failure;
 use crate::npy::Array;
 use crate::results::{Results, print_times};
 use crate::target::Target;
 use clap::Args;
 use farcall_client::{
-    Argument, Callback, CallbackArguments, CallbackError, Error, Function, Interface, Job, Outcome,
-    Output, Pending, Progress, Scalar,
+    Argument, Callback, CallbackArguments, CallbackError, Error, Function, HandleId, Interface,
+    Job, Outcome, Output, Pending, Progress, Scalar,
 };
 use farcall_idl::{Layout, Mode, Param, Type};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -21,6 +22,7 @@ use std::time::{Duration, Instant};
 ///
 /// Scalars are written as they are, arrays as @FILE.npy or as numbers with commas between,
 /// arrays of strings as @FILE (its lines) or with commas between. OUT arrays need not be given.
+/// handle:ID is an array that stays at the server; `farcall put` leaves it there.
 /// Arguments of type filename are paths of files here, which travel. What the function calls back
 /// is shown on standard error.
 #[derive(Args)]
@@ -60,6 +62,8 @@ pub(crate) struct Call {
     layout: Layout,
     /// Bytes of each array parameter.
     arrays: BTreeMap<usize, Vec<u8>>,
+    /// Arrays that stay at the server, by parameter.
+    handles: BTreeMap<usize, HandleId>,
     outputs: BTreeMap<usize, PathBuf>,
 }
 
@@ -138,17 +142,27 @@ impl Call {
             needs_value(&interface.params[index])
         })?;
         let scalars = scalars(interface, &mut values)?;
-        let given = values
-            .into_iter()
-            .map(|(param, text)| Ok((param, read_array(&text)?)));
-        let given: BTreeMap<usize, Array> = given.collect::<Result<_, Failure>>()?;
-        Call::lay_out(function, scalars, given, outputs)
+        let (mut given, mut handles) = (BTreeMap::new(), BTreeMap::new());
+        for (param, text) in values {
+            match arrays::named(&text) {
+                Some(id) => drop(handles.insert(param, id.map_err(Failure::usage)?)),
+                None => drop(given.insert(param, read_array(&text)?)),
+            }
+        }
+        if let Some(param) = outputs.keys().find(|param| handles.contains_key(param)) {
+            let name = &interface.params[*param].name;
+            return Err(Failure::usage(format!(
+                "-o {name}: it stays at the server; `farcall get` brings it"
+            )));
+        }
+        Call::lay_out(function, scalars, given, handles, outputs)
     }
 
     fn lay_out(
         function: Function,
         scalars: Vec<Option<Scalar>>,
         given: BTreeMap<usize, Array>,
+        handles: BTreeMap<usize, HandleId>,
         outputs: BTreeMap<usize, PathBuf>,
     ) -> Result<Call, Failure> {
         let interface = function.interface();
@@ -177,7 +191,7 @@ impl Call {
                     "`{name}`: expected shape {expected:?}, given {shape:?}"
                 )));
             }
-            if array.mode == Mode::Out {
+            if array.mode == Mode::Out && !handles.contains_key(&array.param) {
                 let bytes = usize::try_from(array.client_bytes).map_err(Failure::failed)?;
                 arrays.entry(array.param).or_insert_with(|| vec![0; bytes]);
             }
@@ -187,6 +201,7 @@ impl Call {
             scalars,
             layout,
             arrays,
+            handles,
             outputs,
         })
     }
@@ -204,7 +219,7 @@ impl Call {
                 (Some(scalar), _) => Argument::Scalar(scalar.clone()),
                 (None, Some(bytes)) if param.mode.is_returned() => Argument::Out(bytes),
                 (None, Some(bytes)) => Argument::In(bytes),
-                (None, None) => Argument::Skip,
+                (None, None) => without_bytes(&self.handles, index),
             });
         }
         for _ in &self.function.interface().callbacks {
@@ -226,7 +241,7 @@ impl Call {
                 |(index, param)| match (&self.scalars[index], self.arrays.get(&index)) {
                     (Some(scalar), _) => Argument::Scalar(scalar.clone()),
                     (None, Some(bytes)) if param.mode.is_sent() => Argument::In(bytes),
-                    _ => Argument::Skip,
+                    _ => without_bytes(&self.handles, index),
                 },
             );
         let mut arguments: Vec<Argument<'_>> = arguments.collect();
@@ -247,6 +262,12 @@ impl Call {
     }
 }
 
+/// An array that stays at the server, or none at all.
+fn without_bytes(handles: &BTreeMap<usize, HandleId>, param: usize) -> Argument<'static> {
+    let handle = handles.get(&param);
+    handle.map_or(Argument::Skip, |id| Argument::Handle(*id))
+}
+
 /// The scalars among arguments by name, and the elements on which sizes depend. All other arrays
 /// may be left out.
 pub(crate) fn sizes(
@@ -261,7 +282,7 @@ pub(crate) fn sizes(
     let scalars = scalars(interface, &mut values)?;
     let mut arrays = BTreeMap::new();
     for (param, text) in values {
-        if decides_sizes(interface, param) {
+        if decides_sizes(interface, param) && arrays::named(&text).is_none() {
             arrays.insert(param, array_bytes(interface, param, read_array(&text)?)?);
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
+use std::io::IsTerminal;
 use tracing_subscriber::EnvFilter;
 
 /// What to log, and how.
@@ -40,6 +41,7 @@ impl Log {
         let log = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_target(false)
+            .with_ansi(std::io::stderr().is_terminal())
             .with_writer(std::io::stderr);
         match self.log_format {
             LogFormat::Text => log.init(),

@@ -1,5 +1,6 @@
 //! The `farcall` command: the only place where arguments are parsed. One file per subcommand.
 
+mod arrays;
 mod bench;
 mod call;
 mod certificate;
@@ -48,6 +49,9 @@ enum Command {
     Jobs(jobs::list::Arguments),
     Fetch(jobs::fetch::Arguments),
     Cancel(jobs::cancel::Arguments),
+    Put(arrays::put::Arguments),
+    Get(arrays::get::Arguments),
+    Drop(arrays::drop::Arguments),
     Ls(ls::Arguments),
     Describe(describe::Arguments),
     Doctor(doctor::Arguments),
@@ -86,6 +90,9 @@ fn main() -> ExitCode {
         Command::Jobs(arguments) => jobs::list::run(&arguments),
         Command::Fetch(arguments) => jobs::fetch::run(&arguments),
         Command::Cancel(arguments) => jobs::cancel::run(&arguments),
+        Command::Put(arguments) => arrays::put::run(&arguments),
+        Command::Get(arguments) => arrays::get::run(&arguments),
+        Command::Drop(arguments) => arrays::drop::run(&arguments),
         Command::Ls(arguments) => ls::run(&arguments),
         Command::Describe(arguments) => describe::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),

@@ -10,7 +10,7 @@ use std::path::Path;
 /// An array as it came: elements are raw bytes in the byte order of this machine.
 pub(crate) struct Array {
     pub(crate) shape: Vec<u64>,
-    order: Order,
+    pub(crate) order: Order,
     kind: TypeChar,
     /// Bytes of one element.
     size: usize,
@@ -119,6 +119,13 @@ impl Array {
             size: 8,
             bytes,
         })
+    }
+
+    /// The type of its elements in the interface language.
+    pub(crate) fn element(&self) -> Type {
+        let same = |ty: &Type| type_of(*ty) == Some((self.kind, self.size));
+        let found = Type::ALL.into_iter().find(same);
+        found.expect("every type that is read has a name")
     }
 
     /// Elements of the wanted type in the wanted order. Values are converted where that loses

@@ -20,14 +20,14 @@ pub(crate) struct Results<'a> {
 }
 
 impl Results<'_> {
-    /// The arrays that come back.
+    /// The arrays that come back, and do not stay at the server.
     fn returned(&self) -> impl Iterator<Item = (&Param, &ArrayLayout, &[u8])> {
         let arrays = self.layout.arrays.iter();
         arrays
             .filter(|array| array.mode.is_returned())
-            .map(|array| {
-                let bytes = self.arrays[&array.param].as_slice();
-                (&self.interface.params[array.param], array, bytes)
+            .filter_map(|array| {
+                let bytes = self.arrays.get(&array.param)?.as_slice();
+                Some((&self.interface.params[array.param], array, bytes))
             })
     }
 

@@ -1,5 +1,7 @@
 //! A real server and clients that are strange, broken, slow, gone, or of the other byte order.
 
+#[path = "hostile/logged.rs"]
+mod logged;
 #[path = "hostile/peer.rs"]
 mod peer;
 

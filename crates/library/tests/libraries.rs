@@ -245,3 +245,32 @@ fn generated_files_are_not_stale() {
         Err(error) => println!("SKIPPED: staleness is not tested: python3: {error}"),
     }
 }
+
+#[test]
+fn small_problems_compute_on_one_element_and_large_ones_on_more() {
+    let catalog = |file: &str| Catalog::load([root().join("libraries").join(file)]).unwrap();
+    let (lapack, blas) = (catalog("lapack.idl"), catalog("blas.idl"));
+    let elements = |catalog: &Catalog, name: &str, scalars: Value| {
+        let index = catalog.find(name).unwrap().function;
+        let (_, document) = catalog.files().next().unwrap();
+        let interface = &document.interfaces[index];
+        let layout = interface
+            .layout(&self::scalars(interface, &scalars), &[])
+            .unwrap();
+        (layout.fewest_elements, layout.processor_elements)
+    };
+    for (n, most) in [(0, 1), (100, 1), (1199, 1), (1200, 2), (6000, 6)] {
+        let scalars = serde_json::json!({ "n": n, "nrhs": 1, "lda": n, "ldb": n });
+        assert_eq!(
+            elements(&lapack, "dgesv", scalars),
+            (Some(1), Some(most)),
+            "{n}"
+        );
+    }
+    // A long and narrow matrix has no use for more, however much work it is.
+    let narrow = serde_json::json!({ "m": 1_000_000, "n": 50, "lda": 1_000_000, "lwork": 3200 });
+    assert_eq!(elements(&lapack, "dgeqrf", narrow), (Some(1), Some(1)));
+    // What threads do not help is left to the operator.
+    let dot = serde_json::json!({ "n": 1000, "incx": 1, "incy": 1 });
+    assert_eq!(elements(&blas, "ddot", dot), (None, None));
+}

@@ -3,13 +3,17 @@
 //!
 //! A switch is a bridge in a namespace of its own; a link is a veth pair between a host and a
 //! switch, shaped at both ends to the rate of the wire with all of a frame's overhead, and with
-//! the queue of a small switch.
+//! the queue of a small switch. [`Sites`] are hosts far from each other: a server, and clients with
+//! lines to it that delay.
 
 mod flow;
+mod line;
+mod sites;
 mod topology;
 mod trunk;
 
 pub use flow::{Flow, FlowKind};
+pub use sites::{LineShape, Sites};
 pub use topology::{TOPOLOGIES, Topology, jain};
 pub use trunk::TrunkProcess;
 
@@ -200,10 +204,12 @@ impl Lab {
         // A dropped frame is one frame: nothing larger passes the queue.
         self.ip(space, &["link", "set", "dev", device, "gso_max_segs", "1"])?;
         let place = [
-            "-n", space, "qdisc", "add", "dev", device, "root", "handle", "1:",
+            "-n", space, "qdisc", "replace", "dev", device, "root", "handle", "1:",
         ];
         let wire = "stab overhead 24 mpu 84 linklayer ethernet";
-        let bucket = format!("tbf rate {rate}bit burst 4000 limit {queue}");
+        // On fast lines a timer is set four thousand times a second, not for each frame.
+        let burst = (rate / 8 / 4000).max(4000);
+        let bucket = format!("tbf rate {rate}bit burst {burst} limit {queue}");
         let words = wire.split(' ').chain(bucket.split(' '));
         run("tc", &place.into_iter().chain(words).collect::<Vec<_>>())
     }
@@ -331,11 +337,25 @@ impl Lab {
         host: usize,
         work: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> Result<JoinHandle<io::Result<T>>, LabError> {
-        let space = File::open(format!("/run/netns/{}", self.host(host)))?;
+        let space = self.space(host)?;
         Ok(thread::Builder::new().spawn(move || {
             move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::Network))?;
             work()
         })?)
+    }
+
+    /// Moves this thread to a host, where it stays: the sockets that it makes are the host's.
+    ///
+    /// # Errors
+    /// Where the machine refuses.
+    pub fn enter(&self, host: usize) -> io::Result<()> {
+        let space = self.space(host)?;
+        move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::Network))?;
+        Ok(())
+    }
+
+    fn space(&self, host: usize) -> io::Result<File> {
+        File::open(format!("/run/netns/{}", self.host(host)))
     }
 
     /// Lets a host's link fail without a sign.
@@ -413,15 +433,28 @@ fn link_name(switch: usize) -> String {
     format!("link{switch}")
 }
 
+/// Removes all labs of this process: for its last moment, where no value is dropped any more.
+///
+/// # Errors
+/// Where the namespaces cannot be listed.
+pub fn remove_all() -> Result<(), LabError> {
+    let own = std::process::id().to_string();
+    remove(|pid| pid == own)
+}
+
 /// Removes what labs of processes that are gone have left.
 fn sweep() -> Result<(), LabError> {
+    remove(|pid| !std::path::Path::new("/proc").join(pid).exists())
+}
+
+/// Removes the labs of some processes.
+fn remove(is_one: impl Fn(&str) -> bool) -> Result<(), LabError> {
     for line in output(Command::new("ip").args(["netns", "list"]))?.lines() {
         let name = line.split_whitespace().next().unwrap_or_default();
         let owner = name
             .strip_prefix(PREFIX)
             .and_then(|rest| rest.split('-').nth(1));
-        let gone = |pid: &str| !std::path::Path::new("/proc").join(pid).exists();
-        if owner.is_some_and(gone) {
+        if owner.is_some_and(&is_one) {
             // Another lab may sweep at the same time.
             let _ = run("ip", &["netns", "del", name]);
         }

@@ -68,6 +68,7 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("crates/metaserver", "crates/client"),
     ("crates/metaserver", "crates/server"),
     ("crates/schedule", "crates/flow"),
+    ("crates/trunk-lab", "crates/trunk-device"),
     ("crates/server", "crates/client"),
     ("crates/worker", "crates/library"),
 ];

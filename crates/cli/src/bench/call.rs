@@ -1,5 +1,7 @@
 //! `farcall bench call`
 
+mod kept;
+
 use super::beside;
 use super::contender::Contender;
 use super::raw::RawPeer;
@@ -13,11 +15,11 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-/// Cost of a call: nothing in it, 1 KB, 64 MiB out and back, and many at once
+/// Cost of a call: nothing in it, 1 KB, 64 MiB out and back, many at once, submitted, with handles
 ///
-/// Each figure stands beside a plain TCP exchange of the same bytes, measured in turn with it.
-/// Calls beside large ones, and over several links with root, between network namespaces, come
-/// last.
+/// Each figure stands beside a plain TCP exchange of the same bytes, or another limit, measured in
+/// turn with it. Calls beside large ones, and over several links with root, between network
+/// namespaces, come last.
 /// benches/METHOD.md says how.
 #[derive(Args)]
 #[command(after_help = "Example:\n  farcall bench call --check")]
@@ -51,7 +53,7 @@ const NULL_BYTES: usize = 32;
 const PEERS_PYTHON: &str = ".venv-peers/bin/python";
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let mut server = LocalServer::start(&arguments.libraries)?;
+    let mut server = LocalServer::start(&arguments.libraries, &[])?;
     let mut rows = match arguments.beside {
         true => Vec::new(),
         false => measure(arguments, &server.address)?,
@@ -61,6 +63,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         arguments.rounds.min(3),
     )?);
     server.stop();
+    if !arguments.beside {
+        rows.extend(kept::measure(arguments)?);
+    }
     rows.extend(beside::on_links(&arguments.libraries, arguments.rounds)?);
     report(&rows, arguments.json, arguments.check)
 }
@@ -368,12 +373,13 @@ struct LocalServer {
 }
 
 impl LocalServer {
-    fn start(libraries: &std::path::Path) -> Result<LocalServer, Failure> {
+    fn start(libraries: &std::path::Path, options: &[&str]) -> Result<LocalServer, Failure> {
         let idl = super::interface_file(libraries, "bench.idl")?;
         let mut process = Command::new(std::env::current_exe()?)
             .arg("serve")
             .arg(idl)
             .args(["--listen", "127.0.0.1:0", "--log", "error"])
+            .args(options)
             .stdout(Stdio::piped())
             .spawn()?;
         let mut line = String::new();

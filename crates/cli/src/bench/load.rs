@@ -1,16 +1,20 @@
 //! `farcall bench load`
 
 mod clients;
+mod links;
 mod local;
 mod machine;
 mod paper;
 mod problem;
 mod server;
+mod sites;
+mod statistics;
+mod world;
 
 use super::table::{Better, Row, bars, median, report};
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
-use clients::{Pace, Run};
+use clients::{Pace, Place, Run};
 use machine::Machine;
 use problem::Problem;
 use serde_json::{Value, json};
@@ -20,12 +24,16 @@ use std::path::PathBuf;
 /// Many clients at once: rates, waits and fairness, beside the first Ninf servers' way
 ///
 /// `dgesv` asks whether the rate holds up to 64 clients and whether all are served alike. The
-/// others repeat the experiments of the first Ninf paper; docs/load-paper.md sets what is found
-/// beside what it says.
+/// others repeat the experiments of the two Ninf papers; docs/load-paper.md and
+/// docs/world-paper.md set what is found beside what they say. `wan`, `sites` and `world` make
+/// long links between network namespaces, which they remove; they need root.
 #[derive(Args)]
 #[command(after_help = "Examples:
   farcall bench load --check
-  farcall bench load many --quick --json > many.json && python benches/load/paper.py many.json")]
+  farcall bench load many --quick --json > many.json && python benches/load/paper.py many.json
+  sudo farcall bench load world --quick
+  sudo farcall bench load world --links world --sizes 500,1000 --functions pdposv --json
+  sudo farcall bench load sites --faster 100")]
 pub(crate) struct Arguments {
     /// What to measure
     #[arg(value_enum, default_value_t = What::Dgesv)]
@@ -42,6 +50,9 @@ pub(crate) struct Arguments {
     /// Numbers of clients [default: 1 to 64 by doubling]
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
     clients: Vec<usize>,
+    /// Orders of the matrices of `many`, `wan`, `sites` and `world` [default: the papers']
+    #[arg(long, value_name = "N,...", value_delimiter = ',')]
+    sizes: Vec<usize>,
     /// Order of the systems of `dgesv`
     #[arg(long, value_name = "N", default_value_t = 1000)]
     size: usize,
@@ -54,6 +65,55 @@ pub(crate) struct Arguments {
     /// Folder with linpack.idl, ep.idl, lapack.idl and their libraries
     #[arg(long, value_name = "DIR", default_value = "libraries")]
     libraries: PathBuf,
+    #[command(flatten)]
+    far: Far,
+}
+
+/// What concerns long links only.
+#[derive(Args)]
+#[command(next_help_heading = "Long links")]
+struct Far {
+    /// How many times as fast as the papers' the links are; what light takes stays [default: 10,
+    /// for `sites` and `wan` 20; with --quick 40 and 100]
+    #[arg(long, value_name = "FACTOR", value_parser = factor)]
+    faster: Option<f64>,
+    /// Calls of each function, size and link of `world` [default: 24, with --quick 6]
+    #[arg(long, value_name = "N")]
+    calls: Option<usize>,
+    /// Links of `world`: lan, domestic, world [default: all]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    links: Vec<String>,
+    /// Functions of `world`: pdposv, pdsyev [default: both]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    functions: Vec<String>,
+}
+
+impl Far {
+    fn faster(&self, what: What, quick: bool) -> f64 {
+        let usual = match (what, quick) {
+            (What::World, false) => 10.0,
+            (What::World, true) => 40.0,
+            (_, false) => 20.0,
+            (_, true) => 100.0,
+        };
+        self.faster.unwrap_or(usual)
+    }
+
+    fn wants_link(&self, name: &str) -> bool {
+        self.links.is_empty() || self.links.iter().any(|link| link == name)
+    }
+
+    fn wants_function(&self, name: &str) -> bool {
+        let functions = &self.functions;
+        functions.is_empty() || functions.iter().any(|function| name.ends_with(function))
+    }
+}
+
+/// A number between 0.1 and 1000.
+fn factor(text: &str) -> Result<f64, String> {
+    let is_fit = |factor: &f64| (0.1..=1000.0).contains(factor);
+    let factor = text.parse().ok().filter(is_fit);
+    factor.ok_or_else(|| "it takes a number from 0.1 to 1000".into())
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -68,19 +128,44 @@ enum What {
     Threads,
     /// Many clients of EP (Table 8)
     Ep,
+    /// Many clients of Linpack behind one long link (Tables 6 and 7)
+    Wan,
+    /// Clients of Linpack at four sites, alone and at once (Fig. 8)
+    Sites,
+    /// The second paper: pdposv and pdsyev over LAN, domestic and world-wide links
+    World,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if matches!(arguments.what, What::Wan | What::Sites | What::World) {
+        super::leave_no_lab()?;
+    }
     match arguments.what {
         What::Dgesv => dgesv(arguments),
         What::Single => paper::single(arguments),
         What::Many => paper::many(arguments),
         What::Threads => paper::threads(arguments),
         What::Ep => paper::ep(arguments),
+        What::Wan => sites::wan(arguments),
+        What::Sites => sites::sites(arguments),
+        What::World => world::measure(arguments),
     }
 }
 
 impl Arguments {
+    /// How many times as fast as the papers' the links are.
+    fn faster(&self) -> f64 {
+        self.far.faster(self.what, self.quick)
+    }
+
+    /// Orders of the matrices.
+    fn sizes(&self, usual: &[usize]) -> Vec<usize> {
+        match self.sizes.is_empty() {
+            true => usual.to_vec(),
+            false => self.sizes.clone(),
+        }
+    }
+
     /// How many clients to try.
     fn counts(&self, most: usize) -> Vec<usize> {
         match self.clients.is_empty() {
@@ -145,7 +230,8 @@ impl Case {
         pace: Pace,
     ) -> Result<Case, Failure> {
         let machine = Machine::watch();
-        let mut run = clients::run(&server.address, problem, clients, pace)?;
+        let places = vec![Place::here(&server.address); clients];
+        let mut run = clients::run(&places, problem, pace)?;
         let machine = machine.end();
         run.take_waits(server.calls(run.all_calls)?);
         Ok(Case {

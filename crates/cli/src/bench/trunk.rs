@@ -57,6 +57,7 @@ impl Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    super::leave_no_lab()?;
     let farcall = std::env::current_exe()?;
     let mut rows = shares::measure(arguments, &farcall)?;
     rows.extend(single::measure(arguments, &farcall)?);

@@ -29,6 +29,7 @@ pub(crate) struct Server {
     process: Child,
     _stdout: BufReader<ChildStdout>,
     pub(crate) address: String,
+    log: PathBuf,
 }
 
 impl Server {
@@ -39,9 +40,6 @@ impl Server {
 
     /// The same with at most so many open files.
     pub(crate) fn start_with(name: &str, idl: &[&str], config: &str, files: Option<u32>) -> Server {
-        let folder = folder(name);
-        let config_file = folder.join("farcall.toml");
-        std::fs::write(&config_file, config).unwrap();
         let program = env!("CARGO_BIN_EXE_farcall");
         let mut command = match files {
             None => Command::new(program),
@@ -52,7 +50,29 @@ impl Server {
                 command
             }
         };
-        command.args(["serve", "--listen", "127.0.0.1:0", "--log", "error"]);
+        command.args(["serve", "--log", "error"]);
+        Server::launch(command, &folder(name), idl, config)
+    }
+
+    /// The same, with its warnings in a file of its folder, and these options.
+    pub(crate) fn start_logging(
+        name: &str,
+        idl: &[&str],
+        config: &str,
+        options: &[&str],
+    ) -> Server {
+        let folder = folder(name);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_farcall"));
+        command.args(["serve", "--log", "warn"]).args(options);
+        command.current_dir(&folder);
+        command.stderr(std::fs::File::create(folder.join("log")).unwrap());
+        Server::launch(command, &folder, idl, config)
+    }
+
+    fn launch(mut command: Command, folder: &Path, idl: &[&str], config: &str) -> Server {
+        let config_file = folder.join("farcall.toml");
+        std::fs::write(&config_file, config).unwrap();
+        command.args(["--listen", "127.0.0.1:0"]);
         command.arg("--config").arg(config_file);
         for (index, text) in idl.iter().enumerate() {
             let file = folder.join(format!("{index}.idl"));
@@ -63,12 +83,19 @@ impl Server {
         let mut stdout = BufReader::new(process.stdout.take().unwrap());
         let mut line = String::new();
         stdout.read_line(&mut line).unwrap();
-        let address = line.trim().strip_prefix("listening on farcall://");
+        let (_, address) = line.trim().split_once("://").expect("an address");
         Server {
-            address: address.expect("an address").to_string(),
+            address: address.to_string(),
             process,
             _stdout: stdout,
+            log: folder.join("log"),
         }
+    }
+
+    /// What it has warned of.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let log = std::fs::read_to_string(&self.log).unwrap();
+        log.lines().map(str::to_string).collect()
     }
 
     /// A connection that has not greeted.

@@ -268,9 +268,13 @@ impl Reactor {
             // One try: who breaks the protocol is not waited for.
             let _ = connection.flush(&mut self.jobs, clock);
         }
-        match &error {
-            Some(error) => tracing::warn!("{}: connection closed: {error}", connection.peer),
-            None => tracing::debug!("{}: connection closed", connection.peer),
+        let peer = &connection.peer;
+        match (&error, connection.jobs.len()) {
+            (Some(error), _) => tracing::warn!("{peer}: connection closed: {error}"),
+            (None, 0) => tracing::debug!("{peer}: connection closed"),
+            (None, calls) => {
+                tracing::warn!("{peer}: the client has gone in the middle of {calls} calls");
+            }
         }
         let _ = epoll::delete(&self.epoll, connection.fd());
         connection.waiting = None;

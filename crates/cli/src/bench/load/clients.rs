@@ -4,6 +4,8 @@ use super::problem::{Arrays, Problem, System};
 use super::server::ServerCall;
 use crate::failure::Failure;
 use farcall_client::{Options, Server, Times};
+use farcall_trunk_lab::Lab;
+use std::ops::Range;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
@@ -44,21 +46,52 @@ pub(super) struct Run {
     window: f64,
     /// Calls that the server saw, those to warm up included.
     pub(super) all_calls: usize,
+    /// Calls to warm up.
+    warm: usize,
     /// From acceptance to start, of each call that the server saw.
     waits: Vec<f64>,
 }
 
-/// Runs so many clients against the server at an address.
-pub(super) fn run(
-    address: &str,
-    problem: Problem,
-    count: usize,
-    pace: Pace,
-) -> Result<Run, Failure> {
+/// Where a client is, and the server for it.
+#[derive(Clone)]
+pub(super) struct Place<'l> {
+    pub(super) address: String,
+    /// The host of a lab; none: this one.
+    pub(super) host: Option<(&'l Lab, usize)>,
+}
+
+impl Place<'_> {
+    /// On this host.
+    pub(super) fn here(address: &str) -> Place<'static> {
+        Place {
+            address: address.to_string(),
+            host: None,
+        }
+    }
+
+    /// Moves this thread there for good, and connects.
+    pub(super) fn connect(&self) -> Result<Server, Failure> {
+        let mut options = Options::default();
+        if let Some((lab, host)) = self.host {
+            lab.enter(host)?;
+            options.same_host = false;
+        }
+        Ok(Server::connect(&self.address, options)?)
+    }
+
+    /// Clients far away call as they come: over a long line the first call is like the others.
+    fn warms_up(&self) -> bool {
+        self.host.is_none()
+    }
+}
+
+/// Runs a client at each of these places.
+pub(super) fn run(places: &[Place<'_>], problem: Problem, pace: Pace) -> Result<Run, Failure> {
+    let count = places.len();
     let barrier = Barrier::new(count);
     let system = System::new(problem);
     let client = |seed: usize| -> Result<(Vec<Times>, usize), Failure> {
-        let ready = prepare(address, &system);
+        let ready = prepare(&places[seed], &system);
         // Whoever fails must not keep the others waiting.
         barrier.wait();
         let (function, mut arrays) = ready?;
@@ -79,9 +112,11 @@ pub(super) fn run(
         problem,
         clients: Vec::new(),
         window: pace.seconds,
-        all_calls: count,
+        all_calls: 0,
+        warm: places.iter().filter(|place| place.warms_up()).count(),
         waits: Vec::new(),
     };
+    run.all_calls = run.warm;
     for result in results {
         let (times, calls) = result?;
         run.all_calls += calls;
@@ -93,7 +128,7 @@ pub(super) fn run(
 /// The times of the last of so many calls of one client.
 pub(super) fn few(address: &str, problem: Problem, calls: usize) -> Result<Times, Failure> {
     let system = System::new(problem);
-    let (function, mut arrays) = prepare(address, &system)?;
+    let (function, mut arrays) = prepare(&Place::here(address), &system)?;
     let mut last = None;
     for _ in 0..calls.max(1) {
         arrays.refill();
@@ -103,14 +138,16 @@ pub(super) fn few(address: &str, problem: Problem, calls: usize) -> Result<Times
 }
 
 fn prepare<'s>(
-    address: &str,
+    place: &Place<'_>,
     system: &'s System,
 ) -> Result<(farcall_client::Function, Arrays<'s>), Failure> {
-    let server = Server::connect(address, Options::default())?;
+    let server = place.connect()?;
     let function = server.function(system.problem.function())?;
     let mut arrays = Arrays::new(system);
-    // The first call maps memory and starts workers.
-    arrays.call(&function)?;
+    if place.warms_up() {
+        // The first call maps memory and starts workers.
+        arrays.call(&function)?;
+    }
     Ok((function, arrays))
 }
 
@@ -150,14 +187,22 @@ fn work(
 }
 
 impl Run {
+    /// The same of some clients only; waits are those of all.
+    pub(super) fn of(&self, clients: Range<usize>) -> Run {
+        Run {
+            clients: self.clients[clients].to_vec(),
+            waits: self.waits.clone(),
+            ..*self
+        }
+    }
+
     pub(super) fn calls(&self) -> impl Iterator<Item = &Times> {
         self.clients.iter().flatten()
     }
 
     /// Adds what the server says of the waits.
     pub(super) fn take_waits(&mut self, calls: Vec<ServerCall>) {
-        // One for each client was to warm up.
-        let warm = self.clients.len().min(calls.len());
+        let warm = self.warm.min(calls.len());
         self.waits = calls[warm..].iter().map(|call| call.wait_s).collect();
     }
 

@@ -10,9 +10,9 @@ use crate::bench::table::{Better, Row, median};
 use crate::failure::Failure;
 
 /// The model of section 4.1: steps of 3 s, in each a call with probability 1/2.
-const STEP_S: f64 = 3.0;
-const PROBABILITY: f64 = 0.5;
-const STEPS: usize = 20;
+pub(super) const STEP_S: f64 = 3.0;
+pub(super) const PROBABILITY: f64 = 0.5;
+pub(super) const STEPS: usize = 20;
 /// Steps that keep a machine of today as busy, in less time.
 const QUICK_STEP_S: f64 = 0.1;
 
@@ -40,7 +40,7 @@ pub(super) fn many(arguments: &Arguments) -> Result<(), Failure> {
         Case::print_header();
     }
     let mut cases = Vec::new();
-    for n in [600, 1000, 1400] {
+    for n in arguments.sizes(&[600, 1000, 1400]) {
         for way in &ways {
             let problem = Problem::Linpack(n);
             let server = LoadServer::start(&arguments.libraries, problem, &way.options)?;

@@ -1,7 +1,9 @@
 //! A server for one experiment, which tells of each of its calls.
 
+use super::clients::Place;
 use super::problem::Problem;
 use crate::failure::Failure;
+use farcall_trunk_lab::Sites;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -32,11 +34,34 @@ impl LoadServer {
         problem: Problem,
         options: &[String],
     ) -> Result<LoadServer, Failure> {
+        let command = Command::new(std::env::current_exe()?);
+        LoadServer::run(command, libraries, problem, "127.0.0.1:0", options)
+    }
+
+    /// On the server's host of a lab.
+    pub(super) fn start_far(
+        sites: &Sites,
+        libraries: &Path,
+        problem: Problem,
+        options: &[String],
+    ) -> Result<LoadServer, Failure> {
+        let program = std::env::current_exe()?;
+        let command = sites.lab().command(0, &program.to_string_lossy());
+        LoadServer::run(command, libraries, problem, "0.0.0.0:0", options)
+    }
+
+    fn run(
+        mut command: Command,
+        libraries: &Path,
+        problem: Problem,
+        listen: &str,
+        options: &[String],
+    ) -> Result<LoadServer, Failure> {
         let idl = crate::bench::interface_file(libraries, problem.file())?;
-        let mut process = Command::new(std::env::current_exe()?)
+        let mut process = command
             .arg("serve")
             .arg(idl)
-            .args(["--listen", "127.0.0.1:0", "--log-format", "json"])
+            .args(["--listen", listen, "--log-format", "json"])
             .args(["--log", "error,farcall::call=debug"])
             .args(options)
             .stdout(Stdio::piped())
@@ -67,6 +92,22 @@ impl LoadServer {
                 Err(Failure::failed("the server did not start"))
             }
         }
+    }
+
+    /// A client at a site of the lab that it runs in.
+    pub(super) fn seen_from<'l>(
+        &self,
+        sites: &'l Sites,
+        site: usize,
+    ) -> Result<Place<'l>, Failure> {
+        let (_, port) = self
+            .address
+            .rsplit_once(':')
+            .ok_or_else(|| Failure::failed("the server did not say where it listens"))?;
+        Ok(Place {
+            address: format!("farcall://{}:{port}", Sites::address(site)),
+            host: Some((sites.lab(), Sites::host(site))),
+        })
     }
 
     /// The next so many calls that it has seen.

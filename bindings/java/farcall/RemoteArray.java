@@ -1,0 +1,49 @@
+package farcall;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+
+/**
+ * An array that stays at a server: it is passed where a call takes an array, and what a call writes
+ * to it stays there. Close it before its server.
+ */
+public final class RemoteArray implements AutoCloseable {
+    private final Server server;
+    private MemorySegment handle;
+
+    RemoteArray(Server server, MemorySegment handle) {
+        this.server = server;
+        this.handle = handle;
+    }
+
+    synchronized MemorySegment handle() {
+        if (handle == null) {
+            throw new IllegalStateException("the array is closed");
+        }
+        return handle;
+    }
+
+    /** Fills an array of numbers, after the calls that were made before. */
+    public synchronized void get(Object array) {
+        MemorySegment memory = Arguments.memory(array);
+        long bytes = memory.byteSize();
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment copy = arena.allocate(Math.max(1, bytes), 16);
+            server.whileOpen(
+                    () -> {
+                        Native.get(handle(), copy, bytes);
+                        return null;
+                    });
+            memory.copyFrom(copy.asSlice(0, bytes));
+        }
+    }
+
+    /** The server need not keep it any more. Calls that use it go on. */
+    @Override
+    public synchronized void close() {
+        if (handle != null) {
+            Native.drop(handle);
+            handle = null;
+        }
+    }
+}

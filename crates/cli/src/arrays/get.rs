@@ -1,0 +1,92 @@
+//! `farcall get`
+
+use super::{id, shown};
+use crate::failure::Failure;
+use crate::npy;
+use crate::target::Target;
+use clap::Args;
+use farcall_client::{Handle, HandleId, HandleStatus, Server};
+use farcall_idl::Order;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// Get an array that stays at a server, or list those there are
+///
+/// Calls that are to write it end before.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  farcall get
+  farcall get 5f0c8a4f0e9d4d0f8f1f0a3c2b1d9e77 -o factors.npy")]
+pub(crate) struct Arguments {
+    /// Id of the array, as `farcall put` printed it; without it, list yours
+    #[arg(value_parser = id)]
+    id: Option<HandleId>,
+    /// File for it; its first elements are shown otherwise
+    #[arg(short, long, value_name = "FILE.npy", requires = "id")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    target: Target,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let server = arguments.target.connect(None)?;
+    match arguments.id {
+        None => list(&server, arguments.json),
+        Some(id) => get(&server.handle(id)?, arguments),
+    }
+}
+
+fn list(server: &Server, as_json: bool) -> Result<(), Failure> {
+    let arrays = server.handles()?;
+    if as_json {
+        let arrays: Vec<Value> = arrays.iter().map(to_json).collect();
+        println!("{}", json!({ "schema": 1, "arrays": arrays }));
+        return Ok(());
+    }
+    for array in &arrays {
+        let state = match (&array.undefined, array.on_disk) {
+            (Some(cause), _) => format!("  undefined: {cause}"),
+            (None, true) => "  on the disk".to_string(),
+            (None, false) => String::new(),
+        };
+        println!("{}  {}{state}", array.id, shown(&array.form));
+    }
+    Ok(())
+}
+
+fn to_json(array: &HandleStatus) -> Value {
+    json!({
+        "id": array.id.to_string(), "type": array.form.element, "shape": array.form.shape,
+        "order": if array.form.column_major { "columns" } else { "rows" },
+        "on_disk": array.on_disk, "undefined": array.undefined,
+    })
+}
+
+fn get(handle: &Handle, arguments: &Arguments) -> Result<(), Failure> {
+    let form = handle.form();
+    let element = form.ty().map_err(Failure::failed)?;
+    let bytes = form.bytes().map_err(Failure::failed)?;
+    let bytes = usize::try_from(bytes).map_err(Failure::failed)?;
+    let mut elements = vec![0; bytes];
+    handle.get(&mut elements)?;
+    let order = match form.column_major {
+        true => Order::ColumnMajor,
+        false => Order::RowMajor,
+    };
+    if let Some(path) = &arguments.output {
+        npy::write(path, element, &form.shape, order, &elements)?;
+    }
+    let file = arguments.output.as_ref();
+    match (arguments.json, file) {
+        (true, _) => println!(
+            "{}",
+            json!({ "schema": 1, "type": form.element, "shape": form.shape, "file": file })
+        ),
+        (false, Some(path)) => println!("{} -> {}", shown(form), path.display()),
+        (false, None) => println!("{} = {}", shown(form), npy::preview(element, &elements, 8)),
+    }
+    Ok(())
+}
