@@ -158,14 +158,24 @@ impl Pending {
     /// Waits for the end, for at most `timeout` from now. After an error that says that the time
     /// is over, the call is still under way.
     pub fn wait_timeout(&self, timeout: Duration) -> Result<(), Error> {
-        let end = Instant::now() + timeout;
+        let end = Instant::now().checked_add(timeout);
+        let mut left = timeout;
         loop {
             let attempt = self.current();
-            let left = end.saturating_duration_since(Instant::now());
-            attempt.request.wait_for(left)?;
+            attempt
+                .request
+                .wait_for(left)
+                .map_err(|error| match error {
+                    Error::Timeout { address, .. } => Error::Timeout {
+                        address,
+                        after: timeout,
+                    },
+                    other => other,
+                })?;
             if !self.goes_on(&attempt) {
                 return Ok(());
             }
+            left = end.map_or(timeout, |end| end.saturating_duration_since(Instant::now()));
         }
     }
 
