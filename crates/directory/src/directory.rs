@@ -6,8 +6,8 @@ use crate::record::{Key, Record, ServerRecord};
 use crate::server::{Entry, Standing, milliseconds};
 use crate::servers::Servers;
 use crate::traffic::Traffic;
-use farcall_schedule::forecast::{Forecast, Path};
 use farcall_schedule::Profile;
+use farcall_schedule::forecast::{Forecast, Path};
 use farcall_schedule::placement::{Placer, Policy};
 use std::collections::BTreeMap;
 

@@ -31,7 +31,9 @@ impl Servers {
 
     /// With their places.
     pub(crate) fn places(&self) -> impl Iterator<Item = (usize, u64)> {
-        self.by_number.iter().map(|(number, place)| (*place, *number))
+        self.by_number
+            .iter()
+            .map(|(number, place)| (*place, *number))
     }
 
     pub(crate) fn place(&self, number: u64) -> Option<usize> {
@@ -109,7 +111,9 @@ impl Servers {
         let entries = || self.places.iter().flatten();
         let ended = entries().filter(|entry| entry.expires <= now);
         let ended = ended.map(|entry| entry.join.server).collect();
-        let hold = entries().map(|entry| entry.expires).filter(|end| *end > now);
+        let hold = entries()
+            .map(|entry| entry.expires)
+            .filter(|end| *end > now);
         self.first_end = hold.fold(f64::INFINITY, f64::min);
         ended
     }
