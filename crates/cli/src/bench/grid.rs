@@ -84,7 +84,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     for policy in POLICIES {
         bar.set_message(format!("{policy}, calls within {window_s:.0} s"));
         let grid = world.start(policy, &interfaces)?;
-        runs.push(calls::make(&world, &grid, &plan, window_s, &bar)?);
+        let made = calls::make(&world, &grid, &plan, window_s, &bar)?;
+        tell(arguments, policy, window_s, &made);
+        runs.push(made);
     }
     drop(world);
     bar.finish_and_clear();
@@ -104,6 +106,22 @@ fn window(plan: &[Planned], speeds: &[Speed], processors: f64) -> f64 {
         one.problem.operations() / fastest(kind.unwrap_or(0))
     };
     plan.iter().map(of).sum::<f64>() / processors / LOAD
+}
+
+/// What came of a policy: a run takes minutes.
+fn tell(arguments: &Arguments, policy: &str, window_s: f64, made: &[Made]) {
+    if arguments.json {
+        return;
+    }
+    let far = made.iter().filter(|one| one.server > 0).count();
+    println!(
+        "{policy:12} calls within {window_s:.1} s: all done after {:.1} s, mean {:.2} s, {far} of \
+         {} far, predictions off by {:.2}",
+        makespan(made),
+        mean_response(made),
+        made.len(),
+        median(&errors(made)),
+    );
 }
 
 /// A bar on standard error where that is a terminal.

@@ -1,15 +1,15 @@
 //! The calls of the scenario: what is called when, and what became of it.
 
-use super::world::{CLIENT, Grid, World};
+use super::world::{CLIENT, Grid, LINKS, World};
 use crate::bench::load::problem::{Arrays, Problem, System};
 use crate::failure::Failure;
-use farcall_client::{Function, Options, Server};
+use farcall_client::{Function, Offer, Options, Scalar, Server};
 use farcall_flow::SplitMix64;
 use indicatif::ProgressBar;
 use std::time::{Duration, Instant};
 
 /// Orders of Linpack's matrices, and logarithms of EP's trials.
-const ORDERS: (usize, u64) = (100, 600);
+const ORDERS: (usize, u64) = (100, 500);
 const TRIALS: (usize, u64) = (19, 6);
 /// Sizes by which the speed of a server and its link is measured before.
 pub(super) const PROBES: [Problem; 2] = [Problem::Unblocked(600), Problem::Ep(22)];
@@ -70,6 +70,7 @@ pub(super) fn make(
             functions.push(joined(&server, problem, grid.servers.len())?);
         }
         let numbers = numbers(&functions[0], grid)?;
+        become_known(&functions[0], grid)?;
         let systems: Vec<System> = plan.iter().map(|one| System::new(one.problem)).collect();
         let mut arrays: Vec<Arrays<'_>> = systems.iter().map(Arrays::new).collect();
         let start = Instant::now() + Duration::from_millis(100);
@@ -161,11 +162,7 @@ fn joined(server: &Server, problem: Problem, servers: usize) -> Result<Function,
 
 /// The numbers of the servers at the metaserver.
 fn numbers(function: &Function, grid: &Grid) -> Result<Vec<u64>, Failure> {
-    let size = farcall_client::Scalar::Int(PROBES[0].size() as i64);
-    let parameters = function.interface().params.len();
-    let mut scalars = vec![None; parameters];
-    scalars[0] = Some(size);
-    let offers = function.offers(&scalars, &[])?;
+    let offers = offers(function)?;
     let number = |address: &String| {
         let offer = offers.iter().find(|offer| offer.address == *address);
         offer
@@ -173,6 +170,43 @@ fn numbers(function: &Function, grid: &Grid) -> Result<Vec<u64>, Failure> {
             .ok_or_else(|| Failure::failed(format!("{address} has not joined under its address")))
     };
     grid.servers.iter().map(number).collect()
+}
+
+/// Each server computes a small EP, and the probes of the links to it end: what `gridsim` takes to
+/// be known before the first call.
+fn become_known(function: &Function, grid: &Grid) -> Result<(), Failure> {
+    const SMALL: Problem = Problem::Ep(20);
+    let system = System::new(SMALL);
+    for address in &grid.servers {
+        let ep = connect(address)?.function(SMALL.function())?;
+        Arrays::new(&system).call(&ep)?;
+    }
+    let end = Instant::now() + PATIENCE;
+    let bits = PROBES[0].ways()[0] * 8.0;
+    loop {
+        let offers = offers(function)?;
+        // A way of which nothing is known is taken to be faster than these links.
+        let is_known = |(address, [up, _]): (&String, [u64; 2])| {
+            let offer = offers.iter().find(|offer| offer.address == *address);
+            let terms = offer.and_then(|offer| offer.terms);
+            terms.is_some_and(|terms| terms.up_s > 0.5 * bits / up as f64)
+        };
+        if grid.servers.iter().zip(LINKS).all(is_known) {
+            return Ok(());
+        }
+        if Instant::now() > end {
+            return Err(Failure::failed("the links to the servers were not probed"));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// What a call of the first of [`PROBES`] would take at each server.
+fn offers(function: &Function) -> Result<Vec<Offer>, Failure> {
+    let size = Scalar::Int(PROBES[0].size() as i64);
+    let mut scalars = vec![None; function.interface().params.len()];
+    scalars[0] = Some(size);
+    Ok(function.offers(&scalars, &[])?)
 }
 
 /// Works in a thread of the client's host, whose sockets are the host's.
