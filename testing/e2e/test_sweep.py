@@ -1,7 +1,7 @@
 """Many calls of one function over several servers."""
 
 import itertools
-import re
+import json
 import subprocess
 import threading
 
@@ -31,7 +31,9 @@ def cluster(tmp_path):
         text=True,
     )
     lines = [process.stdout.readline().split()[-1] for _ in range(4)]
-    yield lines[0].replace("farcall://", "meta://"), lines[1:]
+    address = lines[0].replace("farcall://", "meta://")
+    wait_until(lambda: have_joined(address) == 3, what="all servers")
+    yield address, lines[1:]
     process.terminate()
     process.wait(10)
 
@@ -82,18 +84,34 @@ def test_an_error_is_raised_in_its_place(cluster):
         nap.map(broken()).wait()
 
 
-def test_calls_of_a_lost_server_are_made_elsewhere(cluster):
-    address, servers = cluster
-    server = farcall.connect(address)
-    out = subprocess.run(["ss", "-ltnpH"], capture_output=True, text=True, check=True).stdout
-    port = servers[0].rsplit(":", 1)[1]
-    line = next(line for line in out.splitlines() if f":{port} " in line)
-    pid = re.search(r"pid=(\d+)", line).group(1)
-    killer = threading.Timer(0.5, subprocess.run, (["kill", "-9", pid],))
-    killer.start()
-    results = server.function("nap").map([50] * 100).wait()
-    killer.join()
-    assert [result.slept for result in results] == [50] * 100
+def test_calls_of_a_lost_server_are_made_elsewhere(start, tmp_path):
+    path = tmp_path / "steps.idl"
+    path.write_text(STEPS)
+    meta = subprocess.Popen(
+        [FARCALL, "meta", "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        address = meta.stdout.readline().split()[-1].replace("farcall://", "meta://")
+        options = ("--metaserver", address, "--pes", "1")
+        servers = [start(path, options=options) for _ in range(3)]
+        wait_until(lambda: have_joined(address) == len(servers), what="all servers")
+        nap = farcall.connect(address).function("nap")
+        killer = threading.Timer(0.5, servers[0].process.kill)
+        killer.start()
+        results = nap.map([50] * 100).wait()
+        killer.join()
+        assert [result.slept for result in results] == [50] * 100
+    finally:
+        meta.terminate()
+        meta.wait(10)
+
+
+def have_joined(address):
+    """How many servers a metaserver knows."""
+    ran = subprocess.run(
+        [FARCALL, "status", address, "--json"], capture_output=True, text=True, check=True
+    )
+    return len(json.loads(ran.stdout)["servers"])
 
 
 def test_a_sweep_can_be_given_up(cluster):

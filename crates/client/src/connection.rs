@@ -61,7 +61,7 @@ pub(crate) struct Connection {
     pool: Mutex<Pool>,
     spin: Spin,
     /// Calls under way whose arrays are large and travel.
-    bulk: AtomicUsize,
+    bulk: Arc<AtomicUsize>,
     /// Threads that want the lock: whoever moves bulk data lets them in between.
     contenders: AtomicUsize,
 }
@@ -102,8 +102,6 @@ pub(crate) struct Request {
     failed: Mutex<Option<Error>>,
     /// Nobody needs to give it up any more.
     over: bool,
-    /// Whether its arrays are large and travel.
-    is_bulk: bool,
 }
 
 impl Connection {
@@ -162,7 +160,7 @@ impl Connection {
             features: 0,
             pool: Mutex::default(),
             spin: Spin::new(options.spin),
-            bulk: AtomicUsize::new(0),
+            bulk: Arc::default(),
             contenders: AtomicUsize::new(0),
         };
         connection.greet()?;
@@ -435,12 +433,15 @@ impl Connection {
         let printed = reply.printed.clone();
         let mut request = self.start(|state| state.call(call, transfer, printed))?;
         request.reply = reply.is_needed().then_some(reply);
-        request.is_bulk = is_bulk;
-        self.bulk.fetch_add(is_bulk.into(), Ordering::Relaxed);
+        if is_bulk {
+            let bulk = Bulk::new(&self.bulk);
+            self.lock().is_bulk(request.id, bulk);
+        }
         Ok(request)
     }
 
-    /// Whether large arrays travel on it.
+    /// Whether large arrays travel on it, those of calls included that were given up and of which
+    /// something may be on the way.
     pub(crate) fn carries_bulk(&self) -> bool {
         self.bulk.load(Ordering::Relaxed) > 0
     }
@@ -464,7 +465,6 @@ impl Connection {
             reply: None,
             failed: Mutex::new(None),
             over: false,
-            is_bulk: false,
         })
     }
 
@@ -770,10 +770,24 @@ impl Request {
     }
 }
 
+/// A call whose arrays are large, until the server has told its end.
+pub(crate) struct Bulk(Arc<AtomicUsize>);
+
+impl Bulk {
+    fn new(count: &Arc<AtomicUsize>) -> Bulk {
+        count.fetch_add(1, Ordering::Relaxed);
+        Bulk(count.clone())
+    }
+}
+
+impl Drop for Bulk {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Drop for Request {
     fn drop(&mut self) {
-        let bulk = &self.connection.bulk;
-        bulk.fetch_sub(self.is_bulk.into(), Ordering::Relaxed);
         if self.over {
             return;
         }

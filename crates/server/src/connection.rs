@@ -149,6 +149,8 @@ pub(crate) struct Connection {
     pub(crate) objects: HashMap<CallId, Object>,
     /// To be handed over with the next bytes.
     descriptors: Vec<OwnedFd>,
+    /// Whether it is among those with input to go on with.
+    pub(crate) is_ready: bool,
     /// A call that waits for memory; nothing is read until it has some.
     pub(crate) waiting: Option<(CallId, Offer)>,
     /// Calls that wait for a grant, in their order.
@@ -185,6 +187,7 @@ impl Connection {
             segments: HashMap::new(),
             objects: HashMap::new(),
             descriptors: Vec::new(),
+            is_ready: false,
             waiting: None,
             held: VecDeque::new(),
             interest: EventFlags::IN,

@@ -1,5 +1,6 @@
 """Many calls of one function, over all servers that have it."""
 
+import asyncio
 import collections
 import queue
 import threading
@@ -176,7 +177,8 @@ class Sweep:
                 future.cancel()
                 self._again_or_failed(function, number, call, error.cause)
             self._leave(error.cause)
-        self._ended.put(None)
+        finally:
+            self._ended.put(None)
 
     def _start(self, function: Function, number: int, call: Any) -> Future | None:
         try:
@@ -199,7 +201,7 @@ class Sweep:
         except ConnectionError as error:
             self._again_or_failed(function, number, call, error)
             raise _LostError(error) from error
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
             self._settle(number, error=error)
             return None
         self._settle(number, result=result)

@@ -1,6 +1,7 @@
 //! Moves bytes between the socket, the protocol and the callers' arrays, for every request that
 //! is open on a connection. Whoever holds the lock moves them for all.
 
+use super::Bulk;
 use super::transfer::{Progress, Transfer};
 use super::waiter::Waiter;
 use crate::output::Printed;
@@ -91,6 +92,8 @@ struct Open {
     waiters: Vec<Waiter>,
     /// Nobody wants its end any more.
     abandoned: bool,
+    /// Where its arrays are large.
+    bulk: Option<Bulk>,
 }
 
 /// A part of what is to be written.
@@ -351,6 +354,13 @@ impl State {
         let mut waiters = self.open.values_mut().filter_map(|open| open.waiters.pop());
         if let Some(waiter) = waiters.next() {
             waiter.wake();
+        }
+    }
+
+    /// The arrays of a call are large.
+    pub(crate) fn is_bulk(&mut self, id: CallId, bulk: Bulk) {
+        if let Some(open) = self.open.get_mut(&id) {
+            open.bulk = Some(bulk);
         }
     }
 

@@ -94,7 +94,7 @@ impl Reactor {
                 return;
             }
             if blocked {
-                self.ready.push_back(key);
+                self.make_ready(key);
             }
         }
     }

@@ -170,9 +170,18 @@ impl Reactor {
         if flags.contains(EventFlags::OUT) {
             self.flush(key);
         }
-        // Answers that have left may have made room for more requests.
-        if self.is_open(key) {
+        // Answers that have left may have made room for more requests. One that has input to go on
+        // with has its turn with the others.
+        if self.is_open(key) && !self.connections[key].is_ready {
             self.serve(key);
+        }
+    }
+
+    /// A connection has input to go on with: once, however often it is found out, so that none has
+    /// more than one turn before all others have had theirs.
+    pub(super) fn make_ready(&mut self, key: usize) {
+        if !std::mem::replace(&mut self.connections[key].is_ready, true) {
+            self.ready.push_back(key);
         }
     }
 
@@ -183,6 +192,7 @@ impl Reactor {
             if let Some(key) = self.ready.pop_front()
                 && self.is_open(key)
             {
+                self.connections[key].is_ready = false;
                 self.serve(key);
             }
         }
@@ -202,7 +212,7 @@ impl Reactor {
                 Err(error) => return self.close(key, Some(error)),
             }
             if moved >= TURN_BYTES {
-                self.ready.push_back(key);
+                self.make_ready(key);
                 break;
             }
             if self.connections[key].proto.is_congested() {
