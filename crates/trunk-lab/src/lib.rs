@@ -467,7 +467,8 @@ fn link_name(switch: usize) -> String {
     format!("link{switch}")
 }
 
-/// Removes all labs and quotas of this process: for its last moment, where no value is dropped any more.
+/// Removes all labs and quotas of this process: for its last moment, where no value is dropped
+/// any more.
 ///
 /// # Errors
 /// Where the namespaces cannot be listed.
