@@ -5,6 +5,7 @@ mod call;
 mod contender;
 mod flow;
 pub(crate) mod gang;
+mod grid;
 mod load;
 mod raw;
 mod table;
@@ -30,6 +31,7 @@ enum Command {
     Flow(flow::Arguments),
     Trunk(trunk::Arguments),
     Gang(gang::Arguments),
+    Grid(grid::Arguments),
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -39,6 +41,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Command::Flow(arguments) => flow::run(arguments),
         Command::Trunk(arguments) => trunk::run(arguments),
         Command::Gang(arguments) => gang::run(arguments),
+        Command::Grid(arguments) => grid::run(arguments),
     }
 }
 

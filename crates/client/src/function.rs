@@ -55,6 +55,17 @@ pub struct Outcome {
     pub times: Times,
     /// Seconds of [`Times::other`] from the last argument to the start of the library.
     pub wait: f64,
+    /// Where a metaserver has placed the call.
+    pub placement: Option<Placement>,
+}
+
+/// Where a call was placed, and what it was predicted to take there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Placement {
+    /// The server's number, as in [`Offer::server`].
+    pub server: u64,
+    /// Seconds from then until its results are back.
+    pub predicted_s: f64,
 }
 
 /// How long a call took, in seconds, split as in the second Ninf paper (section 4.2).

@@ -47,6 +47,8 @@ struct Known {
 pub(crate) struct Place {
     pub(crate) server: u64,
     pub(crate) address: String,
+    /// Seconds that the call is predicted to take there.
+    pub(crate) predicted_s: f64,
     /// Its number at the metaserver; 0 where the client has decided.
     placement: u64,
     /// Its number in the client's own directory; 0 where the metaserver has decided.
@@ -234,6 +236,7 @@ impl Grid {
         Ok(Place {
             server: offer.server,
             address: offer.address,
+            predicted_s: offer.terms.map_or(f64::NAN, |terms| terms.seconds()),
             placement: number(!is_own),
             own: number(is_own),
         })
@@ -278,6 +281,7 @@ impl Grid {
         let place = Place {
             server,
             address: String::new(),
+            predicted_s: f64::NAN,
             placement: 0,
             own: 0,
         };

@@ -53,11 +53,12 @@ pub use connection::Progress;
 pub use credentials::Credentials;
 pub use error::{CallbackError, Error, Fault};
 pub use farcall_directory::message as directory;
+pub use farcall_directory::message::Offer;
 pub use farcall_idl::{Interface, Scalar};
 pub use farcall_rpc_proto::{
     ArrayForm, Failure, FailureKind, FunctionSummary, HandleId, JobId, JobState, NoId,
 };
-pub use function::{Function, Outcome, Times};
+pub use function::{Function, Outcome, Placement, Times};
 pub use handle::{Handle, HandleStatus};
 pub use job::{Job, JobStatus, Submitted};
 pub use memory::SharedMemory;

@@ -45,6 +45,7 @@ impl Attempt {
         Outcome {
             times: Times::new(times, self.start.elapsed().as_secs_f64()),
             wait: times.wait as f64 * 1e-9,
+            placement: None,
         }
     }
 
@@ -75,6 +76,7 @@ impl Attempt {
         Ok(Outcome {
             times: Times::new(times, start.elapsed().as_secs_f64()),
             wait: times.wait as f64 * 1e-9,
+            placement: None,
         })
     }
 }

@@ -202,7 +202,7 @@ impl Function {
         for (array, argument) in lent.iter().zip(kept) {
             arguments[array.argument] = argument;
         }
-        let Outcome { times, wait } = outcome?;
+        let Outcome { times, wait, .. } = outcome?;
         let back = server.travel(
             connection,
             Direction::Back,
@@ -218,7 +218,11 @@ impl Function {
             other: total - send - recv - times.exec,
             total,
         };
-        Ok(Some(Outcome { times, wait }))
+        Ok(Some(Outcome {
+            times,
+            wait,
+            placement: None,
+        }))
     }
 }
 

@@ -4,10 +4,12 @@ use crate::calls::Calls;
 use crate::message::{Function, Join, Observe, Report};
 use crate::record::{Key, Record, ServerRecord};
 use crate::server::{Entry, Standing, milliseconds};
+use crate::servers::Servers;
 use crate::traffic::Traffic;
+use farcall_schedule::Profile;
 use farcall_schedule::forecast::{Forecast, Path};
 use farcall_schedule::placement::{Placer, Policy};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// How a directory is kept.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,14 +88,26 @@ pub enum Change {
     Gone(Key, u64),
 }
 
+/// A server that has a function, as decisions about its calls look at it.
+#[derive(Clone, Debug)]
+pub(crate) struct Holder {
+    pub(crate) server: u64,
+    /// Its place among the servers.
+    pub(crate) place: usize,
+    /// Of the interface that it has.
+    pub(crate) digest: u64,
+    /// How long calls of the function take there, as the server's entry has it.
+    pub(crate) profile: Option<Profile>,
+}
+
 /// Servers, the ways to them, calls that were placed. See the crate documentation.
 #[derive(Clone, Debug)]
 pub struct Directory {
     pub(crate) settings: Settings,
     pub(crate) now: f64,
-    pub(crate) servers: BTreeMap<u64, Entry>,
-    /// Qualified names of functions, and who has them.
-    pub(crate) functions: BTreeMap<String, BTreeSet<u64>>,
+    pub(crate) servers: Servers,
+    /// Qualified names of functions, and who has them, by the servers' numbers.
+    pub(crate) functions: BTreeMap<String, Vec<Holder>>,
     pub(crate) traffic: Traffic,
     pub(crate) calls: Calls,
     pub(crate) placer: Placer,
@@ -105,7 +119,7 @@ impl Directory {
     pub fn new(settings: Settings) -> Directory {
         Directory {
             now: 0.0,
-            servers: BTreeMap::new(),
+            servers: Servers::default(),
             functions: BTreeMap::new(),
             traffic: Traffic::new(settings.most_sites, settings.most_paths),
             calls: Calls::new(settings.first_placement, settings.most_calls),
@@ -125,10 +139,7 @@ impl Directory {
         if !self.settings.forgets {
             return;
         }
-        let ended = |entry: &&Entry| entry.expires <= now;
-        let ended = self.servers.values().filter(ended);
-        let ended: Vec<u64> = ended.map(|entry| entry.join.server).collect();
-        for server in ended {
+        for server in self.servers.ended(now) {
             self.remove(server, milliseconds(now));
         }
     }
@@ -169,14 +180,20 @@ impl Directory {
     fn insert(&mut self, mut entry: Entry) {
         let server = entry.join.server;
         self.forget_functions(server);
-        for name in entry.functions.keys() {
-            self.functions
-                .entry(name.clone())
-                .or_default()
-                .insert(server);
-        }
         entry.rates = self.traffic.rates_of_server(server);
-        self.servers.insert(server, entry);
+        let place = self.servers.insert(entry);
+        self.traffic.settle(place, server);
+        for (name, function) in &self.servers.at(place).functions {
+            let holder = Holder {
+                server,
+                place,
+                digest: function.digest,
+                profile: self.servers.at(place).profiles.get(name).cloned(),
+            };
+            let holders = self.functions.entry(name.clone()).or_default();
+            let at = holders.partition_point(|one| one.server < server);
+            holders.insert(at, holder);
+        }
         self.put(Key::Server(server));
     }
 
@@ -187,16 +204,28 @@ impl Directory {
     pub fn report(&mut self, now: f64, report: Report) -> Result<(), Refusal> {
         self.advance(now);
         let (now, lease_s) = (self.now, self.settings.lease_s);
-        let entry = self
-            .servers
-            .get_mut(&report.server)
-            .ok_or(Refusal::NotJoined)?;
         let server = report.server;
-        entry.take(report, now);
+        let entry = self.servers.change(server).ok_or(Refusal::NotJoined)?;
+        let learned = entry.take(report, now);
         entry.heard_at = now;
         entry.expires = now + lease_s;
+        self.servers.ends_at(now + lease_s);
+        for name in &learned {
+            self.renew_profile(name, server);
+        }
         self.put(Key::Server(server));
         Ok(())
+    }
+
+    /// A server has learned something of a function.
+    fn renew_profile(&mut self, function: &str, server: u64) {
+        let Some(holders) = self.functions.get_mut(function) else {
+            return;
+        };
+        if let Ok(at) = holders.binary_search_by_key(&server, |one| one.server) {
+            let known = &self.servers.at(holders[at].place).profiles;
+            holders[at].profile = known.get(function).cloned();
+        }
     }
 
     /// A server leaves.
@@ -208,15 +237,15 @@ impl Directory {
     /// Nothing reaches a server any more: it gets no calls until it reports.
     pub fn lose(&mut self, now: f64, server: u64) {
         self.advance(now);
-        if let Some(entry) = self.servers.get_mut(&server) {
+        if let Some(entry) = self.servers.change(server) {
             entry.lost = true;
-            entry.stale = true;
         }
     }
 
     fn remove(&mut self, server: u64, until_ms: u64) {
-        if self.servers.remove(&server).is_some() {
+        if self.servers.contains_key(&server) {
             self.forget_functions(server);
+            self.servers.remove(server);
             let key = Key::Server(server);
             self.changed.insert(key, Change::Gone(key, until_ms));
         }
@@ -224,17 +253,12 @@ impl Directory {
 
     fn forget_functions(&mut self, server: u64) {
         let Some(entry) = self.servers.get(&server) else {
-            // It was removed before: who has what says so.
-            self.functions.retain(|_, servers| {
-                servers.remove(&server);
-                !servers.is_empty()
-            });
             return;
         };
         for name in entry.functions.keys() {
-            if let Some(servers) = self.functions.get_mut(name) {
-                servers.remove(&server);
-                if servers.is_empty() {
+            if let Some(holders) = self.functions.get_mut(name) {
+                holders.retain(|one| one.server != server);
+                if holders.is_empty() {
                     self.functions.remove(name);
                 }
             }
@@ -270,13 +294,25 @@ impl Directory {
                 .observe((site, server, is_up), span, transfer.bytes);
             learned = true;
         }
-        let rates = learned.then(|| self.traffic.rates_of_server(server));
-        if let Some(entry) = self.servers.get_mut(&server) {
-            entry.stale |= placed.is_some() || learned;
-            entry.rates = rates.unwrap_or(entry.rates);
+        if learned {
+            self.renew_ways(site, server);
+        } else if placed.is_some() {
+            self.servers.change(server);
         }
         if learned && self.traffic.site_name(site).is_some() {
             self.put(Key::Path { site, server });
+        }
+    }
+
+    /// Something was learned of the ways between a site and a server.
+    fn renew_ways(&mut self, site: u64, server: u64) {
+        let Some(place) = self.servers.place(server) else {
+            return;
+        };
+        self.traffic.renew(site, place, server);
+        let rates = self.traffic.rates_of_server(server);
+        if let Some(entry) = self.servers.change(server) {
+            entry.rates = rates;
         }
     }
 
@@ -307,12 +343,8 @@ impl Directory {
         match record {
             Record::Path(record) => {
                 let server = record.server;
-                self.traffic.apply(record);
-                let rates = self.traffic.rates_of_server(server);
-                if let Some(entry) = self.servers.get_mut(&server) {
-                    entry.rates = rates;
-                    entry.stale = true;
-                }
+                let site = self.traffic.apply(record);
+                self.renew_ways(site, server);
             }
             Record::Server(record) => {
                 if !self.apply_server(record) {
@@ -337,6 +369,7 @@ impl Directory {
             // Its own word is newer than what others have written down.
             Some(entry) if !entry.lost && now - entry.heard_at < self.settings.lease_s => {
                 entry.expires = expires;
+                self.servers.ends_at(expires);
                 return false;
             }
             Some(entry) => {
@@ -392,18 +425,19 @@ impl Directory {
         let function = self.resolve(name)?;
         let site = crate::digest(site);
         let mut records = Vec::new();
-        for server in self.functions.get(&function).into_iter().flatten() {
-            let record = self.servers[server].record(Some(&function));
+        for holder in self.functions.get(&function).into_iter().flatten() {
+            let record = self.servers.at(holder.place).record(Some(&function));
             records.push(Record::Server(record));
-            records.extend(self.traffic.record(site, *server).map(Record::Path));
+            let paths = self.traffic.record(site, holder.server);
+            records.extend(paths.map(Record::Path));
         }
         Ok((function, records))
     }
 
     /// All functions by qualified name, each as one of the servers says.
     pub fn functions(&self) -> impl Iterator<Item = &Function> {
-        self.functions.iter().filter_map(|(name, servers)| {
-            let entry = self.servers.get(servers.first()?)?;
+        self.functions.iter().filter_map(|(name, holders)| {
+            let entry = self.servers.at(holders.first()?.place);
             entry.functions.get(name)
         })
     }
@@ -447,11 +481,11 @@ impl Directory {
         function: &str,
         digest: Option<u64>,
     ) -> impl Iterator<Item = (u64, &Function)> {
-        let servers = self.functions.get(function).into_iter().flatten();
-        servers.filter_map(move |server| {
-            let found = self.servers.get(server)?.functions.get(function)?;
-            let is_it = digest.is_none_or(|digest| digest == found.digest);
-            is_it.then_some((*server, found))
+        let holders = self.functions.get(function).into_iter().flatten();
+        let is_it = move |one: &&Holder| digest.is_none_or(|digest| digest == one.digest);
+        holders.filter(is_it).filter_map(move |one| {
+            let found = self.servers.at(one.place).functions.get(function)?;
+            Some((one.server, found))
         })
     }
 }

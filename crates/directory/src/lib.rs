@@ -20,6 +20,7 @@ pub mod message;
 mod placing;
 mod record;
 mod server;
+mod servers;
 mod traffic;
 
 pub use directory::{Change, Directory, Refusal, Settings};

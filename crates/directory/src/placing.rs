@@ -1,23 +1,32 @@
 //! Where a call goes.
 
 use crate::calls::Placed;
-use crate::directory::{Directory, Refusal};
+use crate::directory::{Directory, Holder, Refusal};
 use crate::message::{Choose, Chosen, Offer, Terms};
 use crate::server::Entry;
+use crate::traffic::Ways;
 use farcall_schedule::Profile;
-use farcall_schedule::placement::{self, Call, Candidate, Input, Link, Origin, Route, Unfit};
+use farcall_schedule::placement::{self, Call, Candidate, Input, Link, Origin, Unfit};
+use std::sync::LazyLock;
 
 /// Reasons of which a refusal tells.
 const MOST_REASONS: usize = 8;
 /// Seconds that a call is taken to compute, at least, where no server has ever had one.
 const UNKNOWN_S: f64 = 0.1;
 
-/// What is known of a server and a call together.
-struct Known<'d> {
-    entry: &'d Entry,
-    route: Route,
-    profile: &'d Profile,
+/// What decisions about a call look at.
+struct Field<'d> {
+    directory: &'d Directory,
+    /// All servers that have the function.
+    holders: &'d [Holder],
+    /// Of the interface that the client knows.
+    digest: u64,
+    ways: &'d Ways,
+    work: f64,
+    /// Seconds that a call is taken to compute, at least, where its server has never had one.
     unknown_s: f64,
+    client_up: Link,
+    client_down: Link,
 }
 
 impl Directory {
@@ -30,14 +39,8 @@ impl Directory {
         self.advance(now);
         let function = self.resolve(&wanted.function)?;
         let site = self.traffic.site(site);
-        let found = self.with_function(&function, Some(wanted.digest));
-        let servers: Vec<u64> = found.map(|(server, _)| server).collect();
-        for server in &servers {
-            let placed = self.calls.of_server(*server);
-            if let Some(entry) = self.servers.get_mut(server) {
-                entry.refresh(self.now, placed);
-            }
-        }
+        self.refresh();
+        self.traffic.prepare(site, self.servers.places());
         let inputs = [Input {
             bytes: wanted.up,
             data: None,
@@ -51,17 +54,10 @@ impl Directory {
             fewest: wanted.fewest.unwrap_or(1),
             most: wanted.most.unwrap_or(1),
         };
-        let [client_up, client_down] = self.links_of_site(site, &servers);
-        let known = self.known(&function, site, &servers, &call);
-        let candidates = known.iter().map(|known| Candidate {
-            id: known.entry.join.server,
-            server: &known.entry.state,
-            route: &known.route,
-            profile: known.profile,
-            unknown_s: known.unknown_s,
-            client_up: &client_up,
-            client_down: &client_down,
-        });
+        let Some(field) = self.field(&function, site, wanted) else {
+            return Err(Refusal::Unknown(function));
+        };
+        let candidates = field.candidates();
         if wanted.explain {
             let judged = placement::explain(&call, candidates);
             let offers = judged
@@ -73,49 +69,60 @@ impl Directory {
         let open = candidates.filter(|one| !wanted.exclude.contains(&one.id));
         let mut placer = self.placer.clone();
         let Some(choice) = placer.choose(&call, open) else {
-            return Err(self.none_fits(function, &call, &known, &wanted.exclude));
+            return Err(self.none_fits(&function, &call, &field, &wanted.exclude));
         };
-        drop(known);
         self.placer = placer;
         let placement = self.place(site, choice.id, &call, wanted, &choice.terms);
         let offers = vec![self.offer(choice.id, Ok(choice.terms))];
         Ok(Chosen { placement, offers })
     }
 
-    fn known<'d>(
-        &'d self,
-        function: &str,
-        site: u64,
-        servers: &[u64],
-        call: &Call<'_>,
-    ) -> Vec<Known<'d>> {
-        static NOTHING: std::sync::LazyLock<Profile> = std::sync::LazyLock::new(Profile::default);
-        let entries = servers.iter().filter_map(|server| self.servers.get(server));
-        let entries: Vec<&Entry> = entries.collect();
-        let profiles = entries
-            .iter()
-            .filter_map(|entry| entry.profiles.get(function));
-        let elsewhere = profiles.filter_map(|profile| profile.predict(call.work, 1));
-        let elsewhere_s = elsewhere.map(|one| one.seconds).fold(0.0, f64::max);
-        let known = |entry: &'d Entry| Known {
-            entry,
-            route: self.traffic.route(site, entry.join.server),
-            profile: entry.profiles.get(function).unwrap_or(&NOTHING),
-            unknown_s: match entry.profiles.contains_key(function) {
-                true => 0.0,
-                false if elsewhere_s > 0.0 => entry.slowest(call.work).max(elsewhere_s),
-                // A guess that is too low has all calls go to one server, until the first of them
-                // has shown what it takes.
-                false => entry.slowest(call.work).max(UNKNOWN_S),
-            },
-        };
-        entries.into_iter().map(known).collect()
+    /// Brings the states of all servers up to date.
+    fn refresh(&mut self) {
+        for place in self.servers.take_stale() {
+            let Some(entry) = self.servers.at_mut(place) else {
+                continue;
+            };
+            let placed = self.calls.of_server(entry.join.server);
+            entry.refresh(self.now, placed);
+        }
+        let now = self.now;
+        self.servers.all_mut().for_each(|entry| entry.elapse(now));
     }
 
-    /// The links of a site, with the transfers that are under way on them as far as is known.
-    fn links_of_site(&self, site: u64, servers: &[u64]) -> [Link; 2] {
-        let rates = self.traffic.rates_of_site(site, servers.iter().copied());
-        let [up, down] = rates.map(Link::new);
+    fn field(&self, function: &str, site: u64, wanted: &Choose) -> Option<Field<'_>> {
+        let (holders, ways) = (self.functions.get(function)?, self.traffic.ways(site)?);
+        let (work, digest) = (wanted.work, wanted.digest);
+        let mut field = Field {
+            directory: self,
+            holders,
+            digest,
+            ways,
+            work,
+            unknown_s: UNKNOWN_S,
+            client_up: Link::unlimited(),
+            client_down: Link::unlimited(),
+        };
+        // A guess that is too low has all calls go to one server, until the first of them has
+        // shown what it takes.
+        if field.known().any(|one| one.profile.is_none()) {
+            let profiles = field.known().filter_map(|one| one.profile.as_ref());
+            let known = profiles.filter_map(|profile| profile.predict(work, 1));
+            let slowest_s = known.map(|one| one.seconds).fold(0.0, f64::max);
+            if slowest_s > 0.0 {
+                field.unknown_s = slowest_s;
+            }
+        }
+        [field.client_up, field.client_down] = self.links_of_site(site, &field);
+        Some(field)
+    }
+
+    /// The links of a site, with the transfers that are under way on them as far as is known: as
+    /// fast as the fastest way over them.
+    fn links_of_site(&self, site: u64, field: &Field<'_>) -> [Link; 2] {
+        let rates = field.known().map(|one| field.ways.rates[one.place]);
+        let fastest = |one: [f64; 2], other: [f64; 2]| [0, 1].map(|way| one[way].max(other[way]));
+        let [up, down] = rates.fold([0.0; 2], fastest).map(Link::new);
         let calls = || self.calls.of_site(site);
         [
             up.with(calls().map(|call| call.up_left(self.now))),
@@ -182,24 +189,14 @@ impl Directory {
 
     fn none_fits(
         &self,
-        function: String,
+        function: &str,
         call: &Call<'_>,
-        known: &[Known<'_>],
+        field: &Field<'_>,
         exclude: &[u64],
     ) -> Refusal {
-        let nothing = Link::unlimited();
-        let reasons = known.iter().map(|known| {
-            let server = known.entry.join.server;
-            let candidate = Candidate {
-                id: server,
-                server: &known.entry.state,
-                route: &known.route,
-                profile: known.profile,
-                unknown_s: known.unknown_s,
-                client_up: &nothing,
-                client_down: &nothing,
-            };
-            let address = &known.entry.join.address;
+        let reasons = field.candidates().map(|candidate| {
+            let server = candidate.id;
+            let address = self.address(server).unwrap_or_default();
             match candidate.fits(call) {
                 _ if exclude.contains(&server) => format!("{address}: it was tried"),
                 Err(unfit) => format!("{address}: {}", self.why(server, unfit)),
@@ -210,7 +207,35 @@ impl Directory {
         if reasons.is_empty() {
             reasons.push("no server has it with the interface that you know".to_string());
         }
+        let function = function.to_string();
         Refusal::NoServer { function, reasons }
+    }
+}
+
+impl Field<'_> {
+    /// The servers with the interface that the client knows.
+    fn known(&self) -> impl Iterator<Item = &Holder> {
+        self.holders.iter().filter(|one| one.digest == self.digest)
+    }
+
+    fn candidates(&self) -> impl Iterator<Item = Candidate<'_>> {
+        static NOTHING: LazyLock<Profile> = LazyLock::new(Profile::default);
+        let nothing: &Profile = &NOTHING;
+        self.known().map(move |one| {
+            let entry = self.directory.servers.at(one.place);
+            Candidate {
+                id: one.server,
+                server: &entry.state,
+                route: &self.ways.routes[one.place],
+                profile: one.profile.as_ref().unwrap_or(nothing),
+                unknown_s: match one.profile {
+                    Some(_) => 0.0,
+                    None => entry.slowest(self.work).max(self.unknown_s),
+                },
+                client_up: &self.client_up,
+                client_down: &self.client_down,
+            }
+        })
     }
 }
 

@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 
 /// What takes longer than predicted takes a while yet: this share of what was predicted.
 const LEAST_LEFT: f64 = 0.1;
+/// A state that is so old is as good as one of now: predictions err by far more.
+const NEARLY_S: f64 = 1e-3;
 
 /// How a server stands, for people.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,13 +78,14 @@ impl Entry {
         }
     }
 
-    /// Takes in what the server says of itself.
-    pub(crate) fn take(&mut self, mut report: Report, now: f64) {
-        self.learn(&std::mem::take(&mut report.learned));
+    /// Takes in what the server says of itself; of which functions it has learned something.
+    pub(crate) fn take(&mut self, mut report: Report, now: f64) -> Vec<String> {
+        let learned = std::mem::take(&mut report.learned);
+        self.learn(&learned);
         self.report = Some(report);
         self.reported_at = now;
         self.lost = false;
-        self.stale = true;
+        learned.into_iter().map(|times| times.function).collect()
     }
 
     pub(crate) fn learn(&mut self, learned: &[Times]) {
@@ -94,13 +97,16 @@ impl Entry {
         }
     }
 
-    /// Brings the state up to date; `placed` are the calls that went here.
-    pub(crate) fn refresh<'c>(&mut self, now: f64, placed: impl Iterator<Item = &'c Placed>) {
-        if !self.stale {
+    /// Brings the state up to date, unless it is nearly.
+    pub(crate) fn elapse(&mut self, now: f64) {
+        if now - self.state_at >= NEARLY_S {
             self.state.elapse(now - self.state_at);
             self.state_at = now;
-            return;
         }
+    }
+
+    /// Makes the state anew; `placed` are the calls that went here.
+    pub(crate) fn refresh<'c>(&mut self, now: f64, placed: impl Iterator<Item = &'c Placed>) {
         let known = self.report.is_some();
         // What was placed before the report was made is in it.
         let reported_at = self.reported_at;

@@ -8,6 +8,17 @@ use std::collections::{BTreeMap, VecDeque};
 /// Transfers that are remembered to tell which shared a link.
 const MOST_RECENT: usize = 256;
 
+/// Sites for which the ways to all servers are kept ready.
+const MOST_READY: usize = 64;
+
+/// The ways between a site and the servers, by their places.
+#[derive(Clone, Debug)]
+pub(crate) struct Ways {
+    pub(crate) routes: Vec<Route>,
+    /// Bytes per second up and down, as far as they were observed; else 0.
+    pub(crate) rates: Vec<[f64; 2]>,
+}
+
 /// A transfer that is over.
 #[derive(Clone, Copy, Debug)]
 struct Recent {
@@ -24,6 +35,9 @@ pub(crate) struct Traffic {
     sites: BTreeMap<u64, String>,
     recent: VecDeque<Recent>,
     most_sites: usize,
+    most_paths: usize,
+    /// By site: what forecasts say is made once for many decisions.
+    ready: BTreeMap<u64, Ways>,
 }
 
 impl Traffic {
@@ -33,6 +47,8 @@ impl Traffic {
             sites: BTreeMap::new(),
             recent: VecDeque::new(),
             most_sites,
+            most_paths,
+            ready: BTreeMap::new(),
         }
     }
 
@@ -70,6 +86,7 @@ impl Traffic {
         } else {
             (server, site)
         };
+        self.make_room(start, end);
         self.forecasts
             .observe(start, end, bytes, to - from, sharing);
         if bytes >= Path::SHORT_BYTES {
@@ -96,6 +113,60 @@ impl Traffic {
         1.0 + shared / (to - from).max(1e-9)
     }
 
+    /// Where a path is forgotten for a new one, it may be one of those that are kept ready.
+    fn make_room(&mut self, from: u64, to: u64) {
+        let is_full = self.forecasts.paths().len() >= self.most_paths;
+        if is_full && self.forecasts.path(from, to).is_none() {
+            self.ready.clear();
+        }
+    }
+
+    /// Has the ways of a site ready for [`Traffic::ways`].
+    pub(crate) fn prepare(&mut self, site: u64, servers: impl Iterator<Item = (usize, u64)>) {
+        if self.ready.contains_key(&site) {
+            return;
+        }
+        if self.ready.len() >= MOST_READY {
+            self.ready.clear();
+        }
+        let (routes, rates) = (Vec::new(), Vec::new());
+        self.ready.insert(site, Ways { routes, rates });
+        for (place, server) in servers {
+            self.renew(site, place, server);
+        }
+    }
+
+    /// The ways of a site that is prepared.
+    pub(crate) fn ways(&self, site: u64) -> Option<&Ways> {
+        self.ready.get(&site)
+    }
+
+    /// A server has come to a place.
+    pub(crate) fn settle(&mut self, place: usize, server: u64) {
+        let sites: Vec<u64> = self.ready.keys().copied().collect();
+        for site in sites {
+            self.renew(site, place, server);
+        }
+    }
+
+    /// Something was learned of the ways between a site and a server.
+    pub(crate) fn renew(&mut self, site: u64, place: usize, server: u64) {
+        let (route, rates) = (self.route(site, server), self.fastest([(site, server)]));
+        let Some(ways) = self.ready.get_mut(&site) else {
+            return;
+        };
+        if ways.routes.len() <= place {
+            let unknown = Route {
+                up: Way::UNKNOWN,
+                down: Way::UNKNOWN,
+            };
+            ways.routes.resize(place + 1, unknown);
+            ways.rates.resize(place + 1, [0.0; 2]);
+        }
+        ways.routes[place] = route;
+        ways.rates[place] = rates;
+    }
+
     pub(crate) fn route(&self, site: u64, server: u64) -> Route {
         let way = |from, to| self.forecasts.path(from, to).map_or(Way::UNKNOWN, Way::of);
         Route {
@@ -115,12 +186,7 @@ impl Traffic {
         self.fastest(self.sites.keys().map(|site| (*site, server)))
     }
 
-    /// The fastest way out of a site and into it.
-    pub(crate) fn rates_of_site(&self, site: u64, servers: impl Iterator<Item = u64>) -> [f64; 2] {
-        self.fastest(servers.map(|server| (site, server)))
-    }
-
-    fn fastest(&self, pairs: impl Iterator<Item = (u64, u64)>) -> [f64; 2] {
+    fn fastest(&self, pairs: impl IntoIterator<Item = (u64, u64)>) -> [f64; 2] {
         let mut rates = [0.0f64; 2];
         for (site, server) in pairs {
             let paths = self.paths(site, server);
@@ -152,11 +218,14 @@ impl Traffic {
         })
     }
 
-    pub(crate) fn apply(&mut self, record: PathRecord) {
+    /// Takes in what another metaserver knows of a path; which site it is of.
+    pub(crate) fn apply(&mut self, record: PathRecord) -> u64 {
         let (site, server) = (self.site(&record.site), record.server);
         for (from, to, values) in [(site, server, record.up), (server, site, record.down)] {
             let path = Path::resume(values.latencies, values.rates);
+            self.make_room(from, to);
             self.forecasts.resume(from, to, path);
         }
+        site
     }
 }

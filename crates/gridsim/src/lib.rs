@@ -20,8 +20,10 @@
 
 mod network;
 mod scenario;
+mod search;
 mod simulation;
 mod view;
 
 pub use scenario::{Arrival, Function, Machine, Port, Scenario, Site};
+pub use search::best_assignment;
 pub use simulation::{Outcome, Record, simulate, simulate_assigned};

@@ -2,7 +2,7 @@
 //! and against the best assignment that a long search finds.
 
 use farcall_flow::SplitMix64;
-use farcall_gridsim::simulate_assigned;
+use farcall_gridsim::best_assignment;
 use farcall_gridsim::{Arrival, Function, Machine, Outcome, Port, Scenario, Site, simulate};
 use farcall_schedule::placement::Policy;
 
@@ -51,26 +51,6 @@ fn scenario(seed: u64) -> Scenario {
     }
 }
 
-/// The least cost found by moving one call or two to the other server as long as that helps.
-fn search(scenario: &Scenario, start: &Outcome, cost: Cost) -> f64 {
-    let random = &mut SplitMix64::new(7);
-    let mut servers: Vec<usize> = start.records.iter().map(|one| one.server).collect();
-    let mut best = cost(&simulate_assigned(scenario, &servers));
-    for _ in 0..1500 {
-        let before = servers.clone();
-        for _ in 0..=random.below(2) {
-            let call = random.below(servers.len() as u64) as usize;
-            servers[call] = 1 - servers[call];
-        }
-        let tried = cost(&simulate_assigned(scenario, &servers));
-        match tried <= best {
-            true => best = tried,
-            false => servers = before,
-        }
-    }
-    best
-}
-
 /// The median of how far predictions were off, after 50 calls.
 fn median_error(outcome: &Outcome) -> f64 {
     let records = outcome.records.iter().skip(50);
@@ -94,7 +74,8 @@ fn the_default_is_a_quarter_better_and_near_the_best_assignment() {
     assert!(error <= 0.15, "{error}");
     for (name, cost) in costs {
         let mine = cost(&default);
-        let best = search(&scenario, &default, cost);
+        let start = default.records.iter().map(|one| one.server).collect();
+        let best = best_assignment(&scenario, start, cost, 1500, || ());
         println!("{name}: {mine:.2} s, the best found {best:.2} s");
         for policy in [
             Policy::RoundRobin,

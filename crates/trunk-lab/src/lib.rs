@@ -8,11 +8,13 @@
 
 mod flow;
 mod line;
+mod quota;
 mod sites;
 mod topology;
 mod trunk;
 
 pub use flow::{Flow, FlowKind};
+pub use quota::Quota;
 pub use sites::{LineShape, Sites};
 pub use topology::{TOPOLOGIES, Topology, jain};
 pub use trunk::TrunkProcess;
@@ -43,6 +45,9 @@ pub enum LabError {
         /// What it said.
         message: String,
     },
+    /// The machine cannot bound what processes compute.
+    #[error("there are no CPU quotas: {0}")]
+    NoQuota(String),
     /// A trunk did not come up.
     #[error("a trunk did not start: {0}")]
     Trunk(String),
@@ -214,6 +219,22 @@ impl Lab {
         run("tc", &place.into_iter().chain(words).collect::<Vec<_>>())
     }
 
+    /// Shapes one link for itself: bits a second to the host and from it, on the wire.
+    ///
+    /// # Errors
+    /// Where the machine refuses.
+    pub fn shape_link(
+        &self,
+        host: usize,
+        switch: usize,
+        [to_host, from_host]: [u64; 2],
+    ) -> Result<(), LabError> {
+        let queue = Shape::FAST_ETHERNET.switch_queue;
+        let (middle, space) = (self.switches(), self.host(host));
+        self.shape_device(&middle, &port(host, switch), to_host, queue)?;
+        self.shape_device(&space, &link_name(switch), from_host, queue)
+    }
+
     /// Puts a second switch between a switch and some of its hosts, with a line of so many bits a
     /// second between the two.
     ///
@@ -311,6 +332,19 @@ impl Lab {
             &self.host(host),
             program,
         ]);
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// A command that runs on a host, within a quota of the processors.
+    pub fn command_within(&self, quota: &Quota, host: usize, program: &str) -> Command {
+        // The shell enters the group and then is the program: on a host there is no way to the
+        // group, because the host sees a file system of its own there.
+        let on_host = self.command(host, program);
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]);
+        command.arg(quota.processes());
+        command.arg(on_host.get_program()).args(on_host.get_args());
         command.stdin(Stdio::null());
         command
     }
@@ -433,18 +467,22 @@ fn link_name(switch: usize) -> String {
     format!("link{switch}")
 }
 
-/// Removes all labs of this process: for its last moment, where no value is dropped any more.
+/// Removes all labs and quotas of this process: for its last moment, where no value is dropped
+/// any more.
 ///
 /// # Errors
 /// Where the namespaces cannot be listed.
 pub fn remove_all() -> Result<(), LabError> {
     let own = std::process::id().to_string();
+    quota::remove(|pid| pid == own);
     remove(|pid| pid == own)
 }
 
 /// Removes what labs of processes that are gone have left.
 fn sweep() -> Result<(), LabError> {
-    remove(|pid| !std::path::Path::new("/proc").join(pid).exists())
+    let is_gone = |pid: &str| !std::path::Path::new("/proc").join(pid).exists();
+    quota::remove(is_gone);
+    remove(is_gone)
 }
 
 /// Removes the labs of some processes.

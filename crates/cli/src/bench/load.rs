@@ -5,7 +5,7 @@ mod links;
 mod local;
 mod machine;
 mod paper;
-mod problem;
+pub(in crate::bench) mod problem;
 mod server;
 mod sites;
 mod statistics;

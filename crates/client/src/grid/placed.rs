@@ -5,7 +5,7 @@ use crate::argument::Argument;
 use crate::callback::Callback;
 use crate::function::Function;
 use crate::pending::{Attempt, Pending};
-use crate::{Error, Outcome, Server};
+use crate::{Error, Outcome, Placement, Server};
 use farcall_directory::message::{Choose, MOST_EXCLUDED, Observe, Transfer};
 use farcall_idl::{Mode, Scalar};
 use farcall_rpc_proto::{Failure, FailureKind};
@@ -78,6 +78,17 @@ pub(crate) unsafe fn start(
     };
     let attempt = placed.begin(&mut placed.lock(), None)?;
     Ok(Pending::shared(attempt).placed(placed))
+}
+
+fn outcome_at(outcome: Outcome, place: Option<&Place>) -> Outcome {
+    let placement = place.map(|place| Placement {
+        server: place.server,
+        predicted_s: place.predicted_s,
+    });
+    Outcome {
+        placement,
+        ..outcome
+    }
 }
 
 fn hold(argument: &mut Argument<'_>, function: &Function) -> Result<Held, Error> {
@@ -251,7 +262,7 @@ impl Placed {
                     source: Box::new(error),
                 })
             }
-            (_, result) => result,
+            (_, result) => result.map(|outcome| outcome_at(outcome, state.place.as_ref())),
         };
         state.over = true;
         state.end = Some(end);

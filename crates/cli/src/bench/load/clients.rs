@@ -132,7 +132,7 @@ pub(super) fn few(address: &str, problem: Problem, calls: usize) -> Result<Times
     let mut last = None;
     for _ in 0..calls.max(1) {
         arrays.refill();
-        last = Some(arrays.call(&function)?);
+        last = Some(arrays.call(&function)?.times);
     }
     last.ok_or_else(|| Failure::failed("no call was made"))
 }
@@ -176,7 +176,7 @@ fn work(
             }
         }
         arrays.refill();
-        let took = arrays.call(function)?;
+        let took = arrays.call(function)?.times;
         calls += 1;
         // At a pace all calls count; otherwise a rate is measured.
         if Instant::now() < end || pace.steps.is_some() {

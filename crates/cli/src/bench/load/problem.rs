@@ -1,15 +1,17 @@
 //! What the clients ask for.
 
 use crate::failure::Failure;
-use farcall_client::{Argument, Function, Scalar, Times};
+use farcall_client::{Argument, Function, Outcome, Scalar};
 
 /// A function and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Problem {
+pub(in crate::bench) enum Problem {
     /// LAPACK's, of this order: the factors come back as well.
     Dgesv(usize),
     /// The papers' Linpack, of this order.
     Linpack(usize),
+    /// The same column by column, without blocks.
+    Unblocked(usize),
     /// NAS EP with 2^m trials.
     Ep(usize),
     /// ScaLAPACK's for positive definite systems, of this order, with one right side.
@@ -19,27 +21,29 @@ pub(super) enum Problem {
 }
 
 impl Problem {
-    pub(super) fn size(self) -> usize {
+    pub(in crate::bench) fn size(self) -> usize {
         match self {
             Problem::Dgesv(size) | Problem::Linpack(size) | Problem::Ep(size) => size,
+            Problem::Unblocked(size) => size,
             Problem::Posv(size) | Problem::Syev(size) => size,
         }
     }
 
     /// The file that defines it.
-    pub(super) fn file(self) -> &'static str {
+    pub(in crate::bench) fn file(self) -> &'static str {
         match self {
             Problem::Dgesv(_) => "lapack.idl",
-            Problem::Linpack(_) => "linpack.idl",
+            Problem::Linpack(_) | Problem::Unblocked(_) => "linpack.idl",
             Problem::Ep(_) => "ep.idl",
             Problem::Posv(_) | Problem::Syev(_) => "scalapack.idl",
         }
     }
 
-    pub(super) fn function(self) -> &'static str {
+    pub(in crate::bench) fn function(self) -> &'static str {
         match self {
             Problem::Dgesv(_) => "lapack/dgesv",
             Problem::Linpack(_) => "linpack/linpack",
+            Problem::Unblocked(_) => "linpack/unblocked",
             Problem::Ep(_) => "ep/ep",
             Problem::Posv(_) => "scalapack/pdposv",
             Problem::Syev(_) => "scalapack/pdsyev",
@@ -47,9 +51,9 @@ impl Problem {
     }
 
     /// Operations, as the papers count them.
-    pub(super) fn operations(self) -> f64 {
+    pub(in crate::bench) fn operations(self) -> f64 {
         match self {
-            Problem::Dgesv(n) | Problem::Linpack(n) => {
+            Problem::Dgesv(n) | Problem::Linpack(n) | Problem::Unblocked(n) => {
                 let n = n as f64;
                 2.0 / 3.0 * n.powi(3) + 2.0 * n.powi(2)
             }
@@ -60,10 +64,10 @@ impl Problem {
     }
 
     /// Bytes of arrays to the server and from it.
-    pub(super) fn ways(self) -> [f64; 2] {
+    pub(in crate::bench) fn ways(self) -> [f64; 2] {
         let [up, down] = match self {
             Problem::Dgesv(n) => [8 * n * n + 8 * n, 8 * n * n + 12 * n + 4],
-            Problem::Linpack(n) => [8 * n * n + 8 * n, 12 * n + 4],
+            Problem::Linpack(n) | Problem::Unblocked(n) => [8 * n * n + 8 * n, 12 * n + 4],
             Problem::Ep(_) => [0, 96],
             Problem::Posv(n) => [8 * n * n + 8 * n, 8 * n * n + 8 * n + 4],
             Problem::Syev(n) => [8 * n * n, 16 * n * n + 8 * n + 4],
@@ -72,7 +76,7 @@ impl Problem {
     }
 
     /// Bytes of arrays, both ways.
-    pub(super) fn bytes(self) -> f64 {
+    pub(in crate::bench) fn bytes(self) -> f64 {
         self.ways().iter().sum()
     }
 
@@ -84,14 +88,14 @@ impl Problem {
 
 /// The system that all clients solve, whose solution is 1 everywhere. They share it, because what a
 /// client keeps besides the arrays of its calls is not what is measured.
-pub(super) struct System {
-    pub(super) problem: Problem,
+pub(in crate::bench) struct System {
+    pub(in crate::bench) problem: Problem,
     matrix: Vec<u8>,
     right: Vec<u8>,
 }
 
 impl System {
-    pub(super) fn new(problem: Problem) -> System {
+    pub(in crate::bench) fn new(problem: Problem) -> System {
         let n = match problem {
             Problem::Ep(_) => 0,
             other => other.size(),
@@ -149,7 +153,7 @@ fn make_symmetric(matrix: &mut [f64], n: usize) {
 }
 
 /// The arrays of one client.
-pub(super) struct Arrays<'s> {
+pub(in crate::bench) struct Arrays<'s> {
     system: &'s System,
     a: Vec<u8>,
     b: Vec<u8>,
@@ -161,7 +165,7 @@ pub(super) struct Arrays<'s> {
 }
 
 impl Arrays<'_> {
-    pub(super) fn new(system: &System) -> Arrays<'_> {
+    pub(in crate::bench) fn new(system: &System) -> Arrays<'_> {
         Arrays {
             system,
             a: system.matrix.clone(),
@@ -188,15 +192,19 @@ impl Arrays<'_> {
     }
 
     /// Makes ready what the call before has overwritten.
-    pub(super) fn refill(&mut self) {
-        if !matches!(self.system.problem, Problem::Linpack(_)) {
+    pub(in crate::bench) fn refill(&mut self) {
+        let stays = matches!(
+            self.system.problem,
+            Problem::Linpack(_) | Problem::Unblocked(_)
+        );
+        if !stays {
             self.a.copy_from_slice(&self.system.matrix);
         }
         self.b.copy_from_slice(&self.system.right);
     }
 
     /// Calls the function and looks at the solution.
-    pub(super) fn call(&mut self, function: &Function) -> Result<Times, Failure> {
+    pub(in crate::bench) fn call(&mut self, function: &Function) -> Result<Outcome, Failure> {
         let problem = self.system.problem;
         let size = Scalar::Int(problem.size() as i64);
         let int = |value: i64| Argument::Scalar(Scalar::Int(value));
@@ -213,7 +221,7 @@ impl Arrays<'_> {
                 n(),
                 Argument::Out(&mut self.info),
             ])?,
-            Problem::Linpack(_) => function.call(&mut [
+            Problem::Linpack(_) | Problem::Unblocked(_) => function.call(&mut [
                 n(),
                 Argument::In(&self.a),
                 Argument::Out(&mut self.b),
@@ -248,7 +256,7 @@ impl Arrays<'_> {
             ])?,
         };
         self.check()?;
-        Ok(outcome.times)
+        Ok(outcome)
     }
 
     fn check(&self) -> Result<(), Failure> {

@@ -108,9 +108,9 @@ fn calls(
     let call = |shape: &LineShape| {
         sites.shape(0, *shape)?;
         arrays.refill();
-        let times = arrays.call(&function);
+        let outcome = arrays.call(&function)?;
         bar.inc(1);
-        times
+        Ok(outcome.times)
     };
     shapes.iter().map(call).collect()
 }

@@ -1,0 +1,140 @@
+//! Parts of a processor for the processes of a host: groups of Linux's `cpu` controller, of either
+//! version, that are removed when they are dropped.
+
+use crate::{LabError, PREFIX};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// Microseconds in which a group uses up its part, and then waits: short beside a call.
+const PERIOD: f64 = 20_000.0;
+/// How long processes that were killed may take to be gone.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// A group of processes that together have so much of a processor. Needs root.
+#[derive(Debug)]
+pub struct Quota {
+    folder: PathBuf,
+}
+
+/// Where groups are made.
+enum Controller {
+    One(PathBuf),
+    Two(PathBuf),
+}
+
+impl Quota {
+    /// A group with this many processors, 0.5 for half of one.
+    ///
+    /// # Errors
+    /// Where the machine has no `cpu` controller to use, and why.
+    pub fn new(processors: f64) -> Result<Quota, LabError> {
+        let controller = controller()?;
+        let (Controller::One(place) | Controller::Two(place)) = &controller;
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder = place.join(format!("{PREFIX}-{}-{number}", std::process::id()));
+        let refused =
+            |error: std::io::Error| LabError::NoQuota(format!("{}: {error}", folder.display()));
+        fs::create_dir(&folder).map_err(refused)?;
+        let quota = Quota {
+            folder: folder.clone(),
+        };
+        let (part, period) = ((processors * PERIOD) as u64, PERIOD as u64);
+        let write = |name: &str, text: String| fs::write(folder.join(name), text);
+        match controller {
+            Controller::One(_) => write("cpu.cfs_period_us", period.to_string())
+                .and_then(|()| write("cpu.cfs_quota_us", part.to_string())),
+            Controller::Two(_) => write("cpu.max", format!("{part} {period}")),
+        }
+        .map_err(refused)?;
+        Ok(quota)
+    }
+
+    /// Who writes its number into this file belongs to the group, with all that it starts.
+    pub(crate) fn processes(&self) -> PathBuf {
+        processes(&self.folder)
+    }
+}
+
+impl Drop for Quota {
+    fn drop(&mut self) {
+        remove_group(&self.folder);
+    }
+}
+
+fn processes(folder: &Path) -> PathBuf {
+    folder.join("cgroup.procs")
+}
+
+fn controller() -> Result<Controller, LabError> {
+    let mounts = fs::read_to_string("/proc/mounts")?;
+    let mounts = || mounts.lines().filter_map(mount);
+    let one = mounts().find(|(_, kind, options)| {
+        *kind == "cgroup" && options.split(',').any(|option| option == "cpu")
+    });
+    if let Some((place, ..)) = one {
+        return Ok(Controller::One(place));
+    }
+    let two = mounts().map(|(place, kind, _)| (place, kind));
+    let has_cpu = |place: &Path| {
+        let known = fs::read_to_string(place.join("cgroup.subtree_control"));
+        known.is_ok_and(|known| known.split_whitespace().any(|one| one == "cpu"))
+    };
+    let mut two = two.filter(|(place, kind)| *kind == "cgroup2" && has_cpu(place));
+    let (place, _) = two.next().ok_or_else(|| {
+        LabError::NoQuota("no `cpu` controller of control groups is mounted and enabled".into())
+    })?;
+    Ok(Controller::Two(place))
+}
+
+/// Where something is mounted, of which kind, and its options.
+fn mount(line: &str) -> Option<(PathBuf, &str, &str)> {
+    let mut words = line.split(' ').skip(1);
+    Some((words.next()?.into(), words.next()?, words.next()?))
+}
+
+/// Removes the groups of some processes. What cannot be removed now, the next lab sweeps away.
+pub(crate) fn remove(is_one: impl Fn(&str) -> bool) {
+    let Ok(Controller::One(place) | Controller::Two(place)) = controller() else {
+        return;
+    };
+    for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+        let owner = owner.and_then(|rest| rest.split('-').nth(1));
+        if owner.is_some_and(&is_one) {
+            remove_group(&entry.path());
+        }
+    }
+}
+
+/// A group can be removed once it is empty: all of its processes were started for the lab.
+fn remove_group(folder: &Path) {
+    let end = Instant::now() + PATIENCE;
+    while fs::remove_dir(folder).is_err() && folder.exists() && Instant::now() < end {
+        let left = fs::read_to_string(processes(folder)).unwrap_or_default();
+        let left = left.lines().filter_map(|line| line.parse().ok());
+        for process in left.filter_map(Pid::from_raw) {
+            // It may have ended by itself.
+            let _ = kill_process(process, Signal::KILL);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_is_its_place_its_kind_and_its_options() {
+        let (place, kind, options) = mount("cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0").unwrap();
+        assert_eq!(place, Path::new("/sys/fs/cgroup/cpu"));
+        assert_eq!((kind, options), ("cgroup", "rw,cpu"));
+        assert!(mount("cgroup").is_none());
+    }
+}
