@@ -2,6 +2,7 @@
 
 import gc
 import os
+import pathlib
 import pickle
 import signal
 import subprocess
@@ -207,11 +208,21 @@ def test_a_lost_object_says_so(server):
 def test_a_cancelled_method_takes_its_object_along(server):
     counter = server.new("Counter")
     assert counter.nap(0).calls == 1, "its process is there"
+    pid = int(counter.pid().pid)
+    idle = wait_until(lambda: sleeps_in(pid), what="that the process sleeps")
     nap = counter.nap.call_async(60_000)
     assert not nap.done()
+    # A call that has not begun is taken back, and the object stays.
+    wait_until(lambda: sleeps_in(pid) not in (None, idle), what="the nap")
     nap.cancel()
     with pytest.raises(farcall.LibraryError, match=r"lost.*gave the call up"):
         counter.nap(1)
+
+
+def sleeps_in(pid):
+    """The number of the system call in which a process sleeps; none while it runs."""
+    number = pathlib.Path(f"/proc/{pid}/syscall").read_text().split()[0]
+    return None if number == "running" else number
 
 
 def test_there_are_so_many(process, server):
