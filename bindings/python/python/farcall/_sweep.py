@@ -4,7 +4,7 @@ import asyncio
 import collections
 import queue
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from typing import Any
 
 from ._native import Function, Future
@@ -35,7 +35,7 @@ class Sweep:
         self.errors: dict[int, BaseException] = {}
         """Why calls have failed, by their number."""
         self._calls = enumerate(calls)
-        self._total = len(calls) if hasattr(calls, "__len__") else None
+        self._total = len(calls) if isinstance(calls, Sized) else None
         self._fixed = dict(fixed)
         self._ended: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._done: set[int] = set()
@@ -79,8 +79,8 @@ class Sweep:
 
         Calls that fail are left out; `errors` has them.
         """
-        for number in sorted(self._done - self.errors.keys()):
-            yield number, self.results[number]
+        for known in sorted(self._done - self.errors.keys()):
+            yield known, self.results[known]
         while (number := self._wait()) is not None:
             if number not in self.errors:
                 yield number, self.results[number]
