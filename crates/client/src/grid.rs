@@ -145,22 +145,21 @@ impl Grid {
         })
     }
 
+    /// Numbers and addresses of the servers that are known to have a function, with the interface of
+    /// that digest where there is one.
+    fn servers_with(&self, function: &str, digest: Option<u64>) -> Vec<(u64, String)> {
+        let known = self.known();
+        let directory = &known.directory;
+        let address = |server| directory.address(server).unwrap_or_default().to_string();
+        let found = directory.with_function(function, digest);
+        found.map(|(server, _)| (server, address(server))).collect()
+    }
+
     /// A handle on a function, whose calls go to the servers that have it. Its interface comes from
     /// the first that answers.
     pub(crate) fn function(&self, meta: &Server, name: &str) -> Result<Function, Error> {
         let qualified = self.find(meta, name)?;
-        let servers: Vec<(u64, String)> = {
-            let known = self.known();
-            let found = known.directory.with_function(&qualified, None);
-            let address = |server| {
-                known
-                    .directory
-                    .address(server)
-                    .unwrap_or_default()
-                    .to_string()
-            };
-            found.map(|(server, _)| (server, address(server))).collect()
-        };
+        let servers = self.servers_with(&qualified, None);
         self.probes
             .begin(meta, &servers, |server| self.has_paths(server));
         let mut last = None;
@@ -184,18 +183,7 @@ impl Grid {
         let digest = farcall_directory::digest(text);
         // Where no metaserver answers, those that are known are all there are.
         let _ = self.find(meta, function);
-        let found: Vec<(u64, String)> = {
-            let known = self.known();
-            let found = known.directory.with_function(function, Some(digest));
-            let address = |server| {
-                known
-                    .directory
-                    .address(server)
-                    .unwrap_or_default()
-                    .to_string()
-            };
-            found.map(|(server, _)| (server, address(server))).collect()
-        };
+        let found = self.servers_with(function, Some(digest));
         let reached = found
             .iter()
             .map(|(server, address)| self.server(meta, *server, address));
