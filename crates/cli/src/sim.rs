@@ -66,14 +66,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The median of how far the predicted times were off, as a part of the actual ones.
-fn median_error(outcome: &Outcome) -> f64 {
-    let error = |one: &farcall_gridsim::Record| (one.predicted_s / one.seconds - 1.0).abs();
-    let mut errors: Vec<f64> = outcome.records.iter().map(error).collect();
-    errors.sort_by(f64::total_cmp);
-    errors.get(errors.len() / 2).copied().unwrap_or(0.0)
-}
-
 fn calls_of(outcome: &Outcome, servers: usize) -> Vec<usize> {
     let mut calls = vec![0; servers];
     for one in &outcome.records {
@@ -96,7 +88,7 @@ fn to_json(named: &Named, policy: Policy, outcome: &Outcome) -> Value {
         "policy": policy.name(),
         "makespan_s": outcome.makespan_s(),
         "mean_response_s": outcome.mean_response_s(),
-        "median_error": median_error(outcome),
+        "median_error": outcome.median_error(0),
         "calls": calls.collect::<Vec<Value>>(),
     })
 }
@@ -122,7 +114,7 @@ fn print(named: &Named, outcomes: impl Iterator<Item = (Policy, Outcome)>) {
             policy.name(),
             outcome.makespan_s(),
             outcome.mean_response_s(),
-            100.0 * median_error(&outcome),
+            100.0 * outcome.median_error(0),
             calls.join("")
         );
     }

@@ -46,6 +46,17 @@ impl Outcome {
         let sum: f64 = self.records.iter().map(|one| one.seconds).sum();
         sum / self.records.len().max(1) as f64
     }
+
+    /// The median of how far the predicted times were off, as a part of the actual ones, without
+    /// the first so many calls; 0 where there are no more.
+    pub fn median_error(&self, first: usize) -> f64 {
+        let records = self.records.iter().skip(first);
+        let mut errors: Vec<f64> = records
+            .map(|one| (one.predicted_s / one.seconds - 1.0).abs())
+            .collect();
+        errors.sort_by(f64::total_cmp);
+        errors.get(errors.len() / 2).copied().unwrap_or(0.0)
+    }
 }
 
 /// Where a call is.

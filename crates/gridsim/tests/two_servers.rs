@@ -51,16 +51,6 @@ fn scenario(seed: u64) -> Scenario {
     }
 }
 
-/// The median of how far predictions were off, after 50 calls.
-fn median_error(outcome: &Outcome) -> f64 {
-    let records = outcome.records.iter().skip(50);
-    let mut off: Vec<f64> = records
-        .map(|one| (one.predicted_s / one.seconds - 1.0).abs())
-        .collect();
-    off.sort_by(f64::total_cmp);
-    off[off.len() / 2]
-}
-
 #[test]
 fn the_default_is_a_quarter_better_and_near_the_best_assignment() {
     let costs: [(&str, Cost); 2] = [
@@ -69,7 +59,7 @@ fn the_default_is_a_quarter_better_and_near_the_best_assignment() {
     ];
     let scenario = scenario(1);
     let default = simulate(&scenario, Policy::Completion);
-    let error = median_error(&default);
+    let error = default.median_error(50);
     println!("median error of the predicted times after 50 calls: {error:.3}");
     assert!(error <= 0.15, "{error}");
     for (name, cost) in costs {
