@@ -145,8 +145,8 @@ impl Grid {
         })
     }
 
-    /// Numbers and addresses of the servers that are known to have a function, with the interface of
-    /// that digest where there is one.
+    /// Numbers and addresses of the servers that are known to have a function, with the interface
+    /// of that digest where there is one.
     fn servers_with(&self, function: &str, digest: Option<u64>) -> Vec<(u64, String)> {
         let known = self.known();
         let directory = &known.directory;
