@@ -284,6 +284,6 @@ pub(crate) fn kind(ty: Type) -> Kind {
         Type::Double => Kind::FarcallDouble,
         Type::SComplex => Kind::FarcallScomplex,
         Type::DComplex => Kind::FarcallDcomplex,
-        Type::String | Type::Filename | Type::FilePointer => Kind::FarcallText,
+        Type::String | Type::FixedString | Type::Filename | Type::FilePointer => Kind::FarcallText,
     }
 }

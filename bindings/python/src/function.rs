@@ -18,7 +18,7 @@ use crate::plan::Plan;
 use crate::result::Results;
 use crate::server::{Process, Settings, seconds};
 use crate::transaction::{self, Transaction};
-use crate::{callback, error, scalar};
+use crate::{callback, error, scalar, texts};
 
 /// How long a call took, in seconds: `send` until the server had the arguments, `exec` in the
 /// library, `recv` until the server had sent the results, `other` the rest of `total`.
@@ -426,6 +426,14 @@ impl Function {
                 *value = remote.get().get(py)?;
             }
         }
+        let returns_texts = |param: &&Param| param.is_fixed_texts() && param.mode.is_returned();
+        if let Some(param) = self.params().iter().find(returns_texts) {
+            let name = &param.name;
+            let text = format!(
+                "in a transaction no strings come back (`{name}`): call it before or after it"
+            );
+            return Err(error::arguments(py, &self.name, &text));
+        }
         let callbacks = self.callbacks(py, &given)?;
         let (layout, scalars, typed) = self.lay_out(py, &given)?;
         let mut remote = Vec::new();
@@ -604,6 +612,7 @@ impl Function {
             if value.is_none() && param.is_passed() && is_needed(index) {
                 let expected = match param.is_value() {
                     true => scalar::expected(param).to_owned(),
+                    false if param.is_fixed_texts() => texts::expected(param).to_owned(),
                     false => format!("an array of {}", array::dtype_name(param.ty)),
                 };
                 let name = &param.name;
@@ -613,6 +622,9 @@ impl Function {
             match value {
                 Some(value) if param.is_value() => {
                     scalar = Some(scalar::read(&self.name, param, value)?);
+                }
+                Some(value) if param.is_fixed_texts() => {
+                    array = Some(array::typed(&self.name, param, value)?);
                 }
                 // The server checks the form of what it has.
                 Some(value) if handle::given(value).is_some() => {}

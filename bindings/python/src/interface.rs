@@ -22,6 +22,8 @@ pub(crate) struct Parameter {
     /// The sizes as expressions of the other parameters, as NumPy's shape has them; empty for a
     /// scalar.
     shape: Vec<String>,
+    /// Of texts of fixed length: how many bytes each has at most, as an expression.
+    length: Option<String>,
 }
 
 #[pymethods]
@@ -38,8 +40,12 @@ impl Parameter {
 
 impl Parameter {
     fn new(interface: &farcall_idl::Interface, param: &Param) -> Parameter {
-        let mut shape: Vec<String> = param
-            .dims
+        let (dims, length) = match param.dims.split_last() {
+            Some((length, dims)) if param.is_fixed_texts() => (dims, Some(length)),
+            _ => (&param.dims[..], None),
+        };
+        let length = length.map(|dim| interface.expr_text(&dim.size));
+        let mut shape: Vec<String> = dims
             .iter()
             .map(|dim| interface.expr_text(&dim.size))
             .collect();
@@ -50,8 +56,12 @@ impl Parameter {
             name: param.name.clone(),
             mode: param.mode.name(),
             r#type: param.ty.name(),
-            dtype: param.ty.size().map(|_| array::dtype_name(param.ty)),
+            dtype: match param.is_fixed_texts() {
+                true => None,
+                false => param.ty.size().map(|_| array::dtype_name(param.ty)),
+            },
             shape,
+            length,
         }
     }
 
@@ -66,7 +76,20 @@ impl Parameter {
         let element = self.dtype.as_deref().unwrap_or("str");
         match self.shape.is_empty() {
             true => self.r#type.to_owned(),
-            false if self.dtype.is_none() => format!("str sequence of shape {}", self.shape_text()),
+            false if self.dtype.is_none() => {
+                let kind = if self.mode == "IN" {
+                    "sequence"
+                } else {
+                    "list"
+                };
+                let length = self.length.as_ref();
+                let most = length.map(|length| format!(", each of at most {length} bytes"));
+                format!(
+                    "str {kind} of shape {}{}",
+                    self.shape_text(),
+                    most.unwrap_or_default()
+                )
+            }
             false => format!("{element} array of shape {}", self.shape_text()),
         }
     }

@@ -22,6 +22,7 @@ mod serve;
 mod sim;
 mod status;
 mod target;
+mod texts;
 mod token;
 mod trunk;
 mod up;
