@@ -255,3 +255,76 @@ def test_wrong_uses_are_told(process, server):
     )
     assert ran.returncode == 1
     assert "is a method" in ran.stderr
+
+
+def shell(process, *words, status=0):
+    """What a command prints, or its error."""
+    command = [FARCALL, *words, "--server", process.address]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == status, done.stderr
+    return (done.stderr if status else done.stdout).strip()
+
+
+def test_the_shell_makes_calls_lists_and_drops(process):
+    one, other = shell(process, "new", "Counter"), shell(process, "new", "counters/Other")
+    assert len(one) == 32
+    assert one != other
+    assert shell(process, "call", f"object:{one}.add", "n=2", "x=1,2") == ""
+    assert shell(process, "call", f"object:{other}.add", "n=2") == "value [1] = [42]"
+    told = shell(process, "call", f"object:{one}.read", "most=2")
+    assert told == "values [2] = [1.000000, 2.000000]\ncalls [1] = [1]"
+    listed = shell(process, "objects").splitlines()
+    assert listed == [f"{one}  counters/Counter", f"{other}  counters/Other"]
+    told = shell(process, "call", f"object:{other}.crash", "n=1", status=1)
+    assert "no function `counters/Other.crash`" in told
+    shell(process, "call", f"object:{one}.crash", "n=1", status=1)
+    assert "object that is lost" in shell(process, "call", f"object:{one}.pid", status=1)
+    assert f"{one}  counters/Counter  lost: " in shell(process, "objects")
+    assert shell(process, "drop", f"object:{one}", f"object:{other}") == ""
+    assert shell(process, "objects") == ""
+    assert f"no object {other}" in shell(process, "call", f"object:{other}.add", "n=2", status=1)
+    assert "farcall objects" in shell(process, "drop", "object:nonsense", status=2)
+    assert "Nothing" in shell(process, "new", "Nothing", status=1)
+
+
+def test_objects_that_stay_outlive_their_connection(process):
+    server = process.connect(timeout=30)
+    counter = server.new("Counter", stays=True)
+    counter.add(1, np.ones(1))
+    pid = counter.pid().pid
+    handle = counter.id
+    counter.close()
+    del counter, server
+    gc.collect()
+    other = process.connect(timeout=30)
+    again = other.object(handle)
+    assert again.pid().pid == pid
+    assert again.read(most=1).calls == 1
+    assert (handle, "counters/Counter") in other.objects()
+    assert pickle.loads(pickle.dumps(again)).pid().pid == pid
+    assert other.new("Counter").id is None
+    # Methods over several connections run one after the other.
+    third = process.connect(timeout=30).object(handle)
+    futures = [each.method("nap").call_async(ms=20) for each in (again, third, again, third)]
+    assert sorted(future.result(timeout=30).calls for future in futures) == [2, 3, 4, 5]
+    other.drop_object(handle)
+    with pytest.raises(farcall.Error, match="dropped or has expired"):
+        again.pid()
+    wait_until(lambda: not pathlib.Path(f"/proc/{pid}").exists(), what="the end of its process")
+    with pytest.raises(farcall.Error, match="no object"):
+        other.object(handle)
+    with pytest.raises(farcall.ArgumentError, match="32 hexadecimal digits"):
+        other.object("nonsense")
+
+
+def test_a_user_has_only_so_many_that_stay(process):
+    server = process.connect(timeout=30)
+    kept = []
+    with pytest.raises(farcall.Error, match="objects_per_connection"):
+        for _ in range(4):
+            counter = process.connect(timeout=30).new("Counter", stays=True)
+            kept.append(counter.id)
+    assert len(kept) == 3
+    for handle in kept:
+        server.drop_object(handle)
+    assert server.objects() == []

@@ -156,31 +156,8 @@ pub(crate) unsafe fn read<'a>(
         values[index] = Some(value);
     }
 
-    let mut scalars: Vec<Option<Scalar>> = Vec::with_capacity(values.len());
-    for (param, value) in interface.params.iter().zip(&values) {
-        scalars.push(match value {
-            Some(value) if param.is_scalar() => {
-                // SAFETY: the caller's promise.
-                let scalar = unsafe { scalar_of(param, value) };
-                let scalar = scalar.map_err(|what| problem(mismatch(param, &what)))?;
-                Some(
-                    scalar
-                        .convert(param)
-                        .map_err(|error| problem(error.to_string()))?,
-                )
-            }
-            _ => None,
-        });
-    }
-    for (index, param) in interface.params.iter().enumerate() {
-        if let Some(value) = values[index].filter(|_| param.is_texts()) {
-            let count = interface.text_count(index, &scalars);
-            let count = count.map_err(|error| problem(error.to_string()))?;
-            // SAFETY: the caller's promise.
-            let texts = unsafe { texts_of(&value, count) };
-            scalars[index] = Some(texts.map_err(|what| problem(mismatch(param, &what)))?);
-        }
-    }
+    // SAFETY: the caller's promise.
+    let scalars = unsafe { values_of(interface, &values) }.map_err(&problem)?;
     let elements =
         elements(function, &scalars, &values).map_err(|error| problem(error.to_string()))?;
     let layout = interface
@@ -217,6 +194,39 @@ pub(crate) unsafe fn read<'a>(
     // SAFETY: the caller's promise.
     arguments.extend(unsafe { functions(function, &values) }?);
     Ok(arguments)
+}
+
+/// What travels beside the call: scalars, and arrays of texts.
+///
+/// # Safety
+///
+/// As for [`read`].
+unsafe fn values_of(
+    interface: &Interface,
+    values: &[Option<Value>],
+) -> Result<Vec<Option<Scalar>>, String> {
+    let mut scalars: Vec<Option<Scalar>> = Vec::with_capacity(values.len());
+    for (param, value) in interface.params.iter().zip(values) {
+        scalars.push(match value {
+            Some(value) if param.is_scalar() => {
+                // SAFETY: the caller's promise.
+                let scalar = unsafe { scalar_of(param, value) };
+                let scalar = scalar.map_err(|what| mismatch(param, &what))?;
+                Some(scalar.convert(param).map_err(|error| error.to_string())?)
+            }
+            _ => None,
+        });
+    }
+    for (index, param) in interface.params.iter().enumerate() {
+        if let Some(value) = values[index].filter(|_| param.is_texts()) {
+            let count = interface.text_count(index, &scalars);
+            let count = count.map_err(|error| error.to_string())?;
+            // SAFETY: the caller's promise.
+            let texts = unsafe { texts_of(&value, count) };
+            scalars[index] = Some(texts.map_err(|what| mismatch(param, &what))?);
+        }
+    }
+    Ok(scalars)
 }
 
 /// The functions of the caller.

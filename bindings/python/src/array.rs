@@ -190,13 +190,7 @@ pub(crate) fn place<'py>(
     typed: Typed<'py>,
 ) -> PyResult<Slot<'py>> {
     if param.is_fixed_texts() {
-        let slot = Slot::fields(layout, given.clone())?;
-        // SAFETY: the memory is new.
-        let written = texts::write((param, layout), &typed.texts, unsafe { slot.bytes_mut() });
-        return match written {
-            Ok(()) => Ok(slot),
-            Err(error) => Err(error::arguments(given.py(), function, &error.to_string())),
-        };
+        return place_texts(function, (param, layout), given, &typed.texts);
     }
     let array = typed.array;
     let expected = layout.shape(order);
@@ -253,6 +247,22 @@ pub(crate) fn place<'py>(
         is_made: false,
         texts: None,
     })
+}
+
+/// Memory with the texts of an argument.
+fn place_texts<'py>(
+    function: &str,
+    (param, layout): (&Param, &ArrayLayout),
+    given: &Bound<'py, PyAny>,
+    texts: &[String],
+) -> PyResult<Slot<'py>> {
+    let slot = Slot::fields(layout, given.clone())?;
+    // SAFETY: the memory is new.
+    let written = texts::write((param, layout), texts, unsafe { slot.bytes_mut() });
+    match written {
+        Ok(()) => Ok(slot),
+        Err(error) => Err(error::arguments(given.py(), function, &error.to_string())),
+    }
 }
 
 /// An array of its own with the bytes of a callback's argument; read-only for IN.

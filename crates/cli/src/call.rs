@@ -3,6 +3,7 @@
 use crate::arrays;
 use crate::failure::Failure;
 use crate::npy::Array;
+use crate::objects;
 use crate::results::{Results, print_times};
 use crate::target::Target;
 use crate::texts;
@@ -33,7 +34,7 @@ use std::time::{Duration, Instant};
   farcall call dgesv n=100 nrhs=1 a=@a.npy lda=100 b=@b.npy ldb=100 -o b=x.npy --time
   farcall call summary table=weather.csv summary=out.csv")]
 pub(crate) struct Arguments {
-    /// Name of the function, with or without its module
+    /// Name of the function, with or without its module, or object:ID.METHOD
     function: String,
     /// Arguments by name; an input file is never overwritten
     #[arg(value_name = "NAME=VALUE")]
@@ -77,7 +78,7 @@ pub(crate) struct Call {
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let server = arguments.target.connect(None)?;
-    let function = server.function(&arguments.function)?;
+    let function = objects::function(&server, &arguments.function)?;
     if arguments.dry_run {
         return print_plan(&function, &arguments);
     }
