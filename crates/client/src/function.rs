@@ -311,6 +311,12 @@ impl Function {
     }
 
     fn call_once(&self, arguments: &mut [Argument<'_>]) -> Result<Outcome, Error> {
+        if self.server.grid().is_some()
+            && self.is_large(arguments)
+            && let Ok((_, layout)) = self.check(arguments)
+        {
+            return grid::call(self, self.wanted(&layout), arguments);
+        }
         if let Some(outcome) = self.call_in_streams(arguments)? {
             return Ok(outcome);
         }
@@ -353,6 +359,9 @@ impl Function {
         if !is_bound && layout.sent_bytes() + layout.returned_bytes() <= SMALL {
             // The number holds for every connection to the server.
             connection = self.server.for_small(connection);
+        } else if !is_bound {
+            let bytes = layout.sent_bytes() + layout.returned_bytes();
+            connection = self.server.for_large(connection, bytes);
         }
         let files = Files::open(&self.described.qualified, interface, &mut call.scalars)?;
         let callbacks = (!functions.is_empty() || moves_files).then(|| {
