@@ -105,7 +105,9 @@ int main(int argc, char **argv) {
   CHECK(server != NULL);
   split = farcall_function_of(server, "split"), capitals = farcall_function_of(server, "capitals");
   CHECK(split != NULL && capitals != NULL);
+  CHECK(*farcall_library_of(split) == '\0' && *farcall_library_of(NULL) == '\0');
   asynchronous();
+  CHECK(strstr(farcall_library_of(split), "libconformance.so") != NULL);
   made();
   rows();
   refused();

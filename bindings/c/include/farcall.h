@@ -566,6 +566,14 @@ const char *farcall_argument_name(const farcall_function *function, size_t index
 farcall_times farcall_times_of(const farcall_function *function);
 
 /**
+ * The library that has computed the last call of the function, in any thread, with its version and
+ * its kernel, as far as it says; empty before the first. It lives as long as the function.
+ *
+ * `function` is from `farcall_function_of`, or NULL.
+ */
+const char *farcall_library_of(const farcall_function *function);
+
+/**
  * Puts an array at the server, to be used in calls: pass the handle where a call takes an array.
  * Its `rank` lengths are at `shape`; `column_major` is not 0 where its first index varies fastest,
  * as functions of Fortran want it. NULL for `data` makes all of it zero, for results that are to

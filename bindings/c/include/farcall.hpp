@@ -320,6 +320,8 @@ public:
   std::string name() const { return farcall_function_name(function_); }
   /* The interface as IDL text. */
   std::string interface() const { return farcall_function_interface(function_); }
+  /* What has computed the last call: name, version and kernel, as far as it says. */
+  std::string library() const { return farcall_library_of(function_); }
   /* Of the last call, in any thread. */
   Times times() const noexcept { return farcall_times_of(function_); }
 

@@ -118,7 +118,7 @@ pub(crate) unsafe fn call(function: &Function, given: &[Value]) -> Result<Status
     }
     let outcome = function.client().call(&mut arguments)?;
     texts.deliver();
-    function.keep(outcome.times.into());
+    function.keep(&outcome);
     Ok(Status::FarcallOk)
 }
 

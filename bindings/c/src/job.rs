@@ -222,7 +222,7 @@ unsafe fn fetch(
     }
     let outcome = submitted.fetch(&mut arguments)?;
     texts.deliver();
-    function.keep(outcome.times.into());
+    function.keep(&outcome);
     Ok(Status::FarcallOk)
 }
 

@@ -79,9 +79,8 @@ impl Session {
                 Ok(outcome) => {
                     let texts = self.texts.lock();
                     texts.unwrap_or_else(PoisonError::into_inner).deliver();
-                    let times = Times::from(outcome.times);
-                    self.function.keep(times);
-                    Ok(times)
+                    self.function.keep(&outcome);
+                    Ok(Times::from(outcome.times))
                 }
                 Err(error) => Err(self.describe(Problem::from(error))),
             });

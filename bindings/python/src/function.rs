@@ -1,7 +1,7 @@
 //! A handle on a remote function, and its call.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use farcall_client::{Argument, Callback, CallbackArguments, Output, Scalar};
@@ -91,6 +91,8 @@ pub(crate) struct Function {
     /// How long the outcome of a submitted call is kept.
     keep: Option<Duration>,
     times: Mutex<Option<Times>>,
+    /// What has computed the last call.
+    library: Mutex<Option<Arc<str>>>,
 }
 
 impl Function {
@@ -111,6 +113,7 @@ impl Function {
             settings,
             keep: None,
             times: Mutex::default(),
+            library: Mutex::default(),
             client,
         }
     }
@@ -141,10 +144,13 @@ impl Function {
         *self.times.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The library behind it, its version and the kernel that it chose, as far as it says.
+    /// The library that has computed the last call of this handle, its version and the kernel that
+    /// it chose, as far as it says; before the first call, that of a server which has the function.
     #[getter]
-    fn library(&self) -> Option<&str> {
-        self.client.library()
+    fn library(&self) -> Option<String> {
+        let last = self.library.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = last.as_deref().or(self.client.library());
+        known.map(str::to_owned)
     }
 
     /// What a call would take: bytes, memory and predicted time, before anything of it is sent.
@@ -732,11 +738,16 @@ impl Function {
         let done = py.detach(|| self.client.call(arguments));
         let outcome = done.map_err(|error| error::from_client(py, &error))?;
         self.took(outcome.times.into());
+        self.computed_by(outcome.library);
         Ok(())
     }
 
     fn took(&self, times: Times) {
         *self.times.lock().unwrap_or_else(PoisonError::into_inner) = Some(times);
+    }
+
+    pub(crate) fn computed_by(&self, library: Option<Arc<str>>) {
+        *self.library.lock().unwrap_or_else(PoisonError::into_inner) = library;
     }
 
     /// The arguments for the client. They live as long as the caller keeps the slots.

@@ -92,7 +92,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     } else {
         results.print();
         if arguments.time {
-            if let Some(library) = call.function.library() {
+            if let Some(library) = &outcome.library {
                 println!("library {library}");
             }
             print_times(&outcome);

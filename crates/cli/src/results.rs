@@ -89,6 +89,7 @@ impl Results<'_> {
         json!({
             "schema": 1,
             "function": self.interface.qualified_name(),
+            "library": outcome.library.as_deref(),
             "results": results,
             "send_s": times.send,
             "exec_s": times.exec,

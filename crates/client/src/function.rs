@@ -34,7 +34,7 @@ pub(crate) struct Described {
     qualified: String,
     number: Mutex<Number>,
     text: String,
-    library: Option<String>,
+    library: Option<Arc<str>>,
     interface: Interface,
     /// The callbacks as interfaces of their own.
     pub(crate) callbacks: Vec<Interface>,
@@ -49,7 +49,7 @@ struct Number {
 }
 
 /// What a call gives besides the arrays it filled.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// How long it took.
     pub times: Times,
@@ -57,6 +57,8 @@ pub struct Outcome {
     pub wait: f64,
     /// Where a metaserver has placed the call.
     pub placement: Option<Placement>,
+    /// The library that has computed it, its version and its kernel, as far as it says.
+    pub library: Option<Arc<str>>,
 }
 
 /// Where a call was placed, and what it was predicted to take there.
@@ -399,7 +401,8 @@ impl Function {
         };
         // SAFETY: likewise.
         let request = unsafe { connection.call(&call, arguments, layout, reply) }?;
-        Ok(Pending::new(Attempt::new(request, staging, start)))
+        let library = self.described.library.clone();
+        Ok(Pending::new(Attempt::new(request, staging, library, start)))
     }
 
     /// Submits a call: once this returns, the server runs it whatever happens to this program or to
@@ -511,7 +514,12 @@ impl Described {
         let interface = farcall_idl::parse_interface(&text).map_err(|error| Error::Interface {
             address: server.address().clone(),
             function: requested.to_string(),
-            reason: error.to_string(),
+            reason: format!(
+                "{error}\nthe server is {}, this is farcall-client {}: the newer one may know more \
+                 of the interface language; update the other",
+                connection.agent(),
+                env!("CARGO_PKG_VERSION"),
+            ),
         })?;
         Ok(Described {
             requested: requested.to_string(),
@@ -521,7 +529,7 @@ impl Described {
                 function,
             }),
             text,
-            library,
+            library: library.map(Arc::from),
             callbacks: interface
                 .callbacks
                 .iter()

@@ -207,7 +207,12 @@ impl Function {
         for (array, argument) in lent.iter().zip(kept) {
             arguments[array.argument] = argument;
         }
-        let Outcome { times, wait, .. } = outcome?;
+        let Outcome {
+            times,
+            wait,
+            library,
+            ..
+        } = outcome?;
         let back = server.travel(
             connection,
             Direction::Back,
@@ -227,6 +232,7 @@ impl Function {
             times,
             wait,
             placement: None,
+            library,
         }))
     }
 }
