@@ -344,8 +344,6 @@ impl Function {
             // SAFETY: the caller's promise is the same.
             return unsafe { grid::start(self, self.wanted(&layout), arguments) };
         }
-        /// Bytes of a call that may overtake the arrays of larger ones.
-        const SMALL: u64 = 64 << 10;
         let mut connection = match &self.object {
             Some(object) => object.connection.clone(),
             None => self.server.connection()?,
@@ -358,12 +356,10 @@ impl Function {
             return Err(self.too_old("work on files of its callers"));
         }
         let is_bound = moves_files || self.object.is_some();
-        if !is_bound && layout.sent_bytes() + layout.returned_bytes() <= SMALL {
+        if !is_bound {
             // The number holds for every connection to the server.
-            connection = self.server.for_small(connection);
-        } else if !is_bound {
             let bytes = layout.sent_bytes() + layout.returned_bytes();
-            connection = self.server.for_large(connection, bytes);
+            connection = self.server.for_arrays(connection, bytes);
         }
         let files = Files::open(&self.described.qualified, interface, &mut call.scalars)?;
         let callbacks = (!functions.is_empty() || moves_files).then(|| {
