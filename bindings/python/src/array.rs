@@ -105,7 +105,8 @@ pub(crate) fn typed<'py>(
     };
     let other = match value.cast::<PyUntypedArray>() {
         Ok(_) => None,
-        Err(_) => from_other(value).map_err(|error| mismatch(error.value(py).to_string()))?,
+        Err(_) => from_other(value, param.mode != Mode::In)
+            .map_err(|error| mismatch(error.value(py).to_string()))?,
     };
     let Ok(array) = other.as_ref().unwrap_or(value).cast::<PyUntypedArray>() else {
         if param.mode != Mode::In {
@@ -128,14 +129,17 @@ pub(crate) fn typed<'py>(
 }
 
 /// The array of another library, by DLPack or from a sparse matrix.
-fn from_other<'py>(value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+fn from_other<'py>(
+    value: &Bound<'py, PyAny>,
+    is_written: bool,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = value.py();
     // What Python itself has is none, and is asked about often.
     if value.is_instance_of::<PyList>() || value.is_instance_of::<PyString>() || value.is_none() {
         return Ok(None);
     }
     let module = py.import(intern!(py, "farcall._arrays"))?;
-    let array = module.call_method1(intern!(py, "from_other"), (value,))?;
+    let array = module.call_method1(intern!(py, "from_other"), (value, is_written))?;
     Ok((!array.is_none()).then_some(array))
 }
 

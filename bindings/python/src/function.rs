@@ -280,6 +280,12 @@ impl Function {
         })
     }
 
+    /// For `inspect.signature`, and editors and notebooks that complete names of arguments.
+    #[getter]
+    fn __signature__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        Interface::new(self.client.interface()).python_signature(py)
+    }
+
     #[getter]
     fn __doc__(&self) -> String {
         Interface::new(self.client.interface()).help()

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use farcall_idl::{Body, Mode, Order, Param};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use crate::array;
 
@@ -200,6 +201,30 @@ impl Interface {
         self.parameters
             .iter()
             .filter(|param| param.mode != Mode::Work.name())
+    }
+
+    /// An `inspect.Signature`. What an argument is stands as its annotation; OUT arguments may be
+    /// left out by name, which Python cannot say of those that others follow.
+    pub(crate) fn python_signature<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let inspect = py.import("inspect")?;
+        let class = inspect.getattr("Parameter")?;
+        let kind = class.getattr("POSITIONAL_OR_KEYWORD")?;
+        let params = self.passed().map(|param| {
+            let what = format!("{} {}", param.mode, param.what());
+            (Interface::python_name(&param.name), what)
+        });
+        let callbacks = self.callbacks.iter().map(|callback| {
+            let name = Interface::python_name(&callback.name);
+            (name, "callable".to_owned())
+        });
+        let parameter = |(name, what): (String, String)| {
+            let annotation = PyDict::new(py);
+            annotation.set_item("annotation", what)?;
+            class.call((name, &kind), Some(&annotation))
+        };
+        let parameters = params.chain(callbacks).map(parameter);
+        let parameters = parameters.collect::<PyResult<Vec<_>>>()?;
+        inspect.getattr("Signature")?.call1((parameters,))
     }
 
     fn signature(&self) -> String {
