@@ -257,10 +257,13 @@ def test_wrong_uses_are_told(process, server):
     assert "is a method" in ran.stderr
 
 
-def shell(process, *words, status=0):
+def shell(process, *words, status=0, token=""):
     """What a command prints, or its error."""
     command = [FARCALL, *words, "--server", process.address]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    environment = os.environ | ({"FARCALL_TOKEN": token} if token else {})
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=30, check=False, env=environment
+    )
     assert done.returncode == status, done.stderr
     return (done.stderr if status else done.stdout).strip()
 
@@ -283,6 +286,9 @@ def test_the_shell_makes_calls_lists_and_drops(process):
     assert shell(process, "drop", f"object:{one}", f"object:{other}") == ""
     assert shell(process, "objects") == ""
     assert f"no object {other}" in shell(process, "call", f"object:{other}.add", "n=2", status=1)
+    assert "write object:ID.METHOD" in shell(process, "call", f"object:{other}", status=2)
+    assert "farcall objects" in shell(process, "call", "object:nonsense.add", status=2)
+    assert "outlives the server" in shell(process, "submit", f"object:{other}.add", status=2)
     assert "farcall objects" in shell(process, "drop", "object:nonsense", status=2)
     assert "Nothing" in shell(process, "new", "Nothing", status=1)
 
@@ -328,3 +334,47 @@ def test_a_user_has_only_so_many_that_stay(process):
     for handle in kept:
         server.drop_object(handle)
     assert server.objects() == []
+
+
+def test_nobody_reaches_the_objects_of_another(tmp_path):
+    (tmp_path / "counters.idl").write_text(IDL)
+    tokens = str(tmp_path / "tokens")
+    add = [FARCALL, "token", "add", tokens]
+    alice, bob = (
+        subprocess.run([*add, name], capture_output=True, text=True, check=True).stdout.strip()
+        for name in ("alice", "bob")
+    )
+    options = ["--allow-code", "--tokens", tokens]
+    process = ServerProcess(tmp_path / "counters.idl", options=options)
+    try:
+        mine = shell(process, "new", "Other", token=alice)
+        assert shell(process, "objects", token=bob) == ""
+        for words in (("call", f"object:{mine}.add", "n=1"), ("drop", f"object:{mine}")):
+            assert f"no object {mine}" in shell(process, *words, token=bob, status=1)
+        told = shell(process, "call", f"object:{mine}.add", "n=1", token=alice)
+        assert told == "value [1] = [41]"
+        # A method that its caller gives up takes the state of the object along.
+        counter = shell(process, "new", "Counter", token=alice)
+        words = ["call", f"object:{counter}.nap", "ms=60000", "--server", process.address]
+        given_up = subprocess.Popen([FARCALL, *words], env=os.environ | {"FARCALL_TOKEN": alice})
+        assert shell(process, "objects", token=alice).count("lost") == 0
+        wait_until(lambda: busy(process), what="that the method runs")
+        given_up.send_signal(signal.SIGKILL)
+        given_up.wait(10)
+        wait_until(
+            lambda: f"{counter}  counters/Counter  lost" in shell(process, "objects", token=alice),
+            what="that the object is lost",
+        )
+    finally:
+        process.stop()
+
+
+def busy(process):
+    """Whether a worker sleeps in `usleep`."""
+    for pid in process.workers():
+        try:
+            if "nanosleep" in pathlib.Path(f"/proc/{pid}/wchan").read_text():
+                return True
+        except OSError:
+            continue
+    return False

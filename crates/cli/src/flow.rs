@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 /// Simulate the messages of a communication pattern on a network
 #[derive(Args)]
 #[command(
-    after_help = "Example:\n  farcall flow run --platform fat-tree:ports=24,levels=3 --pattern ring --size 1MB"
+    after_help = "Example:\n  farcall flow run --platform torus:16x16 --pattern ring --size 1MB"
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]

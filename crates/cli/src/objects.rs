@@ -3,7 +3,8 @@
 pub(crate) mod list;
 pub(crate) mod new;
 
-use farcall_client::{Error, Function, HandleId, Server};
+use crate::failure::Failure;
+use farcall_client::{Function, HandleId, Server};
 
 /// What names an object at a server: `object:ID`, its method `object:ID.METHOD`.
 const PREFIX: &str = "object:";
@@ -15,13 +16,23 @@ pub(crate) fn named(text: &str) -> Option<Result<HandleId, String>> {
 }
 
 /// The function of a name, or the method of an object.
-pub(crate) fn function(server: &Server, name: &str) -> Result<Function, Error> {
-    let method = name
-        .starts_with(PREFIX)
-        .then(|| name.split_once('.'))
-        .flatten();
-    match method.and_then(|(object, method)| Some((named(object)?.ok()?, method))) {
-        Some((id, method)) => server.object(id)?.method(method),
-        None => server.function(name),
+pub(crate) fn function(server: &Server, name: &str) -> Result<Function, Failure> {
+    if !name.starts_with(PREFIX) {
+        return Ok(server.function(name)?);
     }
+    let method = name.split_once('.');
+    let Some((Some(id), method)) = method.map(|(object, method)| (named(object), method)) else {
+        return Err(Failure::usage(format!("`{name}`: write object:ID.METHOD")));
+    };
+    Ok(server.object(id.map_err(Failure::usage)?)?.method(method)?)
+}
+
+/// The function of a name, which is to be no method: a submitted call may outlive its object.
+pub(crate) fn no_method(server: &Server, name: &str) -> Result<Function, Failure> {
+    if name.starts_with(PREFIX) {
+        let text =
+            "a submitted call outlives the server, and an object does not: use `farcall call`";
+        return Err(Failure::usage(text));
+    }
+    Ok(server.function(name)?)
 }
