@@ -1,5 +1,6 @@
 """The client for Python."""
 
+import inspect
 from collections.abc import Callable, Generator, Iterable, Sequence
 from os import PathLike
 from typing import (
@@ -131,6 +132,8 @@ class Server:
 
 @final
 class Function:
+    @property
+    def __signature__(self) -> inspect.Signature: ...
     @property
     def name(self) -> str: ...
     @property
