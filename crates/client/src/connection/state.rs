@@ -757,7 +757,7 @@ impl State {
         if open.abandoned {
             if let Ok(Answer::Shared(memory, ..)) = end {
                 self.proto.unshare(memory);
-            } else if let Ok(Answer::Created(object)) = end {
+            } else if let Ok(Answer::Created(object) | Answer::Objects(object, _)) = end {
                 self.proto.delete(object);
             }
             return;
