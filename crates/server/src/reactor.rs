@@ -13,6 +13,7 @@ mod dispatch;
 mod drain;
 mod estimate;
 mod events;
+mod kept;
 mod limits;
 mod membership;
 mod objects;
@@ -155,6 +156,8 @@ pub(crate) struct Reactor {
     awaits_spool: bool,
     /// Arrays that stay.
     store: Store,
+    /// Objects that stay.
+    kept: kept::KeptObjects,
     /// Arrays that come from other servers.
     pulls: pull::Pulls,
     /// Jobs whose turn it may be to use arrays.
@@ -238,6 +241,7 @@ impl Reactor {
                 files: config.limits.files,
                 sandbox: config.sandbox()?,
             },
+            kept: kept::KeptObjects::default(),
             pulls: pull::Pulls::default(),
             store: Store::new(config.data.clone(), config.limits.memory),
             config,

@@ -20,7 +20,7 @@ use callback::{AnswerWord, Mailbox, WORD_BYTES};
 use control::{Control, Request};
 pub(crate) use control::{Outcome, TEXT_BYTES};
 pub(crate) use death::Death;
-use farcall_rpc_proto::{CallId, Callback, CallbackAnswer, Failure, FailureKind};
+use farcall_rpc_proto::{CallId, Callback, CallbackAnswer, Failure, FailureKind, HandleId};
 use launch::Start;
 pub(crate) use launch::{Identities, Launcher, LibrarySource, Ready, is_parallel};
 pub(crate) use nursery::Nursery;
@@ -130,6 +130,8 @@ pub(crate) struct Need<'n> {
 pub(crate) struct Held {
     /// Connection and request of the object, while somebody wants it.
     pub(crate) owner: Option<(usize, CallId)>,
+    /// Its name, where it stays.
+    pub(crate) kept: Option<HandleId>,
     /// The job whose turn it is: it waits for processor elements, or runs.
     pub(crate) turn: Option<usize>,
     /// Jobs behind it.

@@ -65,6 +65,7 @@ impl Reactor {
                     self.give_up(segment);
                 }
             }
+            Event::Objects(request, asked) => self.about_objects(key, request, asked),
             Event::New(request, class) => self.create_object(key, request, &class),
             Event::Delete(request) => {
                 if let Some(object) = connection.objects.remove(&request) {
