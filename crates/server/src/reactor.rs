@@ -37,7 +37,7 @@ use crate::learned;
 use crate::listen::Listener;
 use crate::spool::Spool;
 use crate::store::Store;
-use crate::worker::{Launcher, LibrarySource, Ready, State, Worker, files};
+use crate::worker::{Launcher, LibrarySource, Nursery, Ready, State, Worker, files};
 pub(crate) use estimate::Links;
 use farcall_rpc_proto::{FailureKind, Nanos};
 use farcall_schedule::{Policy, Queue};
@@ -230,6 +230,7 @@ impl Reactor {
         let mut reactor = Reactor {
             pool: BufferPool::new(usize::try_from(config.limits.memory).unwrap_or(usize::MAX)),
             launcher: Launcher {
+                nursery: Nursery::open()?,
                 parallel: config.parallel.launcher.clone(),
                 command: worker_command,
                 threads: match settings.policy {

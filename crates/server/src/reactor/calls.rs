@@ -491,7 +491,6 @@ impl Reactor {
         let worker = self
             .launcher
             .start(library, source, processes, self.doorbell.as_fd())?;
-        tracing::debug!("worker {} starts", worker.pid());
         let key = self.workers.vacant_key();
         self.watch(worker.socket(), Source::WorkerSocket(key), EventFlags::IN)?;
         self.watch(worker.output(), Source::WorkerOutput(key), EventFlags::IN)?;
