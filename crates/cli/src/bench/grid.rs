@@ -3,7 +3,8 @@
 
 mod best;
 mod calls;
-mod world;
+mod cost;
+pub(super) mod world;
 
 use super::load::problem::Problem;
 use super::table::{Better, Row, median, report};
@@ -54,6 +55,9 @@ pub(crate) struct Arguments {
     /// Folder with linpack.idl, ep.idl and their libraries
     #[arg(long, value_name = "DIR", default_value = "libraries")]
     libraries: PathBuf,
+    /// Print what each call was predicted to take, and what it took
+    #[arg(long, conflicts_with = "json")]
+    each: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -85,16 +89,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         bar.set_message(format!("{policy}, calls within {window_s:.0} s"));
         let grid = world.start(policy, &interfaces)?;
         let made = calls::make(&world, &grid, &plan, window_s, &bar)?;
-        tell(arguments, policy, window_s, &made);
+        tell(arguments, policy, window_s, &plan, &made);
         runs.push(made);
     }
     drop(world);
     bar.finish_and_clear();
-    let rows = rows(arguments, &plan, window_s, &speeds, &runs)?;
+    let mut rows = rows(arguments, &plan, window_s, &speeds, &runs)?;
+    rows.push(cost::placement()?);
+    rows.push(cost::question(&arguments.libraries)?);
     report(&rows, arguments.json, arguments.check)
 }
 
-/// Seconds within which the calls are made.
+/// Seconds within which the calls are made: so that they ask for [`LOAD`] of the processors, or of
+/// the links where that is more.
 fn window(plan: &[Planned], speeds: &[Speed], processors: f64) -> f64 {
     let fastest = |kind: usize| {
         let speeds = speeds.iter().map(|speed| speed.operations[kind]);
@@ -105,11 +112,14 @@ fn window(plan: &[Planned], speeds: &[Speed], processors: f64) -> f64 {
         let kind = PROBES.iter().position(is_it);
         one.problem.operations() / fastest(kind.unwrap_or(0))
     };
-    plan.iter().map(of).sum::<f64>() / processors / LOAD
+    let computed_s = plan.iter().map(of).sum::<f64>() / processors;
+    let bytes: f64 = plan.iter().map(|one| one.problem.ways()[0]).sum();
+    let sent_s = bytes / speeds.iter().map(|speed| speed.up).sum::<f64>();
+    computed_s.max(sent_s) / LOAD
 }
 
 /// What came of a policy: a run takes minutes.
-fn tell(arguments: &Arguments, policy: &str, window_s: f64, made: &[Made]) {
+fn tell(arguments: &Arguments, policy: &str, window_s: f64, plan: &[Planned], made: &[Made]) {
     if arguments.json {
         return;
     }
@@ -122,6 +132,57 @@ fn tell(arguments: &Arguments, policy: &str, window_s: f64, made: &[Made]) {
         made.len(),
         median(&errors(made)),
     );
+    if arguments.each {
+        each(plan, made);
+    }
+}
+
+/// What was predicted of each call, and what it took, in milliseconds.
+fn each(plan: &[Planned], made: &[Made]) {
+    println!(
+        "{:>8} {:12} {:>4}  predicted: {:>6} {:>6} {:>6} {:>6} {:>7}  took: {:>6} {:>6} {:>6} {:>6} {:>7}",
+        "at",
+        "call",
+        "at",
+        "up",
+        "wait",
+        "comp",
+        "down",
+        "all",
+        "up",
+        "wait",
+        "comp",
+        "rest",
+        "all",
+    );
+    for (planned, one) in plan.iter().zip(made) {
+        let said = one.predicted;
+        let said = [
+            said.up_s,
+            said.wait_s,
+            said.compute_s,
+            said.down_s,
+            said.seconds(),
+        ];
+        let rest_s = one.seconds - one.times.send - one.wait_s - one.times.exec;
+        let took = [
+            one.times.send,
+            one.wait_s,
+            one.times.exec,
+            rest_s,
+            one.seconds,
+        ];
+        let [said, took] = [said, took].map(|all| {
+            all.map(|seconds| format!("{:6.0}", seconds * 1e3))
+                .join(" ")
+        });
+        println!(
+            "{:8.3} {:12} {:4}             {said}         {took}",
+            planned.at,
+            format!("{:?}", planned.problem),
+            one.server
+        );
+    }
 }
 
 /// A bar on standard error where that is a terminal.
@@ -144,9 +205,7 @@ fn mean_response(made: &[Made]) -> f64 {
 fn errors(made: &[Made]) -> Vec<f64> {
     let judged = made.get(LEARNED..).filter(|rest| !rest.is_empty());
     let judged = judged.unwrap_or(made).iter();
-    judged
-        .map(|one| (one.predicted_s / one.seconds - 1.0).abs())
-        .collect()
+    judged.map(Made::error).collect()
 }
 
 /// A figure of a run, and of a simulated one.

@@ -49,7 +49,7 @@ pub(super) fn scenario(
         Arrival {
             at_s: one.at * window_s,
             most: 1,
-            noise: made.exec_s * speed / arrival.work,
+            noise: made.times.exec * speed / arrival.work,
             ..arrival
         }
     };
