@@ -106,14 +106,34 @@ impl Entry {
 
     /// Makes the state anew; `placed` are the calls that went here.
     pub(crate) fn refresh<'c>(&mut self, now: f64, placed: impl Iterator<Item = &'c Placed>) {
-        let known = self.report.is_some();
-        // What was placed before the report was made is in it.
-        let reported_at = self.reported_at;
-        let unseen = |one: &&Placed| !known || one.seen_after() >= reported_at;
-        let unseen: Vec<Placed> = placed.filter(unseen).cloned().collect();
+        let unseen = self.unseen(placed);
         self.rebuild(now, &unseen);
         self.state.at_s = now;
         self.stale = false;
+    }
+
+    /// The calls of which the report does not tell yet; the oldest comes first. A job of the report
+    /// is one of those that were placed where it returns as much.
+    fn unseen<'c>(&self, placed: impl Iterator<Item = &'c Placed>) -> Vec<Placed> {
+        let Some(report) = &self.report else {
+            return placed.cloned().collect();
+        };
+        let mut told: BTreeMap<u64, u32> = BTreeMap::new();
+        for job in &report.jobs {
+            *told.entry(job.down).or_default() += 1;
+        }
+        let mut is_told = |one: &Placed| match told.get_mut(&one.down) {
+            Some(jobs) if *jobs > 0 => {
+                *jobs -= 1;
+                true
+            }
+            _ => false,
+        };
+        let reported_at = self.reported_at;
+        let is_unseen = |one: &&Placed| {
+            one.at > reported_at || (!is_told(one) && one.seen_after() >= reported_at)
+        };
+        placed.filter(is_unseen).cloned().collect()
     }
 
     fn rebuild(&mut self, now: f64, unseen: &[Placed]) {

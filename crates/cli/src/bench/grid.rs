@@ -228,16 +228,31 @@ fn rows(
     let bar = progress(FIGURES.len() * arguments.steps())?;
     bar.set_message("search for the best assignment");
     let mut rows = Vec::new();
-    for (name, figure, simulated_figure) in FIGURES {
+    for (figure_name, figure, simulated_figure) in FIGURES {
         let value = figure(ours);
         for (policy, other) in POLICIES[1..].iter().zip(others) {
-            rows.push(row(name.into(), value, (policy, figure(other)), Some(0.75)));
+            rows.push(row(
+                figure_name.into(),
+                value,
+                (policy, figure(other)),
+                Some(0.75),
+            ));
         }
-        let Simulated { placed, best } =
-            simulated(&scenario, ours, simulated_figure, arguments.steps(), &bar);
-        rows.push(row(name.into(), value, ("best found", best), Some(1.15)));
-        let name = format!("{name}, as placed");
+        let Simulated {
+            placed,
+            policy,
+            best,
+        } = simulated(&scenario, ours, simulated_figure, arguments.steps(), &bar);
+        rows.push(row(
+            figure_name.into(),
+            value,
+            ("best found", best),
+            Some(1.15),
+        ));
+        let name = format!("{figure_name}, as placed");
         rows.push(row(name, value, ("simulated", placed), None));
+        let name = format!("{figure_name}, placed in simulation");
+        rows.push(row(name, policy, ("best found", best), None));
     }
     bar.finish_and_clear();
     let error = median(&errors(ours));
