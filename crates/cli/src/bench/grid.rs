@@ -139,48 +139,30 @@ fn tell(arguments: &Arguments, policy: &str, window_s: f64, plan: &[Planned], ma
 
 /// What was predicted of each call, and what it took, in milliseconds.
 fn each(plan: &[Planned], made: &[Made]) {
+    let header = |names: [&str; 5]| names.map(|name| format!("{name:>6}")).join(" ");
+    let said = header(["up", "wait", "comp", "down", "all"]);
+    let took = header(["up", "wait", "comp", "rest", "all"]);
     println!(
-        "{:>8} {:12} {:>4}  predicted: {:>6} {:>6} {:>6} {:>6} {:>7}  took: {:>6} {:>6} {:>6} {:>6} {:>7}",
-        "at",
-        "call",
-        "at",
-        "up",
-        "wait",
-        "comp",
-        "down",
-        "all",
-        "up",
-        "wait",
-        "comp",
-        "rest",
-        "all",
+        "{:>8} {:14} server  predicted {said}  took {took}",
+        "at", "call"
     );
     for (planned, one) in plan.iter().zip(made) {
-        let said = one.predicted;
-        let said = [
-            said.up_s,
-            said.wait_s,
-            said.compute_s,
-            said.down_s,
-            said.seconds(),
-        ];
-        let rest_s = one.seconds - one.times.send - one.wait_s - one.times.exec;
-        let took = [
-            one.times.send,
-            one.wait_s,
-            one.times.exec,
-            rest_s,
-            one.seconds,
-        ];
-        let [said, took] = [said, took].map(|all| {
+        let (said, times) = (one.predicted, one.times);
+        let rest_s = one.seconds - times.send - one.wait_s - times.exec;
+        let all_s = said.seconds();
+        let said = [said.up_s, said.wait_s, said.compute_s, said.down_s, all_s];
+        let took = [times.send, one.wait_s, times.exec, rest_s, one.seconds];
+        let text = |all: [f64; 5]| {
             all.map(|seconds| format!("{:6.0}", seconds * 1e3))
                 .join(" ")
-        });
+        };
         println!(
-            "{:8.3} {:12} {:4}             {said}         {took}",
+            "{:8.3} {:14} {:6}            {}       {}",
             planned.at,
             format!("{:?}", planned.problem),
-            one.server
+            one.server,
+            text(said),
+            text(took)
         );
     }
 }
