@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use world::World;
 
 /// Part of what both servers can do that the calls ask for.
-const LOAD: f64 = 0.8;
+const LOAD: f64 = 0.6;
 /// Calls after which predictions are judged.
 const LEARNED: usize = 50;
 /// Steps of the search for the best assignment, for each of the two figures.
