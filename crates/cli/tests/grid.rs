@@ -1,5 +1,5 @@
-//! The benchmarks of placement and of transactions, small. They need root and control groups; skipped
-//! loudly without.
+//! The benchmarks of placement and of transactions, small. They need root and control groups;
+//! skipped loudly without.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
