@@ -7,7 +7,7 @@
 mod placed;
 mod probe;
 
-pub(crate) use placed::{Placed, start};
+pub(crate) use placed::{Placed, call, start};
 
 use crate::connection::Connection;
 use crate::function::Function;

@@ -23,16 +23,24 @@ pub(crate) struct Attempt {
     pub(crate) request: Request,
     /// Copies of its arrays in shared memory, until its end is told.
     staging: Mutex<Option<Staging>>,
+    /// What computes it.
+    library: Option<Arc<str>>,
     start: Instant,
     pub(crate) shares: bool,
 }
 
 impl Attempt {
-    pub(crate) fn new(request: Request, staging: Option<Staging>, start: Instant) -> Attempt {
+    pub(crate) fn new(
+        request: Request,
+        staging: Option<Staging>,
+        library: Option<Arc<str>>,
+        start: Instant,
+    ) -> Attempt {
         Attempt {
             request,
             shares: staging.is_some(),
             staging: Mutex::new(staging),
+            library,
             start,
         }
     }
@@ -46,6 +54,7 @@ impl Attempt {
             times: Times::new(times, self.start.elapsed().as_secs_f64()),
             wait: times.wait as f64 * 1e-9,
             placement: None,
+            library: self.library.clone(),
         }
     }
 
@@ -65,6 +74,7 @@ impl Attempt {
         let Attempt {
             request,
             staging,
+            library,
             start,
             shares: _,
         } = self;
@@ -77,6 +87,7 @@ impl Attempt {
             times: Times::new(times, start.elapsed().as_secs_f64()),
             wait: times.wait as f64 * 1e-9,
             placement: None,
+            library,
         })
     }
 }
@@ -191,15 +202,20 @@ impl Pending {
                 Err(attempt) => attempt.wait_shared(),
             };
         };
+        let ended = self.wait_out()?;
+        placed.take_end().unwrap_or_else(|| ended.wait_shared())
+    }
+
+    /// Waits for the end, and leaves it to be taken. A call whose time-out passes is given up.
+    pub(crate) fn wait_out(&self) -> Result<Arc<Attempt>, Error> {
         loop {
             let attempt = self.current();
             if let Err(error) = attempt.request.wait_out() {
-                placed.give_up();
-                attempt.request.cancel();
+                self.cancel();
                 return Err(error);
             }
             if !self.goes_on(&attempt) {
-                return placed.take_end().unwrap_or_else(|| attempt.wait_shared());
+                return Ok(attempt);
             }
         }
     }

@@ -31,6 +31,7 @@ mod handles;
 mod ids;
 mod jobs;
 mod message;
+mod objects;
 mod receiver;
 mod sender;
 pub mod server;
@@ -48,6 +49,7 @@ pub use message::{
     Estimate, FILES, Failure, FailureKind, Fault, FunctionSummary, Hello, Listing, MessageError,
     OBJECTS, OPERATION, OUTPUT, REGISTER, SHARED_MEMORY, Times, VERSION_MAX, VERSION_MIN,
 };
+pub use objects::{KEPT_OBJECTS, ObjectPage, ObjectRecord, ObjectRequest};
 pub use receiver::Chunk;
 pub use sender::Transmit;
 pub use stream::{Direction, Landing, Piece, Pieces, Side, swap_bytes};

@@ -145,6 +145,7 @@ impl Conversation {
             | server::Event::Get(..)
             | server::Event::AskHandle(..)
             | server::Event::Drop(..)
+            | server::Event::Objects(..)
             | server::Event::ListHandles(..) => panic!("without the feature"),
             server::Event::Register(..) => panic!("registered by nobody"),
             server::Event::List(id, _) => {

@@ -13,6 +13,7 @@ mod dispatch;
 mod drain;
 mod estimate;
 mod events;
+mod kept;
 mod limits;
 mod membership;
 mod objects;
@@ -36,7 +37,7 @@ use crate::learned;
 use crate::listen::Listener;
 use crate::spool::Spool;
 use crate::store::Store;
-use crate::worker::{Launcher, LibrarySource, Ready, State, Worker, files};
+use crate::worker::{Launcher, LibrarySource, Nursery, Ready, State, Worker, files};
 pub(crate) use estimate::Links;
 use farcall_rpc_proto::{FailureKind, Nanos};
 use farcall_schedule::{Policy, Queue};
@@ -155,6 +156,8 @@ pub(crate) struct Reactor {
     awaits_spool: bool,
     /// Arrays that stay.
     store: Store,
+    /// Objects that stay.
+    kept: kept::KeptObjects,
     /// Arrays that come from other servers.
     pulls: pull::Pulls,
     /// Jobs whose turn it may be to use arrays.
@@ -227,6 +230,7 @@ impl Reactor {
         let mut reactor = Reactor {
             pool: BufferPool::new(usize::try_from(config.limits.memory).unwrap_or(usize::MAX)),
             launcher: Launcher {
+                nursery: Nursery::open()?,
                 parallel: config.parallel.launcher.clone(),
                 command: worker_command,
                 threads: match settings.policy {
@@ -237,6 +241,7 @@ impl Reactor {
                 files: config.limits.files,
                 sandbox: config.sandbox()?,
             },
+            kept: kept::KeptObjects::default(),
             pulls: pull::Pulls::default(),
             store: Store::new(config.data.clone(), config.limits.memory),
             config,

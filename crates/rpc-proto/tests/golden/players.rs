@@ -215,6 +215,7 @@ impl Client<'_> {
             Request::Lend(handle) => self.proto.lend(*handle),
             Request::Pull(pull) => self.proto.pull(pull),
             Request::ListHandles(after) => self.proto.list_handles(*after),
+            Request::Objects(asked) => self.proto.objects(*asked),
             Request::Call {
                 call, result_bytes, ..
             } => self.proto.call(call, *result_bytes),
@@ -273,6 +274,9 @@ fn check_kept(event: client::Event, open: CallId, answer: &Answer) {
         (Event::Handles(id, page), Answer::Handles(expected)) => {
             assert_eq!((id, &page), (open, expected));
         }
+        (Event::Objects(id, page), Answer::Objects(expected)) => {
+            assert_eq!((id, &page), (open, expected));
+        }
         (event, _) => panic!("unexpected {event:?}"),
     }
 }
@@ -296,6 +300,7 @@ fn asked(event: server::Event, request: &Request) -> CallId {
         (Event::Lend(id, handle), Request::Lend(expected)) if handle == *expected => id,
         (Event::Pull(id, pull), Request::Pull(expected)) if pull == *expected => id,
         (Event::ListHandles(id, after), Request::ListHandles(expected)) if after == *expected => id,
+        (Event::Objects(id, asked), Request::Objects(expected)) if asked == *expected => id,
         (event, _) => panic!("unexpected {event:?}"),
     }
 }
@@ -469,6 +474,7 @@ impl<'c> Server<'c> {
             Answer::Jobs(page) => self.proto.jobs(id, page),
             Answer::Handle(record) => self.proto.handle(id, record),
             Answer::Handles(page) => self.proto.handles(id, page),
+            Answer::Objects(page) => self.proto.objects(id, page),
             Answer::Delivered(data) => {
                 self.sending = data;
                 let bytes = stream(data, false).len() as u64;
