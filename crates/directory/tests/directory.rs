@@ -194,7 +194,7 @@ fn a_placed_call_counts_once_when_the_server_reports_it() {
         down: call.down,
         ..running(5.0)
     };
-    let at_once = report(1, vec![job.clone()]);
+    let at_once = report(1, vec![job]);
     directory.report(begun + 0.01, at_once).unwrap();
     assert!((calls(&mut directory, begun + 0.01) - 5.0).abs() < 1e-6);
     // One of others tells nothing of it.
