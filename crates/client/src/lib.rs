@@ -53,7 +53,7 @@ pub use connection::Progress;
 pub use credentials::Credentials;
 pub use error::{CallbackError, Error, Fault};
 pub use farcall_directory::message as directory;
-pub use farcall_directory::message::Offer;
+pub use farcall_directory::message::{Offer, Terms};
 pub use farcall_idl::{Interface, Scalar};
 pub use farcall_rpc_proto::{
     ArrayForm, Failure, FailureKind, FunctionSummary, HandleId, JobId, JobState, NoId,
