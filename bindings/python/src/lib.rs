@@ -36,7 +36,7 @@ mod _native {
     #[pymodule_export]
     use crate::future::Future;
     #[pymodule_export]
-    use crate::handle::{Handle, Keep, keep};
+    use crate::handle::{Data, Handle, Keep, KnownData, data, keep};
     #[pymodule_export]
     use crate::interface::{Interface, Parameter};
     #[pymodule_export]

@@ -294,7 +294,7 @@ impl RemoteArray {
     /// What a call takes for it.
     pub(crate) fn argument<'a>(&self) -> Argument<'a> {
         match &*self.lock() {
-            Place::There(handle) => Argument::Handle(handle.get().handle_id()),
+            Place::There(handle) => handle.get().argument(),
             Place::Coming(_) | Place::Here(_) | Place::Nowhere => Argument::Skip,
         }
     }

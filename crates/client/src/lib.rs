@@ -26,6 +26,7 @@ mod argument;
 mod callback;
 mod connection;
 mod credentials;
+mod data;
 mod error;
 mod files;
 mod function;
@@ -51,12 +52,14 @@ pub use argument::{Argument, ArgumentError};
 pub use callback::{Callback, CallbackArguments};
 pub use connection::Progress;
 pub use credentials::Credentials;
+pub use data::{DataStatus, Named};
 pub use error::{CallbackError, Error, Fault};
 pub use farcall_directory::message as directory;
 pub use farcall_directory::message::Offer;
 pub use farcall_idl::{Interface, Scalar};
 pub use farcall_rpc_proto::{
-    ArrayForm, Failure, FailureKind, FunctionSummary, HandleId, JobId, JobState, NoId,
+    ArrayForm, DataName, Failure, FailureKind, FunctionSummary, HandleId, JobId, JobState, NoId,
+    NoName,
 };
 pub use function::{Function, Outcome, Placement, Times};
 pub use handle::{Handle, HandleStatus};

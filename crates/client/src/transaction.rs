@@ -134,7 +134,7 @@ impl Transaction {
                 "methods of objects cannot be part of a transaction",
             ));
         }
-        let handle = |given: &Argument<'_>| matches!(given, Argument::Handle(_));
+        let handle = |given: &Argument<'_>| crate::argument::is_at_server(given);
         if let Some(param) = arguments.iter().position(handle) {
             return Err(misuse(
                 param,
@@ -297,7 +297,7 @@ impl Kept {
             Argument::Scalar(scalar) => Kept::Scalar(scalar.clone()),
             Argument::In(bytes) => Kept::In(bytes.as_ptr(), bytes.len()),
             Argument::Out(bytes) => Kept::Out(bytes.as_mut_ptr(), bytes.len()),
-            Argument::Skip | Argument::Handle(_) => Kept::Skip,
+            Argument::Skip | Argument::Handle(_) | Argument::Named(_) => Kept::Skip,
             Argument::Function(function) => Kept::Function(function.clone()),
         }
     }
@@ -340,6 +340,7 @@ fn with_handles<'a>(
             Argument::Out(bytes) => Argument::Out(bytes),
             Argument::Skip => Argument::Skip,
             Argument::Handle(id) => Argument::Handle(*id),
+            Argument::Named(name) => Argument::Named(name.clone()),
             Argument::Function(function) => Argument::Function(function.clone()),
         }
     };

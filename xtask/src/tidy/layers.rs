@@ -19,6 +19,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "crates/flow",
             "crates/gang-proto",
             "crates/gridsim",
+            "crates/npy",
             "crates/rpc-proto",
             "crates/schedule",
             "crates/trunk-proto",

@@ -22,6 +22,8 @@ from ._memory import empty
 from ._native import (
     Function,
     FunctionSummary,
+    Data,
+    DataStatus,
     Future,
     Handle,
     Interface,
@@ -36,6 +38,7 @@ from ._native import (
     Transaction,
     __version__,
     connect,
+    data,
     keep,
     transaction,
 )
@@ -47,6 +50,8 @@ __all__ = [
     "CallbackError",
     "ChannelError",
     "ConnectionError",
+    "Data",
+    "DataStatus",
     "Error",
     "FileError",
     "Function",
@@ -69,6 +74,7 @@ __all__ = [
     "UnknownFunction",
     "__version__",
     "connect",
+    "data",
     "empty",
     "keep",
     "progress",
