@@ -6,7 +6,13 @@ use crate::{ArrayForm, DataName, DataStatus, Error, FailureKind, Handle, Server}
 use farcall_directory::message::{DataFound, DataListed, Datum, FindData, ListData, Need, Offer};
 use farcall_directory::{Located, Viewer};
 use farcall_rpc_proto::{Kind, Name};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Within this time a metaserver hears of what a server holds.
+const HEARD: Duration = Duration::from_secs(2);
+/// Time between two questions whether it has.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// A client sees what it was told.
 const SELF: Viewer<'static> = Viewer {
@@ -248,7 +254,7 @@ impl Grid {
             }
         };
         let handle = server.put_named_here(form, bytes, (name, shared, after))?;
-        self.ask_anew();
+        self.await_edition(meta, &handle)?;
         for old in before
             .iter()
             .filter(|old| old.server().address() != server.address())
@@ -256,6 +262,26 @@ impl Grid {
             old.drop_soon();
         }
         Ok(handle)
+    }
+
+    /// Waits until the metaserver knows of data that were just put, so that calls of other programs
+    /// find them; where it does not hear of them in time, they are there all the same.
+    fn await_edition(&self, meta: &Server, handle: &Handle) -> Result<(), Error> {
+        let Some(named) = handle.name() else {
+            return Ok(());
+        };
+        let end = Instant::now() + HEARD;
+        loop {
+            self.ask_anew();
+            self.ask_data(meta, &named.name, None)?;
+            let edition = (named.edition.written, named.edition.stamp);
+            let known = self.known_data(&named.name);
+            let is_known = known.iter().any(|found| found.datum.edition() >= edition);
+            if is_known || Instant::now() >= end {
+                return Ok(());
+            }
+            thread::sleep(LOOK_AGAIN);
+        }
     }
 
     /// The user's own data of a name, at each server that has an edition of them and answers; the
