@@ -21,6 +21,8 @@ mod idl_expr;
 mod idl_parse;
 #[path = "../../../fuzz/src/npy_header.rs"]
 mod npy_header;
+#[path = "../../../fuzz/src/plan_parse.rs"]
+mod plan_parse;
 #[path = "../../../fuzz/src/rpc_call.rs"]
 mod rpc_call;
 #[path = "../../../fuzz/src/rpc_callback.rs"]
@@ -40,7 +42,7 @@ mod trunk_frame;
 pub type Body = fn(&[u8]);
 
 /// Every fuzz target: its name, which is also that of its corpus, and its body.
-pub const TARGETS: [(&str, Body); 16] = [
+pub const TARGETS: [(&str, Body); 17] = [
     ("channel_packet", channel_packet::run),
     ("directory_message", directory_message::run),
     ("flow_goal", flow_goal::run),
@@ -50,6 +52,7 @@ pub const TARGETS: [(&str, Body); 16] = [
     ("idl_expr", idl_expr::run),
     ("idl_parse", idl_parse::run),
     ("npy_header", npy_header::run),
+    ("plan_parse", plan_parse::run),
     ("rpc_call", rpc_call::run),
     ("rpc_callback", rpc_callback::run),
     ("rpc_client", rpc_client::run),

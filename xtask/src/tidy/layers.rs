@@ -20,6 +20,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "crates/gang-proto",
             "crates/gridsim",
             "crates/npy",
+            "crates/plan",
             "crates/rpc-proto",
             "crates/schedule",
             "crates/trunk-proto",
