@@ -22,6 +22,7 @@ mod server;
 #[cfg(target_os = "linux")]
 mod serving;
 mod transaction;
+mod transaction_plan;
 
 use pyo3::prelude::*;
 
@@ -51,6 +52,8 @@ mod _native {
     use crate::server::{FunctionSummary, Server, connect};
     #[pymodule_export]
     use crate::transaction::{RemoteArray, Transaction, transaction};
+    #[pymodule_export]
+    use crate::transaction_plan::{TransactionPlan, load_plan};
 
     #[cfg(target_os = "linux")]
     #[pymodule_export]

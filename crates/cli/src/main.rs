@@ -23,6 +23,7 @@ mod sim;
 mod status;
 mod target;
 mod token;
+mod transaction;
 mod trunk;
 mod up;
 
@@ -52,6 +53,7 @@ enum Command {
     Put(arrays::put::Arguments),
     Get(arrays::get::Arguments),
     Drop(arrays::drop::Arguments),
+    Transaction(transaction::Arguments),
     Ls(ls::Arguments),
     Describe(describe::Arguments),
     Doctor(doctor::Arguments),
@@ -93,6 +95,7 @@ fn main() -> ExitCode {
         Command::Put(arguments) => arrays::put::run(&arguments),
         Command::Get(arguments) => arrays::get::run(&arguments),
         Command::Drop(arguments) => arrays::drop::run(&arguments),
+        Command::Transaction(arguments) => transaction::run(&arguments),
         Command::Ls(arguments) => ls::run(&arguments),
         Command::Describe(arguments) => describe::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),

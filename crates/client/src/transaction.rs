@@ -5,9 +5,12 @@
 //! client's memory gets what is there in the end. `farcall_schedule::dataflow` says what waits for
 //! what.
 
+mod recording;
 mod run;
 mod site;
 mod step;
+
+pub use recording::{Identity, Input, Recording};
 
 use crate::{Argument, Callback, Error, Function, Handle, Output, Server};
 use farcall_idl::{ArrayLayout, Interface, Mode, Order, Scalar};
@@ -60,6 +63,7 @@ struct Recorded {
     message: Call,
     layout: farcall_idl::Layout,
     arguments: Vec<Kept>,
+    ways: Ways,
     order: Order,
 }
 
@@ -170,6 +174,7 @@ impl Transaction {
             message,
             order: interface.order(),
             arguments: kept,
+            ways: ways.clone(),
             layout,
         });
         Ok(())

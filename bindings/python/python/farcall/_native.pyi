@@ -1,6 +1,6 @@
 """The client for Python."""
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from os import PathLike
 from typing import (
     Any,
@@ -68,10 +68,12 @@ __all__ = [
     "SharedMemory",
     "Times",
     "Transaction",
+    "TransactionPlan",
     "__version__",
     "connect",
     "data",
     "keep",
+    "load_plan",
     "run_worker",
     "show_progress",
     "simulate_flow",
@@ -84,6 +86,7 @@ def show_progress(shows: bool) -> None: ...
 def keep(*, stays: bool = False) -> Keep: ...
 def data(name: str) -> Data: ...
 def transaction(servers: Sequence[Server]) -> Transaction: ...
+def load_plan(path: str | PathLike[str]) -> TransactionPlan: ...
 def run_worker(
     bind: Callable[[str], list[Callable[[Sequence[Any], Sequence[Any]], None]]],
 ) -> None: ...
@@ -233,10 +236,29 @@ class DataStatus:
     def holders(self) -> list[str]: ...
 
 @final
+class TransactionPlan:
+    @property
+    def calls(self) -> list[str]: ...
+    @property
+    def inputs(self) -> dict[str, str]: ...
+    @property
+    def outputs(self) -> dict[str, str]: ...
+    def run(
+        self, servers: Sequence[Server], arrays: Mapping[str, npt.ArrayLike] | None = None
+    ) -> dict[str, npt.NDArray[Any]]: ...
+
+@final
 class Transaction:
     @property
     def report(self) -> dict[str, float] | None: ...
     def discard(self, array: npt.NDArray[Any]) -> None: ...
+    def save(
+        self,
+        path: str | PathLike[str],
+        arrays: dict[str, npt.NDArray[Any] | RemoteArray],
+        *,
+        run: bool = True,
+    ) -> None: ...
     def dot(self) -> str: ...
     def svg(self) -> str: ...
     def _repr_svg_(self) -> str: ...

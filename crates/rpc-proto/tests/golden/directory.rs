@@ -19,17 +19,7 @@ pub(crate) fn data() -> Case {
                  lists what there is. Bit 18 of the features says that both sides know named\n\
                  data.";
     let (join, report) = (join(), report());
-    let datum = Datum {
-        name: "runs/atoms".into(),
-        owner: "alice".into(),
-        written: 1_700_000_000_000,
-        stamp: 7,
-        version: 2,
-        shared: true,
-        element: "double".into(),
-        shape: vec![1000, 3],
-        bytes: 24_000,
-    };
+    let datum = atoms();
     let hold = Hold {
         server: join.server,
         anew: true,
@@ -93,6 +83,20 @@ pub(crate) fn data() -> Case {
     Case {
         hello,
         ..case("metaserver-data", about, exchanges)
+    }
+}
+
+fn atoms() -> Datum {
+    Datum {
+        name: "runs/atoms".into(),
+        owner: "alice".into(),
+        written: 1_700_000_000_000,
+        stamp: 7,
+        version: 2,
+        shared: true,
+        element: "double".into(),
+        shape: vec![1000, 3],
+        bytes: 24_000,
     }
 }
 
