@@ -11,7 +11,7 @@ import farcall
 import numpy as np
 import pytest
 from programs import compile_c, run
-from servers import FARCALL, wait_until
+from servers import FARCALL, LIBRARIES, wait_until
 
 IDL = """\
 Module work;
@@ -86,12 +86,12 @@ def test_named_data_do_not_change(start, work):
     server = start(work, options=["--allow-code"]).connect()
     twice = server.function("twice")
     handle = server.put(np.ones(3), name="fixed")
-    with pytest.raises(farcall.Error, match="do not change|an array to write to"):
+    with pytest.raises(farcall.Error, match=r"do not change|an array to write to"):
         twice(3, farcall.data("fixed"))
     with pytest.raises(farcall.Error, match="do not change"):
         twice(3, handle)
     assert np.array_equal(handle.get(), np.ones(3))
-    with pytest.raises(farcall.Error, match="data with a name|does not outlive"):
+    with pytest.raises(farcall.Error, match=r"data with a name|does not outlive"):
         server.function("total").submit(3, farcall.data("fixed"))
     for name in ["", "../x", "a b", "a@b", "x" * 201]:
         with pytest.raises((ValueError, farcall.Error), match="name"):
@@ -113,9 +113,7 @@ def test_a_user_reads_what_another_shares_and_nothing_else(start, work, tmp_path
         )
         shown[user] = done.stdout.split()[-1]
     process = start(work, options=["--allow-code", "--tokens", str(tokens)])
-    alice, bob = (
-        process.connect(token=shown[user], same_host=False) for user in ["alice", "bob"]
-    )
+    alice, bob = (process.connect(token=shown[user], same_host=False) for user in ["alice", "bob"])
     alice.put(np.ones(3), name="private")
     alice.put(np.full(3, 2.0), name="open", shared=True)
     total = bob.function("total")
@@ -166,7 +164,7 @@ def test_files_of_a_data_folder_are_data(start, work, tmp_path):
         server.data("runs/a.npy").drop()
     new = folder / "runs" / "new.npy"
     np.save(new, np.ones(4))
-    os.replace(new, folder / "runs" / "a.npy")
+    new.replace(folder / "runs" / "a.npy")
     wait_until(
         lambda: server.data("runs/a.npy").version == 2, what="that the new file has been seen"
     )
@@ -211,9 +209,7 @@ def test_a_call_goes_where_its_data_are(cluster):
     assert server.data("atoms").version == 1
     again = server.put(np.zeros(n), name="atoms")
     assert again.version == 2
-    wait_until(
-        lambda: holders(server, "atoms") == [(2, at)], what="that the next version is known"
-    )
+    wait_until(lambda: holders(server, "atoms") == [(2, at)], what="that the next version is known")
     assert total(n, farcall.data("atoms")).sum == 0
 
 
@@ -235,9 +231,15 @@ def test_data_come_to_a_call_that_cannot_go_to_them(cluster, work):
     # It holds them now as well.
     expected = [(1, sorted([holder, other]))]
     wait_until(lambda: holders(server, "atoms") == expected, what="that the copy has the name")
+    # Twice in one call.
+    shell(other, "register", str(LIBRARIES / "blas.idl"))
+    wait_until(lambda: len(server.ls()) > 3, what="that the library is known")
+    server.put(np.ones(1000), name="pair")
+    pair = farcall.data("pair")
+    assert server.function("ddot")(n=1000, x=pair, incx=1, y=pair, incy=1).r == 1000
     server.drop_data("atoms")
     wait_until(lambda: not holders(server, "atoms"), what="that the data have gone")
-    with pytest.raises(farcall.ServerError, match="no server holds data|no data of the name"):
+    with pytest.raises(farcall.ServerError, match=r"no server holds data|no data of the name"):
         copy(n=1000, bytes=8000, x=farcall.data("atoms"))
 
 
@@ -271,3 +273,108 @@ def test_a_program_in_c_names_data(start, work, tmp_path):
     source = pathlib.Path(__file__).with_name("named_data.c")
     program = compile_c(source, tmp_path / "named_data")
     assert run(program, process.address).stdout.split() == ["1", "2", "6.0", "12.0", "gone"]
+
+
+class Grid:
+    """A metaserver and two servers, each a process of its own."""
+
+    def __init__(self, work, *options, environment=None):
+        """Starts them, and returns when both servers have joined."""
+        self.environment = os.environ | (environment or {})
+        self.options = options
+        self.processes = []
+        self.meta, self.address = self._start("meta", "--listen", "127.0.0.1:0", *options)
+        member = ["--metaserver", self.address.replace("farcall://", "meta://"), "--pes", "1"]
+        serve = ["serve", str(work), "--allow-code", "--listen", "127.0.0.1:0", *member]
+        serve += options[: 2 if "--tokens" in options else 0]
+        self.servers = dict(reversed(self._start(*serve)) for _ in range(2))
+
+    def _start(self, *words):
+        process = subprocess.Popen(
+            [FARCALL, *words, "--log", "error"],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=self.environment,
+        )
+        self.processes.append(process)
+        line = process.stdout.readline().strip()
+        return process, line.removeprefix("listening on ").split()[0]
+
+    def restart_meta(self):
+        """Kills the metaserver and starts it again where it was."""
+        self.meta.kill()
+        self.meta.wait(timeout=10)
+        where = self.address.removeprefix("farcall://")
+        self.meta, _ = self._start("meta", "--listen", where, *self.options)
+
+    def stop(self):
+        """Ends what still runs."""
+        for process in self.processes:
+            if process.poll() is None:
+                process.terminate()
+        for process in self.processes:
+            process.wait(timeout=10)
+
+
+def test_data_outlive_their_metaserver_and_a_holder(work):
+    grid = Grid(work)
+    try:
+        server = farcall.connect(grid.address)
+        joined = lambda: "total" in shell(grid.address, "ls").stdout  # noqa: E731
+        wait_until(joined, what="that the servers have joined")
+        server.put(np.ones(1000), name="atoms")
+        [(_, [holder])] = holders(server, "atoms")
+        grid.restart_meta()
+        again = farcall.connect(grid.address)
+        known = [(1, [holder])]
+        wait_until(
+            lambda: holders(again, "atoms") == known,
+            what="that the metaserver knows the data again",
+        )
+        total = again.function("total")
+        assert total(1000, farcall.data("atoms")).sum == 1000
+        found = holders(again, "atoms")[0][1]
+        grid.servers[holder].kill()
+        grid.servers[holder].wait(timeout=10)
+        if len(found) == 1:
+            with pytest.raises(farcall.ServerError, match=r"`atoms|no server holds"):
+                total(1000, farcall.data("atoms"))
+        else:
+            assert total(1000, farcall.data("atoms")).sum == 1000
+    finally:
+        grid.stop()
+
+
+def test_a_metaserver_tells_nobody_of_what_is_not_shared(work, tmp_path):
+    tokens = tmp_path / "tokens"
+    shown = {}
+    for user in ["alice", "bob", "node"]:
+        done = subprocess.run(
+            [FARCALL, "token", "add", tokens, user],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
+        )
+        shown[user] = done.stdout.split()[-1]
+    options = ["--tokens", str(tokens), "--server-user", "node"]
+    grid = Grid(work, *options, environment={"FARCALL_TOKEN": shown["node"]})
+    try:
+        alice, bob = (
+            farcall.connect(grid.address, token=shown[user], same_host=False)
+            for user in ["alice", "bob"]
+        )
+        wait_until(lambda: len(alice.ls()) == 2, what="that the servers have joined")
+        alice.put(np.ones(10), name="private")
+        alice.put(np.full(10, 2.0), name="open", shared=True)
+        assert sorted(one.name for one in alice.list_data()) == ["open", "private"]
+        assert [one.name for one in bob.list_data()] == ["open"]
+        total = bob.function("total")
+        assert total(10, farcall.data("open")).sum == 20
+        assert total(10, farcall.data("open@alice")).sum == 20
+        for name in ["private", "private@alice"]:
+            with pytest.raises(farcall.ServerError, match="no server holds data"):
+                total(10, farcall.data(name))
+        assert alice.function("total")(10, farcall.data("private")).sum == 10
+    finally:
+        grid.stop()

@@ -166,7 +166,8 @@ impl Names {
     }
 
     /// Gives a user's array a name; `edition` is what the caller knows of others. Returns the array
-    /// that had it before and is to go. A copy of an older edition than there is changes nothing.
+    /// that had it before and is to go. A copy of an edition that is there, or of an older one,
+    /// changes nothing.
     ///
     /// # Errors
     /// The name is none, or there are too many.
@@ -184,7 +185,7 @@ impl Names {
         }
         let key = (name.to_string(), user.to_string());
         let known = self.held.get(&key);
-        if known.is_some_and(|known| known.edition > edition) {
+        if known.is_some_and(|known| known.edition >= edition) {
             return Ok(None);
         }
         if known.is_none() && self.held.len() >= self.most {

@@ -102,6 +102,10 @@ fn a_copy_takes_no_name_from_a_newer_edition() {
     let before = names.put(&alice, "atoms", copy, (new, false)).unwrap();
     assert_eq!(before, Some(HandleId([1; 16])));
     assert_eq!(find(&names, "alice", "atoms"), Ok((2, 9)));
+    // Nor from the same one: calls may use that copy.
+    let again = (HandleId([3; 16]), &form());
+    assert_eq!(names.put(&alice, "atoms", again, (new, false)).unwrap(), None);
+    assert_eq!(find(&names, "alice", "atoms"), Ok((2, 9)));
 }
 
 #[test]

@@ -20,10 +20,10 @@ from ._errors import (
 )
 from ._memory import empty
 from ._native import (
-    Function,
-    FunctionSummary,
     Data,
     DataStatus,
+    Function,
+    FunctionSummary,
     Future,
     Handle,
     Interface,
