@@ -104,7 +104,10 @@ fn a_copy_takes_no_name_from_a_newer_edition() {
     assert_eq!(find(&names, "alice", "atoms"), Ok((2, 9)));
     // Nor from the same one: calls may use that copy.
     let again = (HandleId([3; 16]), &form());
-    assert_eq!(names.put(&alice, "atoms", again, (new, false)).unwrap(), None);
+    assert_eq!(
+        names.put(&alice, "atoms", again, (new, false)).unwrap(),
+        None
+    );
     assert_eq!(find(&names, "alice", "atoms"), Ok((2, 9)));
 }
 
