@@ -1,6 +1,8 @@
 """Calls that are recorded and run as a data-flow graph, on real servers."""
 
+import signal
 import threading
+import time
 import xml.etree.ElementTree
 
 import farcall
@@ -248,6 +250,27 @@ def test_a_call_that_may_not_be_repeated_says_so(start, steps):
             nap(middle, 1_000_000, n)
         killer.start()
     killer.join()
+
+
+@pytest.mark.parametrize("stalls", [False, True])
+def test_no_call_outlasts_the_time_out(start, steps, stalls):
+    first, second = start(steps), start(steps)
+    servers = connect_all([first, second], timeout=1)
+    nap = servers[0].function("nap")
+    arrays = [np.zeros(20_000, dtype="S1") for _ in range(4)]
+    begin = time.monotonic()
+    try:
+        with (
+            pytest.raises(farcall.Timeout, match=r"call \d of the transaction, test/nap"),
+            farcall.transaction(servers),
+        ):
+            for array in arrays:
+                nap(nap(array, 1, len(array)).x, 30_000_000, len(array))
+            if stalls:
+                first.process.send_signal(signal.SIGSTOP)
+    finally:
+        first.process.send_signal(signal.SIGCONT)
+    assert time.monotonic() - begin < 15
 
 
 def test_what_cannot_be_part_of_one_says_why(start, steps):

@@ -191,15 +191,20 @@ impl Pending {
                 Err(attempt) => attempt.wait_shared(),
             };
         };
+        let ended = self.wait_out()?;
+        placed.take_end().unwrap_or_else(|| ended.wait_shared())
+    }
+
+    /// Waits for the end, and leaves it to be taken. A call whose time-out passes is given up.
+    pub(crate) fn wait_out(&self) -> Result<Arc<Attempt>, Error> {
         loop {
             let attempt = self.current();
             if let Err(error) = attempt.request.wait_out() {
-                placed.give_up();
-                attempt.request.cancel();
+                self.cancel();
                 return Err(error);
             }
             if !self.goes_on(&attempt) {
-                return placed.take_end().unwrap_or_else(|| attempt.wait_shared());
+                return Ok(attempt);
             }
         }
     }

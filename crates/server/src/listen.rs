@@ -170,9 +170,7 @@ impl Listener {
                 stream.set_nodelay(true)?;
                 stream.set_nonblocking(true)?;
                 let is_local = stream.local_addr()?.ip() == peer.ip();
-                if !is_local {
-                    bound_unsent(&stream)?;
-                }
+                bound_queue(&stream, is_local)?;
                 Ok(Accepted {
                     is_local,
                     socket: stream.into(),
@@ -240,19 +238,22 @@ fn interface_addresses() -> Vec<IpAddr> {
     found
 }
 
-/// Keeps little unsent data in the system's hands, for nothing overtakes it there. Within a host it
-/// would only cost speed: data pass to the other side at once.
-fn bound_unsent(stream: &TcpStream) -> io::Result<()> {
-    const UNSENT: libc::c_int = 64 << 10;
-    let unsent = UNSENT;
+/// Bounds what lies in the system's hands, for nothing overtakes it there. On a network that is
+/// what has not been sent; within a host data pass to the other side at once, and wait there to be
+/// read.
+fn bound_queue(stream: &TcpStream, is_within_host: bool) -> io::Result<()> {
+    let (option, bytes): (_, libc::c_int) = match is_within_host {
+        true => (libc::TCP_WINDOW_CLAMP, 1 << 20),
+        false => (libc::TCP_NOTSENT_LOWAT, 64 << 10),
+    };
     // SAFETY: the value is one of this frame, as long as said.
     let set = unsafe {
         libc::setsockopt(
             stream.as_raw_fd(),
             libc::IPPROTO_TCP,
-            libc::TCP_NOTSENT_LOWAT,
-            (&raw const unsent).cast(),
-            size_of_val(&unsent) as libc::socklen_t,
+            option,
+            (&raw const bytes).cast(),
+            size_of_val(&bytes) as libc::socklen_t,
         )
     };
     match set {

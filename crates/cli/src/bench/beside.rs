@@ -2,7 +2,7 @@
 
 use super::table::{Better, Row};
 use crate::failure::Failure;
-use farcall_client::{Argument, Function, Options, Scalar, Server};
+use farcall_client::{Argument, Function, Options, Pending, Scalar, Server};
 use farcall_trunk_lab::{Lab, LabError, Shape};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -19,6 +19,8 @@ const CHUNK: f64 = 262_144.0;
 const PAUSE: Duration = Duration::from_millis(2);
 /// Small calls of a round.
 const SMALL_CALLS: usize = 200;
+/// Between two looks at how far a large call has come.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 /// Bytes each way beside which they are made.
 const LARGE: usize = 512 << 20;
 /// The same on a slow link.
@@ -38,23 +40,36 @@ pub(super) fn on_loopback(address: &str, rounds: u32) -> Result<Vec<Row>, Failur
 }
 
 /// Milliseconds of each round that 99 of 100 null calls take, and as many cancels with the null
-/// call behind.
+/// call behind: of calls whose arrays travel, and of calls that compute, whose workers end.
 struct Measured {
     nulls: Vec<f64>,
     cancels: Vec<f64>,
+    ends: Vec<f64>,
+}
+
+/// When a large call is given up.
+#[derive(Clone, Copy)]
+enum Moment {
+    /// When so much of its arrays has travelled, there and back.
+    Travelled(f64),
+    Computing,
 }
 
 fn rows(beside: &str, measured: Measured, within: f64) -> Vec<Row> {
-    let row = |what: &str, values| Row {
-        name: format!("{what} beside {beside}, 99 of 100"),
+    let row = |what: &str, values, bar| Row {
+        name: format!("{what} {beside}, 99 of 100"),
         unit: "ms",
         values,
         peer: "bound",
         peer_values: vec![within],
         better: Better::Lower,
-        bar: Some(1.0),
+        bar,
     };
-    vec![row("null", measured.nulls), row("cancel", measured.cancels)]
+    vec![
+        row("null beside", measured.nulls, Some(1.0)),
+        row("cancel beside", measured.cancels, Some(1.0)),
+        row("cancel of a computation on", measured.ends, None),
+    ]
 }
 
 fn measure(server: &Server, bytes: usize, rounds: u32) -> Result<Measured, Failure> {
@@ -62,15 +77,27 @@ fn measure(server: &Server, bytes: usize, rounds: u32) -> Result<Measured, Failu
     let echo = server.function("bench/echo")?;
     let (source, mut result) = (vec![1; bytes], vec![0; bytes]);
     call_null(&null)?;
-    let mut nulls = Vec::new();
-    let mut cancels = Vec::new();
+    let travelling: Vec<_> = (0..20)
+        .map(|turn| Moment::Travelled(0.05 * f64::from(turn)))
+        .collect();
+    let mut measured = Measured {
+        nulls: Vec::new(),
+        cancels: Vec::new(),
+        ends: Vec::new(),
+    };
     for _ in 0..rounds {
-        nulls.push(beside(&null, || {
-            call_echo(&echo, &source, &mut result, None)
-        })?);
-        cancels.push(cancelled(&null, &echo, &source, &mut result)?);
+        let nulls = beside(&null, || {
+            call_echo(&echo, &source, &mut result, None).map(drop)
+        })?;
+        measured.nulls.push(nulls);
+        for (times, moments) in [
+            (&mut measured.cancels, &travelling[..]),
+            (&mut measured.ends, &[Moment::Computing; 10]),
+        ] {
+            times.push(cancelled(&null, &echo, &source, &mut result, moments)?);
+        }
     }
-    Ok(Measured { nulls, cancels })
+    Ok(measured)
 }
 
 fn call_null(null: &Function) -> Result<f64, Failure> {
@@ -79,13 +106,13 @@ fn call_null(null: &Function) -> Result<f64, Failure> {
     Ok(start.elapsed().as_secs_f64())
 }
 
-/// Copies an array there and back; with a time, gives it up then.
+/// Copies an array there and back; with a moment, gives it up then. Returns when that was.
 fn call_echo(
     echo: &Function,
     source: &[u8],
     result: &mut [u8],
-    give_up: Option<Duration>,
-) -> Result<(), Failure> {
+    give_up: Option<Moment>,
+) -> Result<Instant, Failure> {
     let arguments = &mut [
         Argument::Scalar(Scalar::Int(source.len() as i64 / 8)),
         Argument::In(source),
@@ -95,10 +122,30 @@ fn call_echo(
     let pending = unsafe { echo.start(arguments) }?;
     match give_up {
         None => drop(pending.wait()?),
-        // It fails for want of time.
-        Some(time) => drop(pending.wait_timeout(time)),
+        Some(moment) => {
+            while pending.wait_timeout(BETWEEN_LOOKS).is_err() && !has_come(moment, &pending) {}
+        }
     }
-    Ok(())
+    Ok(Instant::now())
+}
+
+/// Whether it is time to give a call up.
+fn has_come(moment: Moment, pending: &Pending) -> bool {
+    let Some(progress) = pending.progress() else {
+        return true;
+    };
+    match moment {
+        Moment::Travelled(part) => {
+            let all = (progress.to_send + progress.to_receive) as f64;
+            (progress.sent + progress.received) as f64 >= part * all
+        }
+        // What was sent is at the server a little later.
+        Moment::Computing if progress.sent == progress.to_send => {
+            drop(pending.wait_timeout(4 * BETWEEN_LOOKS));
+            true
+        }
+        Moment::Computing => false,
+    }
 }
 
 /// Milliseconds within which 99 of 100 null calls end that are made while `work` goes on.
@@ -134,16 +181,14 @@ fn cancelled(
     echo: &Function,
     source: &[u8],
     result: &mut [u8],
+    moments: &[Moment],
 ) -> Result<f64, Failure> {
-    const TIMES: u64 = 20;
-    let mut times = Vec::new();
-    for turn in 0..TIMES {
-        // At another moment of the transfer each time.
-        let after = Duration::from_millis(5 + 7 * turn);
-        call_echo(echo, source, result, Some(after))?;
-        times.push(call_null(null)?);
-    }
-    Ok(most_of(times))
+    let times = moments.iter().map(|moment| {
+        let given_up = call_echo(echo, source, result, Some(*moment))?;
+        call_null(null)?;
+        Ok(given_up.elapsed().as_secs_f64())
+    });
+    Ok(most_of(times.collect::<Result<_, Failure>>()?))
 }
 
 /// Milliseconds that 99 of 100 stay within.

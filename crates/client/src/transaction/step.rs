@@ -8,7 +8,6 @@ use farcall_schedule::dataflow::{Datum, Flow, Graph, Source, Step, VersionId};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 /// What all threads see.
 pub(super) struct Shared<'t> {
@@ -198,10 +197,8 @@ impl Shared<'_> {
             if let Some(outcome) = pending.take() {
                 break outcome;
             }
-            let waited = pending.wait_timeout(Duration::from_secs(3600));
-            match waited {
-                Ok(()) | Err(Error::Timeout { .. }) => {}
-                Err(error) => break Err(error),
+            if let Err(error) = pending.wait_out() {
+                break Err(error);
             }
         };
         lock(&self.pending).retain(|other| !Arc::ptr_eq(other, &pending));
