@@ -146,6 +146,23 @@ def test_a_plan_written_by_hand(two, tmp_path):
         assert done.returncode in (1, 2) and wanted in done.stderr, (change, done.stderr)
 
 
+def test_named_data_go_in_and_out(two, tmp_path):
+    path = tmp_path / "plan.toml"
+    server = two[0].connect()
+    server.put(np.arange(8, dtype=np.int8), name="plan/x")
+    hand = HAND.replace('"x.npy"', '"data:plan/x"').replace("value = 7", "value = 5")
+    path.write_text(hand.replace('"z.npy"', '"data:plan/z"'))
+    assert "-> data:plan/z" in command(two, path).stdout
+    assert (server.data("plan/z").get().view(np.int8) == 5).all()
+    path.write_text(hand.replace('"z.npy"', '"data:plan/x"'))
+    command(two, path)
+    assert server.data("plan/x").version == 2
+    results = farcall.load_plan(path).run([server])
+    assert (results["z"].view(np.int8) == 5).all()
+    path.write_text(hand.replace("data:plan/x", "data:missing"))
+    assert "no data of the name" in command(two, path, check=False).stderr
+
+
 def test_what_cannot_be_written_down_is_said(two, tmp_path):
     servers = [server.connect() for server in two]
     fill = servers[0].function("fill")

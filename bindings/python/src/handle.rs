@@ -230,7 +230,7 @@ impl Handle {
     }
 
     /// The array, after the calls that were made before.
-    fn get<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyUntypedArray>> {
+    pub(crate) fn get<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyUntypedArray>> {
         let form = self.client.form();
         let shape: Vec<usize> = form.shape.iter().map(|&size| size as usize).collect();
         let order = match form.column_major {

@@ -230,7 +230,11 @@ impl Server {
         &self.client
     }
 
-    fn of_data(&self, py: Python<'_>, name: &farcall_client::DataName) -> PyResult<Handle> {
+    pub(crate) fn of_data(
+        &self,
+        py: Python<'_>,
+        name: &farcall_client::DataName,
+    ) -> PyResult<Handle> {
         let whose = (self.process, self.settings.clone());
         Handle::of_data(py, &self.client, whose, name)
     }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use farcall_client::{ArrayForm, Playback};
+use farcall_client::{ArrayForm, NoName, Playback};
 use farcall_idl::{Order, Type};
-use farcall_plan::{MOST_BYTES, Plan};
+use farcall_plan::{MOST_BYTES, Plan, data};
 use numpy::PyUntypedArray;
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
@@ -76,7 +76,7 @@ impl TransactionPlan {
         let clients: Vec<_> = clients.collect();
         let mut failed = None;
         let mut load = |name: &str, form: &ArrayForm| {
-            self.load(py, arrays.get(name), name, form)
+            self.load(py, (arrays.get(name), servers.first()), name, form)
                 .map_err(|error| {
                     let text = error.to_string();
                     failed = Some(error);
@@ -115,13 +115,20 @@ impl TransactionPlan {
     fn load(
         &self,
         py: Python<'_>,
-        given: Option<&Bound<'_, PyAny>>,
+        (given, server): (Option<&Bound<'_, PyAny>>, Option<&Bound<'_, Server>>),
         name: &str,
         form: &ArrayForm,
     ) -> PyResult<Vec<u8>> {
         let numpy = array::numpy(py)?;
         let value = match given {
             Some(value) => numpy.call_method1(intern!(py, "asarray"), (value,))?,
+            None if let Some(data) = self.plan.inputs.get(name).and_then(|file| data(file)) => {
+                let name = data.parse();
+                let name =
+                    name.map_err(|error: NoName| PyValueError::new_err(error.to_string()))?;
+                let server = server.ok_or_else(|| PyValueError::new_err("there is no server"))?;
+                server.get().of_data(py, &name)?.get(py)?.into_any()
+            }
             None => {
                 let folder = self.path.parent().map(PathBuf::from).unwrap_or_default();
                 let file = self.plan.inputs.get(name).map(|file| folder.join(file));

@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 ///
 /// Calls that do not need each other run at the same time on several servers; what one writes and
 /// another reads stays at a server, or goes from server to server. `Transaction.save` in Python
-/// writes such a plan. Its files are beside it; an input file is never overwritten.
+/// writes such a plan. Its files are beside it, or data:NAME at servers; an input file is never
+/// overwritten.
 #[derive(Args)]
 #[command(after_help = "Examples:
   farcall transaction plan.toml --dry-run --svg graph.svg
@@ -49,7 +50,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     for also in &arguments.also {
         servers.push(arguments.target.connect(Some(also))?);
     }
-    let mut load = |name: &str, form: &ArrayForm| load(&plan, folder, name, form);
+    let mut load = |name: &str, form: &ArrayForm| load(&plan, (folder, &servers[0]), name, form);
     let mut playback = Playback::record(&plan, &servers, &mut load)?;
     if let Some(path) = &arguments.svg {
         std::fs::write(path, playback.svg())
@@ -61,7 +62,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let report = playback.run()?;
     for (name, file) in &plan.outputs {
-        write(&playback, name, &folder.join(file))?;
+        write(&playback, name, (folder, file), &servers[0])?;
     }
     match arguments.json {
         true => println!("{}", to_json(&plan, folder, &report)),
@@ -97,9 +98,18 @@ fn refuse_overwriting(plan: &Plan, folder: &Path) -> Result<(), Failure> {
     }
 }
 
-fn load(plan: &Plan, folder: &Path, name: &str, form: &ArrayForm) -> Result<Vec<u8>, String> {
+fn load(
+    plan: &Plan,
+    (folder, server): (&Path, &Server),
+    name: &str,
+    form: &ArrayForm,
+) -> Result<Vec<u8>, String> {
     let file = plan.inputs.get(name).ok_or("it is no input")?;
-    let array = Array::read(&folder.join(file)).map_err(|error| error.to_string())?;
+    let array = match farcall_plan::data(file) {
+        Some(data) => get(server, data),
+        None => Array::read(&folder.join(file)),
+    };
+    let array = array.map_err(|error| error.to_string())?;
     let long = |shape: &[u64]| -> Vec<u64> {
         shape
             .iter()
@@ -113,26 +123,62 @@ fn load(plan: &Plan, folder: &Path, name: &str, form: &ArrayForm) -> Result<Vec<
             form.shape, array.shape
         ));
     }
-    let order = match form.column_major {
-        true => Order::ColumnMajor,
-        false => Order::RowMajor,
-    };
+    let order = order_of(form);
     let element = form.ty().map_err(|error| error.to_string())?;
     array
         .into_bytes(element, order)
         .map_err(|error| format!("`{name}` ({file}): {error}"))
 }
 
-fn write(playback: &Playback, name: &str, path: &Path) -> Result<(), Failure> {
+/// Named data at servers.
+fn get(server: &Server, name: &str) -> Result<Array, Failure> {
+    let name = name.parse().map_err(Failure::failed)?;
+    let handle = server.data(&name)?;
+    let form = handle.form();
+    let element = form.ty().map_err(Failure::failed)?;
+    let bytes = form.bytes().map_err(Failure::failed)?;
+    let mut elements = vec![0; usize::try_from(bytes).map_err(Failure::failed)?];
+    handle.get(&mut elements)?;
+    let array = Array::new(element, &form.shape, order_of(form), elements);
+    array.ok_or_else(|| Failure::failed(format!("`{name}` are no numbers")))
+}
+
+fn write(
+    playback: &Playback,
+    name: &str,
+    (folder, file): (&Path, &str),
+    server: &Server,
+) -> Result<(), Failure> {
     let Some((form, bytes)) = playback.output(name) else {
         return Err(Failure::failed(format!("`{name}` has not come home")));
     };
-    let order = match form.column_major {
+    if let Some(data) = farcall_plan::data(file) {
+        server.put_named(form.clone(), bytes, data, false)?;
+        return Ok(());
+    }
+    let element = form.ty().map_err(Failure::failed)?;
+    npy::write(
+        &folder.join(file),
+        element,
+        &form.shape,
+        order_of(form),
+        bytes,
+    )
+}
+
+fn order_of(form: &ArrayForm) -> Order {
+    match form.column_major {
         true => Order::ColumnMajor,
         false => Order::RowMajor,
-    };
-    let element = form.ty().map_err(Failure::failed)?;
-    npy::write(path, element, &form.shape, order, bytes)
+    }
+}
+
+/// Where an output has gone, for people.
+fn target(folder: &Path, file: &str) -> String {
+    match farcall_plan::data(file) {
+        Some(_) => file.to_string(),
+        None => folder.join(file).display().to_string(),
+    }
 }
 
 fn show(playback: &Playback, as_json: bool) {
@@ -155,13 +201,8 @@ fn show(playback: &Playback, as_json: bool) {
 fn print(playback: &Playback, plan: &Plan, folder: &Path, report: &Report) {
     for (name, file) in &plan.outputs {
         if let Some((form, _)) = playback.output(name) {
-            let path = folder.join(file);
-            println!(
-                "{name} = {} {:?} -> {}",
-                form.element,
-                form.shape,
-                path.display()
-            );
+            let target = target(folder, file);
+            println!("{name} = {} {:?} -> {target}", form.element, form.shape);
         }
     }
     println!(
@@ -178,7 +219,7 @@ fn print(playback: &Playback, plan: &Plan, folder: &Path, report: &Report) {
 fn to_json(plan: &Plan, folder: &Path, report: &Report) -> Value {
     let outputs = plan.outputs.iter();
     let outputs: serde_json::Map<String, Value> = outputs
-        .map(|(name, file)| (name.clone(), json!(folder.join(file))))
+        .map(|(name, file)| (name.clone(), json!(target(folder, file))))
         .collect();
     json!({
         "schema": 1, "calls": report.calls, "servers": report.servers, "total_s": report.total,

@@ -187,6 +187,11 @@ impl Membership {
         match joined {
             Ok((noted, metaserver)) => {
                 tracing::info!("joined the metaserver {address}");
+                if !metaserver.knows_data() {
+                    tracing::info!(
+                        "the metaserver {address} is too old to know data by name; update it"
+                    );
+                }
                 self.metaserver = Some(metaserver);
                 self.complained = false;
                 self.untold = self.learned.keys().cloned().collect();

@@ -38,7 +38,8 @@ const SCHEMA: u32 = 1;
 #[serde(deny_unknown_fields)]
 pub struct Plan {
     schema: u32,
-    /// Arrays that come from files, by name: paths, relative to the plan's folder.
+    /// Arrays that come from files, by name: paths, relative to the plan's folder; or from data at
+    /// servers, as [`data`] says.
     #[serde(default)]
     pub inputs: BTreeMap<String, String>,
     /// Arrays that go to files in the end, likewise.
@@ -165,12 +166,19 @@ impl Plan {
                 check_name("the argument", argument)?;
             }
         }
-        let mut files: BTreeSet<&String> = self.inputs.values().collect();
+        // Named data that are put are another edition, and leave the one that was read alone.
+        let files = self.inputs.values().filter(|file| data(file).is_none());
+        let mut files: BTreeSet<&String> = files.collect();
         match self.outputs.values().find(|file| !files.insert(file)) {
             Some(file) => Err(PlanError::File(file.clone())),
             None => Ok(()),
         }
     }
+}
+
+/// The name in `data:NAME`, where an array comes from named data at servers, or goes there.
+pub fn data(file: &str) -> Option<&str> {
+    file.strip_prefix("data:")
 }
 
 /// Whether a name is one that plans have.
@@ -284,6 +292,8 @@ mod tests {
         assert!(parse("schema = 1\n[inputs]\n\"a b\" = \"x\"").contains("letters"));
         let twice = "schema = 1\n[inputs]\na = \"x\"\n[outputs]\na = \"x\"";
         assert!(parse(twice).contains("named twice"));
+        let same_data = twice.replace("\"x\"", "\"data:x\"");
+        assert!(Plan::parse(&same_data).is_ok());
         let wrong = "schema = 1\n[[calls]]\nfunction = \"f\"\narguments = { n = [1] }";
         assert!(parse(wrong).contains("arguments") || parse(wrong).contains("n ="));
         let call = "[[calls]]\nfunction = \"f\"\n";
