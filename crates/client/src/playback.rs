@@ -450,13 +450,13 @@ fn made<'a>(
     let mode = |param: usize| layout.array(param).map_or(Mode::Work, |array| array.mode);
     let argument = |(param, scalar): (usize, Option<Scalar>)| match (scalar, given.get(&param)) {
         (Some(scalar), _) => Argument::Scalar(scalar),
+        (None, Some((start, length))) if mode(param) == Mode::In => {
+            // SAFETY: the memory is that of an array which is held, and nobody writes it now.
+            Argument::In(unsafe { std::slice::from_raw_parts(*start, *length) })
+        }
         (None, Some((start, length))) => {
-            // SAFETY: the memory is that of an array which is held, and nobody else uses it now.
-            match mode(param) {
-                Mode::In => Argument::In(unsafe { std::slice::from_raw_parts(*start, *length) }),
-                // SAFETY: likewise.
-                _ => Argument::Out(unsafe { std::slice::from_raw_parts_mut(*start, *length) }),
-            }
+            // SAFETY: likewise, and nobody else uses it.
+            Argument::Out(unsafe { std::slice::from_raw_parts_mut(*start, *length) })
         }
         (None, None) => Argument::Skip,
     };

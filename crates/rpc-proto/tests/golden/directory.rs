@@ -26,12 +26,10 @@ pub(crate) fn data() -> Case {
         held: vec![datum.clone()],
         gone: Vec::new(),
     };
-    let viewer = Viewer {
-        user: "bob",
-        sees_all: false,
-    };
+    let (user, sees_all) = ("bob", false);
+    let viewer = Viewer { user, sees_all };
     let find = FindData {
-        name: "runs/atoms".into(),
+        name: datum.name.clone(),
         owner: None,
         room: Some(8000),
     };
@@ -58,8 +56,7 @@ pub(crate) fn data() -> Case {
         data: Some(vec![need]),
         ..wanted()
     };
-    let ask = Request::Directory;
-    let answer = Answer::Directory;
+    let (ask, answer) = (Request::Directory, Answer::Directory);
     let exchanges = vec![
         (
             ask(Kind::Hold, hold.to_bytes()),
