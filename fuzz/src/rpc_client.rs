@@ -8,8 +8,8 @@ use farcall_idl::Scalar;
 use farcall_rpc_proto::client::{Connection, Event};
 use farcall_rpc_proto::{
     ArrayForm, ArrayPart, CALLBACKS, CREDIT, Call, CallId, CallbackAnswer, DIRECTORY, DataName,
-    HANDLES, HandleId, Hello, JOBS, JobId, Kind, LOANS, Limits, NAMES, Name, OUTPUT, PARTS, Pull,
-    Put, Submission, Transmit,
+    HANDLES, HandleId, Hello, JOBS, JobId, KEPT_OBJECTS, Kind, LOANS, Limits, NAMES, Name, OUTPUT,
+    ObjectRequest, PARTS, Pull, Put, Submission, Transmit,
 };
 use std::collections::BTreeMap;
 
@@ -68,7 +68,7 @@ impl Driver {
         };
         let mut hello = Hello::new("fuzz");
         hello.features = CALLBACKS | OUTPUT | JOBS | HANDLES | DIRECTORY | LOANS;
-        hello.features |= PARTS | CREDIT | NAMES;
+        hello.features |= PARTS | CREDIT | NAMES | KEPT_OBJECTS;
         let mut proto = Connection::new(limits, &hello);
         let mut open = BTreeMap::new();
         open.insert(proto.describe("dgesv").unwrap(), 0);
@@ -121,6 +121,7 @@ impl Driver {
         };
         open.insert(proto.pull(&pull).unwrap(), 0);
         open.insert(proto.list_handles(0).unwrap(), 0);
+        open.insert(proto.objects(ObjectRequest::List(0)).unwrap(), 0);
         open.insert(proto.get(ARRAY, FETCHED).unwrap(), FETCHED);
         let part = ArrayPart {
             id: ARRAY,
@@ -196,7 +197,7 @@ impl Driver {
             Event::Failed(id, _) | Event::Estimated(id, _) => id,
             Event::Standing(id, _) | Event::Draining(id, _) | Event::Directory(id, _, _) => id,
             Event::Submitted(id, _) | Event::Job(id, _) | Event::Jobs(id, _) => id,
-            Event::Handle(id, _) | Event::Handles(id, _) => id,
+            Event::Handle(id, _) | Event::Handles(id, _) | Event::Objects(id, _) => id,
             Event::Named(id, _) | Event::Names(id, _) => id,
             Event::Created(id) => {
                 self.proto.delete(id);

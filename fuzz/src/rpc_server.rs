@@ -8,8 +8,9 @@ use farcall_rpc_proto::server::{Connection, Event};
 use farcall_rpc_proto::{
     ArrayForm, CALLBACKS, CREDIT, CallId, Callback, Chunk, DIRECTORY, DataName, Edition, Estimate,
     Failure, FailureKind, HANDLES, HandleId, HandlePage, HandleRecord, Hello, JOBS, JobDescription,
-    JobId, JobPage, JobRecord, JobState, Kind, LOANS, Limits, Listing, NAMES, NamePage, NameRecord,
-    OBJECTS, OPERATION, OUTPUT, PARTS, SHARED_MEMORY, Times, Transmit,
+    JobId, JobPage, JobRecord, JobState, KEPT_OBJECTS, Kind, LOANS, Limits, Listing, NAMES,
+    NamePage, NameRecord, OBJECTS, OPERATION, OUTPUT, ObjectPage, ObjectRequest, PARTS,
+    SHARED_MEMORY, Times, Transmit,
 };
 use std::collections::BTreeMap;
 
@@ -101,6 +102,7 @@ pub fn run(data: &[u8]) {
     };
     let mut hello = Hello::new("fuzz");
     hello.features = SHARED_MEMORY | CALLBACKS | OUTPUT | OPERATION | JOBS | HANDLES | OBJECTS;
+    hello.features |= KEPT_OBJECTS;
     hello.features |= DIRECTORY | LOANS | PARTS | CREDIT | NAMES;
     let mut driver = Driver {
         proto: Connection::new(limits, hello),
@@ -235,6 +237,17 @@ impl Driver {
                 true => self.proto.handle(id, &array(pull.loan)),
                 false => self.fail(id),
             },
+            Event::Objects(id, ObjectRequest::Drop(_)) => self.fail(id),
+            Event::Objects(id, _) => {
+                let objects = Vec::new();
+                self.proto.objects(
+                    id,
+                    &ObjectPage {
+                        objects,
+                        next: None,
+                    },
+                );
+            }
             Event::ListHandles(id, after) => {
                 let (handles, next) = (vec![array(HandleId([0; 16]))], Some(after));
                 self.proto.handles(id, &HandlePage { handles, next });

@@ -79,6 +79,11 @@ public final class Script {
         String[] words = {"one", "", "three"};
         server.call("conformance/join", 3, words, "+", joined, length);
         System.out.printf("join: %s (%d)%n", new String(joined, 0, length[0]), length[0]);
+        String[] parts = new String[4], full = {"one", "two full", ""};
+        server.call("conformance/split", "one,,three,a dozen characters", ',', 4, parts, length);
+        System.out.printf("split: %s (%d)%n", String.join("|", parts), length[0]);
+        server.call("conformance/capitals", 3, 8, full);
+        System.out.printf("capitals: %s%n", String.join("|", full));
         server.call(
                 "conformance/rotate", 2, new Complex(0, 1), z, new Complex(1.5, 2.5), conjugate);
         System.out.printf(

@@ -121,6 +121,29 @@ void conformance_join(int n, const char *const *words, const char *between, char
         abort();
 }
 
+/* Each word has room for 12 characters and NUL. */
+void conformance_split(const char *text, char at, int n, char *const *words, int *count)
+{
+    for (*count = 0; *count < n && text != NULL; ++*count) {
+        const char *end = strchr(text, at);
+        size_t length = end != NULL ? (size_t)(end - text) : strlen(text);
+        snprintf(words[*count], 13, "%.*s", (int)length, text);
+        text = end != NULL ? end + 1 : NULL;
+    }
+    if (words[n] != NULL)
+        abort();
+}
+
+/* Texts end with blanks; one that is full ends with its field. */
+void conformance_capitals_(const int *n, char *words, size_t length)
+{
+    for (size_t i = 0; i < *n * length; i++) {
+        if (words[i] == '\0')
+            abort();
+        words[i] = (char)toupper(words[i]);
+    }
+}
+
 void conformance_add(int n, int *value)
 {
     static int count; /* of the object: it has a process of its own */

@@ -66,6 +66,9 @@ static void arrays(void) {
 
 static void kinds(void) {
   const char *const words[] = {"one", "", "three"};
+  char rooms[4][13], eight[3][9] = {"one", "two full", ""};
+  char *parts[] = {rooms[0], rooms[1], rooms[2], rooms[3]};
+  char *full[] = {eight[0], eight[1], eight[2]};
   char text[64];
   int32_t length;
   double complex z[] = {1, 2 * I};
@@ -76,6 +79,11 @@ static void kinds(void) {
   printf("greet: %s (%d)\n", text, length);
   check(farcall_call(server, "conformance/join", 3, words, "+", text, &length));
   printf("join: %s (%d)\n", text, length);
+  check(farcall_call(server, "conformance/split", "one,,three,a dozen characters", ',', 4, parts,
+                     &length));
+  printf("split: %s|%s|%s|%s (%d)\n", parts[0], parts[1], parts[2], parts[3], length);
+  check(farcall_call(server, "conformance/capitals", 3, 8, full));
+  printf("capitals: %s|%s|%s\n", full[0], full[1], full[2]);
   check(farcall_call(server, "conformance/rotate", 2, (double complex)I, z,
                      (float complex)(1.5f + 2.5f * I), &conjugate));
   printf("rotate: %.0f %.0f %.0f %.0f / %.0f %.0f\n", 100 * creal(z[0]), 100 * cimag(z[0]),

@@ -59,6 +59,13 @@ void kinds(const farcall::Server &server) {
   char joined[64];
   server.call("conformance/join", 3, words, "+", joined, farcall::out(length));
   std::cout << "join: " << joined << " (" << length << ")\n";
+  std::vector<std::string> parts(4), full{"one", "two full", ""};
+  server.call("conformance/split", "one,,three,a dozen characters", ',', 4, parts,
+              farcall::out(length));
+  std::cout << "split: " << parts[0] << "|" << parts[1] << "|" << parts[2] << "|" << parts[3]
+            << " (" << length << ")\n";
+  server.call("conformance/capitals", 3, 8, full);
+  std::cout << "capitals: " << full[0] << "|" << full[1] << "|" << full[2] << "\n";
   server.call("conformance/rotate", 2, std::complex<double>(0, 1), z,
               std::complex<float>(1.5F, 2.5F), farcall::out(conjugate));
   std::cout << "rotate:";

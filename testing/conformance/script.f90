@@ -69,7 +69,9 @@ contains
   subroutine kinds()
     character(32, c_char) :: text
     character(64, c_char) :: joined
-    character(8, c_char) :: words(3)
+    character(8, c_char) :: words(3), full(3)
+    character(16, c_char) :: parts(4)
+    integer :: i
     integer(c_int) :: length
     complex(c_double) :: z(2) = [(1, 0), (0, 2)]
     complex(c_float) :: conjugate
@@ -81,6 +83,12 @@ contains
     words = [character(8) :: "one", "", "three"]
     call check(farcall_call(f("join"), 3, words, "+", joined, length))
     write (*, "(3a,i0,a)") "join: ", joined(:length), " (", length, ")"
+    call check(farcall_call(f("split"), "one,,three,a dozen characters", ",", 4, parts, length))
+    write (*, "(a,*(a))", advance="no") "split: ", (trim(parts(i)), "|", i = 1, 3), trim(parts(4))
+    write (*, "(a,i0,a)") " (", length, ")"
+    full = [character(8) :: "one", "two full", ""]
+    call check(farcall_call(f("capitals"), 3, 8, full))
+    write (*, "(a,*(a))") "capitals: ", (trim(full(i)), "|", i = 1, 2), trim(full(3))
     call check(farcall_call(f("rotate"), 2, (0.0_c_double, 1.0_c_double), z, (1.5, 2.5), conjugate))
     write (*, "(a,4(1x,i0),a,2(1x,i0))") "rotate:", nint(100 * [z(1)%re, z(1)%im, z(2)%re, &
       z(2)%im]), " /", nint(100 * [conjugate%re, conjugate%im])

@@ -46,6 +46,11 @@ def kinds():
     joined = function("join")(n=3, words=["one", "", "three"], between="+")
     text = bytes(joined.text).split(b"\0")[0].decode()
     print(f"join: {text} ({int(joined.length)})")
+    parts = function("split")(text="one,,three,a dozen characters", at=",", n=4)
+    print(f"split: {'|'.join(parts.words)} ({parts.count})")
+    words = ["one", "two full", ""]
+    assert function("capitals")(3, 8, words).words is words
+    print("capitals:", "|".join(words))
     z = np.array([1, 2j])
     conjugate = function("rotate")(n=2, by=1j, z=z, w=1.5 + 2.5j).conjugate
     parts = [part for value in z for part in (value.real, value.imag)]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -37,3 +38,23 @@ def test_a_server_that_is_not_there_and_what_is_missing(tmp_path):
     assert lines["server"].startswith("!!") and "farcall serve" in lines["server"]
     assert lines["C"].startswith("--") and "no-such-compiler" in lines["C"]
     assert lines["Python"].startswith("--") and "pip install farcall" in lines["Python"]
+
+
+def commands(words=()):
+    """Every command, with those below it."""
+    ran = subprocess.run(
+        [FARCALL, *words, "--help"], capture_output=True, text=True, timeout=30, check=True
+    )
+    if words:
+        yield words, ran.stdout
+    _, _, below = ran.stdout.partition("Commands:\n")
+    for name in re.findall(r"^  ([a-z-]+)", below.partition("\n\n")[0], re.MULTILINE):
+        if name != "help":
+            yield from commands((*words, name))
+
+
+def test_every_command_has_help_with_an_example():
+    told = dict(commands())
+    assert len(told) > 40
+    without = [" ".join(words) for words, text in told.items() if "Example" not in text]
+    assert without == []

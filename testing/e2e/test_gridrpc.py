@@ -87,6 +87,12 @@ def test_sessions(languages, start, tmp_path, checked):
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
+def test_strings_that_come_back(languages, tmp_path, checked):
+    program = compile_c(E2E / "texts.c", tmp_path / "texts")
+    ran = run(*checked, program, languages.address)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
 def test_no_name_of_the_headers_is_left_out():
     text = "".join(path.read_text() for path in sorted(E2E.glob("*.c")))
     declared = (ROOT / "bindings" / "c" / "farcall.map").read_text()

@@ -255,3 +255,126 @@ def test_wrong_uses_are_told(process, server):
     )
     assert ran.returncode == 1
     assert "is a method" in ran.stderr
+
+
+def shell(process, *words, status=0, token=""):
+    """What a command prints, or its error."""
+    command = [FARCALL, *words, "--server", process.address]
+    environment = os.environ | ({"FARCALL_TOKEN": token} if token else {})
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=30, check=False, env=environment
+    )
+    assert done.returncode == status, done.stderr
+    return (done.stderr if status else done.stdout).strip()
+
+
+def test_the_shell_makes_calls_lists_and_drops(process):
+    one, other = shell(process, "new", "Counter"), shell(process, "new", "counters/Other")
+    assert len(one) == 32
+    assert one != other
+    assert shell(process, "call", f"object:{one}.add", "n=2", "x=1,2") == ""
+    assert shell(process, "call", f"object:{other}.add", "n=2") == "value [1] = [42]"
+    told = shell(process, "call", f"object:{one}.read", "most=2")
+    assert told == "values [2] = [1.000000, 2.000000]\ncalls [1] = [1]"
+    listed = shell(process, "objects").splitlines()
+    assert listed == [f"{one}  counters/Counter", f"{other}  counters/Other"]
+    told = shell(process, "call", f"object:{other}.crash", "n=1", status=1)
+    assert "no function `counters/Other.crash`" in told
+    shell(process, "call", f"object:{one}.crash", "n=1", status=1)
+    assert "object that is lost" in shell(process, "call", f"object:{one}.pid", status=1)
+    assert f"{one}  counters/Counter  lost: " in shell(process, "objects")
+    assert shell(process, "drop", f"object:{one}", f"object:{other}") == ""
+    assert shell(process, "objects") == ""
+    assert f"no object {other}" in shell(process, "call", f"object:{other}.add", "n=2", status=1)
+    assert "write object:ID.METHOD" in shell(process, "call", f"object:{other}", status=2)
+    assert "farcall objects" in shell(process, "call", "object:nonsense.add", status=2)
+    assert "outlives the server" in shell(process, "submit", f"object:{other}.add", status=2)
+    assert "farcall objects" in shell(process, "drop", "object:nonsense", status=2)
+    assert "Nothing" in shell(process, "new", "Nothing", status=1)
+
+
+def test_objects_that_stay_outlive_their_connection(process):
+    server = process.connect(timeout=30)
+    counter = server.new("Counter", stays=True)
+    counter.add(1, np.ones(1))
+    pid = counter.pid().pid
+    handle = counter.id
+    counter.close()
+    del counter, server
+    gc.collect()
+    other = process.connect(timeout=30)
+    again = other.object(handle)
+    assert again.pid().pid == pid
+    assert again.read(most=1).calls == 1
+    assert (handle, "counters/Counter") in other.objects()
+    assert pickle.loads(pickle.dumps(again)).pid().pid == pid
+    assert other.new("Counter").id is None
+    # Methods over several connections run one after the other.
+    third = process.connect(timeout=30).object(handle)
+    futures = [each.method("nap").call_async(ms=20) for each in (again, third, again, third)]
+    assert sorted(future.result(timeout=30).calls for future in futures) == [2, 3, 4, 5]
+    other.drop_object(handle)
+    with pytest.raises(farcall.Error, match="dropped or has expired"):
+        again.pid()
+    wait_until(lambda: not pathlib.Path(f"/proc/{pid}").exists(), what="the end of its process")
+    with pytest.raises(farcall.Error, match="no object"):
+        other.object(handle)
+    with pytest.raises(farcall.ArgumentError, match="32 hexadecimal digits"):
+        other.object("nonsense")
+
+
+def test_a_user_has_only_so_many_that_stay(process):
+    server = process.connect(timeout=30)
+    kept = []
+    with pytest.raises(farcall.Error, match="objects_per_connection"):
+        for _ in range(4):
+            counter = process.connect(timeout=30).new("Counter", stays=True)
+            kept.append(counter.id)
+    assert len(kept) == 3
+    for handle in kept:
+        server.drop_object(handle)
+    assert server.objects() == []
+
+
+def test_nobody_reaches_the_objects_of_another(tmp_path):
+    (tmp_path / "counters.idl").write_text(IDL)
+    tokens = str(tmp_path / "tokens")
+    add = [FARCALL, "token", "add", tokens]
+    alice, bob = (
+        subprocess.run([*add, name], capture_output=True, text=True, check=True).stdout.strip()
+        for name in ("alice", "bob")
+    )
+    options = ["--allow-code", "--tokens", tokens]
+    process = ServerProcess(tmp_path / "counters.idl", options=options)
+    try:
+        mine = shell(process, "new", "Other", token=alice)
+        assert shell(process, "objects", token=bob) == ""
+        for words in (("call", f"object:{mine}.add", "n=1"), ("drop", f"object:{mine}")):
+            assert f"no object {mine}" in shell(process, *words, token=bob, status=1)
+        told = shell(process, "call", f"object:{mine}.add", "n=1", token=alice)
+        assert told == "value [1] = [41]"
+        # A method that its caller gives up takes the state of the object along.
+        counter = shell(process, "new", "Counter", token=alice)
+        words = ["call", f"object:{counter}.nap", "ms=60000", "--server", process.address]
+        given_up = subprocess.Popen([FARCALL, *words], env=os.environ | {"FARCALL_TOKEN": alice})
+        assert shell(process, "objects", token=alice).count("lost") == 0
+        wait_until(lambda: busy(process), what="that the method runs")
+        given_up.send_signal(signal.SIGKILL)
+        given_up.wait(10)
+        wait_until(
+            lambda: f"{counter}  counters/Counter  lost" in shell(process, "objects", token=alice),
+            what="that the object is lost",
+        )
+    finally:
+        process.stop()
+
+
+def busy(process):
+    """Whether a worker sleeps in `usleep`."""
+    for pid in process.workers():
+        try:
+            if "nanosleep" in pathlib.Path(f"/proc/{pid}/wchan").read_text():
+                return True
+        except OSError:
+            continue
+    return False

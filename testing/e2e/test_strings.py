@@ -18,6 +18,27 @@ Define lengths(IN int n, IN string words[n], OUT int lengths[n])
     if (words[n] != NULL)
         lengths[0] = -1;
 }
+Define numbered(IN int n, IN int length, INOUT string[length] words[n], OUT string[length] last[1])
+    "Puts the index before each word"
+{
+    for (int i = 0; i < n; i++) {
+        memmove(words[i] + 1, words[i], strlen(words[i]) + 1);
+        words[i][0] = '0' + i;
+    }
+    strcpy(last[0], n > 0 ? words[n - 1] : "");
+    if (words[n] != NULL || last[1] != NULL)
+        strcpy(last[0], "wrong");
+}
+Define measured(IN int n, IN string[6] words[n], OUT int lengths[n])
+{
+    for (int i = 0; i < n; i++)
+        lengths[i] = (int)strlen(words[i]);
+}
+Define unended(OUT string[4] words[2])
+{
+    memset(words[0], 'a', 5);
+    memset(words[1], 0xff, 2);
+}
 Define table(IN int rows, IN int columns, IN string cells[rows][columns], OUT char first[rows])
 {
     for (int i = 0; i < rows; i++)
@@ -31,10 +52,28 @@ import farcall
 def longest(words):
     assert type(words) is list
     return max(map(len, words), default=0)
+
+@farcall.serve(
+    "shout(IN int n, INOUT string[8] words[n], OUT string[9] all[n],"
+    " OUT string[4] *how)"
+)
+def shout(words):
+    assert type(words) is list
+    words[:] = [word.upper() for word in words]
+    return [f"{word}!" for word in words], "loud"
+
+@farcall.serve("wrong(IN int kind, OUT string[2] words[2])")
+def wrong(kind):
+    return (["a"], ["abc", "d"], [1, 2], ["a", "b"])[kind]
 """
 WRONG = [
-    ("OUT string names[3]", "cannot be OUT", "write `OUT char names[n][length]`"),
-    ("INOUT string names[3]", "cannot be INOUT", "char names[n][length]"),
+    ("OUT string names[3]", "is OUT and has no length", "write `OUT string[64] names[n]`"),
+    ("INOUT string names[3]", "is INOUT and has no length", "string[64] names[n]"),
+    ("WORK string[8] names[3]", "cannot be WORK", "char names[n][length]"),
+    ("OUT string[8] names", "has a length and no dimension", "string[64] *names"),
+    ("OUT string[] names[3]", "length of the strings `names` is not there", "string[64] names"),
+    ("IN string[8] names[3:1,2]", "cannot have a range", "all of them travel"),
+    ("OUT string names", "scalar `names` cannot be OUT", "write `OUT string[64] *names`"),
     ("IN string names[3:1,2]", "cannot have a range", "all of them travel"),
     ("IN filename names[3]", "there are no arrays of filename", "char"),
 ]
@@ -65,6 +104,71 @@ def test_they_arrive_as_c_has_them(server):
     assert "words    IN     str sequence of shape (n,)" in lengths.__doc__
     cells = ["a1", "a2", "b1", "b2", "c1", "c2"]
     assert bytes(server.function("table")(rows=3, columns=2, cells=cells).first) == b"abc"
+
+
+def test_they_come_back(server):
+    numbered = server.function("numbered")
+    words = ["one", "", "größe"]
+    result = numbered(n=3, length=8, words=words)
+    assert result.words is words
+    assert words == ["0one", "1", "2größe"]
+    assert result.last == "2größe"
+    last = ["before"]
+    assert numbered(3, 8, ["a", "b", "c"], last).last is last
+    assert last == ["2c"]
+    assert numbered(n=0, length=1, words=[]) == ([], "")
+    future = numbered.call_async(n=1, length=9, words=["later"])
+    assert future.result(timeout=30).words == ["0later"]
+    most = ["x" * 6, "größe"[:4], ""]
+    assert list(server.function("measured")(n=3, words=most).lengths) == [6, 6, 0]
+    # What the function has not ended ends with its room; what is not UTF-8 is replaced.
+    assert server.function("unended")().words == ["aaaa", "\ufffd\ufffd"]
+    assert "str list of shape (n,), each of at most length bytes" in numbered.__doc__
+    assert numbered.interface.parameters[2].length == "length"
+
+
+def test_python_functions_change_them(server):
+    assert server.function("shout")(n=2, words=["a", "bc"]) == (["A", "BC"], ["A!", "BC!"], "loud")
+    wrong = server.function("wrong")
+    for kind, told in enumerate(["2 strings, given 1", "at most 2 bytes", "else than str"]):
+        with pytest.raises(farcall.LibraryError, match=told):
+            wrong(kind=kind)
+    assert wrong(kind=3).words == ["a", "b"]
+
+
+def test_what_cannot_come_back_is_told(server):
+    numbered = server.function("numbered")
+    for wrong in (("a",), "a", None, [1], farcall.keep()):
+        with pytest.raises(farcall.ArgumentError, match="`words`: expected a list of str"):
+            numbered(n=1, length=8, words=wrong)
+    for words, told in ((["a", "b"], "expected 1 strings, given 2"), (["a\0"], "without NUL")):
+        with pytest.raises(farcall.ArgumentError, match=told):
+            numbered(n=1, length=8, words=words)
+    with pytest.raises(farcall.ArgumentError, match="at most 3 bytes, given string 0 of 4"):
+        numbered(n=1, length=3, words=["four"])
+    with pytest.raises(farcall.ArgumentError, match="`words`"):
+        numbered(n=(1 << 14) + 1, length=1, words=[])
+    told = "in a transaction no strings come back"
+    with pytest.raises(farcall.ArgumentError, match=told), farcall.transaction([server]):
+        numbered(n=1, length=8, words=["a"])
+    assert numbered(n=1, length=8, words=["goes on"]).last == "0goes on"
+
+
+def test_submitted_calls_have_them(tmp_path):
+    (tmp_path / "strings.idl").write_text(IDL)
+    state = ["--allow-code", "--state", str(tmp_path / "state")]
+    server = ServerProcess(tmp_path / "strings.idl", options=state)
+    try:
+        numbered = server.connect(timeout=30).function("numbered")
+        words = ["one", "two"]
+        job = numbered.submit(n=2, length=8, words=words)
+        assert job.fetch(timeout=30) == (["0one", "1two"], "1two")
+        into = ["", ""]
+        assert job.fetch(timeout=30, into={"words": into}).words is into
+        assert into == ["0one", "1two"]
+        assert words == ["one", "two"]
+    finally:
+        server.stop()
 
 
 def test_python_functions_get_lists(server):
@@ -112,6 +216,12 @@ def test_the_shell(process, tmp_path):
         check=True,
     )
     assert done.stdout == "lengths [2] = [10, 20]\n"
+    call[-1:] = ["numbered", "n=2", "length=30", "words=@lines", "-o", "words=out"]
+    done = subprocess.run(
+        call, cwd=tmp_path, capture_output=True, text=True, timeout=30, check=True
+    )
+    assert done.stdout == 'words [2] -> out\nlast [1] = ["1second, with a comma"]\n'
+    assert (tmp_path / "out").read_text() == "0first line\n1second, with a comma\n"
 
 
 @pytest.mark.parametrize("parameter, what, remedy", WRONG)

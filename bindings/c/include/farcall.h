@@ -132,6 +132,12 @@ typedef enum {
    * A function that the called function calls; see docs/languages.md
    */
   FARCALL_FUNCTION = 10,
+  /**
+   * char *, as many as there are texts, in an array of texts that have a longest one: what the
+   * call reads, or NULL for an empty text. What it returns is put in their place, to be freed by
+   * `farcall_free_texts`
+   */
+  FARCALL_TEXTS = 11,
 } farcall_kind;
 
 /**
@@ -560,6 +566,14 @@ const char *farcall_argument_name(const farcall_function *function, size_t index
 farcall_times farcall_times_of(const farcall_function *function);
 
 /**
+ * The library that has computed the last call of the function, in any thread, with its version and
+ * its kernel, as far as it says; empty before the first. It lives as long as the function.
+ *
+ * `function` is from `farcall_function_of`, or NULL.
+ */
+const char *farcall_library_of(const farcall_function *function);
+
+/**
  * Puts an array at the server, to be used in calls: pass the handle where a call takes an array.
  * Its `rank` lengths are at `shape`; `column_major` is not 0 where its first index varies fastest,
  * as functions of Fortran want it. NULL for `data` makes all of it zero, for results that are to
@@ -846,6 +860,14 @@ farcall_status farcall_cancel_all(const farcall_server *server);
  * How long the call took; zeros if it failed, is unknown, or has not ended.
  */
 farcall_times farcall_session_times(farcall_session session);
+
+/**
+ * Frees texts that a call has made for an argument of the kind `FARCALL_TEXTS`, and makes the
+ * pointers NULL.
+ *
+ * `texts` points to `count` pointers, each NULL or set by such a call.
+ */
+void farcall_free_texts(char **texts, size_t count);
 
 /**
  * From here on calls of this thread are recorded and return at once; `farcall_transaction_end`

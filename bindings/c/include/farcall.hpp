@@ -13,7 +13,8 @@
  * Arguments stand in the order of the interface. Numbers, complex numbers and text are scalars and
  * are copied; std::vector, std::array, std::span, arrays and whatever else lies in one piece of
  * memory are arrays, filled in place; farcall::out(x) is an array of one. Type and size of each are
- * checked against the interface, const against whether the call writes to it. Where the interface
+ * checked against the interface, const against whether the call writes to it. A range of
+ * std::string is an array of strings, replaced by what comes back. Where the interface
  * has a callback, pass a function or a lambda without captures, with the parameters that farcall.h
  * wants. A failure is a farcall::Error.
  */
@@ -119,6 +120,11 @@ public:
       for (const std::string_view text : given)
         texts_.append(text).push_back('\0');
       set(texts_.data(), texts_.size(), FARCALL_TEXT, true);
+      if constexpr (std::same_as<std::ranges::range_reference_t<T>, std::string &>) {
+        may_return_texts_ = true;
+        for (std::string &text : given)
+          returned_.push_back(&text);
+      }
     } else if constexpr (std::integral<Plain>) {
       if constexpr (std::is_unsigned_v<Plain> && sizeof(Plain) == sizeof(std::int64_t))
         if (given > static_cast<Plain>(std::numeric_limits<std::int64_t>::max()))
@@ -135,6 +141,24 @@ public:
       set(std::ranges::data(given), bytes, kind_of<std::remove_const_t<Item>>(),
           std::is_const_v<Item>);
     }
+  }
+
+  /* Whether it is texts that a call may replace. */
+  bool may_return_texts() const noexcept { return may_return_texts_; }
+
+  /* Where texts are that the call replaces. */
+  farcall_value texts() {
+    for (std::string *text : returned_)
+      pointers_.push_back(text->data());
+    const std::size_t bytes = pointers_.size() * sizeof(char *);
+    return {bytes > 0 ? static_cast<void *>(pointers_.data()) : scalar_, bytes, FARCALL_TEXTS, 0};
+  }
+
+  /* Takes the texts that a call has made. */
+  void take() {
+    for (std::size_t index = 0; index < pointers_.size(); index++)
+      *returned_[index] = pointers_[index];
+    farcall_free_texts(pointers_.data(), pointers_.size());
   }
 
   farcall_value value() {
@@ -160,6 +184,9 @@ private:
 
   alignas(16) std::byte scalar_[16] = {};
   std::string texts_;
+  bool may_return_texts_ = false;
+  std::vector<std::string *> returned_;
+  std::vector<char *> pointers_;
   farcall_value value_;
 };
 
@@ -169,12 +196,37 @@ constexpr bool outlives = std::is_lvalue_reference_v<T> || Element<std::remove_c
                           Text<std::remove_reference_t<T>> || Callable<std::decay_t<T>> ||
                           std::ranges::borrowed_range<T>;
 
-template <class Call, class... Args> auto with_values(Call call, Args &&...args) {
+/* Calls it, and takes the texts that come back. */
+template <class... Args> void call(const farcall_function *function, Args &&...args) {
   std::array<Argument, sizeof...(Args)> arguments{Argument(std::forward<Args>(args))...};
   std::array<farcall_value, sizeof...(Args)> values;
+  std::array<bool, sizeof...(Args)> returns_texts{};
+  for (std::size_t index = 0; index < values.size(); index++) {
+    returns_texts[index] =
+        arguments[index].may_return_texts() && farcall_argument_written(function, index);
+    values[index] = returns_texts[index] ? arguments[index].texts() : arguments[index].value();
+  }
+  if (farcall_call_values(function, values.data(), values.size()) != FARCALL_OK)
+    throw Error::last();
   for (std::size_t index = 0; index < values.size(); index++)
+    if (returns_texts[index])
+      arguments[index].take();
+}
+
+template <class... Args> farcall_session start(const farcall_function *function, Args &&...args) {
+  std::array<Argument, sizeof...(Args)> arguments{Argument(std::forward<Args>(args))...};
+  std::array<farcall_value, sizeof...(Args)> values;
+  for (std::size_t index = 0; index < values.size(); index++) {
+    if (arguments[index].may_return_texts() && farcall_argument_written(function, index))
+      throw Error(FARCALL_ARGUMENT, "strings come back from a call that waits; of an asynchronous "
+                                    "one pass them as rows of char");
     values[index] = arguments[index].value();
-  return call(values.data(), values.size());
+  }
+  const farcall_session session =
+      farcall_call_values_async(function, values.data(), values.size());
+  if (session == 0)
+    throw Error::last();
+  return session;
 }
 
 inline double seconds(std::chrono::duration<double> time) {
@@ -255,29 +307,21 @@ public:
 
   /* Calls it, and returns when its OUT and INOUT arrays are filled. */
   template <class... Args> void operator()(Args &&...args) const {
-    const auto call = [this](const farcall_value *values, std::size_t count) {
-      return farcall_call_values(function_, values, count);
-    };
-    if (detail::with_values(call, std::forward<Args>(args)...) != FARCALL_OK)
-      throw Error::last();
+    detail::call(function_, std::forward<Args>(args)...);
   }
 
   /* Begins a call. Arrays stay where they are until it ends. */
   template <class... Args> [[nodiscard]] Future async(Args &&...args) const {
     static_assert((detail::outlives<Args> && ...),
                   "an array of an asynchronous call would end before the call");
-    const auto call = [this](const farcall_value *values, std::size_t count) {
-      return farcall_call_values_async(function_, values, count);
-    };
-    const farcall_session session = detail::with_values(call, std::forward<Args>(args)...);
-    if (session == 0)
-      throw Error::last();
-    return Future(session);
+    return Future(detail::start(function_, std::forward<Args>(args)...));
   }
 
   std::string name() const { return farcall_function_name(function_); }
   /* The interface as IDL text. */
   std::string interface() const { return farcall_function_interface(function_); }
+  /* What has computed the last call: name, version and kernel, as far as it says. */
+  std::string library() const { return farcall_library_of(function_); }
   /* Of the last call, in any thread. */
   Times times() const noexcept { return farcall_times_of(function_); }
 

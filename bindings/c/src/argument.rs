@@ -8,6 +8,7 @@ use farcall_idl::{Interface, Mode, Param, Type};
 
 use crate::error::Problem;
 use crate::function::{Function, kind};
+use crate::texts::Texts;
 use crate::{Kind, callback, handle};
 
 /// An argument that says what it is.
@@ -53,7 +54,7 @@ impl Value {
     }
 
     /// What it says it is, for people.
-    fn what(&self) -> String {
+    pub(crate) fn what(&self) -> String {
         let Some((name, size)) = described(self.kind) else {
             return match self.kind {
                 FARCALL_REFUSED => "a type that no argument has".to_owned(),
@@ -83,6 +84,7 @@ fn described(kind: i32) -> Option<(&'static str, usize)> {
         8 => ("dcomplex", 16),
         9 => ("text", 0),
         10 => ("a function", 0),
+        11 => ("texts", 0),
         _ => return None,
     })
 }
@@ -98,6 +100,16 @@ pub(crate) enum Use {
 }
 
 impl Use {
+    /// What is done with an array that is not skipped.
+    fn mode(self, param: &Param) -> Mode {
+        match self {
+            Use::Call => param.mode,
+            Use::Submit => Mode::In,
+            Use::Fetch if param.is_fixed_texts() => Mode::Out,
+            Use::Fetch => param.mode,
+        }
+    }
+
     fn skips(self, mode: Mode) -> bool {
         match self {
             Use::Call => false,
@@ -117,7 +129,8 @@ pub(crate) fn scalars(arguments: &[Argument<'_>], interface: &Interface) -> Vec<
     params.map(scalar).collect()
 }
 
-/// Reads the scalars and finds the memory of the arrays.
+/// Reads the scalars and finds the memory of the arrays. Those of texts of fixed length are copies,
+/// which `texts` holds.
 ///
 /// # Safety
 ///
@@ -126,6 +139,7 @@ pub(crate) unsafe fn read<'a>(
     function: &Function,
     given: &[Value],
     wanted: Use,
+    texts: &mut Texts,
 ) -> Result<Vec<Argument<'a>>, Problem> {
     let interface = function.client.interface();
     let name = function.client.qualified_name();
@@ -142,31 +156,8 @@ pub(crate) unsafe fn read<'a>(
         values[index] = Some(value);
     }
 
-    let mut scalars: Vec<Option<Scalar>> = Vec::with_capacity(values.len());
-    for (param, value) in interface.params.iter().zip(&values) {
-        scalars.push(match value {
-            Some(value) if param.is_scalar() => {
-                // SAFETY: the caller's promise.
-                let scalar = unsafe { scalar_of(param, value) };
-                let scalar = scalar.map_err(|what| problem(mismatch(param, &what)))?;
-                Some(
-                    scalar
-                        .convert(param)
-                        .map_err(|error| problem(error.to_string()))?,
-                )
-            }
-            _ => None,
-        });
-    }
-    for (index, param) in interface.params.iter().enumerate() {
-        if let Some(value) = values[index].filter(|_| param.is_texts()) {
-            let count = interface.text_count(index, &scalars);
-            let count = count.map_err(|error| problem(error.to_string()))?;
-            // SAFETY: the caller's promise.
-            let texts = unsafe { texts_of(&value, count) };
-            scalars[index] = Some(texts.map_err(|what| problem(mismatch(param, &what)))?);
-        }
-    }
+    // SAFETY: the caller's promise.
+    let scalars = unsafe { values_of(interface, &values) }.map_err(&problem)?;
     let elements =
         elements(function, &scalars, &values).map_err(|error| problem(error.to_string()))?;
     let layout = interface
@@ -180,6 +171,12 @@ pub(crate) unsafe fn read<'a>(
             (Some(scalar), _) => Argument::Scalar(scalar),
             (None, None) => Argument::Skip,
             (None, Some(_)) if wanted.skips(param.mode) => Argument::Skip,
+            (None, Some(value)) if param.is_fixed_texts() => {
+                let array = layout.array(index).map(|array| (param, array));
+                let array = array.ok_or_else(|| problem(mismatch(param, "nothing")))?;
+                // SAFETY: the caller's promise.
+                unsafe { texts.add(array, &value, wanted.mode(param)) }.map_err(&problem)?
+            }
             (None, Some(value))
                 if let Some(kept) = handle::of_argument(value.data, function.client.server()) =>
             {
@@ -191,18 +188,47 @@ pub(crate) unsafe fn read<'a>(
             }
             (None, Some(value)) => {
                 check_array(param, &value, length).map_err(&problem)?;
-                let mode = match wanted {
-                    Use::Submit => Mode::In,
-                    Use::Call | Use::Fetch => param.mode,
-                };
                 // SAFETY: the caller's promise; nothing is read of an empty array.
-                unsafe { array(mode, value.data, length) }
+                unsafe { array(wanted.mode(param), value.data, length) }
             }
         });
     }
     // SAFETY: the caller's promise.
     arguments.extend(unsafe { functions(function, &values) }?);
     Ok(arguments)
+}
+
+/// What travels beside the call: scalars, and arrays of texts.
+///
+/// # Safety
+///
+/// As for [`read`].
+unsafe fn values_of(
+    interface: &Interface,
+    values: &[Option<Value>],
+) -> Result<Vec<Option<Scalar>>, String> {
+    let mut scalars: Vec<Option<Scalar>> = Vec::with_capacity(values.len());
+    for (param, value) in interface.params.iter().zip(values) {
+        scalars.push(match value {
+            Some(value) if param.is_scalar() => {
+                // SAFETY: the caller's promise.
+                let scalar = unsafe { scalar_of(param, value) };
+                let scalar = scalar.map_err(|what| mismatch(param, &what))?;
+                Some(scalar.convert(param).map_err(|error| error.to_string())?)
+            }
+            _ => None,
+        });
+    }
+    for (index, param) in interface.params.iter().enumerate() {
+        if let Some(value) = values[index].filter(|_| param.is_texts()) {
+            let count = interface.text_count(index, &scalars);
+            let count = count.map_err(|error| error.to_string())?;
+            // SAFETY: the caller's promise.
+            let texts = unsafe { texts_of(&value, count) };
+            scalars[index] = Some(texts.map_err(|what| mismatch(param, &what))?);
+        }
+    }
+    Ok(scalars)
 }
 
 /// The functions of the caller.
@@ -390,7 +416,7 @@ unsafe fn texts_of(value: &Value, count: usize) -> Result<Scalar, String> {
     Ok(Scalar::Texts(texts?))
 }
 
-fn mismatch(param: &Param, given: &str) -> String {
+pub(crate) fn mismatch(param: &Param, given: &str) -> String {
     let expected = match param.is_scalar() {
         true => param.ty.name().to_owned(),
         false => format!("an array of {}", param.ty.name()),
@@ -456,7 +482,7 @@ unsafe fn scalar(ty: Type, pointer: *const c_void) -> Result<Scalar, String> {
                 let [re, im] = read_as::<[f64; 2]>(pointer);
                 Scalar::Complex { re, im }
             }
-            Type::String | Type::Filename | Type::FilePointer => {
+            Type::String | Type::FixedString | Type::Filename | Type::FilePointer => {
                 let text = read_as::<*const std::ffi::c_char>(pointer);
                 if text.is_null() {
                     return Err("NULL".to_owned());

@@ -8,6 +8,7 @@ use crate::error::{Problem, guard, status};
 use crate::function::{Function, share};
 use crate::session::SESSIONS;
 use crate::sessions::Sessions;
+use crate::texts::Texts;
 use crate::{SessionId, Status, transaction};
 
 /// Calls a function with `count` arguments in the order of the interface: each points to its
@@ -107,15 +108,17 @@ pub unsafe extern "C" fn farcall_call_values_async(
 ///
 /// As for `farcall_call_values`.
 pub(crate) unsafe fn call(function: &Function, given: &[Value]) -> Result<Status, Problem> {
-    // SAFETY: the caller's promise.
-    let mut arguments = unsafe { argument::read(function, given, Use::Call) }?;
+    let mut texts = Texts::default();
+    // SAFETY: the caller's promise; the texts outlive the call.
+    let mut arguments = unsafe { argument::read(function, given, Use::Call, &mut texts) }?;
     if transaction::is_open() {
-        // SAFETY: the caller's promise.
-        unsafe { transaction::record(function, &mut arguments) }?;
+        // SAFETY: the caller's promise; the transaction holds the texts.
+        unsafe { transaction::record(function, &mut arguments, texts) }?;
         return Ok(Status::FarcallOk);
     }
     let outcome = function.client().call(&mut arguments)?;
-    function.keep(outcome.times.into());
+    texts.deliver();
+    function.keep(&outcome);
     Ok(Status::FarcallOk)
 }
 
@@ -128,8 +131,9 @@ pub(crate) unsafe fn start(
     given: &[Value],
     handle: usize,
 ) -> Result<u64, Problem> {
-    // SAFETY: the caller's promise.
-    let mut arguments = unsafe { argument::read(&function, given, Use::Call) }?;
+    let mut texts = Texts::default();
+    // SAFETY: the caller's promise; the session holds the texts.
+    let mut arguments = unsafe { argument::read(&function, given, Use::Call, &mut texts) }?;
     if transaction::is_open() {
         let text = "in a transaction no call is made at once: use a call that waits";
         return Err(Problem::argument(text.to_owned()));
@@ -138,7 +142,7 @@ pub(crate) unsafe fn start(
     // SAFETY: the caller's promise.
     let pending = unsafe { function.client().start(&mut arguments) }?;
     let tag = function.server;
-    Ok(sessions.add(function, pending, tag, handle))
+    Ok(sessions.add(function, (pending, texts), tag, handle))
 }
 
 /// # Safety

@@ -129,6 +129,6 @@ fn ffi_type(param: &Param) -> Option<FfiType> {
         Type::SComplex => FfiType::structure([FfiType::f32(), FfiType::f32()]),
         Type::DComplex => FfiType::structure([FfiType::f64(), FfiType::f64()]),
         Type::String => FfiType::pointer(),
-        Type::Filename | Type::FilePointer => return None,
+        Type::FixedString | Type::Filename | Type::FilePointer => return None,
     })
 }

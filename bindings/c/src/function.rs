@@ -22,6 +22,8 @@ pub struct Function {
     interface: CString,
     names: Vec<CString>,
     times: Mutex<Times>,
+    /// What has computed the last call; every text that was told stays.
+    libraries: Mutex<(Vec<CString>, Option<usize>)>,
     /// Where what it prints goes, if not to the server's log.
     pub(crate) output: Mutex<Option<Output>>,
 }
@@ -64,6 +66,7 @@ impl Function {
             passed,
             server,
             times: Mutex::default(),
+            libraries: Mutex::default(),
             output: Mutex::default(),
             client,
         }
@@ -78,8 +81,22 @@ impl Function {
         }
     }
 
-    pub(crate) fn keep(&self, times: Times) {
-        *self.times.lock().unwrap_or_else(PoisonError::into_inner) = times;
+    /// Keeps what a call has told besides its results.
+    pub(crate) fn keep(&self, outcome: &farcall_client::Outcome) {
+        *self.times.lock().unwrap_or_else(PoisonError::into_inner) = outcome.times.into();
+        let mut libraries = self
+            .libraries
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let (known, last) = &mut *libraries;
+        *last = outcome.library.as_deref().map(|library| {
+            let text = CString::new(library).unwrap_or_default();
+            let found = known.iter().position(|known| *known == text);
+            found.unwrap_or_else(|| {
+                known.push(text);
+                known.len() - 1
+            })
+        });
     }
 
     fn param(&self, index: usize) -> Option<&Param> {
@@ -272,6 +289,25 @@ pub unsafe extern "C" fn farcall_times_of(function: *const Function) -> Times {
     })
 }
 
+/// The library that has computed the last call of the function, in any thread, with its version and
+/// its kernel, as far as it says; empty before the first. It lives as long as the function.
+///
+/// # Safety
+///
+/// `function` is from `farcall_function_of`, or NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_library_of(function: *const Function) -> *const c_char {
+    // SAFETY: the caller's promise.
+    let Some(function) = (unsafe { function.as_ref() }) else {
+        return c"".as_ptr();
+    };
+    let libraries = function.libraries.lock();
+    let libraries = libraries.unwrap_or_else(PoisonError::into_inner);
+    let (known, last) = &*libraries;
+    // A text stays where it is when others are added.
+    last.map_or(c"".as_ptr(), |last| known[last].as_ptr())
+}
+
 pub(crate) fn kind(ty: Type) -> Kind {
     match ty {
         Type::Char | Type::UnsignedChar => Kind::FarcallChar,
@@ -284,6 +320,6 @@ pub(crate) fn kind(ty: Type) -> Kind {
         Type::Double => Kind::FarcallDouble,
         Type::SComplex => Kind::FarcallScomplex,
         Type::DComplex => Kind::FarcallDcomplex,
-        Type::String | Type::Filename | Type::FilePointer => Kind::FarcallText,
+        Type::String | Type::FixedString | Type::Filename | Type::FilePointer => Kind::FarcallText,
     }
 }

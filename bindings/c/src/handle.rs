@@ -304,7 +304,7 @@ fn name(element: Kind) -> Result<&'static str, Problem> {
         Kind::FarcallDouble => "double",
         Kind::FarcallScomplex => "scomplex",
         Kind::FarcallDcomplex => "dcomplex",
-        Kind::FarcallArray | Kind::FarcallText | Kind::FarcallFunction => {
+        Kind::FarcallArray | Kind::FarcallText | Kind::FarcallFunction | Kind::FarcallTexts => {
             let text = "farcall_put: an element is a number".to_owned();
             return Err(Problem::argument(text));
         }

@@ -9,6 +9,7 @@ use crate::call::{list, unchecked};
 use crate::connect::Server;
 use crate::error::{Problem, guard, status};
 use crate::function::{Function, share};
+use crate::texts::Texts;
 use crate::{Status, Value, text};
 
 /// Bytes of the id of a submitted call as text, with the NUL at its end.
@@ -180,8 +181,9 @@ unsafe fn submit(
     if id.is_null() {
         return Err(Problem::null("id"));
     }
-    // SAFETY: the caller's promise.
-    let mut arguments = unsafe { argument::read(&function, given, Use::Submit) }?;
+    let mut texts = Texts::default();
+    // SAFETY: the caller's promise; the texts outlive the submission.
+    let mut arguments = unsafe { argument::read(&function, given, Use::Submit, &mut texts) }?;
     let job = function.client().submit(&mut arguments, None)?;
     let text = format!("{}\0", job.id());
     assert_eq!(text.len(), FARCALL_JOB_ID_BYTES);
@@ -202,8 +204,9 @@ unsafe fn fetch(
     let function = unsafe { share(function) }?;
     // SAFETY: the caller's promise.
     let id = read_id(unsafe { text(id, "id") }?)?;
-    // SAFETY: the caller's promise.
-    let mut arguments = unsafe { argument::read(&function, given, Use::Fetch) }?;
+    let mut texts = Texts::default();
+    // SAFETY: the caller's promise; the texts outlive the request.
+    let mut arguments = unsafe { argument::read(&function, given, Use::Fetch, &mut texts) }?;
     let client = function.client();
     let submitted = client.server().job(id).describe()?;
     let name = client.qualified_name();
@@ -218,7 +221,8 @@ unsafe fn fetch(
         return Err(Problem::argument(text));
     }
     let outcome = submitted.fetch(&mut arguments)?;
-    function.keep(outcome.times.into());
+    texts.deliver();
+    function.keep(&outcome);
     Ok(Status::FarcallOk)
 }
 

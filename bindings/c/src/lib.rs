@@ -22,6 +22,7 @@ mod object;
 mod output;
 mod session;
 mod sessions;
+mod texts;
 mod transaction;
 /// cbindgen:ignore
 mod variadic;
@@ -88,6 +89,10 @@ pub enum Kind {
     FarcallText = 9,
     /// A function that the called function calls; see docs/languages.md
     FarcallFunction = 10,
+    /// char *, as many as there are texts, in an array of texts that have a longest one: what the
+    /// call reads, or NULL for an empty text. What it returns is put in their place, to be freed by
+    /// `farcall_free_texts`
+    FarcallTexts = 11,
 }
 
 /// The version of the interface between programs and this library: programs made for one work

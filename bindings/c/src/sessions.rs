@@ -9,6 +9,7 @@ use farcall_client::{Pending, wait_any};
 use crate::Status;
 use crate::error::Problem;
 use crate::function::{Function, Times};
+use crate::texts::Texts;
 
 /// Sessions that are neither waited for nor cancelled, at most.
 const MOST_OPEN: usize = 1 << 16;
@@ -27,6 +28,8 @@ pub(crate) struct Session {
     handle: usize,
     function: Arc<Function>,
     pending: Pending,
+    /// Behind the call, whose memory they have.
+    texts: Mutex<Texts>,
     end: Mutex<Option<End>>,
 }
 
@@ -74,9 +77,10 @@ impl Session {
             let outcome = self.pending.take()?;
             *end = Some(match outcome {
                 Ok(outcome) => {
-                    let times = Times::from(outcome.times);
-                    self.function.keep(times);
-                    Ok(times)
+                    let texts = self.texts.lock();
+                    texts.unwrap_or_else(PoisonError::into_inner).deliver();
+                    self.function.keep(&outcome);
+                    Ok(Times::from(outcome.times))
                 }
                 Err(error) => Err(self.describe(Problem::from(error))),
             });
@@ -178,7 +182,7 @@ impl Sessions {
     pub(crate) fn add(
         &self,
         function: Arc<Function>,
-        pending: Pending,
+        (pending, texts): (Pending, Texts),
         tag: usize,
         handle: usize,
     ) -> u64 {
@@ -196,6 +200,7 @@ impl Sessions {
             handle,
             function,
             pending,
+            texts: Mutex::new(texts),
             end: Mutex::new(None),
         };
         state.open.insert(id, Arc::new(session));

@@ -9,6 +9,7 @@ use crate::call::list;
 use crate::connect::Server;
 use crate::error::{Problem, guard, status};
 use crate::function::Function;
+use crate::texts::Texts;
 use crate::{Status, text};
 
 /// What a transaction came to.
@@ -34,6 +35,8 @@ pub struct Report {
 struct Open {
     client: farcall_client::Transaction,
     servers: Vec<Client>,
+    /// What calls read, behind the calls.
+    texts: Vec<Texts>,
 }
 
 impl Open {
@@ -62,13 +65,19 @@ pub(crate) fn is_open() -> bool {
 pub(crate) unsafe fn record(
     function: &Function,
     arguments: &mut [Argument<'_>],
+    texts: Texts,
 ) -> Result<(), Problem> {
+    if texts.are_returned() {
+        let text = "in a transaction no strings come back: make this call before or after it";
+        return Err(Problem::argument(text.to_owned()));
+    }
     OPEN.with_borrow_mut(|open| {
         let open = open.as_mut().ok_or_else(none_open)?;
         let client = function.client();
         // SAFETY: the caller's promise.
         unsafe { open.client.add(&client, arguments, &Ways::default()) }?;
         open.add_server(client.server());
+        open.texts.push(texts);
         Ok(())
     })
 }

@@ -29,13 +29,32 @@ final class Arguments {
     /** Refused by the library. */
     private static final int REFUSED = -1;
 
+    /** Texts in an array of pointers, which the library replaces. */
+    private static final int TEXTS = 11;
+
     private record Copy(MemorySegment from, MemorySegment to) {}
+
+    /** Where the library puts the texts of a Java array. */
+    private record Texts(MemorySegment pointers, long first, String[] to) {
+        /** Whether the call has put its texts there. */
+        boolean areMade() {
+            return pointers.getAtIndex(ADDRESS, 0).address() != first;
+        }
+
+        void free() {
+            if (to.length > 0 && areMade()) {
+                Native.freeTexts(pointers, to.length);
+                pointers.setAtIndex(ADDRESS, 0, MemorySegment.ofAddress(first));
+            }
+        }
+    }
 
     private final Arena arena;
     private final MemorySegment function;
     private final MemorySegment values;
     private final int count;
     private final List<Copy> results = new ArrayList<>();
+    private final List<Texts> texts = new ArrayList<>();
 
     Arguments(Arena arena, MemorySegment function, Object[] given) {
         this.arena = arena;
@@ -60,6 +79,18 @@ final class Arguments {
         for (Copy copy : results) {
             copy.to.copyFrom(copy.from);
         }
+        for (Texts array : texts) {
+            for (int index = 0; index < array.to.length; index++) {
+                array.to[index] = Native.string(array.pointers.getAtIndex(ADDRESS, index));
+            }
+        }
+        free().run();
+    }
+
+    /** Frees the texts that nobody has asked for; done before the memory goes. */
+    Runnable free() {
+        List<Texts> made = texts;
+        return () -> made.forEach(Texts::free);
     }
 
     /** The memory of an array of numbers. */
@@ -119,6 +150,7 @@ final class Arguments {
                 byte[] bytes = text.getBytes(StandardCharsets.UTF_8);
                 set(index, arena.allocateFrom(JAVA_BYTE, bytes), TEXT, true);
             }
+            case String[] texts when Native.isWritten(function, index) -> returned(index, texts);
             case String[] texts -> {
                 byte[] bytes = texts.length == 0 ? new byte[0]
                         : (String.join("\0", texts) + "\0").getBytes(StandardCharsets.UTF_8);
@@ -147,6 +179,18 @@ final class Arguments {
                                     + " Strings,"
                                     + " a buffer or a MemorySegment");
         }
+    }
+
+    private void returned(int index, String[] given) {
+        MemorySegment pointers = arena.allocate(ADDRESS, Math.max(1, given.length));
+        boolean read = Native.isRead(function, index);
+        MemorySegment empty = arena.allocateFrom("");
+        for (int at = 0; at < given.length; at++) {
+            boolean has = read && given[at] != null;
+            pointers.setAtIndex(ADDRESS, at, has ? arena.allocateFrom(given[at]) : empty);
+        }
+        texts.add(new Texts(pointers, pointers.getAtIndex(ADDRESS, 0).address(), given));
+        set(index, pointers.asSlice(0, given.length * ADDRESS.byteSize()), TEXTS, false);
     }
 
     private int orComplex(int index, int real, int complex) {

@@ -17,10 +17,11 @@ public final class Call implements Future<Void> {
     private static final Cleaner CLEANER = Cleaner.create();
 
     /** What is left of a call that nobody holds. */
-    private record Remains(long session, Arena arena) implements Runnable {
+    private record Remains(long session, Arena arena, Runnable free) implements Runnable {
         @Override
         public void run() {
             Native.cancel(session);
+            free.run();
             arena.close();
         }
     }
@@ -32,7 +33,7 @@ public final class Call implements Future<Void> {
     Call(long session, Arena arena, Arguments arguments) {
         this.session = session;
         this.arguments = arguments;
-        this.remains = CLEANER.register(this, new Remains(session, arena));
+        this.remains = CLEANER.register(this, new Remains(session, arena, arguments.free()));
     }
 
     /**

@@ -77,6 +77,8 @@ final class Native {
     private static final MethodHandle ALLOCATE =
             find("farcall_allocate", ADDRESS, ADDRESS, JAVA_LONG);
     private static final MethodHandle FREE = findVoid("farcall_free", ADDRESS);
+    private static final MethodHandle FREE_TEXTS =
+            findVoid("farcall_free_texts", ADDRESS, JAVA_LONG);
     private static final MethodHandle PUT =
             find("farcall_put", ADDRESS, ADDRESS, JAVA_INT, ADDRESS, JAVA_LONG, JAVA_INT, ADDRESS);
     private static final MethodHandle GET =
@@ -163,6 +165,15 @@ final class Native {
                 });
     }
 
+    /** Frees the texts that a call has made. */
+    static void freeTexts(MemorySegment pointers, long count) {
+        invoke(
+                () -> {
+                    FREE_TEXTS.invokeExact(pointers, count);
+                    return null;
+                });
+    }
+
     static void disconnect(MemorySegment server) {
         invoke(
                 () -> {
@@ -238,7 +249,7 @@ final class Native {
         return string(invoke(() -> (MemorySegment) INTERFACE.invokeExact(function)));
     }
 
-    private static String string(MemorySegment text) {
+    static String string(MemorySegment text) {
         return text.reinterpret(Long.MAX_VALUE).getString(0);
     }
 

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList, PyString};
 
-use crate::error;
+use crate::{error, texts};
 
 /// One array argument, ready to travel.
 pub(crate) struct Slot<'py> {
@@ -24,6 +24,8 @@ pub(crate) struct Slot<'py> {
     target: Option<Bound<'py, PyUntypedArray>>,
     /// Whether it was left out by the caller.
     pub(crate) is_made: bool,
+    /// Of texts of fixed length: bytes of each field of `memory`. `given` is the list.
+    texts: Option<usize>,
 }
 
 /// A slot without the interpreter, for a call under way.
@@ -32,6 +34,7 @@ pub(crate) struct Kept {
     memory: Py<PyUntypedArray>,
     target: Option<Py<PyUntypedArray>>,
     is_made: bool,
+    texts: Option<usize>,
 }
 
 impl Kept {
@@ -41,6 +44,7 @@ impl Kept {
             memory: self.memory.into_bound(py),
             target: self.target.map(|target| target.into_bound(py)),
             is_made: self.is_made,
+            texts: self.texts,
         }
     }
 }
@@ -49,6 +53,8 @@ impl Kept {
 pub(crate) struct Typed<'py> {
     array: Bound<'py, PyUntypedArray>,
     needs_conversion: bool,
+    /// Of texts of fixed length, which have no array yet.
+    texts: Vec<String>,
 }
 
 impl<'py> Typed<'py> {
@@ -59,10 +65,15 @@ impl<'py> Typed<'py> {
             true => copy(&self.array, &shape, ty, Order::RowMajor)?,
             false => self.array,
         };
-        Ok(Typed {
+        Ok(Typed::new(array, false))
+    }
+
+    fn new(array: Bound<'py, PyUntypedArray>, needs_conversion: bool) -> Typed<'py> {
+        Typed {
             array,
-            needs_conversion: false,
-        })
+            needs_conversion,
+            texts: Vec::new(),
+        }
     }
 
     /// The bytes of an array from [`Typed::convert`].
@@ -80,13 +91,22 @@ pub(crate) fn typed<'py>(
     value: &Bound<'py, PyAny>,
 ) -> PyResult<Typed<'py>> {
     let py = value.py();
+    if param.is_fixed_texts() {
+        let texts = texts::read(function, param, value)?;
+        let array = crate::handle::placeholder(py)?;
+        return Ok(Typed {
+            texts,
+            ..Typed::new(array, false)
+        });
+    }
     let mismatch = |given: String| {
         let expected = format!("{} of {}", article(param), dtype_name(param.ty));
         error::argument(py, function, &param.name, &expected, &given)
     };
     let other = match value.cast::<PyUntypedArray>() {
         Ok(_) => None,
-        Err(_) => from_other(value).map_err(|error| mismatch(error.value(py).to_string()))?,
+        Err(_) => from_other(value, param.mode != Mode::In)
+            .map_err(|error| mismatch(error.value(py).to_string()))?,
     };
     let Ok(array) = other.as_ref().unwrap_or(value).cast::<PyUntypedArray>() else {
         if param.mode != Mode::In {
@@ -100,29 +120,26 @@ pub(crate) fn typed<'py>(
         if param.mode != Mode::In && !is_writable(array) {
             return Err(mismatch(format!("a read-only {}", describe(array))));
         }
-        return Ok(Typed {
-            array: array.clone(),
-            needs_conversion: false,
-        });
+        return Ok(Typed::new(array.clone(), false));
     }
     if param.mode == Mode::In && casts_safely(&descr, &dtype(py, param.ty)?) {
-        return Ok(Typed {
-            array: array.clone(),
-            needs_conversion: true,
-        });
+        return Ok(Typed::new(array.clone(), true));
     }
     Err(mismatch(describe(array)))
 }
 
 /// The array of another library, by DLPack or from a sparse matrix.
-fn from_other<'py>(value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+fn from_other<'py>(
+    value: &Bound<'py, PyAny>,
+    is_written: bool,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = value.py();
     // What Python itself has is none, and is asked about often.
     if value.is_instance_of::<PyList>() || value.is_instance_of::<PyString>() || value.is_none() {
         return Ok(None);
     }
     let module = py.import(intern!(py, "farcall._arrays"))?;
-    let array = module.call_method1(intern!(py, "from_other"), (value,))?;
+    let array = module.call_method1(intern!(py, "from_other"), (value, is_written))?;
     Ok((!array.is_none()).then_some(array))
 }
 
@@ -140,10 +157,7 @@ fn from_values<'py>(ty: Type, value: &Bound<'py, PyAny>) -> PyResult<Option<Type
         };
         if bytes.is_instance_of::<PyBytes>() {
             let array = numpy.call_method1(intern!(py, "frombuffer"), (bytes, dtype(py, ty)?))?;
-            return Ok(Some(Typed {
-                array: array.cast_into()?,
-                needs_conversion: false,
-            }));
+            return Ok(Some(Typed::new(array.cast_into()?, false)));
         }
     }
     let Ok(array) = numpy.call_method1(intern!(py, "asarray"), (value,)) else {
@@ -157,10 +171,7 @@ fn from_values<'py>(ty: Type, value: &Bound<'py, PyAny>) -> PyResult<Option<Type
         || (from.kind() == b'i' && ty.is_integer() && in_range(&array, ty)?)
         || (matches!(from.kind(), b'f' | b'i') && matches!(to.kind(), b'f' | b'c'))
         || (from.kind() == b'c' && to.kind() == b'c');
-    Ok(fits.then_some(Typed {
-        array,
-        needs_conversion: true,
-    }))
+    Ok(fits.then(|| Typed::new(array, true)))
 }
 
 fn in_range(array: &Bound<'_, PyUntypedArray>, ty: Type) -> PyResult<bool> {
@@ -182,6 +193,9 @@ pub(crate) fn place<'py>(
     given: &Bound<'py, PyAny>,
     typed: Typed<'py>,
 ) -> PyResult<Slot<'py>> {
+    if param.is_fixed_texts() {
+        return place_texts(function, (param, layout), given, &typed.texts);
+    }
     let array = typed.array;
     let expected = layout.shape(order);
     if !fits(shape(&array), &expected) {
@@ -211,6 +225,7 @@ pub(crate) fn place<'py>(
             memory: array,
             target: None,
             is_made: false,
+            texts: None,
         });
     }
     if param.mode != Mode::In && repeats(&array) {
@@ -234,7 +249,24 @@ pub(crate) fn place<'py>(
         memory,
         target: (param.mode != Mode::In).then_some(array),
         is_made: false,
+        texts: None,
     })
+}
+
+/// Memory with the texts of an argument.
+fn place_texts<'py>(
+    function: &str,
+    (param, layout): (&Param, &ArrayLayout),
+    given: &Bound<'py, PyAny>,
+    texts: &[String],
+) -> PyResult<Slot<'py>> {
+    let slot = Slot::fields(layout, given.clone())?;
+    // SAFETY: the memory is new.
+    let written = texts::write((param, layout), texts, unsafe { slot.bytes_mut() });
+    match written {
+        Ok(()) => Ok(slot),
+        Err(error) => Err(error::arguments(given.py(), function, &error.to_string())),
+    }
 }
 
 /// An array of its own with the bytes of a callback's argument; read-only for IN.
@@ -275,6 +307,13 @@ impl<'py> Slot<'py> {
         layout: &ArrayLayout,
         order: Order,
     ) -> PyResult<Slot<'py>> {
+        if param.is_fixed_texts() {
+            let slot = Slot::fields(layout, PyList::empty(py).into_any())?;
+            return Ok(Slot {
+                is_made: true,
+                ..slot
+            });
+        }
         let shape: Vec<usize> = layout
             .shape(order)
             .iter()
@@ -286,6 +325,20 @@ impl<'py> Slot<'py> {
             memory,
             target: None,
             is_made: true,
+            texts: None,
+        })
+    }
+
+    /// The memory of texts of fixed length; `list` gets them when the call is over.
+    fn fields(layout: &ArrayLayout, list: Bound<'py, PyAny>) -> PyResult<Slot<'py>> {
+        let shape = [layout.text_count(), layout.text_length()];
+        let memory = new(list.py(), &shape, Type::Char, Order::RowMajor, true)?;
+        Ok(Slot {
+            memory,
+            target: None,
+            is_made: false,
+            texts: layout.mode.is_returned().then_some(shape[1]),
+            given: list,
         })
     }
 
@@ -303,6 +356,7 @@ impl<'py> Slot<'py> {
             given: handle,
             target: None,
             is_made: false,
+            texts: None,
         })
     }
 
@@ -312,6 +366,7 @@ impl<'py> Slot<'py> {
             memory: self.memory.unbind(),
             target: self.target.map(Bound::unbind),
             is_made: self.is_made,
+            texts: self.texts,
         }
     }
 
@@ -354,15 +409,18 @@ impl<'py> Slot<'py> {
 
     /// Hands the results to the caller's own array.
     pub(crate) fn finish(&self) -> PyResult<()> {
-        match &self.target {
-            Some(target) => copy_into(target, &self.memory),
-            None => Ok(()),
+        match (&self.target, self.texts) {
+            (Some(target), _) => copy_into(target, &self.memory),
+            // SAFETY: the call is over.
+            (None, Some(length)) => texts::fill(&self.given, unsafe { self.bytes() }, length),
+            (None, None) => Ok(()),
         }
     }
 
     /// The object for the result: a number where one element was asked for without an array.
     pub(crate) fn result(&self, is_number: bool) -> PyResult<Bound<'py, PyAny>> {
         match self.is_made && is_number {
+            true if self.texts.is_some() => self.given.get_item(0),
             true => self.given.call_method0(intern!(self.given.py(), "item")),
             false => Ok(self.given.clone()),
         }
@@ -595,6 +653,7 @@ fn kind_and_size(ty: Type) -> (u8, usize) {
         Type::SComplex => (b'c', 8),
         Type::DComplex => (b'c', 16),
         // No array has these elements: the checker of the IDL refuses them.
+        Type::FixedString => (b'S', 1),
         Type::String | Type::Filename | Type::FilePointer => (b'O', 0),
     }
 }

@@ -1,7 +1,7 @@
 //! A handle on a remote function, and its call.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use farcall_client::{Argument, Callback, CallbackArguments, Output, Scalar};
@@ -18,7 +18,7 @@ use crate::plan::Plan;
 use crate::result::Results;
 use crate::server::{Process, Settings, seconds};
 use crate::transaction::{self, Transaction};
-use crate::{callback, error, scalar};
+use crate::{callback, error, scalar, texts};
 
 /// How long a call took, in seconds: `send` until the server had the arguments, `exec` in the
 /// library, `recv` until the server had sent the results, `other` the rest of `total`.
@@ -91,6 +91,8 @@ pub(crate) struct Function {
     /// How long the outcome of a submitted call is kept.
     keep: Option<Duration>,
     times: Mutex<Option<Times>>,
+    /// What has computed the last call.
+    library: Mutex<Option<Arc<str>>>,
 }
 
 impl Function {
@@ -111,6 +113,7 @@ impl Function {
             settings,
             keep: None,
             times: Mutex::default(),
+            library: Mutex::default(),
             client,
         }
     }
@@ -141,10 +144,13 @@ impl Function {
         *self.times.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The library behind it, its version and the kernel that it chose, as far as it says.
+    /// The library that has computed the last call of this handle, its version and the kernel that
+    /// it chose, as far as it says; before the first call, that of a server which has the function.
     #[getter]
-    fn library(&self) -> Option<&str> {
-        self.client.library()
+    fn library(&self) -> Option<String> {
+        let last = self.library.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = last.as_deref().or(self.client.library());
+        known.map(str::to_owned)
     }
 
     /// What a call would take: bytes, memory and predicted time, before anything of it is sent.
@@ -272,6 +278,12 @@ impl Function {
             keep: Some(keep),
             ..function
         })
+    }
+
+    /// For `inspect.signature`, and editors and notebooks that complete names of arguments.
+    #[getter]
+    fn __signature__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        Interface::new(self.client.interface()).python_signature(py)
     }
 
     #[getter]
@@ -425,6 +437,14 @@ impl Function {
             {
                 *value = remote.get().get(py)?;
             }
+        }
+        let returns_texts = |param: &&Param| param.is_fixed_texts() && param.mode.is_returned();
+        if let Some(param) = self.params().iter().find(returns_texts) {
+            let name = &param.name;
+            let text = format!(
+                "in a transaction no strings come back (`{name}`): call it before or after it"
+            );
+            return Err(error::arguments(py, &self.name, &text));
         }
         let callbacks = self.callbacks(py, &given)?;
         let (layout, scalars, typed) = self.lay_out(py, &given)?;
@@ -604,6 +624,7 @@ impl Function {
             if value.is_none() && param.is_passed() && is_needed(index) {
                 let expected = match param.is_value() {
                     true => scalar::expected(param).to_owned(),
+                    false if param.is_fixed_texts() => texts::expected(param).to_owned(),
                     false => format!("an array of {}", array::dtype_name(param.ty)),
                 };
                 let name = &param.name;
@@ -613,6 +634,9 @@ impl Function {
             match value {
                 Some(value) if param.is_value() => {
                     scalar = Some(scalar::read(&self.name, param, value)?);
+                }
+                Some(value) if param.is_fixed_texts() => {
+                    array = Some(array::typed(&self.name, param, value)?);
                 }
                 // The server checks the form of what it has.
                 Some(value) if handle::stays(value) => {}
@@ -720,11 +744,16 @@ impl Function {
         let done = py.detach(|| self.client.call(arguments));
         let outcome = done.map_err(|error| error::from_client(py, &error))?;
         self.took(outcome.times.into());
+        self.computed_by(outcome.library);
         Ok(())
     }
 
     fn took(&self, times: Times) {
         *self.times.lock().unwrap_or_else(PoisonError::into_inner) = Some(times);
+    }
+
+    pub(crate) fn computed_by(&self, library: Option<Arc<str>>) {
+        *self.library.lock().unwrap_or_else(PoisonError::into_inner) = library;
     }
 
     /// The arguments for the client. They live as long as the caller keeps the slots.

@@ -1,6 +1,6 @@
 //! A call under way.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::Instant;
 
@@ -29,7 +29,7 @@ enum State {
     Pending(Box<Pending>, Vec<Option<Kept>>),
     /// Over, and its result not made yet.
     Over(Result<Outcome, Error>, Vec<Option<Kept>>),
-    Done(Py<PyAny>, Times),
+    Done(Py<PyAny>, Times, Option<Arc<str>>),
     Failed(PyErr),
     Cancelled,
     /// Between two states, with the lock held.
@@ -107,7 +107,11 @@ impl Future {
                 let slots: Vec<Option<Slot<'_>>> =
                     kept.into_iter().map(|kept| kept.map(bind)).collect();
                 *state = match self.function.get().settle(py, &slots) {
-                    Ok(result) => State::Done(result.unbind(), outcome.times.into()),
+                    Ok(result) => {
+                        let library = outcome.library;
+                        self.function.get().computed_by(library.clone());
+                        State::Done(result.unbind(), outcome.times.into(), library)
+                    }
                     Err(error) => State::Failed(error),
                 };
             }
@@ -132,7 +136,7 @@ impl Future {
         let mut state = self.lock(py)?;
         self.settle(py, &mut state);
         match &*state {
-            State::Done(result, _) => Ok(result.clone_ref(py)),
+            State::Done(result, ..) => Ok(result.clone_ref(py)),
             State::Failed(error) => Err(error.clone_ref(py)),
             _ => Err(CancelledError::new_err("the call was cancelled")),
         }
@@ -197,7 +201,17 @@ impl Future {
     #[getter]
     fn times(&self, py: Python<'_>) -> PyResult<Option<Times>> {
         Ok(match &*self.lock(py)? {
-            State::Done(_, times) => Some(*times),
+            State::Done(_, times, _) => Some(*times),
+            _ => None,
+        })
+    }
+
+    /// The library that has computed it, its version and its kernel; `None` before the result was
+    /// asked for, and where it does not say.
+    #[getter]
+    fn library(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        Ok(match &*self.lock(py)? {
+            State::Done(_, _, library) => library.as_deref().map(str::to_owned),
             _ => None,
         })
     }

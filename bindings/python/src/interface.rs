@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use farcall_idl::{Body, Mode, Order, Param};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use crate::array;
 
@@ -22,6 +23,8 @@ pub(crate) struct Parameter {
     /// The sizes as expressions of the other parameters, as NumPy's shape has them; empty for a
     /// scalar.
     shape: Vec<String>,
+    /// Of texts of fixed length: how many bytes each has at most, as an expression.
+    length: Option<String>,
 }
 
 #[pymethods]
@@ -38,8 +41,12 @@ impl Parameter {
 
 impl Parameter {
     fn new(interface: &farcall_idl::Interface, param: &Param) -> Parameter {
-        let mut shape: Vec<String> = param
-            .dims
+        let (dims, length) = match param.dims.split_last() {
+            Some((length, dims)) if param.is_fixed_texts() => (dims, Some(length)),
+            _ => (&param.dims[..], None),
+        };
+        let length = length.map(|dim| interface.expr_text(&dim.size));
+        let mut shape: Vec<String> = dims
             .iter()
             .map(|dim| interface.expr_text(&dim.size))
             .collect();
@@ -50,8 +57,12 @@ impl Parameter {
             name: param.name.clone(),
             mode: param.mode.name(),
             r#type: param.ty.name(),
-            dtype: param.ty.size().map(|_| array::dtype_name(param.ty)),
+            dtype: match param.is_fixed_texts() {
+                true => None,
+                false => param.ty.size().map(|_| array::dtype_name(param.ty)),
+            },
             shape,
+            length,
         }
     }
 
@@ -66,7 +77,20 @@ impl Parameter {
         let element = self.dtype.as_deref().unwrap_or("str");
         match self.shape.is_empty() {
             true => self.r#type.to_owned(),
-            false if self.dtype.is_none() => format!("str sequence of shape {}", self.shape_text()),
+            false if self.dtype.is_none() => {
+                let kind = if self.mode == "IN" {
+                    "sequence"
+                } else {
+                    "list"
+                };
+                let length = self.length.as_ref();
+                let most = length.map(|length| format!(", each of at most {length} bytes"));
+                format!(
+                    "str {kind} of shape {}{}",
+                    self.shape_text(),
+                    most.unwrap_or_default()
+                )
+            }
             false => format!("{element} array of shape {}", self.shape_text()),
         }
     }
@@ -177,6 +201,30 @@ impl Interface {
         self.parameters
             .iter()
             .filter(|param| param.mode != Mode::Work.name())
+    }
+
+    /// An `inspect.Signature`. What an argument is stands as its annotation; OUT arguments may be
+    /// left out by name, which Python cannot say of those that others follow.
+    pub(crate) fn python_signature<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let inspect = py.import("inspect")?;
+        let class = inspect.getattr("Parameter")?;
+        let kind = class.getattr("POSITIONAL_OR_KEYWORD")?;
+        let params = self.passed().map(|param| {
+            let what = format!("{} {}", param.mode, param.what());
+            (Interface::python_name(&param.name), what)
+        });
+        let callbacks = self.callbacks.iter().map(|callback| {
+            let name = Interface::python_name(&callback.name);
+            (name, "callable".to_owned())
+        });
+        let parameter = |(name, what): (String, String)| {
+            let annotation = PyDict::new(py);
+            annotation.set_item("annotation", what)?;
+            class.call((name, &kind), Some(&annotation))
+        };
+        let parameters = params.chain(callbacks).map(parameter);
+        let parameters = parameters.collect::<PyResult<Vec<_>>>()?;
+        inspect.getattr("Signature")?.call1((parameters,))
     }
 
     fn signature(&self) -> String {

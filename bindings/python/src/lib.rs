@@ -21,6 +21,7 @@ mod scalar;
 mod server;
 #[cfg(target_os = "linux")]
 mod serving;
+mod texts;
 mod transaction;
 mod transaction_plan;
 

@@ -13,10 +13,13 @@ use crate::server::{Process, Settings};
 
 /// An object on a server, made by `server.new`. Its methods are attributes, which are called as
 /// functions are, one after the other. It is destroyed by `close`, at the end of a `with` block,
-/// when nothing refers to it any more, and when the connection ends.
+/// when nothing refers to it any more, and when the connection ends; one that stays at the server
+/// is left alone then.
 #[pyclass(frozen, module = "farcall")]
 pub(crate) struct Object {
     client: farcall_client::Object,
+    /// Its name, where it stays.
+    id: Option<farcall_client::HandleId>,
     process: Process,
     settings: Settings,
     methods: Mutex<HashMap<String, Py<Function>>>,
@@ -25,11 +28,13 @@ pub(crate) struct Object {
 impl Object {
     pub(crate) fn new(
         client: farcall_client::Object,
+        id: Option<farcall_client::HandleId>,
         process: Process,
         settings: Settings,
     ) -> Object {
         Object {
             client,
+            id,
             process,
             settings,
             methods: Mutex::default(),
@@ -39,6 +44,12 @@ impl Object {
 
 #[pymethods]
 impl Object {
+    /// Its id, where it stays at the server: `server.object(id)` finds it again.
+    #[getter]
+    fn id(&self) -> Option<String> {
+        self.id.map(|id| id.to_string())
+    }
+
     /// The handle on a method.
     fn method<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, Function>> {
         self.process.check(py)?;
@@ -99,7 +110,10 @@ impl Object {
         self.close(py);
     }
 
-    fn __reduce__(&self) -> PyResult<()> {
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        if let Some(id) = self.id {
+            return self.settings.reduce(py, "object", Some(&id.to_string()));
+        }
         let text = "an object on a server belongs to its connection and cannot be pickled";
         Err(PyTypeError::new_err(text))
     }

@@ -29,8 +29,9 @@ impl Results {
             elements: &[],
         };
         let fields = fields.map(|(index, param)| {
-            let is_number = param
-                .dims
+            // Of texts, the last dimension is their length.
+            let fields = usize::from(param.is_fixed_texts());
+            let is_number = param.dims[..param.dims.len() - fields]
                 .iter()
                 .all(|dim| dim.size.integer(values) == Ok(1));
             (

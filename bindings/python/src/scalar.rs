@@ -4,7 +4,7 @@ use farcall_idl::{Param, Scalar, Type};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyComplex, PyFloat, PyInt, PyString};
 
-use crate::error;
+use crate::{error, texts};
 
 /// The value as the parameter's type has it, or the error that says why there is none.
 pub(crate) fn read(function: &str, param: &Param, value: &Bound<'_, PyAny>) -> PyResult<Scalar> {
@@ -16,7 +16,7 @@ pub(crate) fn read(function: &str, param: &Param, value: &Bound<'_, PyAny>) -> P
         Type::Char => character(value),
         Type::Float | Type::Double => number(value).map(Scalar::Float),
         Type::SComplex | Type::DComplex => complex(value),
-        Type::String if param.is_texts() => texts(value),
+        Type::String if param.is_texts() => texts::of_sequence(value).map(Scalar::Texts),
         Type::String => value
             .cast::<PyString>()
             .ok()
@@ -113,18 +113,6 @@ fn character(value: &Bound<'_, PyAny>) -> Option<Scalar> {
         return Some(Scalar::Int(i64::from(code)));
     }
     integer(value)
-}
-
-/// A list, a tuple, an array of str, or whatever else gives texts one by one; a text is none.
-fn texts(value: &Bound<'_, PyAny>) -> Option<Scalar> {
-    if value.is_instance_of::<PyString>() {
-        return None;
-    }
-    let mut texts = Vec::new();
-    for text in value.try_iter().ok()?.take(farcall_idl::MOST_TEXTS + 1) {
-        texts.push(text.ok()?.cast::<PyString>().ok()?.to_string());
-    }
-    Some(Scalar::Texts(texts))
 }
 
 fn path(value: &Bound<'_, PyAny>) -> Option<Scalar> {

@@ -299,13 +299,53 @@ impl Server {
     }
 
     /// An object of a class of that name, `module/class` or `class` alone: `obj.method(...)` calls
-    /// a method on it. It lives on the server until it is closed or deleted.
-    #[pyo3(name = "new")]
-    fn new_object(&self, py: Python<'_>, name: &str) -> PyResult<Object> {
+    /// a method on it. It lives on the server until it is closed or deleted; with `stays`, until
+    /// `drop_object`, or a day after its last use: `server.object(id)` finds it again.
+    #[pyo3(name = "new", signature = (name, *, stays=false))]
+    fn new_object(&self, py: Python<'_>, name: &str, stays: bool) -> PyResult<Object> {
         self.process.check(py)?;
-        let object = py.detach(|| self.client.new_object(name));
+        let made = py.detach(|| {
+            let object = self.client.new_object(name)?;
+            let id = stays.then(|| object.keep()).transpose()?;
+            Ok((object, id))
+        });
+        let (object, id) = made.map_err(|error| error::from_client(py, &error))?;
+        Ok(Object::new(object, id, self.process, self.settings.clone()))
+    }
+
+    /// The object of that id that stays at the server, which may be from another program of the
+    /// same user.
+    fn object(&self, py: Python<'_>, id: &str) -> PyResult<Object> {
+        self.process.check(py)?;
+        let id = object_id(py, id)?;
+        let object = py.detach(|| self.client.object(id));
         let object = object.map_err(|error| error::from_client(py, &error))?;
-        Ok(Object::new(object, self.process, self.settings.clone()))
+        Ok(Object::new(
+            object,
+            Some(id),
+            self.process,
+            self.settings.clone(),
+        ))
+    }
+
+    /// Destroys an object that stays at the server.
+    fn drop_object(&self, py: Python<'_>, id: &str) -> PyResult<()> {
+        self.process.check(py)?;
+        let id = object_id(py, id)?;
+        py.detach(|| self.client.drop_object(id))
+            .map_err(|error| error::from_client(py, &error))
+    }
+
+    /// Ids of the caller's objects that stay at the server, with their classes, in the order of
+    /// their creation.
+    fn objects(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
+        self.process.check(py)?;
+        let objects = py.detach(|| self.client.objects());
+        let objects = objects.map_err(|error| error::from_client(py, &error))?;
+        let told = objects.into_iter();
+        Ok(told
+            .map(|known| (known.id.to_string(), known.class))
+            .collect())
     }
 
     /// Calls a function by name: arguments in the order of the interface, or by name.
@@ -474,4 +514,9 @@ impl Server {
     fn __repr__(&self) -> String {
         format!("<server {}>", self.client.address())
     }
+}
+
+fn object_id(py: Python<'_>, id: &str) -> PyResult<farcall_client::HandleId> {
+    id.parse()
+        .map_err(|_| error::argument(py, "object", "id", "32 hexadecimal digits", id))
 }

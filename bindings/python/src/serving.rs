@@ -3,14 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use farcall_idl::{Body, Document, Interface, Layout, Mode, Scalar, Type};
+use farcall_idl::{ArrayLayout, Body, Document, Interface, Layout, Mode, Scalar, Type};
 use farcall_server::{Callee, Caller, Failure, FailureKind, Source, run_worker_for};
+use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyComplex, PyList, PyTuple};
 
-use crate::array;
+use crate::{array, texts};
 use callback::{Callback, Line};
 
 mod callback;
@@ -72,7 +73,9 @@ impl Callee for Functions {
             let memory = memory.map_err(|error| failed(error.to_string()))?;
             // SAFETY: it is closed as soon as the function has returned.
             let line = unsafe { Line::open(caller) };
-            let called = call(py, callable, interface, scalars, layout, &memory, &line);
+            let called = call(py, callable, (interface, scalars, layout), &memory, &line);
+            // SAFETY: as above.
+            let called = called.and_then(|lists| unsafe { lists.store(interface, layout, starts) });
             py.detach(|| line.close());
             let called = called.map_err(|error| failed(error.value(py).to_string()));
             let released = see_to_release(py, interface, layout, &memory);
@@ -118,7 +121,7 @@ unsafe fn memory<'py>(
     starts: &[*mut u8],
 ) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let numpy = array::numpy(py)?;
-    let flat = |(array, start): (&farcall_idl::ArrayLayout, &*mut u8)| {
+    let flat = |(array, start): (&ArrayLayout, &*mut u8)| {
         let access = match array.mode {
             Mode::In => READ,
             _ => WRITE,
@@ -136,21 +139,23 @@ unsafe fn memory<'py>(
     layout.arrays.iter().zip(starts).map(flat).collect()
 }
 
-fn call(
-    py: Python<'_>,
+fn call<'py>(
+    py: Python<'py>,
     callable: &Py<PyAny>,
-    interface: &Interface,
-    scalars: &[Option<Scalar>],
-    layout: &Layout,
-    memory: &[Bound<'_, PyAny>],
+    (interface, scalars, layout): (&Interface, &[Option<Scalar>], &Layout),
+    memory: &[Bound<'py, PyAny>],
     line: &Arc<Line>,
-) -> PyResult<()> {
-    let mut values: Vec<Option<Bound<'_, PyAny>>> = scalars
+) -> PyResult<Lists<'py>> {
+    let mut lists = Lists(Vec::new());
+    let mut values: Vec<Option<Bound<'py, PyAny>>> = scalars
         .iter()
         .map(|value| value.as_ref().map(|value| scalar(py, value)).transpose())
         .collect::<PyResult<_>>()?;
-    for (array, flat) in layout.arrays.iter().zip(memory) {
-        values[array.param] = Some(shaped(array, flat)?);
+    for (index, (array, flat)) in layout.arrays.iter().zip(memory).enumerate() {
+        values[array.param] = Some(match array.element {
+            Type::FixedString => lists.add(index, array, flat)?,
+            _ => shaped(array, flat)?,
+        });
     }
     for index in 0..interface.callbacks.len() {
         let callback = Callback::new(line.clone(), interface, index);
@@ -158,7 +163,7 @@ fn call(
     }
     let value = |param: &usize| values.get(*param).cloned().flatten();
     let Body::Calls { args, .. } = &interface.body else {
-        return Ok(());
+        return Ok(lists);
     };
     let arguments = PyList::new(py, args.iter().map(value))?;
     let is_returned =
@@ -166,7 +171,60 @@ fn call(
     let returned = (0..interface.params.len()).filter(is_returned);
     let results = returned.map(|param| value(&param)).collect::<Vec<_>>();
     callable.call1(py, (arguments, PyTuple::new(py, results)?))?;
-    Ok(())
+    Ok(lists)
+}
+
+/// The texts of a call that come back: index among the arrays, and the list that has them.
+struct Lists<'py>(Vec<(usize, Bound<'py, PyList>)>);
+
+impl<'py> Lists<'py> {
+    /// The list for an array of texts.
+    fn add(
+        &mut self,
+        index: usize,
+        array: &ArrayLayout,
+        flat: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let fields: Vec<u8> = flat
+            .call_method0(intern!(flat.py(), "tobytes"))?
+            .extract()?;
+        let length = array.text_length();
+        let list = match array.mode.is_sent() {
+            true => texts::list(flat.py(), &fields, length)?,
+            false => PyList::new(flat.py(), vec![""; array.text_count()])?,
+        };
+        if array.mode.is_returned() {
+            self.0.push((index, list.clone()));
+        }
+        Ok(list.into_any())
+    }
+
+    /// Puts what the lists have into the memory of the call.
+    ///
+    /// # Safety
+    /// As [`Callee::invoke`].
+    unsafe fn store(
+        self,
+        interface: &Interface,
+        layout: &Layout,
+        starts: &[*mut u8],
+    ) -> PyResult<()> {
+        for (index, list) in self.0 {
+            let array = &layout.arrays[index];
+            let param = &interface.params[array.param];
+            let refuse = |text: String| Err(PyValueError::new_err(text));
+            let Some(given) = texts::of_sequence(list.as_any()) else {
+                return refuse(format!("made `{}` something else than str", param.name));
+            };
+            // SAFETY: the caller's promise; the function has returned.
+            let fields =
+                unsafe { std::slice::from_raw_parts_mut(starts[index], array.bytes as usize) };
+            if let Err(error) = texts::write((param, array), &given, fields) {
+                return refuse(format!("made of it what does not fit: {error}"));
+            }
+        }
+        Ok(())
+    }
 }
 
 fn scalar<'py>(py: Python<'py>, value: &Scalar) -> PyResult<Bound<'py, PyAny>> {
@@ -180,10 +238,7 @@ fn scalar<'py>(py: Python<'py>, value: &Scalar) -> PyResult<Bound<'py, PyAny>> {
 }
 
 /// The array in its declared size, or its section where only that is in the memory.
-fn shaped<'py>(
-    array: &farcall_idl::ArrayLayout,
-    flat: &Bound<'py, PyAny>,
-) -> PyResult<Bound<'py, PyAny>> {
+fn shaped<'py>(array: &ArrayLayout, flat: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = flat.py();
     let size = |axis: &farcall_idl::Axis| match array.packed {
         true => axis.section.count,

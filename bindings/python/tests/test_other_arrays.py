@@ -70,3 +70,9 @@ def test_a_matrix_of_scipy(server):
     matrix = scipy.sparse.csr_array(np.diag([2.0, 4.0]))
     result = server.call("dgemv", "N", 2, 2, 1.0, matrix, 2, [1, 2], 1, 0.0, np.zeros(2), 1)
     np.testing.assert_array_equal(result.y, [2, 8])
+
+
+def test_a_sparse_matrix_is_not_filled(server):
+    right = scipy.sparse.csr_array(np.ones((2, 1)))
+    with pytest.raises(farcall.ArgumentError, match=r"`b`.*sparse matrix.*toarray"):
+        server.call("dgesv", n=2, nrhs=1, a=np.eye(2), lda=2, b=right, ldb=2)

@@ -97,3 +97,19 @@ def test_handles_work_in_other_processes(dgesv):
     expected = solve(dgesv).b
     for result in results:
         np.testing.assert_array_equal(result.b, expected)
+
+
+def test_each_result_tells_the_library_that_has_computed_it(library_server):
+    function = library_server.connect().function("lapack/dgesv")
+    told = function.library
+    assert "OpenBLAS" in told
+    solve(function)
+    assert function.library == told
+    a = np.asfortranarray(np.eye(2))
+    future = function.call_async(n=2, nrhs=1, a=a, lda=2, b=np.ones(2), ldb=2)
+    assert future.library is None
+    future.result(timeout=30)
+    assert future.library == told
+    with farcall.progress():
+        solve(function)
+    assert function.library == told

@@ -209,3 +209,14 @@ def test_it_is_computed_at_the_server(start, tmp_path):
         for call in (lambda: linalg.solve(np.eye(2), [1, 2]), lambda: fft.fft([1.0, 2.0])):
             with pytest.raises(farcall.UnknownFunction):
                 call()
+
+
+@pytest.mark.parametrize("name", ["inv", "svd", "eigh", "eig", "solve"])
+def test_what_has_no_numbers_is_refused_as_scipy_does(name):
+    for a in (np.array([[1, 2], [3, 4]], object), np.array([["a", "b"], ["c", "d"]])):
+        arguments = (a, np.ones(2)) if name == "solve" else (a,)
+        with pytest.raises(ValueError) as theirs:
+            getattr(scipy.linalg, name)(*arguments)
+        with pytest.raises(ValueError) as ours:
+            getattr(linalg, name)(*arguments)
+        assert str(ours.value) == str(theirs.value)

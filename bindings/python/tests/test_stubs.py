@@ -1,6 +1,7 @@
 """Modules of types, made from the interfaces of a server."""
 
 import importlib
+import inspect
 import subprocess
 import sys
 import textwrap
@@ -106,3 +107,12 @@ def test_the_command(library_server):
 def test_an_unknown_module_is_an_error(server):
     with pytest.raises(farcall.UnknownFunction, match="no module `nothing`"):
         stubs.generate(server, "nothing")
+
+
+def test_a_function_has_a_signature_for_notebooks(server):
+    dgesv = server.function("lapack/dgesv")
+    signature = inspect.signature(dgesv)
+    names = ["n", "nrhs", "a", "lda", "ipiv", "b", "ldb", "info"]
+    assert list(signature.parameters) == names
+    assert signature.parameters["ipiv"].annotation == "OUT int32 array of shape (n,)"
+    assert signature.parameters["n"].annotation == "IN int"

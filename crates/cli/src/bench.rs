@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 /// Measure, beside a peer or a physical limit in the same run
 #[derive(Args)]
+#[command(after_help = "Example:\n  farcall bench call --peers")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Command,

@@ -3,8 +3,10 @@
 use crate::arrays::{self, Kept};
 use crate::failure::Failure;
 use crate::npy::Array;
+use crate::objects;
 use crate::results::{Results, print_times};
 use crate::target::Target;
+use crate::texts;
 use clap::Args;
 use farcall_client::{
     Argument, Callback, CallbackArguments, CallbackError, Error, Function, Interface, Job, Outcome,
@@ -21,7 +23,8 @@ use std::time::{Duration, Instant};
 /// Call a function from the shell
 ///
 /// Scalars are written as they are, arrays as @FILE.npy or as numbers with commas between,
-/// arrays of strings as @FILE (its lines) or with commas between. OUT arrays need not be given.
+/// arrays of strings as @FILE (its lines) or with commas between; -o writes lines. OUT arrays need
+/// not be given.
 /// handle:ID is an array that stays at the server, data:NAME is data with a name; `farcall put`
 /// leaves them there.
 /// Arguments of type filename are paths of files here, which travel. What the function calls back
@@ -32,7 +35,7 @@ use std::time::{Duration, Instant};
   farcall call dgesv n=100 nrhs=1 a=@a.npy lda=100 b=@b.npy ldb=100 -o b=x.npy --time
   farcall call summary table=weather.csv summary=out.csv")]
 pub(crate) struct Arguments {
-    /// Name of the function, with or without its module
+    /// Name of the function, with or without its module, or object:ID.METHOD
     function: String,
     /// Arguments by name; an input file is never overwritten
     #[arg(value_name = "NAME=VALUE")]
@@ -56,6 +59,12 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
+/// An array as it was given.
+enum Given {
+    Array(Array),
+    Texts(Vec<String>),
+}
+
 /// The arguments of one call, checked against the interface.
 pub(crate) struct Call {
     function: Function,
@@ -70,7 +79,7 @@ pub(crate) struct Call {
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let server = arguments.target.connect(None)?;
-    let function = server.function(&arguments.function)?;
+    let function = objects::function(&server, &arguments.function)?;
     if arguments.dry_run {
         return print_plan(&function, &arguments);
     }
@@ -84,7 +93,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     } else {
         results.print();
         if arguments.time {
-            if let Some(library) = call.function.library() {
+            if let Some(library) = &outcome.library {
                 println!("library {library}");
             }
             print_times(&outcome);
@@ -145,10 +154,18 @@ impl Call {
         let scalars = scalars(interface, &mut values)?;
         let (mut given, mut handles) = (BTreeMap::new(), BTreeMap::new());
         for (param, text) in values {
-            match arrays::named(&text) {
-                Some(id) => drop(handles.insert(param, id.map_err(Failure::usage)?)),
-                None => drop(given.insert(param, read_array(&text)?)),
-            }
+            let declared = &interface.params[param];
+            let array = match arrays::named(&text) {
+                _ if declared.is_fixed_texts() => {
+                    Given::Texts(texts::parse(&text, &declared.name)?)
+                }
+                Some(id) => {
+                    handles.insert(param, id.map_err(Failure::usage)?);
+                    continue;
+                }
+                None => Given::Array(read_array(&text)?),
+            };
+            given.insert(param, array);
         }
         if let Some(param) = outputs.keys().find(|param| handles.contains_key(param)) {
             let name = &interface.params[*param].name;
@@ -162,17 +179,22 @@ impl Call {
     fn lay_out(
         function: Function,
         scalars: Vec<Option<Scalar>>,
-        given: BTreeMap<usize, Array>,
+        given: BTreeMap<usize, Given>,
         handles: BTreeMap<usize, Kept>,
         outputs: BTreeMap<usize, PathBuf>,
     ) -> Result<Call, Failure> {
         let interface = function.interface();
         let order = interface.order();
         let mut arrays = BTreeMap::new();
-        let mut shapes = BTreeMap::new();
+        let (mut shapes, mut texts) = (BTreeMap::new(), BTreeMap::new());
         for (param, array) in given {
-            shapes.insert(param, array.shape.clone());
-            arrays.insert(param, array_bytes(interface, param, array)?);
+            match array {
+                Given::Texts(given) => drop(texts.insert(param, given)),
+                Given::Array(array) => {
+                    shapes.insert(param, array.shape.clone());
+                    arrays.insert(param, array_bytes(interface, param, array)?);
+                }
+            }
         }
         let elements = interface
             .element_values(&scalars, |param| {
@@ -192,9 +214,16 @@ impl Call {
                     "`{name}`: expected shape {expected:?}, given {shape:?}"
                 )));
             }
-            if array.mode == Mode::Out && !handles.contains_key(&array.param) {
+            let given = texts.remove(&array.param);
+            let is_missing = array.mode == Mode::Out && !handles.contains_key(&array.param);
+            if is_missing || given.is_some() {
                 let bytes = usize::try_from(array.client_bytes).map_err(Failure::failed)?;
                 arrays.entry(array.param).or_insert_with(|| vec![0; bytes]);
+            }
+            if let Some((texts, fields)) = given.zip(arrays.get_mut(&array.param)) {
+                let texts = texts.iter().map(String::as_bytes);
+                let written = array.write_texts(&interface.params[array.param], texts, fields);
+                written.map_err(Failure::usage)?;
             }
         }
         Ok(Call {
@@ -448,27 +477,12 @@ fn scalars(
         }
         let text = values.remove(&index).expect("checked to be there");
         if param.is_texts() {
-            return parse_texts(&text, param).map(Some);
+            let texts = Scalar::Texts(texts::parse(&text, &param.name)?);
+            return texts.convert(param).map(Some).map_err(Failure::usage);
         }
         parse_scalar(&text, param).map(Some)
     };
     interface.params.iter().enumerate().map(scalar).collect()
-}
-
-/// The lines of a file, or texts with commas between.
-fn parse_texts(text: &str, param: &Param) -> Result<Scalar, Failure> {
-    let texts = match text.strip_prefix('@') {
-        Some(path) => {
-            let lines = std::fs::read_to_string(path);
-            let lines = lines
-                .map_err(|error| Failure::usage(format!("`{}`: {path}: {error}", param.name)))?;
-            lines.lines().map(str::to_string).collect()
-        }
-        None if text.is_empty() => Vec::new(),
-        None => text.split(',').map(str::to_string).collect(),
-    };
-    let texts = Scalar::Texts(texts);
-    texts.convert(param).map_err(Failure::usage)
 }
 
 fn parse_scalar(text: &str, param: &Param) -> Result<Scalar, Failure> {
@@ -477,7 +491,9 @@ fn parse_scalar(text: &str, param: &Param) -> Result<Scalar, Failure> {
         Err(_) => text.parse().ok().map(Scalar::Float),
     };
     let scalar = match param.ty {
-        Type::String | Type::Filename | Type::FilePointer => Some(Scalar::Text(text.to_string())),
+        Type::String | Type::FixedString | Type::Filename | Type::FilePointer => {
+            Some(Scalar::Text(text.to_string()))
+        }
         Type::Char if text.len() == 1 => Some(Scalar::Text(text.to_string())),
         Type::SComplex | Type::DComplex => match text.split_once(',') {
             Some((re, im)) => match (re.parse(), im.parse()) {

@@ -9,6 +9,9 @@ use clap::{Args, Subcommand};
 
 /// Simulate the messages of a communication pattern on a network
 #[derive(Args)]
+#[command(
+    after_help = "Example:\n  farcall flow run --platform torus:16x16 --pattern ring --size 1MB"
+)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Command,

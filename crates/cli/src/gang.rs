@@ -12,6 +12,7 @@ use farcall_gang::client::{Client, ClientError};
 
 /// Run parallel jobs that share the processors by the tenth of a second
 #[derive(Args)]
+#[command(after_help = "Example:\n  farcall gang ps")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Command,

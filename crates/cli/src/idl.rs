@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 /// Work with interface files
 #[derive(Args)]
+#[command(after_help = "Example:\n  farcall idl check libraries/lapack.idl")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Command,

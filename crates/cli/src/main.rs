@@ -16,12 +16,14 @@ mod log;
 mod ls;
 mod meta;
 mod npy;
+mod objects;
 mod register;
 mod results;
 mod serve;
 mod sim;
 mod status;
 mod target;
+mod texts;
 mod token;
 mod transaction;
 mod trunk;
@@ -50,6 +52,8 @@ enum Command {
     Jobs(jobs::list::Arguments),
     Fetch(jobs::fetch::Arguments),
     Cancel(jobs::cancel::Arguments),
+    New(objects::new::Arguments),
+    Objects(objects::list::Arguments),
     Put(arrays::put::Arguments),
     Get(arrays::get::Arguments),
     Drop(arrays::drop::Arguments),
@@ -92,6 +96,8 @@ fn main() -> ExitCode {
         Command::Jobs(arguments) => jobs::list::run(&arguments),
         Command::Fetch(arguments) => jobs::fetch::run(&arguments),
         Command::Cancel(arguments) => jobs::cancel::run(&arguments),
+        Command::New(arguments) => objects::new::run(&arguments),
+        Command::Objects(arguments) => objects::list::run(&arguments),
         Command::Put(arguments) => arrays::put::run(&arguments),
         Command::Get(arguments) => arrays::get::run(&arguments),
         Command::Drop(arguments) => arrays::drop::run(&arguments),

@@ -219,7 +219,7 @@ fn type_of(ty: Type) -> Option<(TypeChar, usize)> {
         | Type::UnsignedLongLong => TypeChar::Uint,
         Type::Float | Type::Double => TypeChar::Float,
         Type::SComplex | Type::DComplex => TypeChar::Complex,
-        Type::String | Type::Filename | Type::FilePointer => return None,
+        Type::String | Type::FixedString | Type::Filename | Type::FilePointer => return None,
     };
     Some((kind, ty.size()? as usize))
 }

@@ -2,8 +2,9 @@
 
 use crate::failure::Failure;
 use crate::npy;
+use crate::texts;
 use farcall_client::{Interface, Outcome, Scalar};
-use farcall_idl::{ArrayLayout, Layout, Param};
+use farcall_idl::{ArrayLayout, Layout, Order, Param};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -45,8 +46,10 @@ impl Results<'_> {
     pub(crate) fn write(&self) -> Result<(), Failure> {
         let order = self.interface.order();
         for (param, array, bytes) in self.returned() {
-            if let Some(path) = self.outputs.get(&array.param) {
-                npy::write(path, param.ty, &array.shape(order), order, bytes)?;
+            match self.outputs.get(&array.param) {
+                Some(path) if param.is_fixed_texts() => texts::write(path, array, bytes)?,
+                Some(path) => npy::write(path, param.ty, &array.shape(order), order, bytes)?,
+                None => {}
             }
         }
         Ok(())
@@ -58,11 +61,14 @@ impl Results<'_> {
             println!("{name} -> {path}");
         }
         for (param, array, bytes) in self.returned() {
-            let shape = array.shape(order);
+            let shape = shape(param, array, order);
             match self.outputs.get(&array.param) {
                 Some(path) => println!("{} {shape:?} -> {}", param.name, path.display()),
                 None => {
-                    let preview = npy::preview(param.ty, bytes, 8);
+                    let preview = match param.is_fixed_texts() {
+                        true => texts::preview(array, bytes, 8),
+                        false => npy::preview(param.ty, bytes, 8),
+                    };
                     println!("{} {shape:?} = {preview}", param.name);
                 }
             }
@@ -73,7 +79,7 @@ impl Results<'_> {
         let order = self.interface.order();
         let results = self.returned().map(|(param, array, _)| {
             let file = self.outputs.get(&array.param);
-            let shape = array.shape(order);
+            let shape = shape(param, array, order);
             let value = json!({ "type": param.ty.name(), "shape": shape, "file": file });
             (param.name.as_str(), value)
         });
@@ -83,6 +89,7 @@ impl Results<'_> {
         json!({
             "schema": 1,
             "function": self.interface.qualified_name(),
+            "library": outcome.library.as_deref(),
             "results": results,
             "send_s": times.send,
             "exec_s": times.exec,
@@ -90,6 +97,14 @@ impl Results<'_> {
             "other_s": times.other,
             "total_s": times.total,
         })
+    }
+}
+
+/// The shape for people: of an array of strings, the length of each is no part of it.
+fn shape(param: &Param, array: &ArrayLayout, order: Order) -> Vec<u64> {
+    match param.is_fixed_texts() {
+        true => texts::shape(array),
+        false => array.shape(order),
     }
 }
 

@@ -9,6 +9,7 @@ use clap::{Args, Subcommand};
 
 /// Use several Ethernet links as one, whatever their number and speed
 #[derive(Args)]
+#[command(after_help = "Example:\n  farcall trunk status")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Command,

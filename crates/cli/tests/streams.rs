@@ -1,12 +1,12 @@
 //! Large arrays over several links, between network namespaces. Needs root, `ip` and `tc`; skipped
 //! loudly without them.
 
-use farcall_client::{Argument, Credentials, Function, Options, Scalar, Server};
+use farcall_client::{Argument, Credentials, Function, Options, Pending, Scalar, Server, wait_any};
 use farcall_trunk_lab::{Lab, LabError, Shape};
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SYSTEM: &str = "Module system;
 Library \"libc.so.6\";
@@ -39,12 +39,16 @@ impl Serving {
     fn start(lab: &Lab, folder: &Path, options: &[&str]) -> Serving {
         let idl = folder.join("system.idl");
         std::fs::write(&idl, SYSTEM).unwrap();
+        let words = ["serve", idl.to_str().unwrap()];
+        Serving::run(lab, folder, &[&words, options].concat())
+    }
+
+    fn run(lab: &Lab, folder: &Path, words: &[&str]) -> Serving {
         let mut process = lab
             .command(0, env!("CARGO_BIN_EXE_farcall"))
-            .arg("serve")
-            .arg(idl)
+            .args(words)
             .args(["--listen", "0.0.0.0:0", "--log", "error"])
-            .args(options)
+            .current_dir(folder)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -166,4 +170,92 @@ fn other_connections_have_tls_and_the_token() {
         copy(&function, 5);
         copy(&function, 6);
     });
+}
+
+#[test]
+fn calls_under_way_take_turns_on_links_that_pay() {
+    let Some(lab) = lab() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serving::start(&lab, folder.path(), &[]);
+    let address = server.address.clone();
+    let (before, after) = on_client(&lab, move || {
+        let server = Server::connect(&address, options(8)).unwrap();
+        let function = server.function("system/copy").unwrap();
+        let before = several(&function);
+        copy(&function, 7);
+        (before, several(&function))
+    });
+    assert!(
+        after > 1.4 * before,
+        "{after} over two links, {before} over one"
+    );
+}
+
+/// Copies four arrays at once; returns the bytes a second.
+fn several(function: &Function) -> f64 {
+    const EACH: usize = 8 << 20;
+    let source = vec![9u8; EACH];
+    let mut results = vec![vec![0u8; EACH]; 4];
+    let start = Instant::now();
+    let calls: Vec<_> = results
+        .iter_mut()
+        .map(|result| {
+            let mut arguments = [
+                Argument::Out(result),
+                Argument::In(&source),
+                Argument::Scalar(Scalar::Int(EACH as i64)),
+            ];
+            // SAFETY: the arrays outlive the calls, which are waited for below.
+            unsafe { function.start(&mut arguments) }.unwrap()
+        })
+        .collect();
+    // All of them travel while one is waited for, over whatever connection.
+    let mut left: Vec<&Pending> = calls.iter().collect();
+    while !left.is_empty() {
+        wait_any(&left, None).unwrap();
+        left.retain(|call| !call.has_ended());
+    }
+    for call in calls {
+        call.wait().unwrap();
+    }
+    let bytes = 2 * results.len() * EACH;
+    assert!(results.iter().all(|result| *result == source));
+    bytes as f64 / start.elapsed().as_secs_f64()
+}
+
+#[test]
+fn calls_behind_a_metaserver_use_both_links() {
+    let Some(lab) = lab() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let meta = Serving::run(&lab, folder.path(), &["meta"]);
+    let _server = Serving::start(&lab, folder.path(), &["--metaserver", &meta.address]);
+    let address = meta.address.replace("farcall://", "meta://");
+    let (one, several) = on_client(&lab, move || {
+        let rate = |streams: usize| {
+            let server = Server::connect(&address, options(streams)).unwrap();
+            let function = found(&server);
+            match streams {
+                1 => copy(&function, 1),
+                _ => copy(&function, 1).max(copy(&function, 2)),
+            }
+        };
+        (rate(1), rate(8))
+    });
+    assert!(one < 1.05 * SHAPE.ideal(), "{one} over one link");
+    assert!(
+        several > 1.4 * one,
+        "{several} over two links, {one} over one"
+    );
+}
+
+/// The function, once the metaserver knows a server that has it.
+fn found(server: &Server) -> Function {
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        match server.function("system/copy") {
+            Ok(function) => return function,
+            Err(error) => assert!(Instant::now() < end, "{error}"),
+        }
+        std::thread::yield_now();
+    }
 }

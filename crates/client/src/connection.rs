@@ -23,8 +23,8 @@ use crate::{Address, Argument, Error, Options};
 use farcall_idl::Layout;
 use farcall_rpc_proto::{
     CALLBACKS, CREDIT, Call, CallId, DIRECTORY, ESTIMATES, Estimate, FILES, Failure, FailureKind,
-    HANDLES, Hello, JOBS, LOANS, Listing, NAMES, OBJECTS, OPERATION, OUTPUT, PARTS, ProtocolError,
-    REGISTER, SHARED_MEMORY, Times,
+    HANDLES, Hello, JOBS, KEPT_OBJECTS, LOANS, Listing, NAMES, OBJECTS, OPERATION, OUTPUT, PARTS,
+    ProtocolError, REGISTER, SHARED_MEMORY, Times,
 };
 use farcall_spin::Spin;
 pub(crate) use state::Answered;
@@ -141,7 +141,8 @@ impl Connection {
         let socket = socket.map_err(failed)?;
         let mut hello = Hello::new(concat!("farcall-client ", env!("CARGO_PKG_VERSION")));
         hello.features |= ESTIMATES | CALLBACKS | OUTPUT | FILES | JOBS | HANDLES | LOANS | NAMES;
-        hello.features |= OBJECTS | OPERATION | REGISTER | DIRECTORY | PARTS | CREDIT;
+        hello.features |=
+            OBJECTS | OPERATION | REGISTER | DIRECTORY | PARTS | CREDIT | KEPT_OBJECTS;
         if socket.is_unix() {
             hello.features |= SHARED_MEMORY;
         }

@@ -34,7 +34,7 @@ pub(crate) struct Described {
     qualified: String,
     number: Mutex<Number>,
     text: String,
-    library: Option<String>,
+    library: Option<Arc<str>>,
     interface: Interface,
     /// The callbacks as interfaces of their own.
     pub(crate) callbacks: Vec<Interface>,
@@ -49,7 +49,7 @@ struct Number {
 }
 
 /// What a call gives besides the arrays it filled.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// How long it took.
     pub times: Times,
@@ -57,6 +57,8 @@ pub struct Outcome {
     pub wait: f64,
     /// Where a metaserver has placed the call.
     pub placement: Option<Placement>,
+    /// The library that has computed it, its version and its kernel, as far as it says.
+    pub library: Option<Arc<str>>,
 }
 
 /// Where a call was placed, and what it was predicted to take there.
@@ -343,6 +345,12 @@ impl Function {
     }
 
     fn call_once(&self, arguments: &mut [Argument<'_>]) -> Result<Outcome, Error> {
+        if self.server.grid().is_some()
+            && self.is_large(arguments)
+            && let Ok((_, layout)) = self.check(arguments)
+        {
+            return grid::call(self, self.wanted(&layout), arguments);
+        }
         if let Some(outcome) = self.call_in_streams(arguments)? {
             return Ok(outcome);
         }
@@ -371,8 +379,6 @@ impl Function {
             // SAFETY: the caller's promise is the same.
             return unsafe { grid::start(self, self.wanted(&layout), arguments) };
         }
-        /// Bytes of a call that may overtake the arrays of larger ones.
-        const SMALL: u64 = 64 << 10;
         let mut connection = match &self.object {
             Some(object) => object.connection.clone(),
             None => self.server.connection()?,
@@ -385,9 +391,10 @@ impl Function {
             return Err(self.too_old("work on files of its callers"));
         }
         let is_bound = moves_files || self.object.is_some();
-        if !is_bound && layout.sent_bytes() + layout.returned_bytes() <= SMALL {
+        if !is_bound {
             // The number holds for every connection to the server.
-            connection = self.server.for_small(connection);
+            let bytes = layout.sent_bytes() + layout.returned_bytes();
+            connection = self.server.for_arrays(connection, bytes);
         }
         let files = Files::open(&self.described.qualified, interface, &mut call.scalars)?;
         let callbacks = (!functions.is_empty() || moves_files).then(|| {
@@ -425,7 +432,8 @@ impl Function {
         };
         // SAFETY: likewise.
         let request = unsafe { connection.call(&call, arguments, layout, reply) }?;
-        Ok(Pending::new(Attempt::new(request, staging, start)))
+        let library = self.described.library.clone();
+        Ok(Pending::new(Attempt::new(request, staging, library, start)))
     }
 
     /// Submits a call: once this returns, the server runs it whatever happens to this program or to
@@ -538,7 +546,12 @@ impl Described {
         let interface = farcall_idl::parse_interface(&text).map_err(|error| Error::Interface {
             address: server.address().clone(),
             function: requested.to_string(),
-            reason: error.to_string(),
+            reason: format!(
+                "{error}\nthe server is {}, this is farcall-client {}: the newer one may know more \
+                 of the interface language; update the other",
+                connection.agent(),
+                env!("CARGO_PKG_VERSION"),
+            ),
         })?;
         Ok(Described {
             requested: requested.to_string(),
@@ -548,7 +561,7 @@ impl Described {
                 function,
             }),
             text,
-            library,
+            library: library.map(Arc::from),
             callbacks: interface
                 .callbacks
                 .iter()

@@ -8,7 +8,7 @@ mod data;
 mod placed;
 mod probe;
 
-pub(crate) use placed::{Placed, start};
+pub(crate) use placed::{Placed, call, start};
 
 use crate::connection::Connection;
 use crate::function::Function;

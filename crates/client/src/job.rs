@@ -158,7 +158,7 @@ impl Submitted {
         let layout = self.layout.clone();
         // SAFETY: the caller's promise.
         let request = unsafe { connection.fetch(self.job.id, arguments, layout) }?;
-        Ok(Pending::new(Attempt::new(request, None, start)))
+        Ok(Pending::new(Attempt::new(request, None, None, start)))
     }
 }
 

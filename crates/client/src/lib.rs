@@ -67,7 +67,7 @@ pub use handle::{Handle, HandleStatus};
 pub use job::{Job, JobStatus, Submitted};
 pub use memory::SharedMemory;
 pub use metaserver::Metaserver;
-pub use object::Object;
+pub use object::{Object, ObjectStatus};
 pub use output::Output;
 pub use pending::{Pending, wait_any};
 pub use plan::Plan;

@@ -23,16 +23,24 @@ pub(crate) struct Attempt {
     pub(crate) request: Request,
     /// Copies of its arrays in shared memory, until its end is told.
     staging: Mutex<Option<Staging>>,
+    /// What computes it.
+    library: Option<Arc<str>>,
     start: Instant,
     pub(crate) shares: bool,
 }
 
 impl Attempt {
-    pub(crate) fn new(request: Request, staging: Option<Staging>, start: Instant) -> Attempt {
+    pub(crate) fn new(
+        request: Request,
+        staging: Option<Staging>,
+        library: Option<Arc<str>>,
+        start: Instant,
+    ) -> Attempt {
         Attempt {
             request,
             shares: staging.is_some(),
             staging: Mutex::new(staging),
+            library,
             start,
         }
     }
@@ -46,6 +54,7 @@ impl Attempt {
             times: Times::new(times, self.start.elapsed().as_secs_f64()),
             wait: times.wait as f64 * 1e-9,
             placement: None,
+            library: self.library.clone(),
         }
     }
 
@@ -65,6 +74,7 @@ impl Attempt {
         let Attempt {
             request,
             staging,
+            library,
             start,
             shares: _,
         } = self;
@@ -77,6 +87,7 @@ impl Attempt {
             times: Times::new(times, start.elapsed().as_secs_f64()),
             wait: times.wait as f64 * 1e-9,
             placement: None,
+            library,
         })
     }
 }

@@ -327,9 +327,19 @@ impl Server {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The connection for a call whose arrays come to so many bytes.
+    pub(crate) fn for_arrays(&self, first: Arc<Connection>, bytes: u64) -> Arc<Connection> {
+        /// Bytes of a call that may overtake the arrays of larger ones.
+        const SMALL: u64 = 64 << 10;
+        match bytes <= SMALL {
+            true => self.for_small(first),
+            false => self.for_large(first, bytes),
+        }
+    }
+
     /// The connection for a small call: another than the one on which large arrays travel, so that
     /// it does not wait behind what is in the buffers on the way.
-    pub(crate) fn for_small(&self, connection: Arc<Connection>) -> Arc<Connection> {
+    fn for_small(&self, connection: Arc<Connection>) -> Arc<Connection> {
         if !connection.carries_bulk() {
             return connection;
         }

@@ -44,6 +44,8 @@ pub(crate) struct Streams {
     /// Connections beside the first, in the order in which they join, and how each was reached.
     others: Vec<(Option<SocketAddr>, Arc<Connection>)>,
     unreachable: Vec<SocketAddr>,
+    /// Whose turn it is to have the next large call that travels on one of them.
+    turn: usize,
     /// How many connections pay, there and back, and when that was found.
     paying: [Option<(usize, Instant)>; 2],
 }
@@ -90,12 +92,7 @@ impl Function {
         &self,
         arguments: &mut [Argument<'_>],
     ) -> Result<Option<Outcome>, Error> {
-        let bytes: u64 = arguments
-            .iter()
-            .map(|argument| argument.bytes().len() as u64)
-            .sum();
-        let has_one_server = self.server().grid().is_none();
-        if bytes < LEAST || self.is_method() || !has_one_server {
+        if self.server().grid().is_some() || !self.is_large(arguments) {
             return Ok(None);
         }
         let connection = self.server().connection()?;
@@ -111,6 +108,14 @@ impl Function {
             connection.drop_handle_soon(array.whole.id);
         }
         called
+    }
+
+    /// Whether arrays may travel over several connections, as far as their size goes.
+    pub(crate) fn is_large(&self, arguments: &[Argument<'_>]) -> bool {
+        let bytes = arguments
+            .iter()
+            .map(|argument| argument.bytes().len() as u64);
+        bytes.sum::<u64>() >= LEAST && !self.is_method()
     }
 
     /// Has the server make room for the large arrays of a call; nothing where it has none.
@@ -202,7 +207,12 @@ impl Function {
         for (array, argument) in lent.iter().zip(kept) {
             arguments[array.argument] = argument;
         }
-        let Outcome { times, wait, .. } = outcome?;
+        let Outcome {
+            times,
+            wait,
+            library,
+            ..
+        } = outcome?;
         let back = server.travel(
             connection,
             Direction::Back,
@@ -222,11 +232,32 @@ impl Function {
             times,
             wait,
             placement: None,
+            library,
         }))
     }
 }
 
 impl Server {
+    /// The connection for a call that travels on one: where several were found to pay, large calls
+    /// take turns on them.
+    pub(crate) fn for_large(&self, first: Arc<Connection>, bytes: u64) -> Arc<Connection> {
+        if bytes < LEAST_ARRAY || !first.moves_parts() || self.0.options.streams < 2 {
+            return first;
+        }
+        let found = [Direction::There, Direction::Back].map(|direction| self.found(direction));
+        let count = found.into_iter().flatten().max().unwrap_or(1);
+        let turn = {
+            let ways = self.0.streams.lock();
+            let mut ways = ways.unwrap_or_else(PoisonError::into_inner);
+            ways.turn = (ways.turn + 1) % count.max(1);
+            ways.turn
+        };
+        match turn {
+            0 => first,
+            index => self.another(&first, index).unwrap_or(first),
+        }
+    }
+
     /// Whether several connections may pay, as far as is known.
     fn may_split(&self) -> bool {
         let ways = self

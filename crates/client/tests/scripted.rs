@@ -337,6 +337,7 @@ fn an_interface_that_cannot_be_read_is_named() {
         let error = fails(Script::stalling(said), patient());
         assert!(matches!(error, Error::Interface { .. }), "{text}: {error}");
         assert!(error.to_string().contains("scale"), "{error}");
+        assert!(error.to_string().contains("update the other"), "{error}");
     }
 }
 

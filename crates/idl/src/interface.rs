@@ -158,7 +158,8 @@ impl Convention {
 }
 
 /// A parameter: a scalar when it has no dimensions, an array otherwise. Arrays of [`Type::String`]
-/// are IN, and travel beside the call as scalars do.
+/// are IN, and travel beside the call as scalars do; those of [`Type::FixedString`] are arrays as
+/// any others.
 ///
 /// `OUT int *info` and `OUT int info[1]` are the same parameter.
 #[derive(Clone, Debug, PartialEq)]
@@ -191,6 +192,11 @@ impl Param {
     /// Whether it is an array of texts.
     pub fn is_texts(&self) -> bool {
         !self.is_scalar() && self.ty == Type::String
+    }
+
+    /// Whether it is an array of texts whose longest one is declared.
+    pub fn is_fixed_texts(&self) -> bool {
+        self.ty == Type::FixedString
     }
 
     /// Whether the parameter names a file, whose contents travel as the mode says.
@@ -272,6 +278,9 @@ pub enum Type {
     DComplex,
     /// Text, ended by NUL for C; also in arrays, which are IN.
     String,
+    /// `string[length]`: text of at most so many bytes, in arrays, whose last dimension is the
+    /// length. Its place has as many bytes, those behind the text NUL.
+    FixedString,
     /// Name of a file whose contents travel; only as a scalar.
     Filename,
     /// An open C stream on a file whose contents travel; only as a scalar.
@@ -279,7 +288,7 @@ pub enum Type {
 }
 
 impl Type {
-    /// All types.
+    /// All types but [`Type::FixedString`], which is not known by its name alone.
     pub const ALL: [Type; 17] = [
         Type::Char,
         Type::Short,
@@ -300,10 +309,11 @@ impl Type {
         Type::FilePointer,
     ];
 
-    /// Bytes of one element; none for text and files, which have no fixed size.
+    /// Bytes of one element, of a text of fixed length those of one byte of it; none for other
+    /// texts and files, which have no fixed size.
     pub fn size(self) -> Option<u32> {
         match self {
-            Type::Char | Type::UnsignedChar => Some(1),
+            Type::Char | Type::UnsignedChar | Type::FixedString => Some(1),
             Type::Short | Type::UnsignedShort => Some(2),
             Type::Int | Type::UnsignedInt | Type::Float => Some(4),
             Type::Long | Type::UnsignedLong | Type::LongLong | Type::UnsignedLongLong => Some(8),
@@ -360,7 +370,7 @@ impl Type {
             Type::Double => "double",
             Type::SComplex => "scomplex",
             Type::DComplex => "dcomplex",
-            Type::String => "string",
+            Type::String | Type::FixedString => "string",
             Type::Filename => "filename",
             Type::FilePointer => "filepointer",
         }

@@ -10,9 +10,11 @@ use crate::{
 
 mod elements;
 mod runs;
+mod texts;
 
 pub use elements::ElementError;
 pub use runs::{Run, Runs};
+pub use texts::{MOST_TEXTS, read_texts, text_of};
 
 /// Greatest number of dimensions of an array.
 pub const MAX_RANK: usize = 16;
@@ -293,60 +295,6 @@ impl Interface {
         })
     }
 
-    /// How many texts the parameter with this index, an array of texts, has. Dimensions may depend
-    /// on scalars alone here.
-    pub fn text_count(
-        &self,
-        param: usize,
-        scalars: &[Option<Scalar>],
-    ) -> Result<usize, LayoutError> {
-        let values = Values {
-            scalars,
-            elements: &[],
-        };
-        self.count_texts(&self.params[param], values)
-    }
-
-    fn count_texts(&self, param: &Param, values: Values<'_>) -> Result<usize, LayoutError> {
-        let mut count = 1usize;
-        for (dimension, dim) in param.dims.iter().enumerate() {
-            let evaluator = DimEvaluator {
-                interface: self,
-                param,
-                dimension,
-                values,
-            };
-            let size = evaluator.axis(dim)?.size;
-            let size = usize::try_from(size).ok();
-            count = size
-                .and_then(|size| count.checked_mul(size))
-                .filter(|count| *count <= MOST_TEXTS)
-                .ok_or_else(|| too_large(param))?;
-        }
-        Ok(count)
-    }
-
-    /// Whether an array of texts has as many as its dimensions say.
-    fn check_texts(
-        &self,
-        index: usize,
-        param: &Param,
-        values: Values<'_>,
-    ) -> Result<(), LayoutError> {
-        let Some(Scalar::Texts(texts)) = &values.scalars[index] else {
-            return Ok(());
-        };
-        let expected = self.count_texts(param, values)?;
-        match texts.len() == expected {
-            true => Ok(()),
-            false => Err(LayoutError::Scalar(ScalarError {
-                argument: param.name.as_str().into(),
-                expected: alloc::format!("{expected} strings").into(),
-                given: alloc::format!("{}", texts.len()).into(),
-            })),
-        }
-    }
-
     /// Whether every scalar is there and fits its type, and nothing is given for arrays.
     pub fn check_scalars(&self, scalars: &[Option<Scalar>]) -> Result<(), LayoutError> {
         if scalars.len() != self.params.len() {
@@ -393,6 +341,7 @@ impl Interface {
             section = section.and_then(|bytes| bytes.checked_mul(axis.section.count));
             axes.push(axis);
         }
+        self.check_fixed_texts(param, &axes)?;
         let declared = declared.ok_or_else(|| too_large(param))?;
         let section = section.ok_or_else(|| too_large(param))?;
         let passed = param.is_passed();
@@ -456,9 +405,6 @@ impl Interface {
         self.expr_text(expr).into_boxed_str()
     }
 }
-
-/// Most texts of one array.
-pub const MOST_TEXTS: usize = 1 << 14;
 
 fn too_large(param: &Param) -> LayoutError {
     LayoutError::TooLarge {

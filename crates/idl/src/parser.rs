@@ -74,6 +74,7 @@ pub(crate) struct Parameter {
     pub(crate) allocate: bool,
     pub(crate) broadcast: bool,
     pub(crate) ty: Option<Type>,
+    /// Of `string[length]`, the length is the last.
     pub(crate) dims: Vec<Dimension>,
 }
 

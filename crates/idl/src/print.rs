@@ -267,8 +267,16 @@ fn write_param(f: &mut impl Write, param: &Param, scope: &Scope<'_>) -> fmt::Res
     if param.broadcast {
         f.write_str(" broadcast")?;
     }
-    write!(f, " {} {}", param.ty.name(), param.name)?;
-    for dim in &param.dims {
+    write!(f, " {}", param.ty.name())?;
+    let dims = match param.dims.split_last() {
+        Some((length, dims)) if param.is_fixed_texts() => {
+            write_dim(f, length, scope)?;
+            dims
+        }
+        _ => &param.dims,
+    };
+    write!(f, " {}", param.name)?;
+    for dim in dims {
         write_dim(f, dim, scope)?;
     }
     Ok(())

@@ -94,6 +94,19 @@ fn array() -> impl Strategy<Value = Param> {
     )
 }
 
+fn fixed_texts() -> impl Strategy<Value = Param> {
+    let dim = size().prop_map(|size| Dim { size, range: None });
+    let mode = prop::sample::select(vec![Mode::In, Mode::Out, Mode::InOut]);
+    (mode, vec(dim, 2..4)).prop_map(|(mode, dims)| Param {
+        name: String::new(),
+        mode,
+        allocate: false,
+        broadcast: false,
+        ty: Type::FixedString,
+        dims,
+    })
+}
+
 fn text() -> impl Strategy<Value = Option<String>> {
     prop::option::of("[ -~\n\té]{0,20}")
 }
@@ -113,46 +126,52 @@ fn interface() -> impl Strategy<Value = Interface> {
         prop::option::of("m[a-z]{1,8}"),
         convention,
     );
-    (vec(array(), 0..5), costs, texts, flags).prop_map(|(arrays, costs, texts, flags)| {
-        let scalar = Param {
-            name: String::new(),
-            mode: Mode::In,
-            allocate: false,
-            broadcast: false,
-            ty: Type::Int,
-            dims: vec![],
-        };
-        let scalars = std::iter::repeat_n(scalar, SCALARS.into());
-        let mut params: Vec<Param> = scalars.chain(arrays).collect();
-        for (index, param) in params.iter_mut().enumerate() {
-            param.name = format!("p{index}");
-        }
-        let args = (0..params.len()).rev().collect();
-        Interface {
-            class: None,
-            module: flags.2,
-            name: "f".to_string(),
-            description: texts.0,
-            params,
-            callbacks: vec![],
-            required: texts.3,
-            backend: texts.1,
-            shrink: flags.0,
-            language: texts.2,
-            calc_order: costs.0,
-            comm_order: costs.1,
-            processor_elements: costs.2.as_ref().map(|elements| elements.0.clone()),
-            fewest_elements: costs.2.and_then(|elements| elements.1),
-            repeatable: flags.1,
-            element_refs: vec![],
-            body: Body::Calls {
-                convention: flags.3,
-                function: "g".to_string(),
-                args,
-                returns: None,
-            },
-        }
-    })
+    (
+        vec(prop_oneof![4 => array(), 1 => fixed_texts()], 0..5),
+        costs,
+        texts,
+        flags,
+    )
+        .prop_map(|(arrays, costs, texts, flags)| {
+            let scalar = Param {
+                name: String::new(),
+                mode: Mode::In,
+                allocate: false,
+                broadcast: false,
+                ty: Type::Int,
+                dims: vec![],
+            };
+            let scalars = std::iter::repeat_n(scalar, SCALARS.into());
+            let mut params: Vec<Param> = scalars.chain(arrays).collect();
+            for (index, param) in params.iter_mut().enumerate() {
+                param.name = format!("p{index}");
+            }
+            let args = (0..params.len()).rev().collect();
+            Interface {
+                class: None,
+                module: flags.2,
+                name: "f".to_string(),
+                description: texts.0,
+                params,
+                callbacks: vec![],
+                required: texts.3,
+                backend: texts.1,
+                shrink: flags.0,
+                language: texts.2,
+                calc_order: costs.0,
+                comm_order: costs.1,
+                processor_elements: costs.2.as_ref().map(|elements| elements.0.clone()),
+                fewest_elements: costs.2.and_then(|elements| elements.1),
+                repeatable: flags.1,
+                element_refs: vec![],
+                body: Body::Calls {
+                    convention: flags.3,
+                    function: "g".to_string(),
+                    args,
+                    returns: None,
+                },
+            }
+        })
 }
 
 /// Constant sizes below 0 and steps below 1 are refused: they are not what this is about.

@@ -100,6 +100,10 @@ pub(crate) enum Argument {
     Text { param: usize },
     /// The address of an array of such addresses, ended by NULL.
     Texts { param: usize },
+    /// Likewise, of an array of texts of fixed length, which come back as the mode says.
+    FixedTexts { array: usize, mode: Mode },
+    /// The address of the fields themselves, where texts end with blanks.
+    BlankTexts { array: usize, mode: Mode },
     /// A stream of the C library on the file of that name, open as the mode says.
     Stream { param: usize, mode: Mode },
     /// The address of an array in the job buffer, counted among arrays.
@@ -374,12 +378,18 @@ pub(crate) fn arguments(
         let ty = *ty;
         if interface.params[param].is_texts() {
             if fortran {
-                return Err("Fortran has no arrays of strings; use char a[n][length]");
+                return Err("a string of Fortran's arrays has a length: write string[length] a[n]");
             }
             arguments.push(Argument::Texts { param });
             continue;
         }
+        let mode = *mode;
         let (argument, length) = match (ordinals.array(param), ty) {
+            (Some(array), Type::FixedString) if fortran => (
+                Argument::BlankTexts { array, mode },
+                Some(Argument::RowLength { array }),
+            ),
+            (Some(array), Type::FixedString) => (Argument::FixedTexts { array, mode }, None),
             (Some(array), Type::Char) => (
                 Argument::Array { array },
                 Some(Argument::RowLength { array }),
@@ -388,7 +398,7 @@ pub(crate) fn arguments(
             (None, Type::FilePointer) if fortran => {
                 return Err("Fortran has no use for a filepointer parameter; use filename");
             }
-            (None, Type::FilePointer) => (Argument::Stream { param, mode: *mode }, None),
+            (None, Type::FilePointer) => (Argument::Stream { param, mode }, None),
             (None, Type::String | Type::Filename) => (
                 Argument::Text { param },
                 Some(Argument::TextLength { param }),
@@ -420,6 +430,8 @@ pub(crate) fn ffi_argument(argument: Argument) -> FfiType {
         Argument::Reference { .. }
         | Argument::Text { .. }
         | Argument::Texts { .. }
+        | Argument::FixedTexts { .. }
+        | Argument::BlankTexts { .. }
         | Argument::Stream { .. }
         | Argument::Array { .. }
         | Argument::Function { .. } => FfiType::pointer(),
@@ -442,6 +454,6 @@ fn ffi_type(ty: Type) -> FfiType {
         Type::Double => FfiType::f64(),
         Type::SComplex => FfiType::structure([FfiType::f32(), FfiType::f32()]),
         Type::DComplex => FfiType::structure([FfiType::f64(), FfiType::f64()]),
-        Type::String | Type::Filename | Type::FilePointer => FfiType::pointer(),
+        Type::String | Type::FixedString | Type::Filename | Type::FilePointer => FfiType::pointer(),
     }
 }

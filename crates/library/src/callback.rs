@@ -178,6 +178,8 @@ impl Site {
                     | Argument::RowLength { .. }
                     | Argument::Stream { .. }
                     | Argument::Texts { .. }
+                    | Argument::FixedTexts { .. }
+                    | Argument::BlankTexts { .. }
                     | Argument::Function { .. } => {}
                 }
             }

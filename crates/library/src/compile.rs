@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use farcall_idl::{Body, Callback, Document, Interface, Library, Param, Type};
+use farcall_idl::{Body, Callback, Document, Interface, Library, Mode, Param, Type};
 use tempfile::TempDir;
 use thiserror::Error;
 
@@ -286,7 +286,8 @@ fn declaration(param: &Param) -> String {
         Type::UnsignedLongLong => "unsigned long long",
         Type::SComplex => "float _Complex",
         Type::DComplex => "double _Complex",
-        Type::String | Type::Filename => "const char *",
+        Type::FixedString if param.mode != Mode::In => "char *",
+        Type::String | Type::FixedString | Type::Filename => "const char *",
         Type::FilePointer => "FILE *",
         other => other.name(),
     };

@@ -11,6 +11,7 @@ use thiserror::Error;
 use crate::Binding;
 use crate::bind::{Argument, Function};
 use crate::callback::{Activation, Caller};
+use crate::texts::{FixedTexts, TextArray, ended};
 use crate::xerbla::{self, WrongArgument};
 
 /// Why a call was not made.
@@ -84,6 +85,7 @@ impl Slot {
 struct Kept {
     texts: Texts,
     arrays: Vec<TextArray>,
+    fixed: Vec<FixedTexts>,
     streams: Vec<Stream>,
 }
 
@@ -108,8 +110,11 @@ impl Kept {
                 address
             }
             Argument::Texts { param } => {
-                let texts = TextArray::new(scalars, param)?;
-                let address = Slot::address(texts.pointers.as_ptr().cast());
+                let Some(Scalar::Texts(texts)) = &scalars[param] else {
+                    return Err(InvokeError::Scalar(param));
+                };
+                let texts = TextArray::new(texts);
+                let address = Slot::address(texts.pointers().cast());
                 self.arrays.push(texts);
                 address
             }
@@ -122,36 +127,44 @@ impl Kept {
             Argument::TextLength { param } => Slot::size(text(scalars, param)?.len()),
             Argument::OneCharacter => Slot::size(1),
             // These do not depend on scalars.
-            Argument::Array { .. } | Argument::Function { .. } | Argument::RowLength { .. } => {
-                Slot::default()
-            }
+            Argument::Array { .. }
+            | Argument::FixedTexts { .. }
+            | Argument::BlankTexts { .. }
+            | Argument::Function { .. }
+            | Argument::RowLength { .. } => Slot::default(),
         })
+    }
+
+    /// The argument that an array of texts of fixed length becomes.
+    ///
+    /// # Safety
+    /// As [`Binding::invoke`], for this array.
+    unsafe fn fixed_texts(
+        &mut self,
+        argument: &Argument,
+        layout: &Layout,
+        starts: &[*mut u8],
+    ) -> Option<Slot> {
+        let (array, mode, has_blanks) = match *argument {
+            Argument::FixedTexts { array, mode } => (array, mode, false),
+            Argument::BlankTexts { array, mode } => (array, mode, true),
+            _ => return None,
+        };
+        // SAFETY: the caller's promise.
+        let texts = unsafe { FixedTexts::new(&layout.arrays[array], starts[array], mode) };
+        let texts = if has_blanks {
+            texts.blank()
+        } else {
+            texts.apart()
+        };
+        let address = Slot::address(texts.argument());
+        self.fixed.push(texts);
+        Some(address)
     }
 }
 
 type Slots = SmallVec<[Slot; 32]>;
 type Texts = SmallVec<[Box<[u8]>; 2]>;
-
-/// Private copies of texts as C has them: pointers, the last of which is NULL.
-struct TextArray {
-    pointers: Vec<*const u8>,
-    _texts: Vec<Box<[u8]>>,
-}
-
-impl TextArray {
-    fn new(scalars: &[Option<Scalar>], param: usize) -> Result<TextArray, InvokeError> {
-        let Some(Scalar::Texts(texts)) = &scalars[param] else {
-            return Err(InvokeError::Scalar(param));
-        };
-        let texts: Vec<Box<[u8]>> = texts.iter().map(|text| ended(text)).collect();
-        let ends = std::iter::once(ptr::null());
-        let pointers = texts.iter().map(|text| text.as_ptr()).chain(ends);
-        Ok(TextArray {
-            pointers: pointers.collect(),
-            _texts: texts,
-        })
-    }
-}
 
 /// A stream of the C library on a file, closed when the call is over.
 struct Stream(*mut libc::FILE);
@@ -221,7 +234,11 @@ impl Binding {
                     let axis = layout.arrays[array].axes.last();
                     Slot::size(axis.map_or(0, |axis| axis.size as usize))
                 }
-                ref value => kept.slot(value, scalars, own)?,
+                // SAFETY: the caller's promise.
+                ref value => match unsafe { kept.fixed_texts(value, layout, starts) } {
+                    Some(slot) => slot,
+                    None => kept.slot(value, scalars, own)?,
+                },
             };
         }
         let calls_back = !function.callbacks.is_empty();
@@ -229,6 +246,9 @@ impl Binding {
         // SAFETY: every argument above has the type the call was prepared with; the caller answers
         // for the memory and for the library.
         unsafe { call(function, &mut values, starts) };
+        for texts in &mut kept.fixed {
+            texts.finish();
+        }
         drop(kept);
         match xerbla::take() {
             Some(wrong) if function.has_info => {
@@ -290,12 +310,4 @@ fn text(scalars: &[Option<Scalar>], param: usize) -> Result<&str, InvokeError> {
 
 fn private_text(scalars: &[Option<Scalar>], param: usize) -> Result<Box<[u8]>, InvokeError> {
     Ok(ended(text(scalars, param)?))
-}
-
-/// The text with NUL at its end.
-fn ended(text: &str) -> Box<[u8]> {
-    let mut bytes = Vec::with_capacity(text.len() + 1);
-    bytes.extend_from_slice(text.as_bytes());
-    bytes.push(0);
-    bytes.into_boxed_slice()
 }

@@ -22,6 +22,7 @@ mod parallel;
 mod python;
 mod source;
 mod temporary;
+mod texts;
 mod threads;
 mod xerbla;
 

@@ -15,6 +15,7 @@ use crate::message::{
     StandingMessage, Times,
 };
 use crate::names::{AskNameMessage, DataName, ListNamesMessage, NAMES, Name, NamePage, NameRecord};
+use crate::objects::{KEPT_OBJECTS, ObjectPage, ObjectRequest};
 use crate::receiver::{Chunk, Frame, Receiver, Stream};
 use crate::sender::{Sender, Transmit};
 use crate::{CallId, Limits, ProtocolError};
@@ -65,6 +66,9 @@ pub enum Event {
     Named(CallId, NameRecord),
     /// A page of data with names.
     Names(CallId, NamePage),
+    /// What is known of objects that stay. One that was attached is known by the number of the
+    /// request until [`Connection::delete`].
+    Objects(CallId, ObjectPage),
     /// The object is there: until [`Connection::delete`] calls name it by the number of the
     /// request.
     Created(CallId),
@@ -243,6 +247,13 @@ impl Connection {
         let class = class.into();
         let request = NewRequest { class };
         message::append(&mut self.core.sender.control, Kind::New, id, &request);
+        Ok(id)
+    }
+
+    /// Asks about objects that stay, at a server with the feature [`KEPT_OBJECTS`].
+    pub fn objects(&mut self, request: ObjectRequest) -> Result<CallId, ProtocolError> {
+        let id = self.open(Request::Query)?;
+        request.append(&mut self.core.sender.control, id);
         Ok(id)
     }
 
@@ -599,6 +610,10 @@ impl Core {
             }
             Kind::Handle | Kind::Handles if self.features & HANDLES != 0 => {
                 self.about_handles(kind, id, payload).map(Some)
+            }
+            Kind::Objects if self.features & KEPT_OBJECTS != 0 => {
+                self.close_query(id, kind)?;
+                Ok(Some(Event::Objects(id, message::parse(kind, payload)?)))
             }
             Kind::Created => match self.requests.remove(&id) {
                 Some(Request::Object) => Ok(Some(Event::Created(id))),

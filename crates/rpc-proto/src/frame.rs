@@ -63,6 +63,10 @@ pub enum Kind {
     GetPart = 20,
     /// The server has room for the data stream of a request.
     Grant = 21,
+    /// An object is to stay when its connection ends.
+    KeepObject = 22,
+    /// An object that stays is to be known on this connection.
+    AttachObject = 23,
     /// Asks what a call would take.
     Estimate = 24,
     /// Answers [`Kind::Estimate`].
@@ -73,6 +77,13 @@ pub enum Kind {
     Created = 27,
     /// The client no longer wants the object.
     Delete = 28,
+    /// An object that stays is to be destroyed.
+    DropObject = 29,
+    /// Asks for the objects that stay.
+    ListObjects = 30,
+    /// Answers [`Kind::KeepObject`], [`Kind::AttachObject`], [`Kind::DropObject`] and
+    /// [`Kind::ListObjects`].
+    Objects = 31,
     /// Opens a call that outlives its connection; its data stream follows.
     Submit = 32,
     /// Answers [`Kind::Submit`]: the call will be run, whatever happens to client and server.
@@ -183,11 +194,16 @@ impl Kind {
             PutPart,
             GetPart,
             Grant,
+            KeepObject,
+            AttachObject,
             Estimate,
             Estimated,
             New,
             Created,
             Delete,
+            DropObject,
+            ListObjects,
+            Objects,
             Submit,
             Submitted,
             AskJob,

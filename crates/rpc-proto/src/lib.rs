@@ -32,6 +32,7 @@ mod ids;
 mod jobs;
 mod message;
 mod names;
+mod objects;
 mod receiver;
 mod sender;
 pub mod server;
@@ -52,6 +53,7 @@ pub use message::{
 pub use names::{
     DataName, Edition, MOST_NAME, NAMES, Name, NamePage, NameRecord, NoName, check_name,
 };
+pub use objects::{KEPT_OBJECTS, ObjectPage, ObjectRecord, ObjectRequest};
 pub use receiver::Chunk;
 pub use sender::Transmit;
 pub use stream::{Direction, Landing, Piece, Pieces, Side, swap_bytes};

@@ -16,6 +16,7 @@ use crate::message::{
     OutputMessage, REGISTER, RegisterRequest, ResultMessage, SHARED_MEMORY, StandingMessage, Times,
 };
 use crate::names::{AskNameMessage, DataName, ListNamesMessage, NAMES, Name, NamePage, NameRecord};
+use crate::objects::{KEPT_OBJECTS, ObjectPage, ObjectRequest};
 use crate::receiver::{Chunk, Frame, Receiver, Stream};
 use crate::sender::{Sender, Transmit};
 use crate::{CallId, Limits, Nanos, ProtocolError};
@@ -51,6 +52,9 @@ pub enum Event {
     New(CallId, String),
     /// Does not want the object any more.
     Delete(CallId),
+    /// Asks about objects that stay: answer with [`Connection::objects`] or `fail`. One that is
+    /// attached has the number of the request.
+    Objects(CallId, ObjectRequest),
     /// Opens a call. Answer with [`Connection::accept`] or [`Connection::fail`] before more
     /// input is handled: until then nobody knows where its data are to go.
     Call(CallId, Call),
@@ -188,8 +192,9 @@ fn is_request(kind: Kind) -> bool {
             | Kind::Pull
     );
     let joins = is_for_directory(kind) && kind != Kind::Observe;
-    let stays = is_about_handles(kind) || is_about_parts(kind) || is_about_names(kind);
-    plain || joins || stays || is_about_jobs(kind)
+    let about_objects = ObjectRequest::is_kind(kind);
+    let about_arrays = is_about_handles(kind) || is_about_parts(kind) || is_about_names(kind);
+    plain || joins || is_about_jobs(kind) || about_arrays || about_objects
 }
 
 /// Whether a frame is for the directory of a metaserver.
@@ -463,6 +468,11 @@ impl Connection {
         );
     }
 
+    /// Answers a request about objects that stay.
+    pub fn objects(&mut self, request: CallId, page: &ObjectPage) {
+        message::append(&mut self.core.sender.control, Kind::Objects, request, page);
+    }
+
     /// The library has returned: sends the result stream of `result_bytes` bytes, then the
     /// times. `wait` and `exec` are what the caller measured, in nanoseconds. A call that is no
     /// longer open is left alone.
@@ -692,6 +702,11 @@ impl Core {
                 Some(Event::New(id, class))
             }
             Kind::Delete if self.features & OBJECTS != 0 => Some(Event::Delete(id)),
+            kind if ObjectRequest::is_kind(kind)
+                && self.features & (OBJECTS | KEPT_OBJECTS) == OBJECTS | KEPT_OBJECTS =>
+            {
+                Some(Event::Objects(id, ObjectRequest::parse(kind, payload)?))
+            }
             Kind::Answer if self.features & CALLBACKS != 0 => {
                 let big_endian = header.flags & BIG_ENDIAN != 0;
                 let answer = CallbackAnswer::decode(payload, big_endian);

@@ -148,6 +148,7 @@ impl Conversation {
             | server::Event::Name(..)
             | server::Event::AskName(..)
             | server::Event::ListNames(..)
+            | server::Event::Objects(..)
             | server::Event::ListHandles(..) => panic!("without the feature"),
             server::Event::Register(..) => panic!("registered by nobody"),
             server::Event::List(id, _) => {

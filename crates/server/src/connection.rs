@@ -5,6 +5,7 @@ use crate::buffer::Segment;
 use crate::job::Job;
 use crate::listen::Accepted;
 use crate::user::User;
+use farcall_rpc_proto::HandleId;
 use farcall_rpc_proto::server::{self, Event};
 use farcall_rpc_proto::{
     Call, CallId, Chunk, Failure, Hello, Landing, Limits, Nanos, Piece, ProtocolError, Pull, Put,
@@ -119,12 +120,15 @@ impl Write for Bare<'_> {
 }
 
 /// An object of a client.
+#[derive(Clone)]
 pub(crate) struct Object {
     /// The file and the class.
     pub(crate) file: usize,
     pub(crate) class: String,
     /// The worker that holds it, or what becomes of calls because there is none any more.
     pub(crate) worker: Result<usize, Failure>,
+    /// Its name, where it stays when its connections end.
+    pub(crate) kept: Option<HandleId>,
 }
 
 /// One client connection.

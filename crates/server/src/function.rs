@@ -228,6 +228,17 @@ impl FunctionTable {
         found.map_err(|error| Failure::new(FailureKind::UnknownFunction, error.to_string()))
     }
 
+    /// `module/class`.
+    pub(crate) fn qualified_class(&self, file: usize, class: &str) -> String {
+        let is_of = |function: &&Function| {
+            let of = function.interface.class.as_deref();
+            function.entry.file == file && of == Some(class)
+        };
+        let module = self.functions.iter().find(is_of);
+        let module = module.and_then(|function| function.interface.module.as_deref());
+        module.map_or_else(|| class.to_string(), |module| format!("{module}/{class}"))
+    }
+
     /// The function of a number, unless the number is from before a restart.
     pub(crate) fn get(&self, number: u64) -> Result<&Function, Failure> {
         let index = number

@@ -13,6 +13,7 @@ mod dispatch;
 mod drain;
 mod estimate;
 mod events;
+mod kept;
 mod limits;
 mod membership;
 mod named;
@@ -39,7 +40,7 @@ use crate::listen::Listener;
 use crate::names::Names;
 use crate::spool::Spool;
 use crate::store::Store;
-use crate::worker::{Launcher, LibrarySource, Ready, State, Worker, files};
+use crate::worker::{Launcher, LibrarySource, Nursery, Ready, State, Worker, files};
 pub(crate) use estimate::Links;
 use farcall_rpc_proto::{FailureKind, Nanos};
 use farcall_schedule::{Policy, Queue};
@@ -158,6 +159,8 @@ pub(crate) struct Reactor {
     awaits_spool: bool,
     /// Arrays that stay.
     store: Store,
+    /// Objects that stay.
+    kept: kept::KeptObjects,
     /// Arrays that come from other servers.
     pulls: pull::Pulls,
     data_names: Names,
@@ -234,6 +237,7 @@ impl Reactor {
         let mut reactor = Reactor {
             pool: BufferPool::new(usize::try_from(config.limits.memory).unwrap_or(usize::MAX)),
             launcher: Launcher {
+                nursery: Nursery::open()?,
                 parallel: config.parallel.launcher.clone(),
                 command: worker_command,
                 threads: match settings.policy {
@@ -244,6 +248,7 @@ impl Reactor {
                 files: config.limits.files,
                 sandbox: config.sandbox()?,
             },
+            kept: kept::KeptObjects::default(),
             pulls: pull::Pulls::default(),
             data_names,
             folder,

@@ -571,7 +571,8 @@ impl Store {
         of_it.map(|(id, _)| *id).collect()
     }
 
-    fn keep_ms(&self) -> u64 {
+    /// How long what stays is kept after its last use.
+    pub(crate) fn keep_ms(&self) -> u64 {
         (self.settings.keep_h.clamp(0.0, 1e6) * 3.6e6) as u64
     }
 

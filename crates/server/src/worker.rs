@@ -6,6 +6,7 @@ mod control;
 mod death;
 pub(crate) mod files;
 mod launch;
+mod nursery;
 mod parallel;
 pub(crate) mod process;
 pub(crate) mod sandbox;
@@ -19,9 +20,11 @@ use callback::{AnswerWord, Mailbox, WORD_BYTES};
 use control::{Control, Request};
 pub(crate) use control::{Outcome, TEXT_BYTES};
 pub(crate) use death::Death;
-use farcall_rpc_proto::{CallId, Callback, CallbackAnswer, Failure, FailureKind};
+use farcall_rpc_proto::{CallId, Callback, CallbackAnswer, Failure, FailureKind, HandleId};
 use launch::Start;
 pub(crate) use launch::{Identities, Launcher, LibrarySource, Ready, is_parallel};
+pub(crate) use nursery::Nursery;
+use nursery::Process;
 use parallel::Welcome;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -29,7 +32,6 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use std::collections::{HashSet, VecDeque};
 use std::fs::File;
 use std::io::{self, IoSlice, Read};
-use std::process::Child;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -128,6 +130,8 @@ pub(crate) struct Need<'n> {
 pub(crate) struct Held {
     /// Connection and request of the object, while somebody wants it.
     pub(crate) owner: Option<(usize, CallId)>,
+    /// Its name, where it stays.
+    pub(crate) kept: Option<HandleId>,
     /// The job whose turn it is: it waits for processor elements, or runs.
     pub(crate) turn: Option<usize>,
     /// Jobs behind it.
@@ -153,7 +157,7 @@ pub(crate) struct Worker {
     is_parallel: bool,
     /// For the first of several processes, while it is awaited.
     welcome: Option<Welcome>,
-    process: Child,
+    process: Process,
     /// The way to it, or where it is awaited.
     socket: OwnedFd,
     output: File,
@@ -464,12 +468,12 @@ impl Worker {
         if self.is_parallel {
             let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
         }
-        let _ = self.process.kill();
+        self.process.kill();
     }
 
     /// The process is gone or about to be: waits for it and says why it ended.
     pub(crate) fn bury(mut self) -> Death {
-        let _ = self.process.kill();
+        self.process.kill();
         let status = self.process.wait();
         for _ in 0..MOST_READS {
             if self.read_output().is_none_or(|bytes| bytes.is_empty()) {
@@ -479,7 +483,7 @@ impl Worker {
         let (signal, out_of_memory) = self.control.last_words();
         let printed = String::from_utf8_lossy(&self.tail).trim().to_string();
         Death {
-            status: status.ok(),
+            status,
             signal,
             out_of_memory,
             printed,

@@ -6,12 +6,14 @@ import numpy as np
 import numpy.typing as npt
 
 
-def from_other(value: Any) -> npt.NDArray[Any] | None:
+def from_other(value: Any, is_written: bool) -> npt.NDArray[Any] | None:
     """The array of another library: in its own memory where it speaks DLPack, dense where it is a
-    sparse matrix; None for anything else."""
+    sparse matrix, which cannot be written to; None for anything else."""
     if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
         return _from_dlpack(value)
     if hasattr(value, "toarray") and hasattr(value, "nnz"):
+        if is_written:
+            raise ValueError("a sparse matrix, which cannot be filled: pass its toarray()")
         dense: npt.NDArray[Any] = value.toarray()
         return dense
     return None

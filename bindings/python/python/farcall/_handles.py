@@ -5,10 +5,10 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from ._native import Function, Handle, Job, Server, connect
+from ._native import Function, Handle, Job, Object, Server, connect
 
 # Handles that arrive one after the other share a connection; a forked child makes its own.
-_servers: dict[tuple[object, ...], Server] = {}
+_servers: dict[tuple[Any, ...], Server] = {}
 _MOST_SERVERS = 16
 
 _result_classes: dict[tuple[str, tuple[str, ...]], Any] = {}
@@ -55,6 +55,17 @@ def handle(
 ) -> Handle:
     """The array of a pickled handle."""
     return server(address, timeout, connect_timeout, same_host).handle(id)
+
+
+def object(  # noqa: A001
+    id: str,  # noqa: A002
+    address: str,
+    timeout: float | None,
+    connect_timeout: float,
+    same_host: bool,
+) -> Object:
+    """The object of a pickled handle, which stays at its server."""
+    return server(address, timeout, connect_timeout, same_host).object(id)
 
 
 def result_class(name: str, fields: tuple[str, ...]) -> Any:

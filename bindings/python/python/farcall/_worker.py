@@ -95,6 +95,9 @@ def _store(returned: Any, results: Sequence[Any]) -> None:
     if len(values) != len(results):
         raise CallError(f"returned {len(values)} values for {len(results)} OUT parameters")
     for value, result in zip(values, results, strict=True):
+        if isinstance(result, list):  # of strings
+            result[:] = [value] if isinstance(value, str) else value
+            continue
         shape = np.shape(value)
         if shape != result.shape and not (shape == () and result.size == 1):
             raise CallError(f"returned an array of shape {shape} where {result.shape} is declared")

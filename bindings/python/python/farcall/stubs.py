@@ -45,6 +45,8 @@ class Future(Protocol, Generic[_Result]):
     def cancel(self) -> bool: ...
     def cancelled(self) -> bool: ...
     @property
+    def library(self) -> str | None: ...
+    @property
     def times(self) -> farcall.Times | None: ...
     def __await__(self) -> Any: ...
 '''
@@ -125,7 +127,7 @@ def _type(parameter: farcall.Parameter) -> str:
     if parameter.type in ("filename", "filepointer"):
         return "str | os.PathLike[str]"
     if parameter.type == "string" and parameter.shape:
-        return "Iterable[str]"
+        return "Iterable[str]" if parameter.mode == "IN" else "list[str]"
     if parameter.shape:
         return "npt.ArrayLike" if parameter.mode == "IN" else _array(parameter)
     if parameter.dtype is None:
@@ -138,6 +140,8 @@ def _type(parameter: farcall.Parameter) -> str:
 
 def _result_type(parameter: farcall.Parameter) -> str:
     """An array, or a number for an array of one that was left out."""
+    if parameter.type == "string":
+        return "list[str] | str" if parameter.shape == ["1"] else "list[str]"
     if parameter.shape != ["1"]:
         return _array(parameter)
     scalar = {"f": "float", "c": "complex", "i": "int", "u": "int"}

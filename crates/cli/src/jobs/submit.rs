@@ -2,6 +2,7 @@
 
 use crate::call::Call;
 use crate::failure::Failure;
+use crate::objects;
 use crate::target::Target;
 use clap::Args;
 use serde_json::json;
@@ -37,7 +38,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     });
     let keep = keep.transpose()?;
     let server = arguments.target.connect(None)?;
-    let function = server.function(&arguments.function)?;
+    let function = objects::no_method(&server, &arguments.function)?;
     let name = function.qualified_name().to_string();
     let job = Call::to_submit(function, &arguments.arguments)?.submit(keep)?;
     match arguments.json {

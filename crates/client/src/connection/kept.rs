@@ -6,8 +6,9 @@ use super::{Connection, Request};
 use crate::{Argument, Error};
 use farcall_idl::Layout;
 use farcall_rpc_proto::{
-    ArrayForm, ArrayPart, Failure, FailureKind, HANDLES, HandleId, HandlePage, HandleRecord, JOBS,
-    JobDescription, JobId, JobPage, LOANS, Pull, Put, Submission,
+    ArrayForm, ArrayPart, CallId, Failure, FailureKind, HANDLES, HandleId, HandlePage,
+    HandleRecord, JOBS, JobDescription, JobId, JobPage, KEPT_OBJECTS, LOANS, ObjectPage,
+    ObjectRecord, ObjectRequest, Pull, Put, Submission,
 };
 use std::sync::Arc;
 
@@ -225,6 +226,33 @@ impl Connection {
             Answer::Handle(record) => Ok(record),
             _ => Err(self.unexpected()),
         }
+    }
+
+    /// Asks about objects that stay; the number of the request with the answer.
+    pub(crate) fn objects(
+        self: &Arc<Self>,
+        asked: ObjectRequest,
+    ) -> Result<(CallId, ObjectPage), Error> {
+        self.check_one_server("objects that stay")?;
+        if self.features & KEPT_OBJECTS == 0 {
+            let text = "the server is too old to keep objects for other connections; update it";
+            return Err(Error::Failed(Failure::new(FailureKind::BadArgument, text)));
+        }
+        let request = self.start(|state| state.ask(|proto| proto.objects(asked)))?;
+        match request.finish()? {
+            Answer::Objects(id, page) => Ok((id, page)),
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    /// The same where the answer is one object.
+    pub(crate) fn object(
+        self: &Arc<Self>,
+        asked: ObjectRequest,
+    ) -> Result<(CallId, ObjectRecord), Error> {
+        let (id, page) = self.objects(asked)?;
+        let record = page.objects.into_iter().next();
+        Ok((id, record.ok_or_else(|| self.unexpected())?))
     }
 
     /// Asks for a page of arrays at the server.

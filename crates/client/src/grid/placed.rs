@@ -67,31 +67,29 @@ pub(crate) unsafe fn start(
     wanted: Choose,
     arguments: &mut [Argument<'_>],
 ) -> Result<Pending, Error> {
-    let held = arguments.iter_mut().map(|one| hold(one, function));
-    let held: Vec<Held> = held.collect::<Result<_, _>>()?;
-    let needs = held.iter().filter_map(|held| match held {
-        Held::Data(found) => Some(found.need()),
-        _ => None,
-    });
-    let needs: Vec<Need> = needs.collect();
-    let wanted = Choose {
-        data: (!needs.is_empty()).then_some(needs),
-        ..wanted
+    Placed::new(function, wanted, arguments)?.start(None)
+}
+
+/// Makes a call with large arrays at the server that is chosen for it, over several connections to
+/// that server where they pay.
+pub(crate) fn call(
+    function: &Function,
+    wanted: Choose,
+    arguments: &mut [Argument<'_>],
+) -> Result<Outcome, Error> {
+    let placed = Placed::new(function, wanted, arguments)?;
+    let before = match placed.in_streams()? {
+        Streamed::Over(outcome) => return Ok(outcome),
+        Streamed::Not(before) => before,
     };
-    let placed = Placed {
-        meta: function.server().clone(),
-        function: function.clone(),
-        arguments: held,
-        copies: Mutex::default(),
-        state: Mutex::new(State {
-            wanted,
-            place: None,
-            over: false,
-            end: None,
-        }),
-    };
-    let attempt = placed.begin(&mut placed.lock(), None)?;
-    Ok(Pending::shared(attempt).placed(placed))
+    placed.start(before)?.wait()
+}
+
+/// What became of a call over several connections.
+enum Streamed {
+    Over(Outcome),
+    /// It is to be made on one, for there is nothing to be gained, or elsewhere: why.
+    Not(Option<Error>),
 }
 
 fn outcome_at(outcome: Outcome, place: Option<&Place>) -> Outcome {
@@ -165,6 +163,95 @@ impl Drop for Placed {
 }
 
 impl Placed {
+    fn new(
+        function: &Function,
+        wanted: Choose,
+        arguments: &mut [Argument<'_>],
+    ) -> Result<Placed, Error> {
+        let held = arguments.iter_mut().map(|one| hold(one, function));
+        let held: Vec<Held> = held.collect::<Result<_, _>>()?;
+        let needs = held.iter().filter_map(|held| match held {
+            Held::Data(found) => Some(found.need()),
+            _ => None,
+        });
+        let needs: Vec<Need> = needs.collect();
+        let wanted = Choose {
+            data: (!needs.is_empty()).then_some(needs),
+            ..wanted
+        };
+        Ok(Placed {
+            meta: function.server().clone(),
+            function: function.clone(),
+            arguments: held,
+            copies: Mutex::default(),
+            state: Mutex::new(State {
+                wanted,
+                place: None,
+                over: false,
+                end: None,
+            }),
+        })
+    }
+
+    fn start(self, before: Option<Error>) -> Result<Pending, Error> {
+        let attempt = self.begin(&mut self.lock(), before)?;
+        Ok(Pending::shared(attempt).placed(self))
+    }
+
+    /// Makes the call over several connections to one server, where that may pay.
+    fn in_streams(&self) -> Result<Streamed, Error> {
+        let Some(grid) = self.meta.grid() else {
+            unreachable!("only calls of a metaserver's functions are placed");
+        };
+        let mut state = self.lock();
+        let place = grid.choose(&self.meta, &state.wanted)?;
+        let server = grid.server(&self.meta, place.server, &place.address);
+        let number = place.server;
+        state.place = Some(place);
+        let streamed = server.and_then(|server| {
+            let function = self.function.at(&server)?;
+            function.call_in_streams(&mut self.arguments((number, &server))?)
+        });
+        match streamed {
+            Ok(Some(outcome)) => {
+                self.tell(&state, &outcome, false);
+                Ok(Streamed::Over(outcome_at(outcome, state.place.as_ref())))
+            }
+            Ok(None) => Ok(Streamed::Not(None)),
+            // Where it was when its server was lost, nobody knows.
+            Err(error) => match self.next_after(&error, Some(true)) {
+                Next::Elsewhere => {
+                    self.give_away(&mut state, &error);
+                    Ok(Streamed::Not(Some(error)))
+                }
+                Next::End => Err(error),
+                Next::Lost(why) => Err(self.lost(&mut state, error, why)),
+            },
+        }
+    }
+
+    /// The arguments as they were given, with named data where the call goes.
+    fn arguments<'a>(&self, to: (u64, &Server)) -> Result<Vec<Argument<'a>>, Error> {
+        let arguments = self.arguments.iter().map(|held| match held {
+            Held::Data(found) => Ok(Argument::Handle(self.bring(found, to)?)),
+            // SAFETY: the caller holds the arrays until the end of the call, and one attempt at
+            // most uses them at a time.
+            held => Ok(unsafe { held.argument() }),
+        });
+        arguments.collect()
+    }
+
+    fn lost(&self, state: &mut State, error: Error, why: &'static str) -> Error {
+        let place = state.place.clone();
+        self.give_away(state, &error);
+        Error::Lost {
+            function: self.function.qualified_name().to_string(),
+            server: place.map(|place| place.address).unwrap_or_default(),
+            why,
+            source: Box::new(error),
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -176,7 +263,9 @@ impl Placed {
             unreachable!("only calls of a metaserver's functions are placed");
         };
         loop {
-            let place = match grid.choose(&self.meta, &state.wanted) {
+            let chosen = state.place.take().map(Ok);
+            let chosen = chosen.unwrap_or_else(|| grid.choose(&self.meta, &state.wanted));
+            let place = match chosen {
                 Ok(place) => place,
                 Err(error) => return Err(self.exhausted(error, before)),
             };
@@ -199,14 +288,8 @@ impl Placed {
     fn begin_at(&self, number: u64, server: &Server) -> Result<Arc<Attempt>, Error> {
         let function = self.function.at(server)?;
         // SAFETY: the caller holds the arrays, and the attempt before has ended.
-        let arguments = self.arguments.iter().map(|held| unsafe { held.argument() });
-        let mut arguments: Vec<Argument<'_>> = arguments.collect();
-        for (held, argument) in self.arguments.iter().zip(&mut arguments) {
-            if let Held::Data(found) = held {
-                *argument = Argument::Handle(self.bring(found, (number, server))?);
-            }
-        }
-        // SAFETY: likewise.
+        let mut arguments = self.arguments((number, server))?;
+        // SAFETY: the caller holds the arrays, and the attempt before has ended.
         let pending = unsafe { function.start(&mut arguments) }?;
         Ok(pending.into_attempt())
     }
@@ -250,8 +333,9 @@ impl Placed {
         Error::Failed(Failure::new(FailureKind::NoServer, text))
     }
 
-    /// What follows a failure: of a call that was under way, or of one that was not begun with.
-    fn next_after(&self, error: &Error, attempt: Option<&Attempt>) -> Next {
+    /// What follows a failure: of a call that was under way, whose results had perhaps begun to
+    /// come, or of one that was not begun with.
+    fn next_after(&self, error: &Error, returning: Option<bool>) -> Next {
         let begun = match error {
             Error::Connect { .. } | Error::Refused { .. } | Error::Interface { .. } => false,
             Error::Protocol { .. } if error.was_let_go() => false,
@@ -266,7 +350,7 @@ impl Placed {
             },
             _ => return Next::End,
         };
-        let Some(attempt) = attempt.filter(|_| begun) else {
+        let Some(returning) = returning.filter(|_| begun) else {
             return Next::Elsewhere;
         };
         let interface = self.function.interface();
@@ -277,7 +361,7 @@ impl Placed {
         if !interface.repeatable {
             return Next::Lost("its interface does not declare it `Repeatable \"yes\"`");
         }
-        match overwrites && attempt.request.was_returning() {
+        match overwrites && returning {
             true => Next::Lost("results had begun to come into arrays that it reads"),
             false => Next::Elsewhere,
         }
@@ -295,7 +379,7 @@ impl Placed {
                 self.tell(&state, outcome, ended.shares);
                 Next::End
             }
-            Err(error) => self.next_after(error, Some(ended)),
+            Err(error) => self.next_after(error, Some(ended.request.was_returning())),
         };
         let end = match (next, result) {
             (Next::Elsewhere, Err(error)) => {
@@ -305,16 +389,7 @@ impl Placed {
                     Err(error) => Err(error),
                 }
             }
-            (Next::Lost(why), Err(error)) => {
-                let place = state.place.clone();
-                self.give_away(&mut state, &error);
-                Err(Error::Lost {
-                    function: self.function.qualified_name().to_string(),
-                    server: place.map(|place| place.address).unwrap_or_default(),
-                    why,
-                    source: Box::new(error),
-                })
-            }
+            (Next::Lost(why), Err(error)) => Err(self.lost(&mut state, error, why)),
             (_, result) => result.map(|outcome| outcome_at(outcome, state.place.as_ref())),
         };
         state.over = true;

@@ -120,7 +120,7 @@ impl Checker<'_> {
             self.distinct(parameters.iter().map(|parameter| &parameter.name));
             let params = self.parameters(parameters, None);
             for (parameter, param) in parameters.iter().zip(&params) {
-                if param.is_texts() {
+                if param.is_texts() || param.is_fixed_texts() {
                     let message = format!("callback `{}` has an array of strings", name.text);
                     self.error(&parameter.span, message);
                 }

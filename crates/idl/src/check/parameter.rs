@@ -25,8 +25,8 @@ impl Checker<'_> {
         }
         if scalar {
             self.scalar(parameter, mode, ty);
-        } else if ty == Type::String {
-            self.texts(parameter, mode);
+        } else if matches!(ty, Type::String | Type::FixedString) {
+            self.texts(parameter, mode, ty);
         } else if ty.size().is_none() {
             let message = format!("there are no arrays of {}", ty.name());
             let help = "use a two-dimensional array of char";
@@ -43,12 +43,44 @@ impl Checker<'_> {
         }
     }
 
-    fn texts(&mut self, parameter: &Parameter, mode: Mode) {
+    fn texts(&mut self, parameter: &Parameter, mode: Mode, ty: Type) {
         let name = &parameter.name.text;
-        let (message, help) = if mode != Mode::In {
+        let has_length = ty == Type::FixedString;
+        let (message, help) = if mode == Mode::Work {
             (
-                format!("the array of strings `{name}` cannot be {}", mode.name()),
-                format!("write `{} char {name}[n][length]`", mode.name()),
+                format!("the array of strings `{name}` cannot be WORK"),
+                format!("write `WORK char {name}[n][length]`"),
+            )
+        } else if mode != Mode::In && !has_length {
+            (
+                format!(
+                    "the array of strings `{name}` is {} and has no length",
+                    mode.name()
+                ),
+                format!(
+                    "write `{} string[64] {name}[n]` for texts of up to 64 bytes",
+                    mode.name()
+                ),
+            )
+        } else if has_length && parameter.dims.len() == 1 {
+            (
+                format!("`{name}` has a length and no dimension"),
+                match mode {
+                    Mode::In => format!("write `IN string {name}`"),
+                    _ => format!(
+                        "write `{} string[64] *{name}`, an array of one",
+                        mode.name()
+                    ),
+                },
+            )
+        } else if parameter
+            .dims
+            .last()
+            .is_some_and(|dim| has_length && dim.size.is_none())
+        {
+            (
+                format!("the length of the strings `{name}` is not there"),
+                format!("write `{} string[64] {name}[n]`", mode.name()),
             )
         } else if parameter.dims.iter().any(|dim| dim.range.is_some()) {
             (
@@ -70,7 +102,10 @@ impl Checker<'_> {
         let name = &parameter.name.text;
         let message = format!("scalar `{name}` cannot be {}", mode.name());
         let help = match ty {
-            Type::String => format!("write `{} char {name}[size]`", mode.name()),
+            Type::String => format!(
+                "write `{} string[64] *{name}`, an array of one",
+                mode.name()
+            ),
             _ => format!(
                 "write `{} {} *{name}`, an array of one element",
                 mode.name(),

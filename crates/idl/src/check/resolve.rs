@@ -32,6 +32,7 @@ impl Shape {
     pub(super) fn of(parameter: &Parameter) -> Shape {
         match parameter.dims.as_slice() {
             [] => Shape::Scalar,
+            _ if parameter.ty == Some(Type::FixedString) => Shape::Array,
             [dim] if dim.range.is_none() => Shape::Plain,
             _ => Shape::Array,
         }

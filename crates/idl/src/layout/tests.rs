@@ -326,3 +326,47 @@ fn a_cost_without_a_value_does_not_fail_the_call() {
     );
     assert_eq!(elements(0), (Some(3), Some(3)));
 }
+
+#[test]
+fn texts_of_fixed_length_lie_in_fields() {
+    let names = |count, length| {
+        let dims = vec![dim(Op::Const(count)), dim(Op::Const(length))];
+        interface(vec![array("names", Mode::InOut, Type::FixedString, dims)])
+    };
+    let laid_out = names(3, 4).layout(&[None], &[]).unwrap();
+    let array = &laid_out.arrays[0];
+    assert_eq!(
+        (array.client_bytes, array.text_count(), array.text_length()),
+        (12, 3, 4)
+    );
+    let mut fields = [b'x'; 12];
+    let param = &names(3, 4).params[0];
+    let texts = ["ab", "", "four"].map(str::as_bytes);
+    array
+        .write_texts(param, texts.into_iter(), &mut fields)
+        .unwrap();
+    assert_eq!(&fields, b"ab\0\0\0\0\0\0four");
+    assert_eq!(read_texts(&fields, 4).collect::<Vec<_>>(), texts);
+
+    for (given, told) in [
+        (vec!["a", "b"], "expected 3 strings, given 2"),
+        (
+            vec!["a", "b", "fiver"],
+            "expected strings of at most 4 bytes, given string 2 of 5",
+        ),
+        (
+            vec!["a", "b\0", "c"],
+            "expected strings without NUL, given string 1 with one",
+        ),
+    ] {
+        let texts = given.iter().map(|text| text.as_bytes());
+        let error = array.write_texts(param, texts, &mut fields).unwrap_err();
+        assert_eq!(error.to_string(), ["argument `names`: ", told].concat());
+    }
+
+    let most = MOST_TEXTS as i64;
+    assert!(names(most, 1).layout(&[None], &[]).is_ok());
+    for (count, length) in [(most + 1, 1), (1, 0), (most, i64::MAX / 8)] {
+        assert!(names(count, length).layout(&[None], &[]).is_err());
+    }
+}

@@ -44,6 +44,8 @@ struct Specifiers<'a> {
     allocate: bool,
     broadcast: bool,
     types: Vec<&'a str>,
+    /// Of `string[length]`.
+    length: Option<Dimension>,
     /// A word was not known; what is left out is not reported as well.
     unknown: bool,
 }
@@ -71,12 +73,17 @@ impl<'a> Parser<'a> {
 
     pub(super) fn parameter(&mut self) -> Parse<Parameter> {
         let start = self.span().start;
-        let specifiers = self.specifiers()?;
+        let mut specifiers = self.specifiers()?;
         let types = self.span_from(start);
-        let (name, dims) = self.declarator()?;
+        let (name, mut dims) = self.declarator()?;
         if TYPES.contains(&name.text.as_str()) || MODES.iter().any(|(mode, _)| *mode == name.text) {
             let message = "this parameter has no name";
             return self.fail(Diagnostic::error(name.span, message).help("write `IN int n`"));
+        }
+        let mut ty = self.combined(&specifiers.types, types)?;
+        if let Some(length) = specifiers.length.take() {
+            dims.push(length);
+            ty = ty.map(|_| Type::FixedString);
         }
         if dims.len() > MAX_RANK {
             let span = dims[MAX_RANK].span.clone();
@@ -85,7 +92,6 @@ impl<'a> Parser<'a> {
                 "an array has at most 16 dimensions",
             ));
         }
-        let ty = self.combined(&specifiers.types, types)?;
         Ok(Parameter {
             name,
             span: self.span_from(start),
@@ -101,8 +107,9 @@ impl<'a> Parser<'a> {
     fn specifiers(&mut self) -> Parse<Specifiers<'a>> {
         let mut specifiers = Specifiers::default();
         while let Some(word) = self.word_ahead(0) {
-            let follows =
-                self.word_ahead(1).is_some() || self.is_ahead(1, "*") || self.is_ahead(1, "(");
+            let has_length = word == "string" && self.is_ahead(1, "[");
+            let has_declarator = self.is_ahead(1, "*") || self.is_ahead(1, "(");
+            let follows = self.word_ahead(1).is_some() || has_declarator || has_length;
             if !follows {
                 break;
             }
@@ -122,6 +129,9 @@ impl<'a> Parser<'a> {
                     return self.fail(Diagnostic::error(span, "too many words for a type"));
                 }
                 specifiers.types.push(word);
+                if has_length {
+                    specifiers.length = Some(self.dimension()?);
+                }
             } else {
                 let message = ["`", word, "` is neither a mode nor a type"].concat();
                 let known = MODES.iter().map(|(mode, _)| *mode).chain(TYPES);

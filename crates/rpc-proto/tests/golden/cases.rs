@@ -5,8 +5,9 @@ use farcall_rpc_proto::{
     ArrayForm, ArrayPart, CALLBACKS, CREDIT, Call, Callback, CallbackAnswer, DataName, ESTIMATES,
     Edition, Estimate, FILES, Failure, FailureKind, FileRequest, FunctionSummary, HANDLES,
     HandleId, HandlePage, HandleRecord, Header, Hello, JOBS, JobDescription, JobId, JobPage,
-    JobRecord, JobState, Kind, LOANS, Limits, Listing, NAMES, Name, NamePage, NameRecord, OBJECTS,
-    OPERATION, OUTPUT, PARTS, Pull, Put, REGISTER, Submission,
+    JobRecord, JobState, KEPT_OBJECTS, Kind, LOANS, Limits, Listing, NAMES, Name, NamePage,
+    NameRecord, OBJECTS, OPERATION, OUTPUT, ObjectPage, ObjectRecord, ObjectRequest, PARTS, Pull,
+    Put, REGISTER, Submission,
 };
 
 /// One conversation.
@@ -56,6 +57,7 @@ pub(crate) enum Request {
     Name(Name),
     AskName(DataName),
     ListNames(Option<DataName>),
+    Objects(ObjectRequest),
     Call {
         call: Call,
         data: Vec<Elements>,
@@ -85,6 +87,7 @@ pub(crate) enum Answer {
     Handles(HandlePage),
     Named(NameRecord),
     Names(NamePage),
+    Objects(ObjectPage),
     /// The results of a submitted call.
     Delivered(Vec<Elements>),
     /// Calls the client back, and answers with the result when it has the answer.
@@ -141,6 +144,7 @@ pub(crate) fn all() -> Vec<Case> {
         jobs(),
         handles(),
         parts(),
+        kept_objects(),
         loans(),
         names(),
         register(),
@@ -604,6 +608,56 @@ fn handles() -> Case {
     Case {
         hello,
         ..case("handles", about, exchanges)
+    }
+}
+
+fn kept_objects() -> Case {
+    let about = "An object that stays when its connection ends is kept, attached, listed with one\n\
+                 that is lost, and dropped. Bits 5 and 10 of the features.";
+    let id = HandleId(*b"0123456789abcdef");
+    let record = ObjectRecord {
+        id,
+        number: 7,
+        class: "counters/Counter".to_string(),
+        used: 1_800_000_000_000,
+        lost: None,
+    };
+    let lost = ObjectRecord {
+        id: HandleId(*b"fedcba9876543210"),
+        number: 8,
+        lost: Some("its process crashed".to_string()),
+        ..record.clone()
+    };
+    let one = || {
+        Answer::Objects(ObjectPage {
+            objects: vec![record.clone()],
+            next: None,
+        })
+    };
+    let page = ObjectPage {
+        objects: vec![record.clone(), lost],
+        next: Some(8),
+    };
+    let unknown = Failure::new(FailureKind::NotFound, "there is no such object");
+    let exchanges = vec![
+        (Request::New("Counter"), Answer::Created),
+        (Request::Objects(ObjectRequest::Keep(1)), one()),
+        (Request::Objects(ObjectRequest::Attach(id)), one()),
+        (
+            Request::Objects(ObjectRequest::List(6)),
+            Answer::Objects(page),
+        ),
+        (Request::Objects(ObjectRequest::Drop(id)), one()),
+        (
+            Request::Objects(ObjectRequest::Drop(id)),
+            Answer::Failure(unknown),
+        ),
+    ];
+    let mut hello = Hello::new("golden client");
+    hello.features = OBJECTS | KEPT_OBJECTS;
+    Case {
+        hello,
+        ..case("kept-objects", about, exchanges)
     }
 }
 

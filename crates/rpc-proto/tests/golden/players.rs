@@ -218,6 +218,7 @@ impl Client<'_> {
             Request::Name(name) => self.proto.name(name),
             Request::AskName(name) => self.proto.ask_name(name),
             Request::ListNames(after) => self.proto.list_names(after.as_ref()),
+            Request::Objects(asked) => self.proto.objects(*asked),
             Request::Call {
                 call, result_bytes, ..
             } => self.proto.call(call, *result_bytes),
@@ -282,6 +283,9 @@ fn check_kept(event: client::Event, open: CallId, answer: &Answer) {
         (Event::Handles(id, page), Answer::Handles(expected)) => {
             assert_eq!((id, &page), (open, expected));
         }
+        (Event::Objects(id, page), Answer::Objects(expected)) => {
+            assert_eq!((id, &page), (open, expected));
+        }
         (event, _) => panic!("unexpected {event:?}"),
     }
 }
@@ -308,6 +312,7 @@ fn asked(event: server::Event, request: &Request) -> CallId {
         (Event::Name(id, name), Request::Name(expected)) if name == *expected => id,
         (Event::AskName(id, name), Request::AskName(expected)) if name == *expected => id,
         (Event::ListNames(id, after), Request::ListNames(expected)) if after == *expected => id,
+        (Event::Objects(id, asked), Request::Objects(expected)) if asked == *expected => id,
         (event, _) => panic!("unexpected {event:?}"),
     }
 }
@@ -483,6 +488,7 @@ impl<'c> Server<'c> {
             Answer::Handles(page) => self.proto.handles(id, page),
             Answer::Named(record) => self.proto.named(id, record),
             Answer::Names(page) => self.proto.names(id, page),
+            Answer::Objects(page) => self.proto.objects(id, page),
             Answer::Delivered(data) => {
                 self.sending = data;
                 let bytes = stream(data, false).len() as u64;

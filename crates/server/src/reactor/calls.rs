@@ -65,6 +65,7 @@ impl Reactor {
                     self.give_up(segment);
                 }
             }
+            Event::Objects(request, asked) => self.about_objects(key, request, asked),
             Event::New(request, class) => self.create_object(key, request, &class),
             Event::Delete(request) => {
                 if let Some(object) = connection.objects.remove(&request) {
@@ -496,7 +497,6 @@ impl Reactor {
         let worker = self
             .launcher
             .start(library, source, processes, self.doorbell.as_fd())?;
-        tracing::debug!("worker {} starts", worker.pid());
         let key = self.workers.vacant_key();
         self.watch(worker.socket(), Source::WorkerSocket(key), EventFlags::IN)?;
         self.watch(worker.output(), Source::WorkerOutput(key), EventFlags::IN)?;

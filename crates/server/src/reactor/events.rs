@@ -83,7 +83,7 @@ impl Reactor {
         let mut hello = Hello::new(concat!("farcall-server ", env!("CARGO_PKG_VERSION")));
         hello.features |= proto::ESTIMATES | proto::CALLBACKS | proto::OUTPUT | proto::FILES;
         hello.features |= proto::OBJECTS | proto::OPERATION | proto::REGISTER | proto::HANDLES;
-        hello.features |= proto::PARTS | proto::CREDIT;
+        hello.features |= proto::PARTS | proto::CREDIT | proto::KEPT_OBJECTS;
         hello.calls = u32::try_from(limits.calls).ok();
         hello.features |= proto::LOANS | proto::NAMES;
         if self.config.state.is_some() {
@@ -370,6 +370,7 @@ impl Reactor {
         }
         self.expire();
         self.expire_arrays();
+        self.expire_objects();
         if self.learned_since.is_some_and(|since| now >= since + KEEP) {
             self.keep_learned();
         }

@@ -58,17 +58,25 @@ impl Reactor {
             file,
             class,
             worker: Ok(worker),
+            kept: None,
         };
         self.connections[key].objects.insert(request, object);
         Ok(())
     }
 
-    /// A client gives an object up, or has gone.
+    /// A client gives an object up, or has gone. One that stays is left alone.
     pub(super) fn delete_object(&mut self, object: Object) {
+        if object.kept.is_none() {
+            self.end_object(object);
+        }
+    }
+
+    /// Destroys an object.
+    pub(super) fn end_object(&mut self, object: Object) {
         if let Ok(worker) = object.worker {
             let worker = &mut self.workers[worker];
             if let Some(held) = &mut worker.object {
-                held.owner = None;
+                (held.owner, held.kept) = (None, None);
             }
             worker.end(
                 FailureKind::Cancelled,
@@ -103,7 +111,12 @@ impl Reactor {
             }
             (Some(number), Some(class)) => (number, class),
         };
-        match self.connections[key].objects.get(&number) {
+        let objects = &self.connections[key].objects;
+        let object = match objects.get(&number) {
+            Some(Object { kept: Some(id), .. }) => Some(self.kept.used(*id)?),
+            object => object,
+        };
+        match object {
             None => bad("is called on an object that was given up".into()),
             Some(object) if object.class != *class || object.file != function.entry.file => {
                 bad(format!("is called on an object of `{}`", object.class))
@@ -156,9 +169,13 @@ impl Reactor {
         {
             object.worker = Err(Failure::new(FailureKind::ObjectLost, text.clone()));
         }
-        let kind = match held.owner {
-            Some(_) => FailureKind::ObjectLost,
-            None => death.kind(),
+        if let Some(id) = held.kept {
+            self.kept
+                .lost(id, Failure::new(FailureKind::ObjectLost, text.clone()));
+        }
+        let kind = match (held.owner, held.kept) {
+            (None, None) => death.kind(),
+            _ => FailureKind::ObjectLost,
         };
         let waiting: Vec<usize> = held.turn.into_iter().chain(held.behind).collect();
         self.admitted.retain(|job| !waiting.contains(job));

@@ -1,13 +1,15 @@
 //! How workers end.
 
 use farcall_rpc_proto::{Failure, FailureKind};
+use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 /// How a worker ended.
 #[derive(Debug)]
 pub(crate) struct Death {
-    pub(super) status: Option<ExitStatus>,
+    /// Nothing but the reason where it could not be started.
+    pub(super) status: io::Result<ExitStatus>,
     pub(super) signal: u32,
     pub(super) out_of_memory: bool,
     pub(super) printed: String,
@@ -18,7 +20,7 @@ pub(crate) struct Death {
 impl Death {
     /// The signal that has ended it.
     fn signal(&self) -> Option<i32> {
-        let status = self.status?;
+        let status = self.status.as_ref().ok()?;
         status.signal().or(nonzero(self.signal))
     }
 
@@ -39,15 +41,15 @@ impl Death {
         } else if self.out_of_memory {
             format!("ran out of memory (limit of a worker: {memory_limit} bytes)")
         } else {
-            match self.status {
-                Some(status) => match self.signal() {
+            match &self.status {
+                Ok(status) => match self.signal() {
                     Some(signal) => describe_signal(signal),
                     None => format!(
                         "ended its process (exit status {}), as exit() or STOP do",
                         status.code().unwrap_or(0)
                     ),
                 },
-                None => "ended in an unknown way".to_string(),
+                Err(error) => format!("has no process: {error}"),
             }
         };
         match self.printed.lines().last() {

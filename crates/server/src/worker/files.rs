@@ -159,21 +159,33 @@ impl<'w> Files<'w> {
         let length = metadata.len();
         let total = others.saturating_add(length);
         self.check(file, total)?;
-        let mut offset = 0;
-        loop {
+        // One piece is read while the one before is on its way, into memory that has been used.
+        let mut next = move |offset: u64, data: &mut Vec<u8>| {
             let most = (length - offset).min(FILE_PIECE_BYTES as u64);
-            let mut data = vec![0; most as usize];
-            written.read_exact(&mut data).map_err(lost)?;
+            data.resize(most as usize, 0);
+            written.read_exact(data).map_err(lost)
+        };
+        let failed = |error| file.not_moved(&error);
+        let (mut offset, mut data, mut message) = (0, Vec::new(), Vec::new());
+        next(offset, &mut data)?;
+        loop {
+            let bytes = data.len() as u64;
             let request = FileRequest::Write {
                 offset,
                 total: length,
                 data,
             };
-            self.ask(file, request)?;
-            offset += most;
+            let callback = request.into_callback(file.index as u32);
+            self.line.ask(&callback, &mut message).map_err(failed)?;
+            data = callback.data;
+            offset += bytes;
             if offset == length {
+                self.line.answer().map_err(failed)?;
                 return Ok(total);
             }
+            let read = next(offset, &mut data);
+            self.line.answer().map_err(failed)?;
+            read?;
         }
     }
 
@@ -194,11 +206,7 @@ impl<'w> Files<'w> {
         let answer = self
             .line
             .exchange(&request.into_callback(file.index as u32));
-        let answer = answer.map_err(|error| {
-            let text = format!("cannot move the file of argument `{}`: {error}", file.name);
-            Failure::new(FailureKind::Internal, text)
-        })?;
-        Ok(answer.data)
+        Ok(answer.map_err(|error| file.not_moved(&error))?.data)
     }
 }
 
@@ -211,6 +219,11 @@ impl Drop for Files<'_> {
 }
 
 impl FileArgument {
+    fn not_moved(&self, error: &io::Error) -> Failure {
+        let text = format!("cannot move the file of argument `{}`: {error}", self.name);
+        Failure::new(FailureKind::Internal, text)
+    }
+
     fn spoilt(&self) -> Failure {
         let text = format!(
             "was given a file for argument `{}` that another program has cut meanwhile",

@@ -2,9 +2,10 @@
 
 use super::callback::Mailbox;
 use super::control::Control;
+use super::nursery::Nursery;
 use super::parallel::{self, Welcome};
 use super::sandbox::Sandbox;
-use super::{SOCKET_FD, State, Worker, files};
+use super::{State, Worker, files};
 use crate::{WorkerCommand, config};
 use farcall_idl::{Document, Interface};
 use farcall_library::{Compiled, Source};
@@ -15,10 +16,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::{HashSet, VecDeque};
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Instant;
 use tempfile::TempDir;
 
@@ -116,6 +115,7 @@ pub(crate) fn is_parallel(document: &Document) -> bool {
 
 /// How workers are started.
 pub(crate) struct Launcher {
+    pub(crate) nursery: Nursery,
     /// What starts several processes; see [`config::Parallel`].
     pub(crate) parallel: Vec<String>,
     /// Program and first arguments of a worker process.
@@ -131,7 +131,7 @@ pub(crate) struct Launcher {
 
 impl Launcher {
     /// Starts a worker of so many processes for a library. `doorbell` is what it rings when the
-    /// server sleeps.
+    /// server sleeps. Where its process cannot be started, its sockets are closed.
     pub(crate) fn start(
         &self,
         library: usize,
@@ -151,11 +151,11 @@ impl Launcher {
         let (socket, process, welcome) = if is_parallel {
             let socket = parallel::prepare(folder.path(), &text)?;
             command.envs(parallel::environment(folder.path(), processes));
-            (socket, spawn(command, None)?, Some(welcome))
+            (socket, self.nursery.order(command, None), Some(welcome))
         } else {
             let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
             let (ours, theirs) = socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
-            let process = spawn(command, Some(&theirs))?;
+            let process = self.nursery.order(command, Some(theirs));
             welcome.hand_over(&ours, control.fd(), mailbox.fd())?;
             (ours, process, None)
         };
@@ -261,25 +261,4 @@ impl Launcher {
             .stderr(Stdio::from(output));
         command
     }
-}
-
-/// Starts a process that ends with this thread, and has the socket where it looks for it.
-fn spawn(mut command: Command, socket: Option<&OwnedFd>) -> io::Result<Child> {
-    let (socket, parent) = (socket.map(AsRawFd::as_raw_fd), std::process::id());
-    // SAFETY: between fork and exec only system calls are made.
-    unsafe {
-        command.pre_exec(move || {
-            if socket.is_some_and(|socket| libc::dup2(socket, SOCKET_FD) < 0)
-                || libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) < 0
-            {
-                return Err(io::Error::last_os_error());
-            }
-            // The parent may have died before the death signal was set.
-            if libc::getppid() as u32 != parent {
-                return Err(io::ErrorKind::BrokenPipe.into());
-            }
-            Ok(())
-        });
-    }
-    command.spawn()
 }

@@ -450,10 +450,20 @@ impl Line<'_> {
 
     /// Has the client asked, and waits for the answer.
     pub(super) fn exchange(&self, callback: &Callback) -> io::Result<CallbackAnswer> {
-        let mut message = Vec::new();
-        callback.encode(&mut message);
-        self.mailbox.put(&message)?;
-        self.say(&Word::Callback(message.len()))?;
+        self.ask(callback, &mut Vec::new())?;
+        self.answer()
+    }
+
+    /// Has the client asked: [`Line::answer`] is to follow. `message` is room for what is asked.
+    pub(super) fn ask(&self, callback: &Callback, message: &mut Vec<u8>) -> io::Result<()> {
+        message.clear();
+        callback.encode(message);
+        self.mailbox.put(message)?;
+        self.say(&Word::Callback(message.len()))
+    }
+
+    /// Waits for the answer to what was asked.
+    pub(super) fn answer(&self) -> io::Result<CallbackAnswer> {
         let (word, _) = receive(self.socket)?;
         let word = AnswerWord::decode(&word).ok_or(io::ErrorKind::InvalidData)?;
         Ok(CallbackAnswer {

@@ -57,6 +57,10 @@ def __getattr__(name: str) -> Any:
 
 def _checked(a: npt.ArrayLike, check_finite: bool) -> _Array:
     array = np.asarray(a)
+    if array.dtype.kind == "O":
+        raise ValueError("object arrays are not supported")
+    if array.dtype.kind in "SU":
+        array = array.astype(float)  # or the error that says why not
     if check_finite and array.dtype.kind in "fc" and not np.isfinite(array).all():
         raise ValueError("array must not contain infs or NaNs")
     return array

@@ -229,7 +229,9 @@ impl Reactor {
 
     pub(in crate::reactor) fn next_expiry(&self, now: Instant) -> Option<Instant> {
         let calls = self.spool.as_ref().and_then(Spool::next_expiry);
-        let at = calls.into_iter().chain(self.store.next_expiry()).min()?;
+        let objects = self.kept.next_expiry(self.store.keep_ms());
+        let kept = self.store.next_expiry().into_iter().chain(objects);
+        let at = calls.into_iter().chain(kept).min()?;
         Some(now + Duration::from_millis(at.saturating_sub(now_ms())))
     }
 

@@ -1,0 +1,70 @@
+//! Arrays of texts of fixed length, which Python has as lists of str.
+
+use farcall_idl::{ArrayLayout, MOST_TEXTS, Param, read_texts};
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyString};
+
+use crate::error;
+
+/// What Python passes for them.
+pub(crate) fn expected(param: &Param) -> &'static str {
+    match param.mode.is_returned() {
+        true => "a list of str",
+        false => "a sequence of str",
+    }
+}
+
+/// The texts of an argument.
+pub(crate) fn read(
+    function: &str,
+    param: &Param,
+    value: &Bound<'_, PyAny>,
+) -> PyResult<Vec<String>> {
+    let is_written = param.mode.is_returned();
+    let texts = match is_written && !value.is_instance_of::<PyList>() {
+        true => None,
+        false => of_sequence(value),
+    };
+    texts.ok_or_else(|| {
+        let given = error::describe(value);
+        error::argument(value.py(), function, &param.name, expected(param), &given)
+    })
+}
+
+/// A list, a tuple, an array of str, or whatever else gives texts one by one; a text is none.
+pub(crate) fn of_sequence(value: &Bound<'_, PyAny>) -> Option<Vec<String>> {
+    if value.is_instance_of::<PyString>() {
+        return None;
+    }
+    let mut texts = Vec::new();
+    for text in value.try_iter().ok()?.take(MOST_TEXTS + 1) {
+        let text = text.ok()?;
+        texts.push(text.cast::<PyString>().ok()?.to_str().ok()?.to_owned());
+    }
+    Some(texts)
+}
+
+/// Puts texts into the fields of an array.
+pub(crate) fn write(
+    (param, layout): (&Param, &ArrayLayout),
+    texts: &[String],
+    fields: &mut [u8],
+) -> Result<(), farcall_idl::ScalarError> {
+    layout.write_texts(param, texts.iter().map(String::as_bytes), fields)
+}
+
+/// The texts of fields of so many bytes. What is not UTF-8 becomes U+FFFD.
+pub(crate) fn list<'py>(
+    py: Python<'py>,
+    fields: &[u8],
+    length: usize,
+) -> PyResult<Bound<'py, PyList>> {
+    PyList::new(py, read_texts(fields, length).map(String::from_utf8_lossy))
+}
+
+/// Replaces what a list has.
+pub(crate) fn fill(list: &Bound<'_, PyAny>, fields: &[u8], length: usize) -> PyResult<()> {
+    let list = list.cast::<PyList>()?;
+    let texts = self::list(list.py(), fields, length)?;
+    list.set_slice(0, list.len(), &texts)
+}

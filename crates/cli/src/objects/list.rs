@@ -1,0 +1,39 @@
+//! `farcall objects`
+
+use crate::failure::Failure;
+use crate::target::Target;
+use clap::Args;
+use farcall_client::ObjectStatus;
+use serde_json::{Value, json};
+
+/// List your objects that stay at a server
+///
+/// One whose process has ended is lost, with its state: drop it, and make a new one.
+#[derive(Args)]
+#[command(after_help = "Example:\n  farcall objects")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    target: Target,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let objects = arguments.target.connect(None)?.objects()?;
+    if arguments.json {
+        let objects: Vec<Value> = objects.iter().map(to_json).collect();
+        println!("{}", json!({ "schema": 1, "objects": objects }));
+        return Ok(());
+    }
+    for object in &objects {
+        let lost = object.lost.as_ref();
+        let lost = lost.map_or_else(String::new, |cause| format!("  lost: {cause}"));
+        println!("{}  {}{lost}", object.id, object.class);
+    }
+    Ok(())
+}
+
+fn to_json(object: &ObjectStatus) -> Value {
+    json!({ "id": object.id.to_string(), "class": object.class, "lost": object.lost })
+}

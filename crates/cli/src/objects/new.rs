@@ -1,0 +1,39 @@
+//! `farcall new`
+
+use crate::failure::Failure;
+use crate::target::Target;
+use clap::Args;
+use serde_json::json;
+
+/// Make an object of a class, which stays at the server
+///
+/// Prints its id. It stays until `farcall drop`, or a day after its last use; other programs of the
+/// same user find it by its id, nobody else does.
+#[derive(Args)]
+#[command(after_help = "Example:
+  id=$(farcall new counters/Counter)
+  farcall call object:$id.add n=3
+  farcall objects
+  farcall drop object:$id")]
+pub(crate) struct Arguments {
+    /// Name of the class, with or without its module
+    class: String,
+    #[command(flatten)]
+    target: Target,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let server = arguments.target.connect(None)?;
+    let id = server.new_object(&arguments.class)?.keep()?.to_string();
+    match arguments.json {
+        true => println!(
+            "{}",
+            json!({ "schema": 1, "id": id, "class": arguments.class })
+        ),
+        false => println!("{id}"),
+    }
+    Ok(())
+}

@@ -1,0 +1,47 @@
+//! Arrays of strings on the command line: the lines of a file, or texts with commas between.
+
+use crate::failure::Failure;
+use farcall_idl::{ArrayLayout, read_texts};
+use std::path::Path;
+
+/// The texts of an argument.
+pub(crate) fn parse(text: &str, name: &str) -> Result<Vec<String>, Failure> {
+    Ok(match text.strip_prefix('@') {
+        Some(path) => {
+            let lines = std::fs::read_to_string(path);
+            let lines =
+                lines.map_err(|error| Failure::usage(format!("`{name}`: {path}: {error}")))?;
+            lines.lines().map(str::to_string).collect()
+        }
+        None if text.is_empty() => Vec::new(),
+        None => text.split(',').map(str::to_string).collect(),
+    })
+}
+
+/// The lengths of all dimensions but that of each text.
+pub(crate) fn shape(array: &ArrayLayout) -> Vec<u64> {
+    let axes = array.axes.split_last().map_or(&[][..], |(_, axes)| axes);
+    axes.iter().map(|axis| axis.size).collect()
+}
+
+/// Writes the texts of a result as lines.
+pub(crate) fn write(path: &Path, array: &ArrayLayout, fields: &[u8]) -> Result<(), Failure> {
+    let mut lines = Vec::with_capacity(fields.len());
+    for text in read_texts(fields, array.text_length()) {
+        lines.extend_from_slice(text);
+        lines.push(b'\n');
+    }
+    let written = std::fs::write(path, lines);
+    written.map_err(|error| Failure::failed(format!("{}: {error}", path.display())))
+}
+
+/// The first texts, for people.
+pub(crate) fn preview(array: &ArrayLayout, fields: &[u8], most: usize) -> String {
+    let texts = read_texts(fields, array.text_length());
+    let more = if texts.len() > most { ", ..." } else { "" };
+    let shown = texts.take(most);
+    let shown: Vec<String> = shown
+        .map(|text| format!("{:?}", String::from_utf8_lossy(text)))
+        .collect();
+    format!("[{}{more}]", shown.join(", "))
+}

@@ -1,0 +1,130 @@
+//! Arrays of texts as C and Fortran have them.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use farcall_idl::{ArrayLayout, Mode, text_of};
+
+/// Private copies of texts as C has them: pointers, the last of which is NULL.
+pub(crate) struct TextArray {
+    pointers: Vec<*const u8>,
+    _texts: Vec<Box<[u8]>>,
+}
+
+impl TextArray {
+    pub(crate) fn new(texts: &[String]) -> TextArray {
+        let texts: Vec<Box<[u8]>> = texts.iter().map(|text| ended(text)).collect();
+        let ends = std::iter::once(ptr::null());
+        let pointers = texts.iter().map(|text| text.as_ptr()).chain(ends);
+        TextArray {
+            pointers: pointers.collect(),
+            _texts: texts,
+        }
+    }
+
+    pub(crate) fn pointers(&self) -> *const *const u8 {
+        self.pointers.as_ptr()
+    }
+}
+
+/// The text with NUL at its end.
+pub(crate) fn ended(text: &str) -> Box<[u8]> {
+    let mut bytes = Vec::with_capacity(text.len() + 1);
+    bytes.extend_from_slice(text.as_bytes());
+    bytes.push(0);
+    bytes.into_boxed_slice()
+}
+
+/// An array of texts of fixed length during a call: its fields hold each text and NULs behind it
+/// before and after.
+pub(crate) struct FixedTexts {
+    fields: *mut u8,
+    bytes: usize,
+    length: usize,
+    mode: Mode,
+    /// For C: pointers to copies of the fields, each one byte longer for the NUL at its end.
+    apart: Option<Apart>,
+}
+
+struct Apart {
+    copies: Vec<u8>,
+    pointers: Vec<*mut u8>,
+}
+
+impl FixedTexts {
+    /// # Safety
+    /// `start` is good for reads and writes of the bytes of the array until the last use of this.
+    pub(crate) unsafe fn new(array: &ArrayLayout, start: *mut u8, mode: Mode) -> FixedTexts {
+        FixedTexts {
+            fields: start,
+            bytes: array.client_bytes as usize,
+            length: array.text_length(),
+            mode,
+            apart: None,
+        }
+    }
+
+    fn fields(&mut self) -> impl Iterator<Item = &mut [u8]> {
+        let bytes = match self.bytes {
+            0 => &mut [],
+            // SAFETY: the promise of `new`; nobody else touches the memory while no library runs.
+            length => unsafe { std::slice::from_raw_parts_mut(self.fields, length) },
+        };
+        bytes.chunks_exact_mut(self.length)
+    }
+
+    /// As C has them: pointers to texts that end with NUL, the last of which is NULL. There is room
+    /// for the longest text and its NUL.
+    pub(crate) fn apart(mut self) -> FixedTexts {
+        let (room, is_sent) = (self.length + 1, self.mode.is_sent());
+        let mut copies = vec![0; self.bytes / self.length * room];
+        for (copy, field) in copies.chunks_exact_mut(room).zip(self.fields()) {
+            let text = text_of(field);
+            if is_sent {
+                copy[..text.len()].copy_from_slice(text);
+            }
+        }
+        let starts = copies.chunks_exact_mut(room).map(<[u8]>::as_mut_ptr);
+        let pointers = starts.chain(std::iter::once(ptr::null_mut())).collect();
+        self.apart = Some(Apart { copies, pointers });
+        self
+    }
+
+    /// As Fortran has them: the fields, where blanks stand behind each text.
+    pub(crate) fn blank(mut self) -> FixedTexts {
+        let is_sent = self.mode.is_sent();
+        for field in self.fields() {
+            let used = if is_sent { text_of(field).len() } else { 0 };
+            field[used..].fill(b' ');
+        }
+        self
+    }
+
+    /// What the function gets.
+    pub(crate) fn argument(&self) -> *const c_void {
+        match &self.apart {
+            Some(apart) => apart.pointers.as_ptr().cast(),
+            None => self.fields.cast_const().cast(),
+        }
+    }
+
+    /// Takes over what the function has written.
+    pub(crate) fn finish(&mut self) {
+        if !self.mode.is_returned() {
+            return;
+        }
+        let room = self.length + 1;
+        let Some(apart) = self.apart.take() else {
+            for field in self.fields() {
+                let last = field.iter().rposition(|byte| !matches!(byte, b' ' | 0));
+                field[last.map_or(0, |last| last + 1)..].fill(0);
+            }
+            return;
+        };
+        for (field, copy) in self.fields().zip(apart.copies.chunks_exact(room)) {
+            let text = text_of(&copy[..field.len()]);
+            field[..text.len()].copy_from_slice(text);
+            field[text.len()..].fill(0);
+        }
+    }
+}
