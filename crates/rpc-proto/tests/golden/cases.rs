@@ -305,9 +305,8 @@ fn loans() -> Case {
     }
 }
 
-fn names() -> Case {
-    let about = "Gives an array a name, asks for data by name and lists them; those of another\n\
-                 user are not found. Bit 18 of the features says that both sides have names.";
+/// An array with a name, and a file that has one.
+fn named() -> [NameRecord; 2] {
     let id = HandleId(*b"0123456789abcdef");
     let form = ArrayForm {
         element: "double".to_string(),
@@ -338,6 +337,14 @@ fn names() -> Case {
         form,
         own: false,
     };
+    [own, file]
+}
+
+fn names() -> Case {
+    let about = "Gives an array a name, asks for data by name and lists them; those of another\n\
+                 user are not found. Bit 18 of the features says that both sides have names.";
+    let [own, file] = named();
+    let (id, edition) = (HandleId(*b"0123456789abcdef"), own.edition);
     let name = Name {
         id,
         name: "runs/atoms".to_string(),
