@@ -48,6 +48,8 @@ bench: build ## figures, with a peer or a physical limit beside them in the same
 	else echo "bench trunk: skipped, it needs root: sudo $(farcall) bench trunk"; fi
 	@if [ "$$(id -u)" = 0 ]; then $(farcall) bench grid; \
 	else echo "bench grid: skipped, it needs root: sudo $(farcall) bench grid"; fi
+	@if [ "$$(id -u)" = 0 ]; then $(farcall) bench transaction; \
+	else echo "bench transaction: skipped, it needs root: sudo $(farcall) bench transaction"; fi
 	$(farcall) bench gang --peers
 
 soak: setup ## long runs: killed jobs and servers, each fuzz target ten minutes

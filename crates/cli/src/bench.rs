@@ -9,6 +9,7 @@ mod grid;
 mod load;
 mod raw;
 mod table;
+mod transaction;
 mod trunk;
 
 use crate::failure::Failure;
@@ -33,6 +34,7 @@ enum Command {
     Trunk(trunk::Arguments),
     Gang(gang::Arguments),
     Grid(grid::Arguments),
+    Transaction(transaction::Arguments),
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -43,6 +45,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Command::Trunk(arguments) => trunk::run(arguments),
         Command::Gang(arguments) => gang::run(arguments),
         Command::Grid(arguments) => grid::run(arguments),
+        Command::Transaction(arguments) => transaction::run(arguments),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::object::Instance;
 use crate::output::{Output, Printed};
 use crate::pending::Attempt;
 use crate::{DataName, Error, Job, Pending, Plan, Server, staging};
-use farcall_directory::message::{Choose, Offer};
+use farcall_directory::message::{Choose, Offer, Terms};
 use farcall_idl::{Interface, Layout, Place, Scalar};
 use farcall_rpc_proto::{self as proto, Call, Estimate, Failure, FailureKind, Submission};
 use std::fmt;
@@ -68,6 +68,8 @@ pub struct Placement {
     pub server: u64,
     /// Seconds from then until its results are back.
     pub predicted_s: f64,
+    /// Of what these consist, where that was told.
+    pub terms: Option<Terms>,
 }
 
 /// How long a call took, in seconds, split as in the second Ninf paper (section 4.2).

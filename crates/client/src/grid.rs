@@ -13,7 +13,7 @@ pub(crate) use placed::{Placed, call, start};
 use crate::connection::Connection;
 use crate::function::Function;
 use crate::{Error, Fault, Server};
-use farcall_directory::message::{Choose, Chosen, Find, Found, Observe, Offer};
+use farcall_directory::message::{Choose, Chosen, Find, Found, Observe, Offer, Terms};
 use farcall_directory::{Directory, Settings};
 use farcall_rpc_proto::{Failure, FailureKind, Kind};
 use std::collections::HashMap;
@@ -50,8 +50,8 @@ struct Known {
 pub(crate) struct Place {
     pub(crate) server: u64,
     pub(crate) address: String,
-    /// Seconds that the call is predicted to take there.
-    pub(crate) predicted_s: f64,
+    /// What the call is predicted to take there.
+    pub(crate) terms: Option<Terms>,
     /// Its number at the metaserver; 0 where the client has decided.
     placement: u64,
     /// Its number in the client's own directory; 0 where the metaserver has decided.
@@ -228,7 +228,7 @@ impl Grid {
         Ok(Place {
             server: offer.server,
             address: offer.address,
-            predicted_s: offer.terms.map_or(f64::NAN, |terms| terms.seconds()),
+            terms: offer.terms,
             placement: number(!is_own),
             own: number(is_own),
         })
@@ -273,7 +273,7 @@ impl Grid {
         let place = Place {
             server,
             address: String::new(),
-            predicted_s: f64::NAN,
+            terms: None,
             placement: 0,
             own: 0,
         };

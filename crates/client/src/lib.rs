@@ -56,7 +56,7 @@ pub use credentials::Credentials;
 pub use data::{DataStatus, Named};
 pub use error::{CallbackError, Error, Fault};
 pub use farcall_directory::message as directory;
-pub use farcall_directory::message::Offer;
+pub use farcall_directory::message::{Offer, Terms};
 pub use farcall_idl::{Interface, Scalar};
 pub use farcall_rpc_proto::{
     ArrayForm, DataName, Failure, FailureKind, FunctionSummary, HandleId, JobId, JobState, NoId,

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// A report that a server makes so many seconds after a call was placed knows of the call: the
-/// client has asked, and the first bytes of the call are there.
+/// A report that a server makes so many seconds after a call was placed tells of the call, or the
+/// call is over: the client has asked, and the first bytes of the call are there.
 const UNTIL_SEEN_S: f64 = 0.03;
 
 /// A call that was placed.

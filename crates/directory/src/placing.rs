@@ -78,7 +78,7 @@ impl Directory {
         Ok(Chosen { placement, offers })
     }
 
-    /// Brings the states of all servers up to date.
+    /// Makes anew the states of servers of which something was heard.
     fn refresh(&mut self) {
         for place in self.servers.take_stale() {
             let Some(entry) = self.servers.at_mut(place) else {
@@ -87,8 +87,6 @@ impl Directory {
             let placed = self.calls.of_server(entry.join.server);
             entry.refresh(self.now, placed);
         }
-        let now = self.now;
-        self.servers.all_mut().for_each(|entry| entry.elapse(now));
     }
 
     fn field(&self, function: &str, site: u64, wanted: &Choose) -> Option<Field<'_>> {
@@ -104,26 +102,31 @@ impl Directory {
             client_up: Link::unlimited(),
             client_down: Link::unlimited(),
         };
+        let mut fastest = [0.0f64; 2];
+        let mut is_known = true;
+        for one in field.known() {
+            is_known &= one.profile.is_some();
+            let rates = ways.rates[one.place];
+            fastest = [0, 1].map(|way| fastest[way].max(rates[way]));
+        }
         // A guess that is too low has all calls go to one server, until the first of them has
         // shown what it takes.
-        if field.known().any(|one| one.profile.is_none()) {
+        if !is_known {
             let profiles = field.known().filter_map(|one| one.profile.as_ref());
-            let known = profiles.filter_map(|profile| profile.predict(work, 1));
-            let slowest_s = known.map(|one| one.seconds).fold(0.0, f64::max);
+            let known = profiles.filter_map(|profile| profile.seconds(work, 1));
+            let slowest_s = known.fold(0.0, f64::max);
             if slowest_s > 0.0 {
                 field.unknown_s = slowest_s;
             }
         }
-        [field.client_up, field.client_down] = self.links_of_site(site, &field);
+        [field.client_up, field.client_down] = self.links_of_site(site, fastest);
         Some(field)
     }
 
     /// The links of a site, with the transfers that are under way on them as far as is known: as
     /// fast as the fastest way over them.
-    fn links_of_site(&self, site: u64, field: &Field<'_>) -> [Link; 2] {
-        let rates = field.known().map(|one| field.ways.rates[one.place]);
-        let fastest = |one: [f64; 2], other: [f64; 2]| [0, 1].map(|way| one[way].max(other[way]));
-        let [up, down] = rates.fold([0.0; 2], fastest).map(Link::new);
+    fn links_of_site(&self, site: u64, fastest: [f64; 2]) -> [Link; 2] {
+        let [up, down] = fastest.map(Link::new);
         let calls = || self.calls.of_site(site);
         [
             up.with(calls().map(|call| call.up_left(self.now))),
@@ -139,9 +142,13 @@ impl Directory {
         wanted: &Choose,
         terms: &placement::Terms,
     ) -> u64 {
-        let latency_s = self.traffic.route(site, server).up.latency_s;
-        if let Some(entry) = self.servers.get_mut(&server) {
-            entry.state.assign(call, terms);
+        let mut latency_s = 0.0;
+        if let Some(place) = self.servers.place(server)
+            && let Some(entry) = self.servers.at_mut(place)
+        {
+            let ways = self.traffic.ways(site);
+            latency_s = ways.map_or(0.0, |ways| ways.routes[place].up.latency_s);
+            entry.assign(self.now, call, terms);
         }
         self.calls.place(Placed {
             server,
@@ -221,12 +228,13 @@ impl Field<'_> {
 
     fn candidates(&self) -> impl Iterator<Item = Candidate<'_>> {
         static NOTHING: LazyLock<Profile> = LazyLock::new(Profile::default);
-        let nothing: &Profile = &NOTHING;
+        let (nothing, now): (&Profile, f64) = (&NOTHING, self.directory.now);
         self.known().map(move |one| {
             let entry = self.directory.servers.at(one.place);
             Candidate {
                 id: one.server,
                 server: &entry.state,
+                now_s: now,
                 route: &self.ways.routes[one.place],
                 profile: one.profile.as_ref().unwrap_or(nothing),
                 unknown_s: match one.profile {
@@ -244,7 +252,7 @@ impl Entry {
     /// The longest time of a function with so much work.
     fn slowest(&self, work: f64) -> f64 {
         let known = self.profiles.values();
-        let known = known.filter_map(|profile| profile.predict(work, 1));
-        known.map(|one| one.seconds).fold(0.0, f64::max)
+        let known = known.filter_map(|profile| profile.seconds(work, 1));
+        known.fold(0.0, f64::max)
     }
 }

@@ -4,13 +4,11 @@ use crate::calls::Placed;
 use crate::message::{Function, Job, Join, Phase, Report, Times};
 use crate::record::ServerRecord;
 use farcall_schedule::Profile;
-use farcall_schedule::placement::{Link, Server};
+use farcall_schedule::placement::{Call, Link, Server, Terms};
 use std::collections::BTreeMap;
 
 /// What takes longer than predicted takes a while yet: this share of what was predicted.
 const LEAST_LEFT: f64 = 0.1;
-/// A state that is so old is as good as one of now: predictions err by far more.
-const NEARLY_S: f64 = 1e-3;
 
 /// How a server stands, for people.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,9 +49,8 @@ pub(crate) struct Entry {
     pub(crate) lost: bool,
     /// Bytes per second of the fastest way to it, and from it; 0 where none is known.
     pub(crate) rates: [f64; 2],
-    /// How it stands at `state_at`.
+    /// How it stands at the moment of which that tells.
     pub(crate) state: Server,
-    state_at: f64,
     /// Whether `state` is to be made anew.
     pub(crate) stale: bool,
 }
@@ -72,7 +69,6 @@ impl Entry {
             expires,
             lost: false,
             rates: [0.0; 2],
-            state_at: now,
             stale: true,
             join,
         }
@@ -97,24 +93,47 @@ impl Entry {
         }
     }
 
-    /// Brings the state up to date, unless it is nearly.
-    pub(crate) fn elapse(&mut self, now: f64) {
-        if now - self.state_at >= NEARLY_S {
-            self.state.elapse(now - self.state_at);
-            self.state_at = now;
-        }
+    /// Seconds since it stood as its state says.
+    pub(crate) fn since(&self, now: f64) -> f64 {
+        (now - self.state.at_s).max(0.0)
+    }
+
+    /// A call goes there.
+    pub(crate) fn assign(&mut self, now: f64, call: &Call<'_>, terms: &Terms) {
+        self.state.elapse(self.since(now));
+        self.state.assign(call, terms);
     }
 
     /// Makes the state anew; `placed` are the calls that went here.
     pub(crate) fn refresh<'c>(&mut self, now: f64, placed: impl Iterator<Item = &'c Placed>) {
-        let known = self.report.is_some();
-        // What was placed before the report was made is in it.
-        let reported_at = self.reported_at;
-        let unseen = |one: &&Placed| !known || one.seen_after() >= reported_at;
-        let unseen: Vec<Placed> = placed.filter(unseen).cloned().collect();
+        let unseen = self.unseen(placed);
         self.rebuild(now, &unseen);
-        self.state_at = now;
+        self.state.at_s = now;
         self.stale = false;
+    }
+
+    /// The calls of which the report does not tell yet; the oldest comes first. A job of the report
+    /// is one of those that were placed where it returns as much.
+    fn unseen<'c>(&self, placed: impl Iterator<Item = &'c Placed>) -> Vec<Placed> {
+        let Some(report) = &self.report else {
+            return placed.cloned().collect();
+        };
+        let mut told: BTreeMap<u64, u32> = BTreeMap::new();
+        for job in &report.jobs {
+            *told.entry(job.down).or_default() += 1;
+        }
+        let mut is_told = |one: &Placed| match told.get_mut(&one.down) {
+            Some(jobs) if *jobs > 0 => {
+                *jobs -= 1;
+                true
+            }
+            _ => false,
+        };
+        let reported_at = self.reported_at;
+        let is_unseen = |one: &&Placed| {
+            one.at > reported_at || (!is_told(one) && one.seen_after() >= reported_at)
+        };
+        placed.filter(is_unseen).cloned().collect()
     }
 
     fn rebuild(&mut self, now: f64, unseen: &[Placed]) {
@@ -188,7 +207,7 @@ impl Entry {
     }
 
     pub(crate) fn standing(&self, now: f64) -> Standing<'_> {
-        let pes = self.join.pes.max(1);
+        let (pes, since_s) = (self.join.pes.max(1), self.since(now));
         Standing {
             join: &self.join,
             functions: &self.functions,
@@ -197,7 +216,7 @@ impl Entry {
             report: self.report.as_ref(),
             reported_s: (now - self.reported_at).max(0.0),
             lease_s: (self.expires - now).max(0.0),
-            backlog_s: self.state.backlog.slot(0.0, pes, pes).start_s,
+            backlog_s: self.state.backlog.slot(since_s, pes, pes).start_s - since_s,
             learned: self.profiles.len(),
         }
     }

@@ -99,10 +99,6 @@ impl Servers {
         self.places[place].as_mut()
     }
 
-    pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
-        self.places.iter_mut().flatten()
-    }
-
     /// Numbers of the servers whose leases have ended.
     pub(crate) fn ended(&mut self, now: f64) -> Vec<u64> {
         if now < self.first_end {

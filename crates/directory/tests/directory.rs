@@ -186,6 +186,24 @@ fn a_placed_call_counts_once_when_the_server_reports_it() {
         .report(T0 + 1.5, report(1, vec![running(5.0)]))
         .unwrap();
     assert!((calls(&mut directory, T0 + 1.5) - 5.0).abs() < 1e-6);
+    // A report that is made as soon as a call is there tells of it.
+    let begun = T0 + 2.0;
+    directory.report(begun, report(1, Vec::new())).unwrap();
+    let call = Choose { down: 5, ..call };
+    chosen(&mut directory, begun, &call).unwrap();
+    let job = Job {
+        down: call.down,
+        ..running(5.0)
+    };
+    let at_once = report(1, vec![job]);
+    directory.report(begun + 0.01, at_once).unwrap();
+    assert!((calls(&mut directory, begun + 0.01) - 5.0).abs() < 1e-6);
+    // One of others tells nothing of it.
+    let other = Job { down: 7, ..job };
+    directory
+        .report(begun + 0.02, report(1, vec![other]))
+        .unwrap();
+    assert!(calls(&mut directory, begun + 0.02) > 5.0);
 }
 
 #[test]

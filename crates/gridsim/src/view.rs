@@ -123,6 +123,7 @@ impl View {
         let candidates = candidates.map(|(id, ((server, known), profiles))| Candidate {
             id: id as u64,
             server,
+            now_s: 0.0,
             route: &known.0,
             profile: &profiles[call.function as usize],
             unknown_s: known.1,

@@ -58,6 +58,8 @@ impl Policy {
 /// What is known of a server at the moment of a decision.
 #[derive(Clone, Debug)]
 pub struct Server {
+    /// The moment at which it stands so, in seconds on the clock of whoever decides.
+    pub at_s: f64,
     /// Whether it takes calls: one that drains, or whose lease has ended, does not.
     pub accepts: bool,
     /// Bytes it has for another call.
@@ -78,6 +80,7 @@ impl Server {
     /// A server that does nothing yet and holds nothing.
     pub fn idle(pes: u32, memory: u64, up: Link, down: Link) -> Server {
         Server {
+            at_s: 0.0,
             accepts: true,
             memory,
             calls: 0,
@@ -99,6 +102,7 @@ impl Server {
 
     /// So many seconds have gone by without a report.
     pub fn elapse(&mut self, seconds: f64) {
+        self.at_s += seconds;
         self.backlog.elapse(seconds);
         self.up.elapse(seconds);
         self.down.elapse(seconds);
@@ -148,12 +152,28 @@ impl Call<'_> {
         let missing = self.inputs.iter().filter(|input| !input.is_at(server));
         missing.fold(0, |sum, input| sum.saturating_add(input.bytes))
     }
+
+    /// Bytes that the client would have to send to a server that holds nothing.
+    fn bytes_from_client(&self) -> u64 {
+        let from_client = self.inputs.iter();
+        let from_client = from_client.filter(|input| input.origin == Origin::Client);
+        from_client.fold(0, |sum, input| sum.saturating_add(input.bytes))
+    }
 }
 
 impl Input {
     fn is_at(&self, server: &Server) -> bool {
         self.data.is_some_and(|data| server.holds.contains(&data))
     }
+}
+
+/// What a server lacks of a call's inputs.
+struct Missing {
+    from_client: u64,
+    /// From the client and from holders.
+    bytes: u64,
+    /// Until the last is there of what holders send.
+    slowest_s: f64,
 }
 
 /// A server that has the function, and what is known about the two together.
@@ -163,6 +183,8 @@ pub struct Candidate<'a> {
     pub id: u64,
     /// The server.
     pub server: &'a Server,
+    /// The moment of the decision, on the clock of [`Server::at_s`].
+    pub now_s: f64,
     /// The ways between it and the client.
     pub route: &'a Route,
     /// How long calls of the function take there.
@@ -171,7 +193,7 @@ pub struct Candidate<'a> {
     /// at this server, or by this function at others. A guess that is too low draws many calls to a
     /// new server before the first has shown what it can do.
     pub unknown_s: f64,
-    /// The client's own link out, shared by all that it sends.
+    /// The client's own link out, shared by all that it sends: the same of all candidates.
     pub client_up: &'a Link,
     /// And its link in.
     pub client_down: &'a Link,
@@ -253,17 +275,18 @@ impl Candidate<'_> {
 
     /// What the call would take here.
     pub fn terms(&self, call: &Call<'_>) -> Terms {
-        let (up_s, up_bytes) = self.up(call);
-        let slot = self.server.backlog.slot(up_s, call.fewest, call.most);
+        let missing = self.missing(call);
+        let up_s = self.up(&missing);
+        let slot = self.slot(call, up_s);
         let (compute, learned) = self.compute(call, slot.pes);
         let mut terms = Terms {
             up_s,
             wait_s: (slot.start_s - up_s).max(0.0),
             compute_s: compute.seconds,
             down_s: self.down(call, slot.start_s + compute.seconds),
-            others_s: self.others(up_bytes, compute.seconds),
+            others_s: self.others(missing.bytes, compute.seconds),
             pes: slot.pes,
-            up_bytes,
+            up_bytes: missing.bytes,
             factor: 1.0,
             learned,
         };
@@ -278,19 +301,35 @@ impl Candidate<'_> {
         terms
     }
 
-    /// The cost, unless it is above that of another server: the dearer terms are left out where the
-    /// others alone say so.
+    /// What the call costs at least, by what is known without a look at how the server stands. The
+    /// client needs so many seconds to send so many bytes.
+    #[inline]
+    fn least_s(&self, call: &Call<'_>, (bytes, own_s): (u64, f64)) -> f64 {
+        let back_s = self.route.down.seconds(call.down_bytes as f64);
+        let missing = self.missing(call);
+        let own_s = match missing.from_client == bytes {
+            true => self.route.up.latency_s + own_s,
+            false => 0.0,
+        };
+        let sent_s = self.sent_alone(&missing).max(own_s);
+        // Of a call that makes use of several processor elements it is not known how many it has.
+        let single_s = match call.fewest.max(call.most) {
+            0..=1 => self.seconds(call, 1),
+            _ => 0.0,
+        };
+        sent_s + single_s + back_s
+    }
+
+    /// The cost, unless it is not below that of another server: the dearer terms are left out where
+    /// the others alone say so.
     fn cost_below(&self, call: &Call<'_>, bound_s: f64) -> Option<f64> {
-        let (up_s, up_bytes) = self.up(call);
-        let slot = self.server.backlog.slot(up_s, call.fewest, call.most);
-        let alone_s = self.route.down.seconds(call.down_bytes as f64);
-        if slot.start_s + alone_s >= bound_s {
-            return None;
-        }
-        let compute_s = self.compute(call, slot.pes).0.seconds;
+        let missing = self.missing(call);
+        let slot = self.slot(call, self.up(&missing));
+        let compute_s = self.seconds(call, slot.pes);
+        let back_s = self.route.down.seconds(call.down_bytes as f64);
         let end_s = slot.start_s + compute_s;
-        let others_s = self.others(up_bytes, compute_s);
-        if end_s + others_s + alone_s >= bound_s {
+        let others_s = self.others(missing.bytes, compute_s);
+        if end_s + others_s + back_s >= bound_s {
             return None;
         }
         let cost_s = end_s + others_s + self.down(call, end_s);
@@ -301,32 +340,64 @@ impl Candidate<'_> {
     /// server by as long as its own takes at most, and calls that wait for as long as it computes.
     fn others(&self, up_bytes: u64, compute_s: f64) -> f64 {
         let sent_s = up_bytes as f64 / self.route.up.rate;
-        let transfers = self.server.up.transfers() as f64;
+        let transfers = self.server.up.transfers(self.since_s()) as f64;
         OTHERS * (sent_s * transfers + compute_s * self.load())
     }
 
-    /// Seconds until all inputs are there, and the bytes to be sent. What comes from the client and
-    /// from holders comes at the same time and shares the server's link.
-    fn up(&self, call: &Call<'_>) -> (f64, u64) {
-        let (mut from_client, mut all) = (0, 0u64);
-        let mut slowest: f64 = 0.0;
+    /// What is to be sent to the server.
+    #[inline]
+    fn missing(&self, call: &Call<'_>) -> Missing {
+        let mut missing = Missing {
+            from_client: 0,
+            bytes: 0,
+            slowest_s: 0.0,
+        };
         for input in call.inputs.iter().filter(|input| !input.is_at(self.server)) {
-            all = all.saturating_add(input.bytes);
+            missing.bytes = missing.bytes.saturating_add(input.bytes);
             match input.origin {
-                Origin::Client => from_client = all.min(from_client + input.bytes),
-                Origin::Holder(way) => slowest = slowest.max(way.seconds(input.bytes as f64)),
+                Origin::Client => {
+                    missing.from_client = missing.from_client.saturating_add(input.bytes);
+                }
+                Origin::Holder(way) => {
+                    missing.slowest_s = missing.slowest_s.max(way.seconds(input.bytes as f64));
+                }
             }
         }
-        let route = &self.route.up;
-        let shared = self.server.up.seconds(all as f64, 0.0);
-        let own = self.client_up.seconds(from_client as f64, 0.0);
-        let sent = (from_client as f64 / route.rate).max(own).max(shared);
-        (slowest.max(route.latency_s + sent), all)
+        missing
+    }
+
+    /// Seconds until all inputs are there if nothing else was sent.
+    fn sent_alone(&self, missing: &Missing) -> f64 {
+        let sent_s = self.route.up.seconds(missing.from_client as f64);
+        sent_s.max(missing.slowest_s)
+    }
+
+    /// Seconds until all inputs are there. What comes from the client and from holders comes at the
+    /// same time and shares the server's link.
+    fn up(&self, missing: &Missing) -> f64 {
+        let shared = self.server.up.seconds(missing.bytes as f64, self.since_s());
+        let own = self.client_up.seconds(missing.from_client as f64, 0.0);
+        let latency_s = self.route.up.latency_s;
+        self.sent_alone(missing).max(latency_s + own.max(shared))
+    }
+
+    fn since_s(&self) -> f64 {
+        (self.now_s - self.server.at_s).max(0.0)
+    }
+
+    /// When the call would start whose inputs are there in so many seconds.
+    fn slot(&self, call: &Call<'_>, ready_s: f64) -> Slot {
+        let backlog = &self.server.backlog;
+        let slot = backlog.slot(self.since_s() + ready_s, call.fewest, call.most);
+        Slot {
+            start_s: slot.start_s - self.since_s(),
+            ..slot
+        }
     }
 
     fn down(&self, call: &Call<'_>, from_s: f64) -> f64 {
         let bytes = call.down_bytes as f64;
-        let shared = self.server.down.seconds(bytes, from_s);
+        let shared = self.server.down.seconds(bytes, self.since_s() + from_s);
         let own = self.client_down.seconds(bytes, from_s);
         let way = &self.route.down;
         way.latency_s + (bytes / way.rate).max(shared).max(own)
@@ -339,6 +410,12 @@ impl Candidate<'_> {
             factor: UNKNOWN_FACTOR,
         };
         (learned.unwrap_or_else(unknown), learned.is_some())
+    }
+
+    /// The seconds of [`Candidate::compute`], at less expense.
+    fn seconds(&self, call: &Call<'_>, pes: u32) -> f64 {
+        let learned = self.profile.seconds(call.work, pes);
+        learned.unwrap_or(self.unknown_s)
     }
 
     fn load(&self) -> f64 {
@@ -384,12 +461,15 @@ impl Placer {
         call: &Call<'_>,
         candidates: impl Iterator<Item = Candidate<'a>>,
     ) -> Option<Choice> {
-        let fit = candidates.filter(|candidate| candidate.fits(call).is_ok());
+        let fits = |candidate: &Candidate<'_>| candidate.fits(call).is_ok();
         let choice = match self.policy {
-            Policy::RoundRobin => self.next_of(fit),
-            Policy::LeastLoad => least(fit, Candidate::load),
-            Policy::LoadAndThroughput => least(fit, |one| one.load_and_throughput(call)),
-            Policy::Completion => soonest(call, fit),
+            Policy::RoundRobin => self.next_of(candidates.filter(fits)),
+            Policy::LeastLoad => least(candidates.filter(fits), Candidate::load),
+            Policy::LoadAndThroughput => {
+                let cost = |one: &Candidate<'_>| one.load_and_throughput(call);
+                least(candidates.filter(fits), cost)
+            }
+            Policy::Completion => soonest(call, candidates),
         }?;
         self.last = Some(choice.id);
         let terms = choice.terms(call);
@@ -413,11 +493,22 @@ fn least<'a>(
     Some(least.1)
 }
 
-fn soonest<'a>(call: &Call<'_>, fit: impl Iterator<Item = Candidate<'a>>) -> Option<Candidate<'a>> {
+fn soonest<'a>(
+    call: &Call<'_>,
+    candidates: impl Iterator<Item = Candidate<'a>>,
+) -> Option<Candidate<'a>> {
+    let mut candidates = candidates.peekable();
+    let client = candidates.peek()?.client_up;
+    let from_client = call.bytes_from_client();
+    let own_s = client.seconds(from_client as f64, 0.0);
     let mut best: Option<(f64, Candidate<'a>)> = None;
-    for candidate in fit {
+    for candidate in candidates {
         let bound_s = best.map_or(f64::INFINITY, |(cost_s, _)| cost_s);
-        if let Some(cost_s) = candidate.cost_below(call, bound_s) {
+        // Most are too dear however they stand.
+        if candidate.least_s(call, (from_client, own_s)) < bound_s
+            && let Some(cost_s) = candidate.cost_below(call, bound_s)
+            && candidate.fits(call).is_ok()
+        {
             best = Some((cost_s, candidate));
         }
     }

@@ -11,14 +11,18 @@ const WEIGHT: f64 = 1.0 / 8.0;
 /// or bytes where the interface states none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Predictor {
-    /// By octave of the work; those that were never observed are left out.
-    rates: Vec<(u8, Rate)>,
+    /// A bit for each octave of the work that was observed.
+    observed: u64,
+    /// Of these octaves, in their order.
+    rates: Vec<Rate>,
 }
 
 /// Seconds per unit of work, as a logarithm: run times err by factors.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Rate {
     mean: f64,
+    /// What the mean is the logarithm of: asked for far more often than it changes.
+    unit_s: f64,
     variance: f64,
     calls: u32,
 }
@@ -54,16 +58,19 @@ impl Predictor {
         }
         let value = (seconds / work).ln();
         let octave = octave(work);
-        match self.rates.binary_search_by_key(&octave, |(key, _)| *key) {
-            Ok(index) => self.rates[index].1.observe(value),
-            Err(index) => self.rates.insert(index, (octave, Rate::new(value))),
+        let place = self.below(octave);
+        if self.knows(octave) {
+            return self.rates[place].observe(value);
         }
+        self.observed |= 1 << octave;
+        self.rates.insert(place, Rate::new(value));
     }
 
     /// What was learned, to be kept.
     pub fn learned(&self) -> impl Iterator<Item = Learned> {
-        self.rates.iter().map(|(octave, rate)| Learned {
-            octave: *octave,
+        let octaves = (0..OCTAVES as u8).filter(|octave| self.knows(*octave));
+        octaves.zip(&self.rates).map(|(octave, rate)| Learned {
+            octave,
             mean: rate.mean,
             variance: rate.variance,
             calls: rate.calls,
@@ -85,19 +92,17 @@ impl Predictor {
                 && (0.0..=1e4).contains(&variance)
                 && usize::from(octave) < OCTAVES
                 && calls > 0;
-            let in_order = predictor
-                .rates
-                .last()
-                .is_none_or(|(last, _)| *last < octave);
-            if !sound || !in_order {
+            if !sound || predictor.observed >> octave > 0 {
                 return None;
             }
             let rate = Rate {
                 mean,
+                unit_s: mean.exp(),
                 variance,
                 calls,
             };
-            predictor.rates.push((octave, rate));
+            predictor.observed |= 1 << octave;
+            predictor.rates.push(rate);
         }
         Some(predictor)
     }
@@ -108,27 +113,57 @@ impl Predictor {
     /// all, the rate of the nearest holds, and each octave of distance adds a tenth to the factor.
     pub fn predict(&self, work: f64) -> Option<Prediction> {
         let work = at_least_one(work);
+        let (rate, octaves) = self.rate(octave(work))?;
+        Some(rate.prediction(work, octaves))
+    }
+
+    /// The seconds of [`Predictor::predict`], at less expense.
+    pub fn seconds(&self, work: f64) -> Option<f64> {
+        let work = at_least_one(work);
         let octave = octave(work);
-        let above = self.rates.partition_point(|(key, _)| *key < octave);
-        let (low, high) = match (self.rates.get(above), above.checked_sub(1)) {
-            (Some((key, rate)), _) if *key == octave => return Some(rate.prediction(work, 0)),
-            (Some(high), Some(low)) => (self.rates[low], *high),
-            (Some((key, rate)), None) => return Some(rate.prediction(work, key.abs_diff(octave))),
-            (None, Some(low)) => {
-                let (key, rate) = self.rates[low];
-                return Some(rate.prediction(work, key.abs_diff(octave)));
-            }
-            (None, None) => return None,
+        let unit_s = match self.knows(octave) {
+            true => self.rates[self.below(octave)].unit_s,
+            false => self.rate(octave)?.0.unit_s,
         };
-        let share = f64::from(octave - low.0) / f64::from(high.0 - low.0);
-        let mix = |low: f64, high: f64| low + (high - low) * share;
+        Some(unit_s * work)
+    }
+
+    /// The rate of an octave, and how many octaves away it was observed.
+    fn rate(&self, octave: u8) -> Option<(Rate, u8)> {
+        let below = self.below(octave);
+        if self.knows(octave) {
+            return Some((self.rates[below], 0));
+        }
+        let low = self.lower(octave).checked_ilog2();
+        let low = low.map(|low| (self.rates[below - 1], octave - low as u8));
+        let high = self.rates.get(below).copied();
+        let high = high.map(|rate| (rate, (self.observed >> octave).trailing_zeros() as u8));
+        let ((low, from_low), (high, from_high)) = match (low, high) {
+            (Some(low), Some(high)) => (low, high),
+            (one, other) => return one.or(other),
+        };
+        let share = f64::from(from_low) / f64::from(from_low + from_high);
+        let mean = low.mean + (high.mean - low.mean) * share;
         let rate = Rate {
-            mean: mix(low.1.mean, high.1.mean),
-            variance: low.1.variance.max(high.1.variance),
-            calls: low.1.calls.min(high.1.calls),
+            mean,
+            unit_s: mean.exp(),
+            variance: low.variance.max(high.variance),
+            calls: low.calls.min(high.calls),
         };
-        let distance = (octave - low.0).min(high.0 - octave);
-        Some(rate.prediction(work, distance))
+        Some((rate, from_low.min(from_high)))
+    }
+
+    fn knows(&self, octave: u8) -> bool {
+        self.observed >> octave & 1 == 1
+    }
+
+    /// How many octaves below this one were observed.
+    fn below(&self, octave: u8) -> usize {
+        self.lower(octave).count_ones() as usize
+    }
+
+    fn lower(&self, octave: u8) -> u64 {
+        self.observed & !(!0 << octave)
     }
 }
 
@@ -146,6 +181,7 @@ impl Rate {
     fn new(value: f64) -> Rate {
         Rate {
             mean: value,
+            unit_s: value.exp(),
             variance: 0.0,
             calls: 1,
         }
@@ -156,6 +192,7 @@ impl Rate {
         let weight = (1.0 / f64::from(self.calls)).max(WEIGHT);
         let off = value - self.mean;
         self.mean += weight * off;
+        self.unit_s = self.mean.exp();
         self.variance = (1.0 - weight) * (self.variance + weight * off * off);
     }
 
@@ -166,7 +203,7 @@ impl Rate {
             _ => self.variance.sqrt(),
         };
         Prediction {
-            seconds: self.mean.exp() * work,
+            seconds: self.unit_s * work,
             factor: (spread + 0.1 * f64::from(octaves)).exp(),
         }
     }

@@ -50,21 +50,35 @@ impl Profile {
     /// seen, the nearest number counts, as if twice as many took half the time; each such octave
     /// adds a tenth to the factor.
     pub fn predict(&self, work: f64, pes: u32) -> Option<Prediction> {
-        if let Ok(index) = self.at(pes) {
-            return self.predictors[index].1.predict(work);
-        }
-        let distance = |known: u32| f64::from(known.max(1)).log2() - f64::from(pes.max(1)).log2();
-        let nearest = self
-            .predictors
-            .iter()
-            .min_by(|(one, _), (other, _)| distance(*one).abs().total_cmp(&distance(*other).abs()));
-        let (known, predictor) = nearest?;
+        let (predictor, octaves) = self.nearest(pes)?;
         let prediction = predictor.predict(work)?;
-        let octaves = distance(*known);
         Some(Prediction {
             seconds: prediction.seconds * octaves.exp2(),
             factor: prediction.factor * (0.1 * octaves.abs()).exp(),
         })
+    }
+
+    /// The seconds of [`Profile::predict`], at less expense.
+    pub fn seconds(&self, work: f64, pes: u32) -> Option<f64> {
+        let (predictor, octaves) = self.nearest(pes)?;
+        let seconds = predictor.seconds(work)?;
+        Some(if octaves == 0.0 {
+            seconds
+        } else {
+            seconds * octaves.exp2()
+        })
+    }
+
+    /// What is known of the nearest number of processor elements, and how many octaves that is
+    /// above this one.
+    fn nearest(&self, pes: u32) -> Option<(&Predictor, f64)> {
+        if let Ok(index) = self.at(pes) {
+            return Some((&self.predictors[index].1, 0.0));
+        }
+        let distance = |known: u32| f64::from(known.max(1)).log2() - f64::from(pes.max(1)).log2();
+        let known = self.predictors.iter();
+        let known = known.map(|(known, predictor)| (predictor, distance(*known)));
+        known.min_by(|(_, one), (_, other)| one.abs().total_cmp(&other.abs()))
     }
 
     fn at(&self, pes: u32) -> Result<usize, usize> {

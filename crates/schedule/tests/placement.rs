@@ -162,6 +162,7 @@ fn cost(hosts: &[Host], policy: Policy) -> f64 {
             let candidates = (0..).zip(hosts).map(|(id, host)| Candidate {
                 id,
                 server: &host.server,
+                now_s: 0.0,
                 route: &host.route,
                 profile: &host.profile,
                 unknown_s: 1.0,

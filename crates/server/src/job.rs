@@ -86,6 +86,8 @@ pub(crate) struct Job {
     pub(crate) data: Vec<Rc<JobBuffer>>,
     pub(crate) times: Times,
     incoming: Pieces,
+    /// Bytes of arguments that have come.
+    pub(crate) arrived: u64,
     outgoing: Pieces,
 }
 
@@ -183,6 +185,7 @@ impl Job {
             data: Vec::new(),
             times: Times::default(),
             incoming,
+            arrived: 0,
             outgoing,
         };
         job.clear_gaps();
@@ -292,7 +295,9 @@ impl Job {
 
     /// The next part of the argument stream, at most `most` bytes.
     pub(crate) fn next_incoming(&mut self, most: u64) -> Option<Piece> {
-        self.incoming.take(most)
+        let piece = self.incoming.take(most)?;
+        self.arrived += piece.length;
+        Some(piece)
     }
 
     /// The next part of the result stream, at most `most` bytes.

@@ -3,7 +3,8 @@
 
 mod best;
 mod calls;
-mod world;
+mod cost;
+pub(super) mod world;
 
 use super::load::problem::Problem;
 use super::table::{Better, Row, median, report};
@@ -17,7 +18,7 @@ use std::path::PathBuf;
 use world::World;
 
 /// Part of what both servers can do that the calls ask for.
-const LOAD: f64 = 0.8;
+const LOAD: f64 = 0.6;
 /// Calls after which predictions are judged.
 const LEARNED: usize = 50;
 /// Steps of the search for the best assignment, for each of the two figures.
@@ -54,6 +55,9 @@ pub(crate) struct Arguments {
     /// Folder with linpack.idl, ep.idl and their libraries
     #[arg(long, value_name = "DIR", default_value = "libraries")]
     libraries: PathBuf,
+    /// Print what each call was predicted to take, and what it took
+    #[arg(long, conflicts_with = "json")]
+    each: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -85,16 +89,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         bar.set_message(format!("{policy}, calls within {window_s:.0} s"));
         let grid = world.start(policy, &interfaces)?;
         let made = calls::make(&world, &grid, &plan, window_s, &bar)?;
-        tell(arguments, policy, window_s, &made);
+        tell(arguments, policy, window_s, &plan, &made);
         runs.push(made);
     }
     drop(world);
     bar.finish_and_clear();
-    let rows = rows(arguments, &plan, window_s, &speeds, &runs)?;
+    let mut rows = rows(arguments, &plan, window_s, &speeds, &runs)?;
+    rows.push(cost::placement()?);
+    rows.push(cost::question(&arguments.libraries)?);
     report(&rows, arguments.json, arguments.check)
 }
 
-/// Seconds within which the calls are made.
+/// Seconds within which the calls are made: so that they ask for [`LOAD`] of the processors, or of
+/// the links where that is more.
 fn window(plan: &[Planned], speeds: &[Speed], processors: f64) -> f64 {
     let fastest = |kind: usize| {
         let speeds = speeds.iter().map(|speed| speed.operations[kind]);
@@ -105,11 +112,14 @@ fn window(plan: &[Planned], speeds: &[Speed], processors: f64) -> f64 {
         let kind = PROBES.iter().position(is_it);
         one.problem.operations() / fastest(kind.unwrap_or(0))
     };
-    plan.iter().map(of).sum::<f64>() / processors / LOAD
+    let computed_s = plan.iter().map(of).sum::<f64>() / processors;
+    let bytes: f64 = plan.iter().map(|one| one.problem.ways()[0]).sum();
+    let sent_s = bytes / speeds.iter().map(|speed| speed.up).sum::<f64>();
+    computed_s.max(sent_s) / LOAD
 }
 
 /// What came of a policy: a run takes minutes.
-fn tell(arguments: &Arguments, policy: &str, window_s: f64, made: &[Made]) {
+fn tell(arguments: &Arguments, policy: &str, window_s: f64, plan: &[Planned], made: &[Made]) {
     if arguments.json {
         return;
     }
@@ -122,6 +132,39 @@ fn tell(arguments: &Arguments, policy: &str, window_s: f64, made: &[Made]) {
         made.len(),
         median(&errors(made)),
     );
+    if arguments.each {
+        each(plan, made);
+    }
+}
+
+/// What was predicted of each call, and what it took, in milliseconds.
+fn each(plan: &[Planned], made: &[Made]) {
+    let header = |names: [&str; 5]| names.map(|name| format!("{name:>6}")).join(" ");
+    let said = header(["up", "wait", "comp", "down", "all"]);
+    let took = header(["up", "wait", "comp", "rest", "all"]);
+    println!(
+        "{:>8} {:14} server  predicted {said}  took {took}",
+        "at", "call"
+    );
+    for (planned, one) in plan.iter().zip(made) {
+        let (said, times) = (one.predicted, one.times);
+        let rest_s = one.seconds - times.send - one.wait_s - times.exec;
+        let all_s = said.seconds();
+        let said = [said.up_s, said.wait_s, said.compute_s, said.down_s, all_s];
+        let took = [times.send, one.wait_s, times.exec, rest_s, one.seconds];
+        let text = |all: [f64; 5]| {
+            all.map(|seconds| format!("{:6.0}", seconds * 1e3))
+                .join(" ")
+        };
+        println!(
+            "{:8.3} {:14} {:6}            {}       {}",
+            planned.at,
+            format!("{:?}", planned.problem),
+            one.server,
+            text(said),
+            text(took)
+        );
+    }
 }
 
 /// A bar on standard error where that is a terminal.
@@ -144,9 +187,7 @@ fn mean_response(made: &[Made]) -> f64 {
 fn errors(made: &[Made]) -> Vec<f64> {
     let judged = made.get(LEARNED..).filter(|rest| !rest.is_empty());
     let judged = judged.unwrap_or(made).iter();
-    judged
-        .map(|one| (one.predicted_s / one.seconds - 1.0).abs())
-        .collect()
+    judged.map(Made::error).collect()
 }
 
 /// A figure of a run, and of a simulated one.
@@ -169,16 +210,31 @@ fn rows(
     let bar = progress(FIGURES.len() * arguments.steps())?;
     bar.set_message("search for the best assignment");
     let mut rows = Vec::new();
-    for (name, figure, simulated_figure) in FIGURES {
+    for (figure_name, figure, simulated_figure) in FIGURES {
         let value = figure(ours);
         for (policy, other) in POLICIES[1..].iter().zip(others) {
-            rows.push(row(name.into(), value, (policy, figure(other)), Some(0.75)));
+            rows.push(row(
+                figure_name.into(),
+                value,
+                (policy, figure(other)),
+                Some(0.75),
+            ));
         }
-        let Simulated { placed, best } =
-            simulated(&scenario, ours, simulated_figure, arguments.steps(), &bar);
-        rows.push(row(name.into(), value, ("best found", best), Some(1.15)));
-        let name = format!("{name}, as placed");
+        let Simulated {
+            placed,
+            policy,
+            best,
+        } = simulated(&scenario, ours, simulated_figure, arguments.steps(), &bar);
+        rows.push(row(
+            figure_name.into(),
+            value,
+            ("best found", best),
+            Some(1.15),
+        ));
+        let name = format!("{figure_name}, as placed");
         rows.push(row(name, value, ("simulated", placed), None));
+        let name = format!("{figure_name}, placed in simulation");
+        rows.push(row(name, policy, ("best found", best), None));
     }
     bar.finish_and_clear();
     let error = median(&errors(ours));

@@ -95,7 +95,8 @@ enum Streamed {
 fn outcome_at(outcome: Outcome, place: Option<&Place>) -> Outcome {
     let placement = place.map(|place| Placement {
         server: place.server,
-        predicted_s: place.predicted_s,
+        predicted_s: place.terms.map_or(f64::NAN, |terms| terms.seconds()),
+        terms: place.terms,
     });
     Outcome {
         placement,

@@ -182,6 +182,7 @@ impl View<'_> {
         Candidate {
             id: self.id,
             server: &self.state,
+            now_s: self.state.at_s,
             route: &self.known.route,
             profile: &self.known.profile,
             unknown_s: UNKNOWN_S,

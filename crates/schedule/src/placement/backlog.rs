@@ -56,10 +56,10 @@ impl Backlog {
         let free_in = self.behind(sooner);
         let fewest = fewest.clamp(1, self.pes());
         let start_s = free_in[fewest as usize - 1].max(ready_s);
-        let free = free_in.partition_point(|free_in| *free_in <= start_s) as u32;
+        let useful = &free_in[..most.clamp(fewest, self.pes()) as usize];
         Slot {
             start_s,
-            pes: free.min(most).max(fewest),
+            pes: useful.partition_point(|free_in| *free_in <= start_s) as u32,
         }
     }
 

@@ -113,9 +113,9 @@ impl Link {
         self.add_up();
     }
 
-    /// Transfers under way.
-    pub fn transfers(&self) -> usize {
-        self.left.len()
+    /// Transfers that are under way so many seconds from now.
+    pub fn transfers(&self, from_s: f64) -> usize {
+        self.left.len() - self.level(from_s).1
     }
 
     /// Seconds that a transfer takes which begins so many seconds from now, latency apart.

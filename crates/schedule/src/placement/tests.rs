@@ -37,6 +37,7 @@ fn candidates<'a>(
     (0..).zip(servers).map(|(id, known)| Candidate {
         id,
         server: &known.server,
+        now_s: 0.0,
         route: &known.route,
         profile: &known.profile,
         unknown_s: 1.0,

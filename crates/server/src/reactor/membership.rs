@@ -218,7 +218,7 @@ impl Reactor {
                 _ => (seconds - done).max(0.1 * seconds).min(1e9),
             },
             up: if phase == Phase::Coming {
-                job.layout.sent_bytes()
+                job.layout.sent_bytes().saturating_sub(job.arrived)
             } else {
                 0
             },

@@ -4,16 +4,20 @@ use super::calls::{Made, Planned, Speed};
 use super::world::LINKS;
 use crate::bench::load::problem::Problem;
 use farcall_gridsim::{
-    Arrival, Function, Machine, Outcome, Port, Scenario, Site, best_assignment, simulate_assigned,
+    Arrival, Function, Machine, Outcome, Port, Scenario, Site, best_assignment, simulate,
+    simulate_assigned,
 };
+use farcall_schedule::placement::Policy;
 use indicatif::ProgressBar;
 
 /// Payload of full frames, as a part of what a link carries.
 const PAYLOAD: f64 = 1448.0 / 1538.0;
 
-/// What the calls cost by simulation: as they were placed, and as a search places them.
+/// What the calls cost by simulation: as they were placed, as the default policy places them there,
+/// and as a search does.
 pub(super) struct Simulated {
     pub(super) placed: f64,
+    pub(super) policy: f64,
     pub(super) best: f64,
 }
 
@@ -49,7 +53,7 @@ pub(super) fn scenario(
         Arrival {
             at_s: one.at * window_s,
             most: 1,
-            noise: made.exec_s * speed / arrival.work,
+            noise: made.times.exec * speed / arrival.work,
             ..arrival
         }
     };
@@ -77,5 +81,10 @@ pub(super) fn simulated(
     let servers: Vec<usize> = made.iter().map(|one| one.server).collect();
     let placed = cost(&simulate_assigned(scenario, &servers));
     let best = best_assignment(scenario, servers, cost, steps, || bar.inc(1));
-    Simulated { placed, best }
+    let policy = cost(&simulate(scenario, Policy::Completion));
+    Simulated {
+        placed,
+        policy,
+        best,
+    }
 }

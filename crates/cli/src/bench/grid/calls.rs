@@ -3,14 +3,14 @@
 use super::world::{CLIENT, Grid, LINKS, World};
 use crate::bench::load::problem::{Arrays, Problem, System};
 use crate::failure::Failure;
-use farcall_client::{Function, Offer, Options, Scalar, Server};
+use farcall_client::{Function, Offer, Options, Scalar, Server, Terms, Times};
 use farcall_flow::SplitMix64;
 use indicatif::ProgressBar;
 use std::time::{Duration, Instant};
 
 /// Orders of Linpack's matrices, and logarithms of EP's trials.
-const ORDERS: (usize, u64) = (100, 500);
-const TRIALS: (usize, u64) = (19, 6);
+const ORDERS: (usize, u64) = (100, 400);
+const TRIALS: (usize, u64) = (20, 6);
 /// Sizes by which the speed of a server and its link is measured before.
 pub(super) const PROBES: [Problem; 2] = [Problem::Unblocked(600), Problem::Ep(22)];
 /// No call takes as long, and no server so long to join.
@@ -48,11 +48,21 @@ pub(super) fn plan(calls: usize, seed: u64) -> Vec<Planned> {
 pub(super) struct Made {
     /// At which of the servers.
     pub(super) server: usize,
-    pub(super) predicted_s: f64,
+    pub(super) predicted: Terms,
+    /// With the question to the metaserver.
     pub(super) seconds: f64,
     /// From the beginning of the window.
     pub(super) done_s: f64,
-    pub(super) exec_s: f64,
+    pub(super) times: Times,
+    /// From the last argument to the start of the library.
+    pub(super) wait_s: f64,
+}
+
+impl Made {
+    /// By how much the prediction was off.
+    pub(super) fn error(&self) -> f64 {
+        (self.predicted.seconds() / self.seconds - 1.0).abs()
+    }
 }
 
 /// Makes all calls at their moments, and waits for them.
@@ -67,7 +77,7 @@ pub(super) fn make(
         let server = connect(&grid.address)?;
         let mut functions = Vec::new();
         for problem in PROBES {
-            functions.push(joined(&server, problem, grid.servers.len())?);
+            functions.push(joined(&server, problem.function(), grid.servers.len())?);
         }
         let numbers = numbers(&functions[0], grid)?;
         become_known(&functions[0], grid)?;
@@ -86,13 +96,15 @@ pub(super) fn make(
             bar.inc(1);
             let placement = outcome.placement;
             let placement = placement.ok_or_else(|| Failure::failed("a call was not placed"))?;
+            let predicted = placement.terms;
             let server = numbers.iter().position(|one| *one == placement.server);
             Ok(Made {
                 server: server.ok_or_else(|| Failure::failed("a call went to a third server"))?,
-                predicted_s: placement.predicted_s,
+                predicted: predicted.ok_or_else(|| Failure::failed("nothing was predicted"))?,
                 seconds,
                 done_s: start.elapsed().as_secs_f64(),
-                exec_s: outcome.times.exec,
+                times: outcome.times,
+                wait_s: outcome.wait,
             })
         };
         let call = &call;
@@ -146,10 +158,10 @@ fn connect(address: &str) -> Result<Server, Failure> {
 }
 
 /// The function, once all servers have joined with it.
-fn joined(server: &Server, problem: Problem, servers: usize) -> Result<Function, Failure> {
+pub(super) fn joined(server: &Server, name: &str, servers: usize) -> Result<Function, Failure> {
     let end = Instant::now() + PATIENCE;
     loop {
-        match server.function(problem.function()) {
+        match server.function(name) {
             Ok(function) if function.servers().len() == servers => return Ok(function),
             Err(error) if Instant::now() > end => return Err(error.into()),
             Ok(_) if Instant::now() > end => {

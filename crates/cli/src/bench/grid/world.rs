@@ -76,11 +76,18 @@ impl World {
             servers.push(format!("farcall://{host}:{}", process.port));
             processes.push(process);
         }
-        Ok(Grid {
+        Ok(Grid::of(address, servers, processes))
+    }
+}
+
+impl Grid {
+    /// What runs already.
+    pub(super) fn of(address: String, servers: Vec<String>, processes: Vec<Process>) -> Grid {
+        Grid {
             address,
             servers,
             _processes: processes,
-        })
+        }
     }
 }
 
@@ -92,13 +99,15 @@ pub(super) struct Grid {
     _processes: Vec<Process>,
 }
 
-struct Process {
+/// A daemon that ends when this is dropped.
+pub(in crate::bench) struct Process {
     child: Child,
-    port: u16,
+    pub(in crate::bench) port: u16,
 }
 
 impl Process {
-    fn start(mut command: Command) -> Result<Process, Failure> {
+    /// Starts it, and learns its port from its first line.
+    pub(in crate::bench) fn start(mut command: Command) -> Result<Process, Failure> {
         let child = command.stdout(Stdio::piped()).spawn()?;
         let mut process = Process { child, port: 0 };
         let mut line = String::new();
