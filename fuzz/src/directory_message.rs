@@ -2,9 +2,10 @@
 //! put to a directory.
 
 use farcall_directory::message::{
-    Choose, Chosen, Find, Found, Join, Leave, Message, Noted, Observe, Report,
+    Choose, Chosen, DataFound, DataListed, Find, FindData, Found, Hold, Join, Leave, ListData,
+    Message, Noted, Observe, Report,
 };
-use farcall_directory::{Directory, Record, Settings};
+use farcall_directory::{Directory, Record, Settings, Viewer};
 use std::fmt::Debug;
 
 const NOW: f64 = 1.7e9;
@@ -20,7 +21,11 @@ fn read<M: Message + Debug + PartialEq>(bytes: &[u8]) -> Option<M> {
 }
 
 fn put(directory: &mut Directory, kind: u8, bytes: &[u8], now: f64) {
-    match kind % 10 {
+    let viewer = Viewer {
+        user: "alice",
+        sees_all: kind >= 128,
+    };
+    match kind % 15 {
         0 => drop(read::<Join>(bytes).map(|join| directory.join(now, join))),
         1 => drop(read::<Report>(bytes).map(|report| directory.report(now, report))),
         2 => drop(read::<Leave>(bytes).map(|leave| directory.leave(now, leave.server))),
@@ -30,7 +35,18 @@ fn put(directory: &mut Directory, kind: u8, bytes: &[u8], now: f64) {
         6 => drop(read::<Record>(bytes).map(|record| directory.apply(now, record))),
         7 => drop(read::<Found>(bytes)),
         8 => drop(read::<Chosen>(bytes)),
-        _ => drop(read::<Noted>(bytes)),
+        9 => drop(read::<Noted>(bytes)),
+        10 => drop(read::<Hold>(bytes).map(|hold| directory.hold(now, hold))),
+        11 => drop(read::<FindData>(bytes).map(|find| {
+            let found = directory.find_data(now, viewer, &find);
+            assert_eq!(read::<DataFound>(&found.to_bytes()), Some(found));
+        })),
+        12 => drop(read::<ListData>(bytes).map(|list| {
+            let listed = directory.list_data(now, viewer, list.after.as_ref());
+            assert_eq!(read::<DataListed>(&listed.to_bytes()), Some(listed));
+        })),
+        13 => drop(read::<DataFound>(bytes)),
+        _ => drop(read::<DataListed>(bytes)),
     }
 }
 

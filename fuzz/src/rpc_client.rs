@@ -7,9 +7,9 @@
 use farcall_idl::Scalar;
 use farcall_rpc_proto::client::{Connection, Event};
 use farcall_rpc_proto::{
-    ArrayForm, ArrayPart, CALLBACKS, CREDIT, Call, CallId, CallbackAnswer, DIRECTORY, HANDLES,
-    HandleId, Hello, JOBS, JobId, KEPT_OBJECTS, Kind, LOANS, Limits, OUTPUT, ObjectRequest, PARTS,
-    Pull, Put, Submission, Transmit,
+    ArrayForm, ArrayPart, CALLBACKS, CREDIT, Call, CallId, CallbackAnswer, DIRECTORY, DataName,
+    HANDLES, HandleId, Hello, JOBS, JobId, KEPT_OBJECTS, Kind, LOANS, Limits, NAMES, Name, OUTPUT,
+    ObjectRequest, PARTS, Pull, Put, Submission, Transmit,
 };
 use std::collections::BTreeMap;
 
@@ -68,7 +68,7 @@ impl Driver {
         };
         let mut hello = Hello::new("fuzz");
         hello.features = CALLBACKS | OUTPUT | JOBS | HANDLES | DIRECTORY | LOANS;
-        hello.features |= PARTS | CREDIT | KEPT_OBJECTS;
+        hello.features |= PARTS | CREDIT | NAMES | KEPT_OBJECTS;
         let mut proto = Connection::new(limits, &hello);
         let mut open = BTreeMap::new();
         open.insert(proto.describe("dgesv").unwrap(), 0);
@@ -130,6 +130,16 @@ impl Driver {
         };
         open.insert(proto.put_part(&part).unwrap(), 0);
         open.insert(proto.get_part(&part).unwrap(), FETCHED);
+        let name = Name {
+            id: ARRAY,
+            name: "a".into(),
+            shared: false,
+            after: 0,
+            copy: None,
+        };
+        open.insert(proto.name(&name).unwrap(), 0);
+        open.insert(proto.ask_name(&DataName::plain("a")).unwrap(), 0);
+        open.insert(proto.list_names(None).unwrap(), 0);
         open.insert(proto.create("counter").unwrap(), 0);
         open.insert(proto.ask_directory(Kind::Find, b"f").unwrap(), 0);
         proto.observe(b"o");
@@ -188,6 +198,7 @@ impl Driver {
             Event::Standing(id, _) | Event::Draining(id, _) | Event::Directory(id, _, _) => id,
             Event::Submitted(id, _) | Event::Job(id, _) | Event::Jobs(id, _) => id,
             Event::Handle(id, _) | Event::Handles(id, _) | Event::Objects(id, _) => id,
+            Event::Named(id, _) | Event::Names(id, _) => id,
             Event::Created(id) => {
                 self.proto.delete(id);
                 id

@@ -6,10 +6,11 @@
 
 use farcall_rpc_proto::server::{Connection, Event};
 use farcall_rpc_proto::{
-    ArrayForm, CALLBACKS, CREDIT, CallId, Callback, Chunk, DIRECTORY, Estimate, Failure,
-    FailureKind, HANDLES, HandleId, HandlePage, HandleRecord, Hello, JOBS, JobDescription, JobId,
-    JobPage, JobRecord, JobState, KEPT_OBJECTS, Kind, LOANS, Limits, Listing, OBJECTS, OPERATION,
-    OUTPUT, ObjectPage, ObjectRequest, PARTS, SHARED_MEMORY, Times, Transmit,
+    ArrayForm, CALLBACKS, CREDIT, CallId, Callback, Chunk, DIRECTORY, DataName, Edition, Estimate,
+    Failure, FailureKind, HANDLES, HandleId, HandlePage, HandleRecord, Hello, JOBS, JobDescription,
+    JobId, JobPage, JobRecord, JobState, KEPT_OBJECTS, Kind, LOANS, Limits, Listing, NAMES,
+    NamePage, NameRecord, OBJECTS, OPERATION, OUTPUT, ObjectPage, ObjectRequest, PARTS,
+    SHARED_MEMORY, Times, Transmit,
 };
 use std::collections::BTreeMap;
 
@@ -74,6 +75,17 @@ fn record(id: JobId) -> JobRecord {
     }
 }
 
+fn named(name: DataName, id: HandleId) -> NameRecord {
+    NameRecord {
+        name,
+        edition: Edition::default(),
+        shared: false,
+        id: Some(id),
+        form: array(id).form,
+        own: true,
+    }
+}
+
 /// Bytes of the result of a call.
 const RESULT_BYTES: u64 = 150;
 
@@ -91,7 +103,7 @@ pub fn run(data: &[u8]) {
     let mut hello = Hello::new("fuzz");
     hello.features = SHARED_MEMORY | CALLBACKS | OUTPUT | OPERATION | JOBS | HANDLES | OBJECTS;
     hello.features |= KEPT_OBJECTS;
-    hello.features |= DIRECTORY | LOANS | PARTS | CREDIT;
+    hello.features |= DIRECTORY | LOANS | PARTS | CREDIT | NAMES;
     let mut driver = Driver {
         proto: Connection::new(limits, hello),
         open: BTreeMap::new(),
@@ -239,6 +251,23 @@ impl Driver {
             Event::ListHandles(id, after) => {
                 let (handles, next) = (vec![array(HandleId([0; 16]))], Some(after));
                 self.proto.handles(id, &HandlePage { handles, next });
+            }
+            Event::Name(id, name) => match name.shared {
+                true => self
+                    .proto
+                    .named(id, &named(DataName::plain(&name.name), name.id)),
+                false => self.fail(id),
+            },
+            Event::AskName(id, name) => match name.check() {
+                Ok(()) => {
+                    assert_eq!(name.to_string().parse(), Ok(name.clone()));
+                    self.proto.named(id, &named(name, HandleId([0; 16])));
+                }
+                Err(_) => self.fail(id),
+            },
+            Event::ListNames(id, next) => {
+                let names = vec![named(DataName::plain("a"), HandleId([0; 16]))];
+                self.proto.names(id, &NamePage { names, next });
             }
             Event::AskJob(id, job) => self.tell(id, job),
             // Answered at once, or never.

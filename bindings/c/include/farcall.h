@@ -591,6 +591,48 @@ farcall_handle *farcall_put(farcall_server *server,
                             const void *data);
 
 /**
+ * Puts an array at the server as `farcall_put`, under a name: words with `/` between. It stays
+ * when the connection ends; calls read it and do not write it, and another array put under the
+ * name is its next version. Behind a metaserver it goes to the server that has data of that
+ * name, or else most memory free. All users may read it where `shared` is not 0. NULL where
+ * that fails.
+ *
+ * As for `farcall_put`; `name` is a string ended by NUL.
+ */
+farcall_handle *farcall_put_named(farcall_server *server,
+                                  farcall_kind element,
+                                  const size_t *shape,
+                                  size_t rank,
+                                  int32_t column_major,
+                                  const void *data,
+                                  const char *name,
+                                  int32_t shared);
+
+/**
+ * The array that is at the server, or behind the metaserver, under that name: `atoms`, or
+ * `atoms@alice` for what another user shares, or the path of a file in a server's data folder.
+ * Pass the handle where a call takes an array; give it back with `farcall_release`. NULL where
+ * there is none.
+ *
+ * `server` is from `farcall_connect`, `name` a string ended by NUL.
+ */
+farcall_handle *farcall_data(farcall_server *server, const char *name);
+
+/**
+ * Which version of the data of its name it is, from 1 on; 0 where it has none.
+ *
+ * `handle` is from `farcall_put_named` or `farcall_data`, or NULL.
+ */
+uint64_t farcall_data_version(const farcall_handle *handle);
+
+/**
+ * The handle is good for nothing any more; the array stays where it is.
+ *
+ * `handle` is from one of the functions that give handles, or NULL; nobody uses it any more.
+ */
+farcall_status farcall_release(farcall_handle *handle);
+
+/**
  * The handle of an array that is at the server by now, by its id; NULL where there is none.
  *
  * `server` is from `farcall_connect`, `id` a string ended by NUL.

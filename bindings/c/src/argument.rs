@@ -177,12 +177,14 @@ pub(crate) unsafe fn read<'a>(
                 // SAFETY: the caller's promise.
                 unsafe { texts.add(array, &value, wanted.mode(param)) }.map_err(&problem)?
             }
-            (None, Some(value)) if let Some(id) = handle::of_argument(value.data) => {
+            (None, Some(value))
+                if let Some(kept) = handle::of_argument(value.data, function.client.server()) =>
+            {
                 if wanted == Use::Submit {
                     let text = "a handle does not outlive the server, as a submitted call may";
                     return Err(problem(mismatch(param, text)));
                 }
-                Argument::Handle(id)
+                kept
             }
             (None, Some(value)) => {
                 check_array(param, &value, length).map_err(&problem)?;
@@ -281,7 +283,7 @@ fn elements(
         count * interface.params[param].ty.size().unwrap_or(0) as usize
     };
     interface.element_values(scalars, |param| match values[param] {
-        Some(value) if handle::of_argument(value.data).is_some() => &[],
+        Some(value) if handle::is_one(value.data) => &[],
         Some(value) if !value.data.is_null() => {
             let length = match value.is_checked() {
                 true => length(param).min(value.bytes),

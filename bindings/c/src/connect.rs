@@ -82,6 +82,23 @@ impl Server {
         Ok(self.client.put(form, bytes, false)?)
     }
 
+    pub(crate) fn put_named(
+        &self,
+        form: farcall_client::ArrayForm,
+        bytes: &[u8],
+        name: &str,
+        shared: bool,
+    ) -> Result<farcall_client::Handle, Problem> {
+        Ok(self.client.put_named(form, bytes, name, shared)?)
+    }
+
+    pub(crate) fn data(
+        &self,
+        name: &farcall_client::DataName,
+    ) -> Result<farcall_client::Handle, Problem> {
+        Ok(self.client.data(name)?)
+    }
+
     pub(crate) fn handle(
         &self,
         id: farcall_client::HandleId,

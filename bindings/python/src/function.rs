@@ -236,7 +236,7 @@ impl Function {
                 return Err(error::argument(py, &self.name, name, expected, &given));
             }
         }
-        let is_handle = |value: &&Bound<'_, PyAny>| handle::given(value).is_some();
+        let is_handle = |value: &&Bound<'_, PyAny>| handle::stays(value);
         if let Some(handle) = given.iter().flatten().find(is_handle) {
             let text = format!(
                 "{} does not outlive the server, and a submitted call may: pass the array",
@@ -639,7 +639,7 @@ impl Function {
                     array = Some(array::typed(&self.name, param, value)?);
                 }
                 // The server checks the form of what it has.
-                Some(value) if handle::given(value).is_some() => {}
+                Some(value) if handle::stays(value) => {}
                 Some(value) if transaction::given(value).is_some() => {}
                 Some(value) if param.mode.is_returned() && value.cast::<Keep>().is_ok() => {}
                 Some(value) => array = Some(array::typed(&self.name, param, value)?),
@@ -687,7 +687,7 @@ impl Function {
             slots[index] = match (&given[index], typed[index].take()) {
                 _ if param.mode == Mode::Work => None,
                 (Some(given), None)
-                    if handle::given(given).is_some() || transaction::given(given).is_some() =>
+                    if handle::stays(given) || transaction::given(given).is_some() =>
                 {
                     Some(Slot::at_server(given.clone())?)
                 }
@@ -766,8 +766,10 @@ impl Function {
             match (scalar, slot) {
                 (Some(scalar), _) => Argument::Scalar(scalar),
                 (None, None) => Argument::Skip,
-                (None, Some(slot)) if let Some(handle) = handle::given(&slot.given) => {
-                    Argument::Handle(handle.get().handle_id())
+                (None, Some(slot))
+                    if let Some(kept) = handle::argument(&slot.given, self.client.server()) =>
+                {
+                    kept
                 }
                 // In a transaction, where the client knows it; otherwise it is a handle.
                 (None, Some(slot)) if let Some(remote) = transaction::given(&slot.given) => {

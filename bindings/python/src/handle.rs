@@ -2,9 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use farcall_client::{ArrayForm, Error, HandleId};
+use farcall_client::{Argument, ArrayForm, DataName, DataStatus, Error, HandleId, NoName};
 use farcall_idl::{ArrayLayout, Order, Param, Type};
 use numpy::{PyArrayDescr, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -95,7 +96,7 @@ impl Handle {
         (process, settings): (Process, Settings),
         value: &Bound<'_, PyAny>,
         order: Option<&str>,
-        stays: bool,
+        (stays, name, shared): (bool, Option<&str>, bool),
     ) -> PyResult<Handle> {
         let (array, ty, column_major) = array::to_put(value, order)?;
         let form = ArrayForm {
@@ -109,9 +110,25 @@ impl Handle {
         // SAFETY: the array is held here; that nobody writes to it meanwhile is the contract of
         // every call.
         let bytes = unsafe { array::contents(&array) };
-        let put = py.detach(|| server.put(form, bytes, stays));
+        let put = py.detach(|| match name {
+            None => server.put(form, bytes, stays),
+            Some(name) => server.put_named(form, bytes, name, shared),
+        });
         let client = put.map_err(|error| error::from_client(py, &error))?;
-        Ok(Handle::new(client, process, settings, !stays))
+        let is_owned = !stays && name.is_none();
+        Ok(Handle::new(client, process, settings, is_owned))
+    }
+
+    /// The array of a name.
+    pub(crate) fn of_data(
+        py: Python<'_>,
+        server: &farcall_client::Server,
+        (process, settings): (Process, Settings),
+        name: &DataName,
+    ) -> PyResult<Handle> {
+        let client = py.detach(|| server.data(name));
+        let client = client.map_err(|error| error::from_client(py, &error))?;
+        Ok(Handle::new(client, process, settings, false))
     }
 
     /// The array of an id that a user gives.
@@ -129,8 +146,9 @@ impl Handle {
         Ok(Handle::new(client, process, settings, false))
     }
 
-    pub(crate) fn handle_id(&self) -> HandleId {
-        self.client.id()
+    /// As a call of a function of its server passes it.
+    pub(crate) fn argument(&self) -> Argument<'static> {
+        self.client.argument(self.client.server())
     }
 
     /// Whether it is at that server.
@@ -159,6 +177,23 @@ impl Handle {
     #[getter]
     fn id(&self) -> String {
         self.client.id().to_string()
+    }
+
+    /// Its name, where it was put or looked up by one; with `@` and the owner where it is not one's
+    /// own.
+    #[getter]
+    fn name(&self) -> Option<String> {
+        let named = self.client.name()?;
+        Some(match named.own {
+            true => named.name.name.clone(),
+            false => named.name.to_string(),
+        })
+    }
+
+    /// Which edition of the data of its name it is: 1, 2, ...
+    #[getter]
+    fn version(&self) -> Option<u64> {
+        self.client.name().map(|named| named.version)
     }
 
     /// Its shape.
@@ -195,7 +230,7 @@ impl Handle {
     }
 
     /// The array, after the calls that were made before.
-    fn get<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyUntypedArray>> {
+    pub(crate) fn get<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyUntypedArray>> {
         let form = self.client.form();
         let shape: Vec<usize> = form.shape.iter().map(|&size| size as usize).collect();
         let order = match form.column_major {
@@ -248,6 +283,113 @@ impl Drop for Handle {
             self.client.drop_soon();
         }
     }
+}
+
+/// Stands for data with a name, wherever they are; a call takes it where it takes an array.
+#[pyclass(frozen, eq, hash, module = "farcall")]
+#[derive(PartialEq, Eq, Hash)]
+pub(crate) struct Data {
+    name: DataName,
+}
+
+/// Data with a name, for a call to read: `atoms`, or `atoms@alice` for those that another user
+/// shares, or `runs/atoms.npy` for a file of a server's data folder. Which array it is, is looked
+/// up when the call is made; behind a metaserver the call goes where the data are, or these to the
+/// call.
+#[pyfunction]
+pub(crate) fn data(name: &str) -> PyResult<Data> {
+    let name = name
+        .parse()
+        .map_err(|error: NoName| PyValueError::new_err(error.to_string()))?;
+    Ok(Data { name })
+}
+
+#[pymethods]
+impl Data {
+    /// The name.
+    #[getter]
+    fn name(&self) -> String {
+        self.name.to_string()
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let make = py.import("farcall")?.getattr("data")?;
+        let arguments = PyTuple::new(py, [self.name.to_string()])?;
+        PyTuple::new(py, [make, arguments.into_any()])
+    }
+
+    fn __repr__(&self) -> String {
+        format!("farcall.data({:?})", self.name.to_string())
+    }
+}
+
+impl Data {
+    pub(crate) fn data_name(&self) -> &DataName {
+        &self.name
+    }
+}
+
+/// What is known of data with a name.
+#[pyclass(frozen, get_all, name = "DataStatus", module = "farcall")]
+pub(crate) struct KnownData {
+    /// The name.
+    name: String,
+    /// The user whose they are; empty for files of a server's data folder.
+    owner: String,
+    /// Counts the editions, from 1 on.
+    version: u64,
+    /// Whether all users may read them.
+    shared: bool,
+    /// The shape.
+    shape: Vec<u64>,
+    /// All bytes.
+    nbytes: u64,
+    /// The addresses of the servers that hold them in this edition.
+    holders: Vec<String>,
+}
+
+impl From<DataStatus> for KnownData {
+    fn from(data: DataStatus) -> KnownData {
+        KnownData {
+            name: data.name.name,
+            owner: data.name.owner.unwrap_or_default(),
+            version: data.version,
+            shared: data.shared,
+            shape: data.shape,
+            nbytes: data.bytes,
+            holders: data.holders,
+        }
+    }
+}
+
+#[pymethods]
+impl KnownData {
+    fn __repr__(&self) -> String {
+        let KnownData {
+            name,
+            version,
+            nbytes,
+            ..
+        } = self;
+        format!("<data {name:?} version {version}, {nbytes} bytes>")
+    }
+}
+
+/// Whether a caller gives something that is at a server.
+pub(crate) fn stays(value: &Bound<'_, PyAny>) -> bool {
+    given(value).is_some() || value.cast::<Data>().is_ok()
+}
+
+/// What a call passes for something that is at a server.
+pub(crate) fn argument(
+    value: &Bound<'_, PyAny>,
+    server: &farcall_client::Server,
+) -> Option<Argument<'static>> {
+    if let Some(handle) = given(value) {
+        return Some(handle.get().client.argument(server));
+    }
+    let data = value.cast::<Data>().ok()?;
+    Some(Argument::Named(data.get().name.clone()))
 }
 
 /// The handle that a caller gives for an array, if it is one.

@@ -23,6 +23,7 @@ mod server;
 mod serving;
 mod texts;
 mod transaction;
+mod transaction_plan;
 
 use pyo3::prelude::*;
 
@@ -37,7 +38,7 @@ mod _native {
     #[pymodule_export]
     use crate::future::Future;
     #[pymodule_export]
-    use crate::handle::{Handle, Keep, keep};
+    use crate::handle::{Data, Handle, Keep, KnownData, data, keep};
     #[pymodule_export]
     use crate::interface::{Interface, Parameter};
     #[pymodule_export]
@@ -52,6 +53,8 @@ mod _native {
     use crate::server::{FunctionSummary, Server, connect};
     #[pymodule_export]
     use crate::transaction::{RemoteArray, Transaction, transaction};
+    #[pymodule_export]
+    use crate::transaction_plan::{TransactionPlan, load_plan};
 
     #[cfg(target_os = "linux")]
     #[pymodule_export]

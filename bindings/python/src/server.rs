@@ -7,12 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use farcall_client::{Credentials, Options};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::error;
 use crate::function::{Function, Times};
-use crate::handle::Handle;
+use crate::handle::{Data, Handle, KnownData};
 use crate::job::{Job, JobStatus};
 use crate::memory::SharedMemory;
 use crate::object::Object;
@@ -229,6 +230,15 @@ impl Server {
         &self.client
     }
 
+    pub(crate) fn of_data(
+        &self,
+        py: Python<'_>,
+        name: &farcall_client::DataName,
+    ) -> PyResult<Handle> {
+        let whose = (self.process, self.settings.clone());
+        Handle::of_data(py, &self.client, whose, name)
+    }
+
     pub(crate) fn whose(&self) -> (Process, Settings) {
         (self.process, self.settings.clone())
     }
@@ -379,28 +389,66 @@ impl Server {
 
     /// Puts an array at the server, to be used in calls by its handle. Functions of Fortran want
     /// matrices in columns: `order="F"`, which is also that of an array in that order. With `stays`
-    /// it stays when the connection ends.
-    #[pyo3(signature = (array, *, order=None, stays=false))]
+    /// it stays when the connection ends. With a `name` it stays as well, and calls find it by
+    /// `farcall.data(name)`: named data do not change, and another array put under the name is the
+    /// next version. Behind a metaserver, the array goes to the server that has data of that name,
+    /// or else most memory free. Other users read what is `shared`.
+    #[pyo3(signature = (array, *, order=None, stays=false, name=None, shared=false))]
     fn put(
         &self,
         py: Python<'_>,
         array: &Bound<'_, PyAny>,
         order: Option<&str>,
         stays: bool,
+        name: Option<&str>,
+        shared: bool,
     ) -> PyResult<Handle> {
         self.process.check(py)?;
         let whose = (self.process, self.settings.clone());
-        Handle::put(py, &self.client, whose, array, order, stays)
+        if shared && name.is_none() {
+            return Err(PyValueError::new_err(
+                "only an array with a name can be shared",
+            ));
+        }
+        Handle::put(py, &self.client, whose, array, order, (stays, name, shared))
     }
 
-    /// The array of a handle.
-    fn get<'py>(
-        &self,
-        py: Python<'py>,
-        handle: &Bound<'py, Handle>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    /// The array of a handle, or of `farcall.data(name)`.
+    fn get<'py>(&self, py: Python<'py>, handle: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         self.process.check(py)?;
-        handle.call_method0("get")
+        if let Ok(data) = handle.cast::<Data>() {
+            let found = self.of_data(py, data.get().data_name())?;
+            return Bound::new(py, found)?.into_any().call_method0("get");
+        }
+        handle.cast::<Handle>()?.call_method0("get")
+    }
+
+    /// The array that is at the server under that name: the caller's own, a file of the server's
+    /// data folder, or what another user shares.
+    fn data(&self, py: Python<'_>, name: &str) -> PyResult<Handle> {
+        self.process.check(py)?;
+        let name = name
+            .parse()
+            .map_err(|error: farcall_client::NoName| PyValueError::new_err(error.to_string()))?;
+        self.of_data(py, &name)
+    }
+
+    /// All data with names that the caller may see, by name.
+    fn list_data(&self, py: Python<'_>) -> PyResult<Vec<KnownData>> {
+        self.process.check(py)?;
+        let data = py.detach(|| self.client.list_data());
+        let data = data.map_err(|error| error::from_client(py, &error))?;
+        Ok(data.into_iter().map(KnownData::from).collect())
+    }
+
+    /// Drops the caller's data of that name, wherever they are. Calls that use them go on.
+    fn drop_data(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+        self.process.check(py)?;
+        let name = name
+            .parse()
+            .map_err(|error: farcall_client::NoName| PyValueError::new_err(error.to_string()))?;
+        py.detach(|| self.client.drop_data(&name))
+            .map_err(|error| error::from_client(py, &error))
     }
 
     /// The handle of that id, which may be from another program of the same user.

@@ -1,11 +1,13 @@
 //! Transactions: calls that are recorded first and then run as a data-flow graph.
 
 use std::cell::RefCell;
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use farcall_client::{Argument, ArrayForm, Deferred, Report, Ways};
+use farcall_client::{Argument, ArrayForm, Deferred, Identity, Report, Ways};
 use farcall_idl::{ArrayLayout, Order, Param, Type};
 use numpy::{PyArrayDescr, PyUntypedArray};
+use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
@@ -14,6 +16,7 @@ use crate::array::{self, Kept, Slot};
 use crate::error;
 use crate::handle::Handle;
 use crate::server::{Process, Server, Settings};
+use crate::transaction_plan::made;
 
 /// Arrays that are left out and have no more bytes are made here all the same.
 const SMALL: u64 = 4096;
@@ -66,7 +69,7 @@ unsafe impl Send for State {}
 pub(crate) fn transaction(servers: Vec<Bound<'_, Server>>) -> PyResult<Transaction> {
     let Some(first) = servers.first() else {
         let text = "a transaction needs a server";
-        return Err(pyo3::exceptions::PyValueError::new_err(text));
+        return Err(PyValueError::new_err(text));
     };
     let (process, settings) = first.get().whose();
     let clients = servers.iter().map(|server| server.get().client().clone());
@@ -216,6 +219,47 @@ impl Transaction {
         self.lock().client.discard(range);
     }
 
+    /// Writes the calls recorded so far to a plan, which `farcall transaction` and
+    /// `farcall.load_plan` run, with the arrays that they read in `.npy` files beside it. `arrays`
+    /// gives arrays their names in the plan: those that calls write are its results. With
+    /// `run=False` the calls are not made at the end of the block.
+    #[pyo3(signature = (path, arrays, *, run=true))]
+    fn save(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        arrays: &Bound<'_, PyDict>,
+        run: bool,
+    ) -> PyResult<()> {
+        let mut names = Vec::new();
+        for (name, array) in arrays.iter() {
+            names.push((name.extract::<String>()?, identity(&array)?));
+        }
+        let recording = self.lock().client.record(&names);
+        let recording = recording.map_err(|error| error::from_client(py, &error))?;
+        let folder = path.parent().map(PathBuf::from).unwrap_or_default();
+        let numpy = array::numpy(py)?;
+        for input in &recording.inputs {
+            let file = folder.join(&input.file);
+            let mut array = made(py, &input.form, &input.bytes)?.into_any();
+            if input.form.ty() == Ok(Type::Char) {
+                // A file with texts of one byte is none that other programs take.
+                array = array.call_method1(intern!(py, "view"), ("int8",))?;
+            }
+            numpy.call_method1(intern!(py, "save"), (file, array))?;
+        }
+        std::fs::write(&path, recording.plan.to_string())?;
+        if !run {
+            let mut state = self.lock();
+            let mut client = std::mem::take(&mut state.client);
+            state.slots.clear();
+            for remote in state.remote.drain(..) {
+                remote.get().settle(&mut client);
+            }
+        }
+        Ok(())
+    }
+
     /// What it came to: calls made, servers used, bytes sent, returned and passed from server to
     /// server, seconds in all. `None` before the end.
     #[getter]
@@ -271,6 +315,22 @@ pub(crate) struct RemoteArray {
     settings: Settings,
 }
 
+/// What an array of the caller's is known by in a transaction.
+fn identity(array: &Bound<'_, PyAny>) -> PyResult<Identity> {
+    if let Some(remote) = given(array) {
+        return match &*remote.get().lock() {
+            Place::Coming(deferred) => Ok(Identity::Deferred(*deferred)),
+            Place::Here(array) => Ok(Identity::Memory(array::address(array.bind(remote.py())))),
+            Place::There(_) | Place::Nowhere => {
+                let text = "the array is of a transaction that has run";
+                Err(PyValueError::new_err(text))
+            }
+        };
+    }
+    let array = array.cast::<PyUntypedArray>()?;
+    Ok(Identity::Memory(array::address(array)))
+}
+
 /// Where it is.
 enum Place {
     /// The transaction has not run.
@@ -294,7 +354,7 @@ impl RemoteArray {
     /// What a call takes for it.
     pub(crate) fn argument<'a>(&self) -> Argument<'a> {
         match &*self.lock() {
-            Place::There(handle) => Argument::Handle(handle.get().handle_id()),
+            Place::There(handle) => handle.get().argument(),
             Place::Coming(_) | Place::Here(_) | Place::Nowhere => Argument::Skip,
         }
     }
@@ -350,7 +410,7 @@ impl RemoteArray {
                 return Err(error::arguments(py, "RemoteArray.get", text));
             }
             Place::Nowhere => {
-                let text = "the transaction that was to make the array has failed";
+                let text = "the transaction that was to make the array has failed, or was not run";
                 return Err(error::arguments(py, "RemoteArray.get", text));
             }
         };

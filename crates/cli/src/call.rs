@@ -1,6 +1,6 @@
 //! `farcall call`
 
-use crate::arrays;
+use crate::arrays::{self, Kept};
 use crate::failure::Failure;
 use crate::npy::Array;
 use crate::objects;
@@ -9,8 +9,8 @@ use crate::target::Target;
 use crate::texts;
 use clap::Args;
 use farcall_client::{
-    Argument, Callback, CallbackArguments, CallbackError, Error, Function, HandleId, Interface,
-    Job, Outcome, Output, Pending, Progress, Scalar,
+    Argument, Callback, CallbackArguments, CallbackError, Error, Function, Interface, Job, Outcome,
+    Output, Pending, Progress, Scalar,
 };
 use farcall_idl::{Layout, Mode, Param, Type};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -25,7 +25,8 @@ use std::time::{Duration, Instant};
 /// Scalars are written as they are, arrays as @FILE.npy or as numbers with commas between,
 /// arrays of strings as @FILE (its lines) or with commas between; -o writes lines. OUT arrays need
 /// not be given.
-/// handle:ID is an array that stays at the server; `farcall put` leaves it there.
+/// handle:ID is an array that stays at the server, data:NAME is data with a name; `farcall put`
+/// leaves them there.
 /// Arguments of type filename are paths of files here, which travel. What the function calls back
 /// is shown on standard error.
 #[derive(Args)]
@@ -72,7 +73,7 @@ pub(crate) struct Call {
     /// Bytes of each array parameter.
     arrays: BTreeMap<usize, Vec<u8>>,
     /// Arrays that stay at the server, by parameter.
-    handles: BTreeMap<usize, HandleId>,
+    handles: BTreeMap<usize, Kept>,
     outputs: BTreeMap<usize, PathBuf>,
 }
 
@@ -179,7 +180,7 @@ impl Call {
         function: Function,
         scalars: Vec<Option<Scalar>>,
         given: BTreeMap<usize, Given>,
-        handles: BTreeMap<usize, HandleId>,
+        handles: BTreeMap<usize, Kept>,
         outputs: BTreeMap<usize, PathBuf>,
     ) -> Result<Call, Failure> {
         let interface = function.interface();
@@ -292,9 +293,9 @@ impl Call {
 }
 
 /// An array that stays at the server, or none at all.
-fn without_bytes(handles: &BTreeMap<usize, HandleId>, param: usize) -> Argument<'static> {
+fn without_bytes(handles: &BTreeMap<usize, Kept>, param: usize) -> Argument<'static> {
     let handle = handles.get(&param);
-    handle.map_or(Argument::Skip, |id| Argument::Handle(*id))
+    handle.map_or(Argument::Skip, Kept::argument)
 }
 
 /// The scalars among arguments by name, and the elements on which sizes depend. All other arrays

@@ -25,6 +25,7 @@ mod status;
 mod target;
 mod texts;
 mod token;
+mod transaction;
 mod trunk;
 mod up;
 
@@ -56,6 +57,7 @@ enum Command {
     Put(arrays::put::Arguments),
     Get(arrays::get::Arguments),
     Drop(arrays::drop::Arguments),
+    Transaction(transaction::Arguments),
     Ls(ls::Arguments),
     Describe(describe::Arguments),
     Doctor(doctor::Arguments),
@@ -99,6 +101,7 @@ fn main() -> ExitCode {
         Command::Put(arguments) => arrays::put::run(&arguments),
         Command::Get(arguments) => arrays::get::run(&arguments),
         Command::Drop(arguments) => arrays::drop::run(&arguments),
+        Command::Transaction(arguments) => transaction::run(&arguments),
         Command::Ls(arguments) => ls::run(&arguments),
         Command::Describe(arguments) => describe::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),

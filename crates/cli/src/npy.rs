@@ -81,6 +81,18 @@ impl Array {
         })
     }
 
+    /// An array that came otherwise, if its elements are numbers.
+    pub(crate) fn new(ty: Type, shape: &[u64], order: Order, bytes: Vec<u8>) -> Option<Array> {
+        let (kind, size) = type_of(ty)?;
+        Some(Array {
+            shape: shape.to_vec(),
+            order,
+            kind,
+            size,
+            bytes,
+        })
+    }
+
     /// A vector written as `1,2.5,3`.
     pub(crate) fn inline(text: &str) -> Result<Array, Failure> {
         let parse = |word: &str| word.trim().parse::<f64>();

@@ -1,5 +1,6 @@
 //! `farcall status`
 
+use crate::arrays::list;
 use crate::failure::Failure;
 use crate::target::Target;
 use clap::Args;
@@ -35,6 +36,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Some("metaserver") => print_metaserver(&status),
         _ => print(&status),
     }
+    // A server that is too old knows of none.
+    let data = server.list_data().unwrap_or_default();
+    if !data.is_empty() {
+        println!();
+        list::print(&data);
+    }
     Ok(())
 }
 
@@ -50,6 +57,7 @@ fn print_metaserver(status: &Value) {
     println!("version      {}", plain(&status["version"]));
     println!("store        {store}");
     println!("functions    {}", plain(&status["functions_served"]));
+    println!("data         {} with names", plain(&status["data"]));
     println!("connections  {}", plain(&status["connections"]));
     println!(
         "under way    {} calls placed",

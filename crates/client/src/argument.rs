@@ -1,6 +1,6 @@
 //! What a caller passes for each parameter.
 
-use crate::{Callback, HandleId};
+use crate::{Callback, DataName, HandleId};
 use farcall_idl::{ArrayLayout, ElementError, Interface, Layout, LayoutError, Mode, Param, Scalar};
 use farcall_rpc_proto::Call;
 
@@ -23,6 +23,8 @@ pub enum Argument<'a> {
     Function(Callback),
     /// An array that stays at the server.
     Handle(HandleId),
+    /// Data with a name, wherever they are. They are read and not written.
+    Named(DataName),
 }
 
 impl Argument<'_> {
@@ -30,9 +32,11 @@ impl Argument<'_> {
         match self {
             Argument::In(bytes) => bytes,
             Argument::Out(bytes) => bytes,
-            Argument::Scalar(_) | Argument::Skip | Argument::Function(_) | Argument::Handle(_) => {
-                &[]
-            }
+            Argument::Scalar(_)
+            | Argument::Skip
+            | Argument::Function(_)
+            | Argument::Handle(_)
+            | Argument::Named(_) => &[],
         }
     }
 
@@ -44,6 +48,7 @@ impl Argument<'_> {
             Argument::Skip => "nothing",
             Argument::Function(_) => "a function",
             Argument::Handle(_) => "a handle",
+            Argument::Named(_) => "data with a name",
         }
     }
 }
@@ -167,6 +172,11 @@ pub(crate) fn handles(layout: &Layout, arguments: &[Argument<'_>]) -> Vec<(u32, 
     arrays.filter_map(handle).collect()
 }
 
+/// Whether an array is at a server.
+pub(crate) fn is_at_server(argument: &Argument<'_>) -> bool {
+    matches!(argument, Argument::Handle(_) | Argument::Named(_))
+}
+
 /// The values of array elements that sizes depend on.
 pub(crate) fn elements(
     interface: &Interface,
@@ -206,6 +216,7 @@ pub(crate) fn check_array(
         (_, Argument::Skip) if is_idle => return Ok(()),
         // The server knows its form.
         (_, Argument::Handle(_)) if way == Way::Both && param.mode != Mode::Work => return Ok(()),
+        (Mode::In, Argument::Named(_)) if way == Way::Both => return Ok(()),
         (Mode::Work, _) => Some("nothing, it is work space"),
         (_, Argument::In(_)) if way == Way::There && param.mode.is_sent() => None,
         (Mode::In, Argument::In(_)) => None,

@@ -7,6 +7,7 @@
 
 mod directory;
 mod kept;
+mod names;
 mod several;
 mod state;
 mod transfer;
@@ -22,7 +23,7 @@ use crate::{Address, Argument, Error, Options};
 use farcall_idl::Layout;
 use farcall_rpc_proto::{
     CALLBACKS, CREDIT, Call, CallId, DIRECTORY, ESTIMATES, Estimate, FILES, Failure, FailureKind,
-    HANDLES, Hello, JOBS, KEPT_OBJECTS, LOANS, Listing, OBJECTS, OPERATION, OUTPUT, PARTS,
+    HANDLES, Hello, JOBS, KEPT_OBJECTS, LOANS, Listing, NAMES, OBJECTS, OPERATION, OUTPUT, PARTS,
     ProtocolError, REGISTER, SHARED_MEMORY, Times,
 };
 use farcall_spin::Spin;
@@ -139,7 +140,7 @@ impl Connection {
         };
         let socket = socket.map_err(failed)?;
         let mut hello = Hello::new(concat!("farcall-client ", env!("CARGO_PKG_VERSION")));
-        hello.features |= ESTIMATES | CALLBACKS | OUTPUT | FILES | JOBS | HANDLES | LOANS;
+        hello.features |= ESTIMATES | CALLBACKS | OUTPUT | FILES | JOBS | HANDLES | LOANS | NAMES;
         hello.features |=
             OBJECTS | OPERATION | REGISTER | DIRECTORY | PARTS | CREDIT | KEPT_OBJECTS;
         if socket.is_unix() {

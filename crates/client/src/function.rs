@@ -8,7 +8,7 @@ use crate::grid;
 use crate::object::Instance;
 use crate::output::{Output, Printed};
 use crate::pending::Attempt;
-use crate::{Error, Job, Pending, Plan, Server, staging};
+use crate::{DataName, Error, Job, Pending, Plan, Server, staging};
 use farcall_directory::message::{Choose, Offer, Terms};
 use farcall_idl::{Interface, Layout, Place, Scalar};
 use farcall_rpc_proto::{self as proto, Call, Estimate, Failure, FailureKind, Submission};
@@ -138,6 +138,7 @@ impl Function {
             most: elements(layout.processor_elements),
             exclude: Vec::new(),
             explain: false,
+            data: None,
         }
     }
 
@@ -295,6 +296,37 @@ impl Function {
         if self.server.grid().is_some() {
             return self.call_once(arguments);
         }
+        let names = self.look_up(arguments)?;
+        match self.call_or_renew(arguments) {
+            // They were put again since they were looked up; nothing of the call was done.
+            Err(Error::Failed(failure))
+                if !names.is_empty() && failure.kind == FailureKind::NotFound =>
+            {
+                for (index, name) in names {
+                    arguments[index] = Argument::Named(name);
+                }
+                self.look_up(arguments)?;
+                self.call_or_renew(arguments)
+            }
+            other => other,
+        }
+    }
+
+    /// Finds the arrays that are named, at the one server that there is; returns their places among
+    /// the arguments and their names.
+    fn look_up(&self, arguments: &mut [Argument<'_>]) -> Result<Vec<(usize, DataName)>, Error> {
+        let mut names = Vec::new();
+        for (index, argument) in arguments.iter_mut().enumerate() {
+            if let Argument::Named(name) = argument {
+                let handle = self.server.data(name)?.id();
+                names.push((index, name.clone()));
+                *argument = Argument::Handle(handle);
+            }
+        }
+        Ok(names)
+    }
+
+    fn call_or_renew(&self, arguments: &mut [Argument<'_>]) -> Result<Outcome, Error> {
         match self.server.persist(|| self.call_once(arguments)) {
             Err(error) if error.is_stale_interface() => {
                 let renewed = self.server.fetch(&self.described.requested)?;
@@ -337,6 +369,9 @@ impl Function {
     /// stay where they are; OUT and INOUT arrays are not touched, IN arrays not written.
     pub unsafe fn start(&self, arguments: &mut [Argument<'_>]) -> Result<Pending, Error> {
         let start = Instant::now();
+        if self.server.grid().is_none() {
+            self.look_up(arguments)?;
+        }
         let prepared = self.prepare(arguments, Way::Both);
         let (mut call, mut layout, functions) = prepared.map_err(|source| Error::Argument {
             function: self.described.qualified.clone(),
@@ -471,13 +506,14 @@ impl Function {
         }
         let handles = argument::handles(&layout, arguments);
         let mut places = vec![None; layout.arrays.len()];
-        for (index, _) in &handles {
-            places[*index as usize] = Some(Place {
+        for (place, array) in places.iter_mut().zip(&layout.arrays) {
+            let stays = argument::is_at_server(&arguments[array.param]);
+            *place = stays.then_some(Place {
                 segment: AT_SERVER,
                 offset: 0,
             });
         }
-        if !handles.is_empty() {
+        if places.iter().any(Option::is_some) {
             layout.place(places);
         }
         let functions = argument::callbacks(interface, arguments)?;

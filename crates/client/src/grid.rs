@@ -4,6 +4,7 @@
 //! The metaserver is asked for each call. While none answers, the client decides itself, by the
 //! directory as it knew it last.
 
+mod data;
 mod placed;
 mod probe;
 
@@ -38,6 +39,8 @@ struct Known {
     directory: Directory,
     /// When each function was asked for last.
     asked: HashMap<String, Instant>,
+    /// When data of each name were asked for last.
+    asked_data: HashMap<String, Instant>,
     /// No metaserver has answered; none is asked before.
     away_until: Option<Instant>,
 }
@@ -71,6 +74,7 @@ impl Grid {
             known: Mutex::new(Known {
                 directory: Directory::new(settings),
                 asked: HashMap::new(),
+                asked_data: HashMap::new(),
                 away_until: None,
             }),
             servers: Mutex::default(),

@@ -1,6 +1,6 @@
 //! Arrays that stay at a server.
 
-use crate::{ArrayForm, Error, HandleId, Server};
+use crate::{Argument, ArrayForm, Error, HandleId, Named, Server};
 use farcall_rpc_proto::HandleRecord;
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,6 +13,7 @@ pub struct Handle {
     server: Server,
     id: HandleId,
     form: ArrayForm,
+    named: Option<Named>,
 }
 
 /// What is known of an array at a server.
@@ -38,6 +39,30 @@ impl Handle {
             server,
             id: record.id,
             form: record.form,
+            named: None,
+        }
+    }
+
+    pub(crate) fn named(server: Server, id: HandleId, form: ArrayForm, named: Named) -> Handle {
+        Handle {
+            server,
+            id,
+            form,
+            named: Some(named),
+        }
+    }
+
+    /// Its name, where it was put or looked up by one.
+    pub fn name(&self) -> Option<&Named> {
+        self.named.as_ref()
+    }
+
+    /// What a call of a function of that server passes for it: by its name where the server of the
+    /// call is chosen later.
+    pub fn argument(&self, server: &Server) -> Argument<'static> {
+        match &self.named {
+            Some(named) if server.is_metaserver() => Argument::Named(named.name.clone()),
+            _ => Argument::Handle(self.id),
         }
     }
 

@@ -26,6 +26,7 @@ mod argument;
 mod callback;
 mod connection;
 mod credentials;
+mod data;
 mod error;
 mod files;
 mod function;
@@ -38,6 +39,7 @@ mod object;
 mod output;
 mod pending;
 mod plan;
+mod playback;
 mod server;
 mod socket;
 mod staging;
@@ -51,12 +53,14 @@ pub use argument::{Argument, ArgumentError};
 pub use callback::{Callback, CallbackArguments};
 pub use connection::Progress;
 pub use credentials::Credentials;
+pub use data::{DataStatus, Named};
 pub use error::{CallbackError, Error, Fault};
 pub use farcall_directory::message as directory;
 pub use farcall_directory::message::{Offer, Terms};
 pub use farcall_idl::{Interface, Scalar};
 pub use farcall_rpc_proto::{
-    ArrayForm, Failure, FailureKind, FunctionSummary, HandleId, JobId, JobState, NoId,
+    ArrayForm, DataName, Failure, FailureKind, FunctionSummary, HandleId, JobId, JobState, NoId,
+    NoName,
 };
 pub use function::{Function, Outcome, Placement, Times};
 pub use handle::{Handle, HandleStatus};
@@ -67,5 +71,6 @@ pub use object::{Object, ObjectStatus};
 pub use output::Output;
 pub use pending::{Pending, wait_any};
 pub use plan::Plan;
+pub use playback::{Load, Playback};
 pub use server::{Options, Server};
-pub use transaction::{Deferred, Report, Transaction, Ways};
+pub use transaction::{Deferred, Identity, Input, Recording, Report, Transaction, Ways};

@@ -2,7 +2,7 @@
 
 use crate::connection::Connection;
 use crate::{Address, Error, Options};
-use farcall_directory::message::{Join, Leave, Message, Noted, Report};
+use farcall_directory::message::{Hold, Join, Leave, Message, Noted, Report};
 use farcall_rpc_proto::{FailureKind, Kind};
 use std::sync::Arc;
 
@@ -36,6 +36,19 @@ impl Metaserver {
     /// The server has no lease ([`Metaserver::wants_join`]), or the metaserver is away.
     pub fn report(&self, report: &Report) -> Result<Noted, Error> {
         self.tell(Kind::Report, report)
+    }
+
+    /// Whether it is to know which named data the server holds.
+    pub fn knows_data(&self) -> bool {
+        self.connection.check_names().is_ok()
+    }
+
+    /// Says which named data the server holds.
+    ///
+    /// # Errors
+    /// The server has no lease ([`Metaserver::wants_join`]), or the metaserver is away.
+    pub fn hold(&self, hold: &Hold) -> Result<Noted, Error> {
+        self.tell(Kind::Hold, hold)
     }
 
     /// Leaves its directory.

@@ -207,6 +207,11 @@ impl Server {
         self.0.grid.as_ref()
     }
 
+    /// Whether a metaserver is there: calls go to the servers behind it.
+    pub fn is_metaserver(&self) -> bool {
+        self.grid().is_some()
+    }
+
     /// Leaves the connection, for one that does not work; the next request makes a new one.
     pub(crate) fn leave(&self) {
         // Where none can be made, the next request finds that out.

@@ -102,9 +102,11 @@ impl Staging {
         let start = match argument {
             Argument::In(bytes) => bytes.as_ptr().cast_mut(),
             Argument::Out(bytes) => bytes.as_mut_ptr(),
-            Argument::Scalar(_) | Argument::Skip | Argument::Function(_) | Argument::Handle(_) => {
-                return;
-            }
+            Argument::Scalar(_)
+            | Argument::Skip
+            | Argument::Function(_)
+            | Argument::Handle(_)
+            | Argument::Named(_) => return,
         };
         let place = array.place.map_or(0, |place| place.offset as usize);
         // SAFETY: the segment has room for the array at its place; nobody else uses it now.

@@ -5,9 +5,12 @@
 //! client's memory gets what is there in the end. `farcall_schedule::dataflow` says what waits for
 //! what.
 
+mod recording;
 mod run;
 mod site;
 mod step;
+
+pub use recording::{Identity, Input, Recording};
 
 use crate::{Argument, Callback, Error, Function, Handle, Output, Server};
 use farcall_idl::{ArrayLayout, Interface, Mode, Order, Scalar};
@@ -60,6 +63,7 @@ struct Recorded {
     message: Call,
     layout: farcall_idl::Layout,
     arguments: Vec<Kept>,
+    ways: Ways,
     order: Order,
 }
 
@@ -134,7 +138,7 @@ impl Transaction {
                 "methods of objects cannot be part of a transaction",
             ));
         }
-        let handle = |given: &Argument<'_>| matches!(given, Argument::Handle(_));
+        let handle = |given: &Argument<'_>| crate::argument::is_at_server(given);
         if let Some(param) = arguments.iter().position(handle) {
             return Err(misuse(
                 param,
@@ -170,6 +174,7 @@ impl Transaction {
             message,
             order: interface.order(),
             arguments: kept,
+            ways: ways.clone(),
             layout,
         });
         Ok(())
@@ -297,7 +302,7 @@ impl Kept {
             Argument::Scalar(scalar) => Kept::Scalar(scalar.clone()),
             Argument::In(bytes) => Kept::In(bytes.as_ptr(), bytes.len()),
             Argument::Out(bytes) => Kept::Out(bytes.as_mut_ptr(), bytes.len()),
-            Argument::Skip | Argument::Handle(_) => Kept::Skip,
+            Argument::Skip | Argument::Handle(_) | Argument::Named(_) => Kept::Skip,
             Argument::Function(function) => Kept::Function(function.clone()),
         }
     }
@@ -340,6 +345,7 @@ fn with_handles<'a>(
             Argument::Out(bytes) => Argument::Out(bytes),
             Argument::Skip => Argument::Skip,
             Argument::Handle(id) => Argument::Handle(*id),
+            Argument::Named(name) => Argument::Named(name.clone()),
             Argument::Function(function) => Argument::Function(function.clone()),
         }
     };

@@ -1,8 +1,9 @@
 //! Servers and their leases, and what others are to know of them.
 
 use crate::calls::Calls;
+use crate::data::Data;
 use crate::message::{Function, Join, Observe, Report};
-use crate::record::{Key, Record, ServerRecord};
+use crate::record::{DataRecord, Key, Record, ServerRecord};
 use crate::server::{Entry, Standing, milliseconds};
 use crate::servers::Servers;
 use crate::traffic::Traffic;
@@ -110,6 +111,7 @@ pub struct Directory {
     pub(crate) functions: BTreeMap<String, Vec<Holder>>,
     pub(crate) traffic: Traffic,
     pub(crate) calls: Calls,
+    pub(crate) data: Data,
     pub(crate) placer: Placer,
     changed: BTreeMap<Key, Change>,
 }
@@ -123,6 +125,7 @@ impl Directory {
             functions: BTreeMap::new(),
             traffic: Traffic::new(settings.most_sites, settings.most_paths),
             calls: Calls::new(settings.first_placement, settings.most_calls),
+            data: Data::default(),
             placer: Placer::new(settings.policy),
             changed: BTreeMap::new(),
             settings,
@@ -194,6 +197,7 @@ impl Directory {
             let at = holders.partition_point(|one| one.server < server);
             holders.insert(at, holder);
         }
+        self.renew_holds(server);
         self.put(Key::Server(server));
     }
 
@@ -214,6 +218,10 @@ impl Directory {
             self.renew_profile(name, server);
         }
         self.put(Key::Server(server));
+        if self.data.is_holder(server) {
+            // It holds as long as the lease does.
+            self.put(Key::Data(server));
+        }
         Ok(())
     }
 
@@ -246,8 +254,14 @@ impl Directory {
         if self.servers.contains_key(&server) {
             self.forget_functions(server);
             self.servers.remove(server);
-            let key = Key::Server(server);
-            self.changed.insert(key, Change::Gone(key, until_ms));
+            let mut keys = vec![Key::Server(server)];
+            if self.data.is_holder(server) {
+                self.data.forget(server);
+                keys.push(Key::Data(server));
+            }
+            for key in keys {
+                self.changed.insert(key, Change::Gone(key, until_ms));
+            }
         }
     }
 
@@ -316,7 +330,7 @@ impl Directory {
         }
     }
 
-    fn put(&mut self, key: Key) {
+    pub(crate) fn put(&mut self, key: Key) {
         self.changed.insert(key, Change::Put(key));
     }
 
@@ -333,6 +347,15 @@ impl Directory {
                 Some(Record::Server(entry.record(None)))
             }
             Key::Path { site, server } => self.traffic.record(site, server).map(Record::Path),
+            Key::Data(server) => {
+                let expires_ms = milliseconds(self.servers.get(&server)?.expires);
+                let held = self.data.of_server(server);
+                Some(Record::Data(DataRecord {
+                    server,
+                    held,
+                    expires_ms,
+                }))
+            }
         }
     }
 
@@ -346,6 +369,7 @@ impl Directory {
                 let site = self.traffic.apply(record);
                 self.renew_ways(site, server);
             }
+            Record::Data(record) => self.apply_data(record),
             Record::Server(record) => {
                 if !self.apply_server(record) {
                     return;

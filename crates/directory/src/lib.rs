@@ -15,6 +15,7 @@
 //! in [`Settings`].
 
 mod calls;
+mod data;
 mod directory;
 pub mod message;
 mod placing;
@@ -23,6 +24,7 @@ mod server;
 mod servers;
 mod traffic;
 
+pub use data::{Located, Viewer};
 pub use directory::{Change, Directory, Refusal, Settings};
 pub use message::digest;
 pub use record::{Key, Record};

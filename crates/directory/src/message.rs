@@ -1,6 +1,13 @@
 //! What servers, clients and metaservers tell each other: CBOR (RFC 8949), each message an array
 //! whose fields are only ever added at the end. `docs/spec/protocol.md` has the frames.
 
+mod data;
+
+pub use data::{
+    DataFound, DataListed, Datum, DatumName, FindData, Hold, ListData, ListedDatum, MOST_DATA,
+    MOST_HELD, Need,
+};
+
 use farcall_schedule::{Learned, Predictor, Profile};
 use minicbor::{Decode, Encode};
 
@@ -296,6 +303,16 @@ pub struct Choose {
     /// Whether to tell of all servers, and to place nothing.
     #[n(9)]
     pub explain: bool,
+    /// Data that it reads by name, of which nothing is in `up`.
+    #[n(10)]
+    pub data: Option<Vec<Need>>,
+}
+
+impl Choose {
+    /// Data that it reads by name.
+    pub fn needs(&self) -> &[Need] {
+        self.data.as_deref().unwrap_or_default()
+    }
 }
 
 /// Of what the time of a call consists, all in seconds.
@@ -471,6 +488,7 @@ impl Message for Choose {
     fn check(&self) -> Result<(), Invalid> {
         name("the function", &self.function)?;
         count("servers excluded", self.exclude.len(), MOST_EXCLUDED)?;
+        count("data needed", self.needs().len(), MOST_HELD)?;
         match self.work.is_finite() && self.work >= 0.0 {
             true => Ok(()),
             false => Err(Invalid(format!("{} is no amount of work", self.work))),

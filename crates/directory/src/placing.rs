@@ -41,11 +41,12 @@ impl Directory {
         let site = self.traffic.site(site);
         self.refresh();
         self.traffic.prepare(site, self.servers.places());
-        let inputs = [Input {
+        let mut inputs = vec![Input {
             bytes: wanted.up,
             data: None,
             origin: Origin::Client,
         }];
+        inputs.extend(self.inputs(wanted.needs()));
         let call = Call {
             work: wanted.work,
             inputs: &inputs,

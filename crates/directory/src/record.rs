@@ -1,6 +1,6 @@
 //! What metaservers share by a store, and clients keep.
 
-use crate::message::{Invalid, Join, Message, Report, Times};
+use crate::message::{Datum, Invalid, Join, MOST_DATA, Message, Report, Times};
 use minicbor::{Decode, Encode};
 use std::fmt;
 use std::str::FromStr;
@@ -20,6 +20,8 @@ pub enum Key {
         /// The server.
         server: u64,
     },
+    /// The named data that a server holds.
+    Data(u64),
 }
 
 impl fmt::Display for Key {
@@ -27,6 +29,7 @@ impl fmt::Display for Key {
         match self {
             Key::Server(server) => write!(f, "server/{server:016x}"),
             Key::Path { site, server } => write!(f, "path/{site:016x}/{server:016x}"),
+            Key::Data(server) => write!(f, "data/{server:016x}"),
         }
     }
 }
@@ -40,6 +43,7 @@ impl FromStr for Key {
         let mut parts = text.splitn(3, '/');
         match (parts.next(), parts.next(), parts.next()) {
             (Some("server"), Some(server), None) => Ok(Key::Server(number(server)?)),
+            (Some("data"), Some(server), None) => Ok(Key::Data(number(server)?)),
             (Some("path"), Some(site), Some(server)) => Ok(Key::Path {
                 site: number(site)?,
                 server: number(server)?,
@@ -58,6 +62,23 @@ pub enum Record {
     /// The paths between a site and a server.
     #[n(1)]
     Path(#[n(0)] PathRecord),
+    /// The named data that a server holds.
+    #[n(2)]
+    Data(#[n(0)] DataRecord),
+}
+
+/// What others may know of the named data that a server holds.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct DataRecord {
+    /// The server.
+    #[n(0)]
+    pub server: u64,
+    /// What it holds.
+    #[n(1)]
+    pub held: Vec<Datum>,
+    /// Milliseconds since 1970, UTC, at which the server's lease ends.
+    #[n(2)]
+    pub expires_ms: u64,
 }
 
 /// What others may know of a server.
@@ -114,6 +135,7 @@ impl Record {
                 site: crate::digest(&record.site),
                 server: record.server,
             },
+            Record::Data(record) => Key::Data(record.server),
         }
     }
 
@@ -132,6 +154,7 @@ impl Record {
     pub fn expires_ms(&self) -> u64 {
         match self {
             Record::Server(record) => record.expires_ms,
+            Record::Data(record) => record.expires_ms,
             // What fits the integers of every store.
             Record::Path(_) => i64::MAX as u64,
         }
@@ -148,6 +171,10 @@ impl Message for Record {
                 }
                 record.report.as_ref().map_or(Ok(()), Message::check)
             }
+            Record::Data(record) => match record.held.len() {
+                ..=MOST_DATA => record.held.iter().try_for_each(Message::check),
+                _ => Err(Invalid("a server with too many data".into())),
+            },
             Record::Path(record) => {
                 let values = [&record.up, &record.down];
                 let mut lists = values

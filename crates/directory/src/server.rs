@@ -168,6 +168,7 @@ impl Entry {
             state.memory = state.memory.saturating_sub(one.memory);
             state.backlog.take(one.ready_s(now), one.pes, one.compute_s);
         }
+        state.holds = std::mem::take(&mut self.state.holds);
         self.state = state;
     }
 
@@ -186,6 +187,23 @@ impl Entry {
             learned: learned.map(|(name, one)| Times::of(name, one)).collect(),
             expires_ms: milliseconds(self.expires),
         }
+    }
+
+    /// The same, with nothing of its functions.
+    pub(crate) fn record_without_functions(&self) -> ServerRecord {
+        self.record(Some(""))
+    }
+
+    /// Whether it takes calls, as far as is known.
+    pub(crate) fn accepts(&self) -> bool {
+        !self.lost && self.report.as_ref().is_none_or(|report| report.accepts)
+    }
+
+    /// Bytes free for calls, as it said last.
+    pub(crate) fn memory_free(&self) -> u64 {
+        self.report
+            .as_ref()
+            .map_or(self.join.memory, |report| report.memory)
     }
 
     pub(crate) fn standing(&self, now: f64) -> Standing<'_> {

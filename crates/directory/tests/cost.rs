@@ -112,6 +112,7 @@ fn a_placement_among_a_thousand_servers_is_cheap() {
         most: None,
         exclude: Vec::new(),
         explain: false,
+        data: None,
     };
     let mut under_way = VecDeque::new();
     let mut times: Vec<f64> = (0..401)

@@ -59,6 +59,7 @@ fn wanted(function: &str) -> Choose {
         most: None,
         exclude: Vec::new(),
         explain: false,
+        data: None,
     }
 }
 

@@ -212,6 +212,7 @@ impl World {
             most: None,
             exclude: Vec::new(),
             explain: false,
+            data: None,
         };
         let meta = self.up.iter().position(|up| *up);
         if let Some(meta) = meta

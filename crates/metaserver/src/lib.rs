@@ -9,6 +9,7 @@
 //! joins.
 
 mod access;
+mod held;
 pub mod member;
 mod session;
 mod status;

@@ -1,5 +1,6 @@
 //! How a server is a member of a metaserver's directory: it joins, says how it stands, and leaves.
 
+use crate::held::Held;
 use farcall_client::directory::{Function, Join, MOST_LEARNED, Report, Times};
 use farcall_client::{Address, Error, Metaserver, Options};
 use farcall_server::Standing;
@@ -47,6 +48,7 @@ struct Membership {
     learned: BTreeMap<String, Times>,
     /// Names whose times the metaserver does not know yet.
     untold: Vec<String>,
+    held: Held,
     metaserver: Option<Metaserver>,
     renew_every: Duration,
     retry_at: Instant,
@@ -70,6 +72,7 @@ impl Member {
             standing: None,
             learned: BTreeMap::new(),
             untold: Vec::new(),
+            held: Held::default(),
             metaserver: None,
             renew_every: RETRY,
             retry_at: Instant::now(),
@@ -100,6 +103,9 @@ impl Membership {
         for times in std::mem::take(&mut standing.report.learned) {
             self.untold.push(times.function.clone());
             self.learned.insert(times.function.clone(), times);
+        }
+        if let Some(data) = standing.data.take() {
+            self.held.set(data);
         }
         if let Some(functions) = standing.functions.take() {
             self.functions = functions;
@@ -141,6 +147,7 @@ impl Membership {
             let told = match told {
                 Err(error) if Metaserver::wants_join(&error) => {
                     self.untold = self.learned.keys().cloned().collect();
+                    self.held.begin_anew();
                     metaserver.join(&self.join(&standing))
                 }
                 other => other,
@@ -150,7 +157,22 @@ impl Membership {
                 Err(error) => return self.lose(&error),
             }
             if self.untold.is_empty() {
-                return;
+                return self.tell_data();
+            }
+        }
+    }
+
+    /// Says which named data the server holds, as far as the metaserver does not know.
+    fn tell_data(&mut self) {
+        let server = self.member.server;
+        while let Some(metaserver) = self.metaserver.as_ref().filter(|one| one.knows_data())
+            && let Some(hold) = self.held.next(server)
+        {
+            match metaserver.hold(&hold) {
+                Ok(_) => self.held.told(&hold),
+                // It is told after the server has joined again.
+                Err(error) if Metaserver::wants_join(&error) => return,
+                Err(error) => return self.lose(&error),
             }
         }
     }
@@ -165,9 +187,15 @@ impl Membership {
         match joined {
             Ok((noted, metaserver)) => {
                 tracing::info!("joined the metaserver {address}");
+                if !metaserver.knows_data() {
+                    tracing::info!(
+                        "the metaserver {address} is too old to know data by name; update it"
+                    );
+                }
                 self.metaserver = Some(metaserver);
                 self.complained = false;
                 self.untold = self.learned.keys().cloned().collect();
+                self.held.begin_anew();
                 self.renew_in(noted.lease_s);
                 true
             }

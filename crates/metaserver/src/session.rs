@@ -2,14 +2,15 @@
 
 use crate::{Shared, now, status};
 use farcall_client::Address;
-use farcall_directory::Refusal;
 use farcall_directory::message::{
-    Choose, Find, Found, Invalid, Join, Leave, Message, Noted, Observe, Report,
+    Choose, Find, FindData, Found, Hold, Invalid, Join, Leave, ListData, Message, Noted, Observe,
+    Report,
 };
+use farcall_directory::{Refusal, Viewer};
 use farcall_rpc_proto::server::{Connection, Event};
 use farcall_rpc_proto::{
-    DIRECTORY, Failure, FailureKind, FunctionSummary, Hello, Kind, Limits, Listing, OPERATION,
-    ProtocolError, Transmit,
+    DIRECTORY, Failure, FailureKind, FunctionSummary, Hello, Kind, Limits, Listing, NAMES,
+    OPERATION, ProtocolError, Transmit,
 };
 use farcall_tls::Session as Tls;
 use std::collections::BTreeSet;
@@ -130,7 +131,7 @@ fn begin(
     stream.set_write_timeout(Some(PATIENCE))?;
     let tls = shared.identity.as_ref().map(Tls::server).transpose()?;
     let mut hello = Hello::new(concat!("farcall-metaserver ", env!("CARGO_PKG_VERSION")));
-    hello.features |= DIRECTORY | OPERATION;
+    hello.features |= DIRECTORY | OPERATION | NAMES;
     Ok(Session {
         shared,
         wire: Wire { stream, tls },
@@ -248,6 +249,27 @@ impl Session<'_> {
                 self.shared.directory().leave(now(), server);
                 tracing::info!("server {server:016x} has left");
             }
+            Kind::Hold => {
+                let hold: Hold = read(message)?;
+                self.check_joined(hold.server)?;
+                let held = self.shared.directory().hold(now(), hold);
+                held.map_err(refusal)?;
+            }
+            Kind::FindData => {
+                let find: FindData = read(message)?;
+                let viewer = self.viewer();
+                let found = self.shared.directory().find_data(now(), viewer, &find);
+                return Ok(Some((Kind::DataFound, found.to_bytes())));
+            }
+            Kind::ListData => {
+                let ListData { after } = read(message)?;
+                let viewer = self.viewer();
+                let listed = self
+                    .shared
+                    .directory()
+                    .list_data(now(), viewer, after.as_ref());
+                return Ok(Some((Kind::DataListed, listed.to_bytes())));
+            }
             Kind::Find => {
                 let Find { function } = read(message)?;
                 let site = self.site();
@@ -271,6 +293,16 @@ impl Session<'_> {
         }
         let lease_s = self.shared.lease_s;
         Ok(Some((Kind::Noted, Noted { lease_s }.to_bytes())))
+    }
+
+    /// Who asks for data.
+    fn viewer(&self) -> Viewer<'_> {
+        let access = self.shared.access.lock();
+        let access = access.unwrap_or_else(PoisonError::into_inner);
+        Viewer {
+            user: self.user.as_deref().unwrap_or_default(),
+            sees_all: access.is_open(),
+        }
     }
 
     /// Where the client is.

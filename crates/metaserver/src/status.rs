@@ -33,6 +33,7 @@ pub(crate) fn text(shared: &Shared) -> String {
     let paths: Vec<Value> = paths.collect();
     let functions = directory.functions().count();
     let placed = directory.calls();
+    let data = directory.data_count();
     drop(directory);
     let store = shared.store.as_ref().map(|store| {
         json!({ "address": store.to_string(), "answers": shared.stored.load(Ordering::Relaxed) })
@@ -47,6 +48,7 @@ pub(crate) fn text(shared: &Shared) -> String {
         "store": store,
         "functions_served": functions,
         "calls_placed": placed,
+        "data": data,
         "servers": servers,
         "paths": paths,
     })

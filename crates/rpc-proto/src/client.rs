@@ -14,6 +14,7 @@ use crate::message::{
     Listing, MemoryMessage, NewRequest, OUTPUT, OutputMessage, RegisterRequest, ResultMessage,
     StandingMessage, Times,
 };
+use crate::names::{AskNameMessage, DataName, ListNamesMessage, NAMES, Name, NamePage, NameRecord};
 use crate::objects::{KEPT_OBJECTS, ObjectPage, ObjectRequest};
 use crate::receiver::{Chunk, Frame, Receiver, Stream};
 use crate::sender::{Sender, Transmit};
@@ -61,6 +62,10 @@ pub enum Event {
     Handle(CallId, HandleRecord),
     /// A page of arrays at the server.
     Handles(CallId, HandlePage),
+    /// What is known of data with a name.
+    Named(CallId, NameRecord),
+    /// A page of data with names.
+    Names(CallId, NamePage),
     /// What is known of objects that stay. One that was attached is known by the number of the
     /// request until [`Connection::delete`].
     Objects(CallId, ObjectPage),
@@ -384,6 +389,31 @@ impl Connection {
         Ok(id)
     }
 
+    /// Gives an array a name, at a server with the feature [`NAMES`].
+    pub fn name(&mut self, name: &Name) -> Result<CallId, ProtocolError> {
+        let id = self.open(Request::Query)?;
+        message::append(&mut self.core.sender.control, Kind::Name, id, name);
+        Ok(id)
+    }
+
+    /// Asks a server with the feature [`NAMES`] for data by name.
+    pub fn ask_name(&mut self, name: &DataName) -> Result<CallId, ProtocolError> {
+        let id = self.open(Request::Query)?;
+        let name = name.clone();
+        let out = &mut self.core.sender.control;
+        message::append(out, Kind::AskName, id, &AskNameMessage { name });
+        Ok(id)
+    }
+
+    /// Asks a server with the feature [`NAMES`] for the data whose names come after this one.
+    pub fn list_names(&mut self, after: Option<&DataName>) -> Result<CallId, ProtocolError> {
+        let id = self.open(Request::Query)?;
+        let after = after.cloned();
+        let out = &mut self.core.sender.control;
+        message::append(out, Kind::ListNames, id, &ListNamesMessage { after });
+        Ok(id)
+    }
+
     fn about_handle(&mut self, kind: Kind, handle: HandleId) -> Result<CallId, ProtocolError> {
         let id = self.open(Request::Query)?;
         let out = &mut self.core.sender.control;
@@ -553,7 +583,16 @@ impl Core {
                 self.close_query(id, kind)?;
                 operation(id, kind, payload).map(Some)
             }
-            Kind::Noted | Kind::Found | Kind::Chosen if self.features & DIRECTORY != 0 => {
+            Kind::Named | Kind::Names if self.features & NAMES != 0 => {
+                self.close_query(id, kind)?;
+                about_names(id, kind, payload).map(Some)
+            }
+            Kind::DataFound | Kind::DataListed if self.features & NAMES == 0 => {
+                Err(ProtocolError::OutOfPlace(kind))
+            }
+            Kind::Noted | Kind::Found | Kind::Chosen | Kind::DataFound | Kind::DataListed
+                if self.features & DIRECTORY != 0 =>
+            {
                 self.close_query(id, kind)?;
                 Ok(Some(Event::Directory(id, kind, payload.to_vec())))
             }
@@ -804,6 +843,14 @@ impl Core {
             _ => Err(ProtocolError::StrayData),
         }
     }
+}
+
+/// The answer of a server about data with names.
+fn about_names(id: CallId, kind: Kind, payload: &[u8]) -> Result<Event, ProtocolError> {
+    Ok(match kind {
+        Kind::Named => Event::Named(id, message::parse(kind, payload)?),
+        _ => Event::Names(id, message::parse(kind, payload)?),
+    })
 }
 
 /// The answer of the server to its operator.

@@ -147,6 +147,26 @@ pub enum Kind {
     Chosen = 71,
     /// A client says what became of a call; nothing answers it.
     Observe = 72,
+    /// Gives an array at the server a name.
+    Name = 73,
+    /// Answers [`Kind::Name`] and [`Kind::AskName`].
+    Named = 74,
+    /// Asks for data by name.
+    AskName = 75,
+    /// Asks for a page of the data with names.
+    ListNames = 76,
+    /// Answers [`Kind::ListNames`].
+    Names = 77,
+    /// A server tells a metaserver which named data it holds.
+    Hold = 78,
+    /// Asks a metaserver who holds data of a name.
+    FindData = 79,
+    /// Answers [`Kind::FindData`].
+    DataFound = 80,
+    /// Asks a metaserver for a page of the data with names.
+    ListData = 81,
+    /// Answers [`Kind::ListData`].
+    DataListed = 82,
 }
 
 impl Kind {
@@ -215,6 +235,16 @@ impl Kind {
             Choose,
             Chosen,
             Observe,
+            Name,
+            Named,
+            AskName,
+            ListNames,
+            Names,
+            Hold,
+            FindData,
+            DataFound,
+            ListData,
+            DataListed,
         ]
         .into_iter()
         .find(|kind| *kind as u8 == byte)

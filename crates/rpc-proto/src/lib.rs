@@ -31,6 +31,7 @@ mod handles;
 mod ids;
 mod jobs;
 mod message;
+mod names;
 mod objects;
 mod receiver;
 mod sender;
@@ -48,6 +49,9 @@ pub use message::{
     CALLBACK_BYTES, CALLBACKS, CREDIT, Call, Callback, CallbackAnswer, DIRECTORY, ESTIMATES,
     Estimate, FILES, Failure, FailureKind, Fault, FunctionSummary, Hello, Listing, MessageError,
     OBJECTS, OPERATION, OUTPUT, REGISTER, SHARED_MEMORY, Times, VERSION_MAX, VERSION_MIN,
+};
+pub use names::{
+    DataName, Edition, MOST_NAME, NAMES, Name, NamePage, NameRecord, NoName, check_name,
 };
 pub use objects::{KEPT_OBJECTS, ObjectPage, ObjectRecord, ObjectRequest};
 pub use receiver::Chunk;

@@ -15,6 +15,7 @@ use crate::message::{
     InterfaceMessage, ListRequest, Listing, MemoryMessage, NewRequest, OBJECTS, OPERATION, OUTPUT,
     OutputMessage, REGISTER, RegisterRequest, ResultMessage, SHARED_MEMORY, StandingMessage, Times,
 };
+use crate::names::{AskNameMessage, DataName, ListNamesMessage, NAMES, Name, NamePage, NameRecord};
 use crate::objects::{KEPT_OBJECTS, ObjectPage, ObjectRequest};
 use crate::receiver::{Chunk, Frame, Receiver, Stream};
 use crate::sender::{Sender, Transmit};
@@ -92,6 +93,12 @@ pub enum Event {
     Pull(CallId, Pull),
     /// Wants the arrays with numbers above this one: answer with [`Connection::handles`].
     ListHandles(CallId, u64),
+    /// Gives an array a name: answer with [`Connection::named`] or `fail`.
+    Name(CallId, Name),
+    /// Wants data by name: answer with [`Connection::named`] or `fail`.
+    AskName(CallId, DataName),
+    /// Wants the data with names that come after this one: answer with [`Connection::names`].
+    ListNames(CallId, Option<DataName>),
     /// Something for the directory of a metaserver: a message of this kind, as it came. Answer with
     /// [`Connection::directory`] or `fail`; nothing answers [`Kind::Observe`].
     Directory(CallId, Kind, Vec<u8>),
@@ -163,6 +170,11 @@ fn is_about_handles(kind: Kind) -> bool {
     )
 }
 
+/// Whether a frame is a request about data with names at a server.
+fn is_about_names(kind: Kind) -> bool {
+    matches!(kind, Kind::Name | Kind::AskName | Kind::ListNames)
+}
+
 /// Whether a frame opens a request, under a number of its own.
 fn is_request(kind: Kind) -> bool {
     let plain = matches!(
@@ -181,7 +193,7 @@ fn is_request(kind: Kind) -> bool {
     );
     let joins = is_for_directory(kind) && kind != Kind::Observe;
     let about_objects = ObjectRequest::is_kind(kind);
-    let about_arrays = is_about_handles(kind) || is_about_parts(kind);
+    let about_arrays = is_about_handles(kind) || is_about_parts(kind) || is_about_names(kind);
     plain || joins || is_about_jobs(kind) || about_arrays || about_objects
 }
 
@@ -190,7 +202,12 @@ fn is_for_directory(kind: Kind) -> bool {
     matches!(
         kind,
         Kind::Join | Kind::Report | Kind::Leave | Kind::Find | Kind::Choose | Kind::Observe
-    )
+    ) || is_about_data(kind)
+}
+
+/// Whether it is about named data, for a directory that knows of such.
+fn is_about_data(kind: Kind) -> bool {
+    matches!(kind, Kind::Hold | Kind::FindData | Kind::ListData)
 }
 
 /// Whether a frame is a request about submitted calls.
@@ -411,6 +428,16 @@ impl Connection {
         message::append(&mut self.core.sender.control, Kind::Handles, request, page);
     }
 
+    /// Answers about data with a name.
+    pub fn named(&mut self, request: CallId, record: &NameRecord) {
+        message::append(&mut self.core.sender.control, Kind::Named, request, record);
+    }
+
+    /// Answers a request for data with names.
+    pub fn names(&mut self, request: CallId, page: &NamePage) {
+        message::append(&mut self.core.sender.control, Kind::Names, request, page);
+    }
+
     /// Answers a fetch: sends the result stream of `result_bytes` bytes, then `times` with the
     /// time that sending took. A fetch that is no longer open is left alone.
     pub fn deliver(&mut self, request: CallId, result_bytes: u64, times: Times, now: Nanos) {
@@ -582,6 +609,21 @@ impl Connection {
     }
 }
 
+/// A request about data with names.
+fn about_names(kind: Kind, id: CallId, payload: &[u8]) -> Result<Event, ProtocolError> {
+    Ok(match kind {
+        Kind::Name => Event::Name(id, message::parse(kind, payload)?),
+        Kind::AskName => {
+            let AskNameMessage { name } = message::parse(kind, payload)?;
+            Event::AskName(id, name)
+        }
+        _ => {
+            let ListNamesMessage { after } = message::parse(Kind::ListNames, payload)?;
+            Event::ListNames(id, after)
+        }
+    })
+}
+
 impl Core {
     fn control(
         &mut self,
@@ -636,6 +678,14 @@ impl Core {
             Kind::Register if self.features & REGISTER != 0 => {
                 let RegisterRequest { path, text } = message::parse(kind, payload)?;
                 Some(Event::Register(id, path, text))
+            }
+            kind if is_about_names(kind)
+                && self.features & (NAMES | HANDLES) == NAMES | HANDLES =>
+            {
+                about_names(kind, id, payload).map(Some)?
+            }
+            kind if is_about_data(kind) && self.features & NAMES == 0 => {
+                return Err(ProtocolError::OutOfPlace(kind));
             }
             kind if is_for_directory(kind) && self.features & DIRECTORY != 0 => {
                 Some(Event::Directory(id, kind, payload.to_vec()))

@@ -145,6 +145,9 @@ impl Conversation {
             | server::Event::Get(..)
             | server::Event::AskHandle(..)
             | server::Event::Drop(..)
+            | server::Event::Name(..)
+            | server::Event::AskName(..)
+            | server::Event::ListNames(..)
             | server::Event::Objects(..)
             | server::Event::ListHandles(..) => panic!("without the feature"),
             server::Event::Register(..) => panic!("registered by nobody"),

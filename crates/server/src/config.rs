@@ -221,6 +221,10 @@ pub struct Data {
     pub keep_h: f64,
     /// Networks of the servers from which users may have arrays read.
     pub peers: Vec<IpNet>,
+    /// Names of arrays, those of files in the data folder included.
+    pub names: usize,
+    /// Folder whose files are named data for all users.
+    pub folder: Option<PathBuf>,
 }
 
 impl Default for Data {
@@ -230,6 +234,8 @@ impl Default for Data {
             per_user: 1000,
             bytes_per_user: 16_000_000_000,
             keep_h: 24.0,
+            names: 4096,
+            folder: None,
             peers: vec![
                 IpNet::new_assert(Ipv4Addr::LOCALHOST.into(), 8).trunc(),
                 IpNet::new_assert(Ipv6Addr::LOCALHOST.into(), 128),

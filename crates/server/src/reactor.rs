@@ -16,6 +16,7 @@ mod events;
 mod kept;
 mod limits;
 mod membership;
+mod named;
 mod objects;
 mod output;
 mod parts;
@@ -31,10 +32,12 @@ use crate::audit::Audit;
 use crate::buffer::BufferPool;
 use crate::config::Config;
 use crate::connection::Connection;
+use crate::folder::Folder;
 use crate::function::FunctionTable;
 use crate::job::Job;
 use crate::learned;
 use crate::listen::Listener;
+use crate::names::Names;
 use crate::spool::Spool;
 use crate::store::Store;
 use crate::worker::{Launcher, LibrarySource, Nursery, Ready, State, Worker, files};
@@ -160,6 +163,9 @@ pub(crate) struct Reactor {
     kept: kept::KeptObjects,
     /// Arrays that come from other servers.
     pulls: pull::Pulls,
+    data_names: Names,
+    folder: Option<Folder>,
+    data_reads: named::DataReads,
     /// Jobs whose turn it may be to use arrays.
     candidates: VecDeque<usize>,
     /// Memory has become free that submitted calls may wait for.
@@ -219,6 +225,7 @@ impl Reactor {
     ) -> io::Result<Reactor> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let doorbell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let (data_names, folder) = named::open(&config.data, &doorbell)?;
         files::remove_left_over(&config.workers.folder());
         allow_files(config.limits.connections);
         let now = Instant::now();
@@ -243,6 +250,9 @@ impl Reactor {
             },
             kept: kept::KeptObjects::default(),
             pulls: pull::Pulls::default(),
+            data_names,
+            folder,
+            data_reads: named::DataReads::default(),
             store: Store::new(config.data.clone(), config.limits.memory),
             config,
             access,
@@ -415,6 +425,8 @@ impl Reactor {
         active |= self.collect_outcomes();
         active |= self.serve_spool();
         active |= self.serve_pulls();
+        active |= self.serve_folder();
+        active |= self.serve_data_reads();
         active |= self.serve_candidates();
         self.dispatch();
         self.flush_answers();

@@ -5,11 +5,13 @@
 
 use crate::buffer::JobBuffer;
 use crate::config;
+use crate::names::DataFile;
 use crate::spool::{Stored, now_ms};
 use crate::user::User;
 use farcall_rpc_proto::{ArrayForm, Failure, FailureKind, HandleId, HandlePage, HandleRecord, Put};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Arrays in one page of a list.
 const PAGE: usize = 128;
@@ -20,6 +22,8 @@ pub(crate) enum Location {
     /// A thread writes or reads them.
     Moving,
     Disk(Stored),
+    /// In its file in the data folder, which it leaves when it is needed.
+    File,
 }
 
 /// The use of an array by a job.
@@ -52,6 +56,8 @@ pub(crate) struct Array {
     is_leaving: bool,
     /// Its user has given it up: it goes with its last job.
     is_dropped: bool,
+    /// The file of the data folder that it is: nobody's, and everybody may read it.
+    pub(crate) file: Option<Arc<DataFile>>,
 }
 
 impl Array {
@@ -209,10 +215,10 @@ impl Store {
     /// The array that was used least of late and that nobody needs now, to go to the disk.
     pub(crate) fn least_used(&mut self) -> Option<(HandleId, u64, JobBuffer)> {
         let idle = |array: &Array| match &array.location {
-            Location::Memory(memory) => {
+            Location::Memory(memory) if array.file.is_none() => {
                 array.jobs.is_empty() && array.bytes > 0 && Rc::strong_count(memory) == 1
             }
-            Location::Moving | Location::Disk(_) => false,
+            _ => false,
         };
         let mut oldest = self.by_use.iter().map(|(_, id)| *id);
         let id = oldest.find(|id| self.arrays.get(id).is_some_and(idle))?;
@@ -227,13 +233,33 @@ impl Store {
         Rc::into_inner(memory).map(|memory| (id, bytes, memory))
     }
 
+    /// The memory of a file that was used least of late and that nobody needs now: it can be read
+    /// again.
+    pub(crate) fn least_used_file(&mut self) -> Option<JobBuffer> {
+        let idle = |array: &Array| match &array.location {
+            Location::Memory(memory) => {
+                array.file.is_some() && array.jobs.is_empty() && Rc::strong_count(memory) == 1
+            }
+            _ => false,
+        };
+        let mut oldest = self.by_use.iter().map(|(_, id)| *id);
+        let id = oldest.find(|id| self.arrays.get(id).is_some_and(idle))?;
+        let array = self.arrays.get_mut(&id)?;
+        let Location::Memory(memory) = std::mem::replace(&mut array.location, Location::File)
+        else {
+            return None;
+        };
+        self.resident = self.resident.saturating_sub(array.bytes);
+        Rc::into_inner(memory)
+    }
+
     /// An array has left memory, or could not. Returns memory that nobody wants any more.
     pub(crate) fn left(&mut self, id: HandleId, location: Location) -> Option<Rc<JobBuffer>> {
         let Some(array) = self.arrays.get_mut(&id) else {
             // Its bytes were taken off when it was dropped.
             return match location {
                 Location::Memory(memory) => Some(memory),
-                Location::Moving | Location::Disk(_) => None,
+                Location::Moving | Location::Disk(_) | Location::File => None,
             };
         };
         self.leaving = self.leaving.saturating_sub(array.bytes);
@@ -243,6 +269,18 @@ impl Store {
         }
         array.location = location;
         None
+    }
+
+    /// An array begins to come from its file.
+    pub(crate) fn file_returning(&mut self, id: HandleId) -> Option<Arc<DataFile>> {
+        let array = self.arrays.get_mut(&id)?;
+        let file = array.file.clone()?;
+        if !matches!(array.location, Location::File) {
+            return None;
+        }
+        array.location = Location::Moving;
+        self.resident += array.bytes;
+        Some(file)
     }
 
     /// An array begins to come back; where it was on the disk.
@@ -299,10 +337,45 @@ impl Store {
             jobs: VecDeque::new(),
             is_leaving: false,
             is_dropped: false,
+            file: None,
         };
         self.numbers.insert(array.number, id);
         self.by_use.insert((used, id));
         self.arrays.insert(id, array);
+    }
+
+    /// Has a file of the data folder among the arrays, in no memory yet.
+    pub(crate) fn insert_file(&mut self, id: HandleId, file: Arc<DataFile>) {
+        self.last_number += 1;
+        let used = now_ms();
+        let array = Array {
+            user: User::named("the data folder"),
+            bytes: file.form.bytes().unwrap_or(0),
+            form: file.form.clone(),
+            location: Location::File,
+            number: self.last_number,
+            connection: None,
+            used,
+            undefined: None,
+            jobs: VecDeque::new(),
+            is_leaving: false,
+            is_dropped: false,
+            file: Some(file),
+        };
+        self.by_use.insert((used, id));
+        self.arrays.insert(id, array);
+    }
+
+    /// An array stays when its connection ends.
+    pub(crate) fn keep(&mut self, id: HandleId) {
+        if let Some(array) = self.arrays.get_mut(&id) {
+            array.connection = None;
+        }
+    }
+
+    /// Why the contents of an array are undefined.
+    pub(crate) fn undefined(&self, id: HandleId) -> Option<&str> {
+        self.arrays.get(&id)?.undefined.as_deref()
     }
 
     /// The array of that handle, if it is this user's.
@@ -413,7 +486,7 @@ impl Store {
                 return Turn::Never(Failure::new(FailureKind::BadArgument, text));
             }
             turn = match (&array.location, turn) {
-                (Location::Disk(_), Turn::Now) => Turn::Read(wanted.id),
+                (Location::Disk(_) | Location::File, Turn::Now) => Turn::Read(wanted.id),
                 (Location::Moving, Turn::Now) => Turn::Later,
                 (_, turn) => turn,
             };
@@ -425,7 +498,7 @@ impl Store {
     pub(crate) fn memory(&self, uses: &[Use]) -> Vec<Rc<JobBuffer>> {
         let location = |wanted: &Use| match &self.arrays.get(&wanted.id)?.location {
             Location::Memory(memory) => Some(memory.clone()),
-            Location::Moving | Location::Disk(_) => None,
+            Location::Moving | Location::Disk(_) | Location::File => None,
         };
         uses.iter().filter_map(location).collect()
     }
@@ -471,7 +544,9 @@ impl Store {
         let array = self.arrays.remove(&id)?;
         self.numbers.remove(&array.number);
         self.by_use.remove(&(array.used, id));
-        self.leave(&array.user, array.bytes);
+        if array.file.is_none() {
+            self.leave(&array.user, array.bytes);
+        }
         match array.location {
             Location::Memory(memory) => {
                 self.resident = self.resident.saturating_sub(array.bytes);
@@ -485,7 +560,7 @@ impl Store {
                 self.resident = self.resident.saturating_sub(array.bytes);
                 None
             }
-            Location::Disk(_) => None,
+            Location::Disk(_) | Location::File => None,
         }
     }
 

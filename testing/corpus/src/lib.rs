@@ -19,6 +19,10 @@ mod gang_message;
 mod idl_expr;
 #[path = "../../../fuzz/src/idl_parse.rs"]
 mod idl_parse;
+#[path = "../../../fuzz/src/npy_header.rs"]
+mod npy_header;
+#[path = "../../../fuzz/src/plan_parse.rs"]
+mod plan_parse;
 #[path = "../../../fuzz/src/rpc_call.rs"]
 mod rpc_call;
 #[path = "../../../fuzz/src/rpc_callback.rs"]
@@ -38,7 +42,7 @@ mod trunk_frame;
 pub type Body = fn(&[u8]);
 
 /// Every fuzz target: its name, which is also that of its corpus, and its body.
-pub const TARGETS: [(&str, Body); 15] = [
+pub const TARGETS: [(&str, Body); 17] = [
     ("channel_packet", channel_packet::run),
     ("directory_message", directory_message::run),
     ("flow_goal", flow_goal::run),
@@ -47,6 +51,8 @@ pub const TARGETS: [(&str, Body); 15] = [
     ("gang_message", gang_message::run),
     ("idl_expr", idl_expr::run),
     ("idl_parse", idl_parse::run),
+    ("npy_header", npy_header::run),
+    ("plan_parse", plan_parse::run),
     ("rpc_call", rpc_call::run),
     ("rpc_callback", rpc_callback::run),
     ("rpc_client", rpc_client::run),

@@ -19,6 +19,8 @@ const LAYERS: &[(&str, &[&str])] = &[
             "crates/flow",
             "crates/gang-proto",
             "crates/gridsim",
+            "crates/npy",
+            "crates/plan",
             "crates/rpc-proto",
             "crates/schedule",
             "crates/trunk-proto",

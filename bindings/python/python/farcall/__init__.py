@@ -20,6 +20,8 @@ from ._errors import (
 )
 from ._memory import empty
 from ._native import (
+    Data,
+    DataStatus,
     Function,
     FunctionSummary,
     Future,
@@ -34,9 +36,12 @@ from ._native import (
     Server,
     Times,
     Transaction,
+    TransactionPlan,
     __version__,
     connect,
+    data,
     keep,
+    load_plan,
     transaction,
 )
 from ._progress import progress
@@ -47,6 +52,8 @@ __all__ = [
     "CallbackError",
     "ChannelError",
     "ConnectionError",
+    "Data",
+    "DataStatus",
     "Error",
     "FileError",
     "Function",
@@ -66,11 +73,14 @@ __all__ = [
     "Timeout",
     "Times",
     "Transaction",
+    "TransactionPlan",
     "UnknownFunction",
     "__version__",
     "connect",
+    "data",
     "empty",
     "keep",
+    "load_plan",
     "progress",
     "serve",
     "transaction",

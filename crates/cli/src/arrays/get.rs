@@ -1,11 +1,11 @@
 //! `farcall get`
 
-use super::{id, shown};
+use super::{Kept, kept, shown};
 use crate::failure::Failure;
 use crate::npy;
 use crate::target::Target;
 use clap::Args;
-use farcall_client::{Handle, HandleId, HandleStatus, Server};
+use farcall_client::{Handle, HandleStatus, Server};
 use farcall_idl::Order;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -16,13 +16,14 @@ use std::path::PathBuf;
 #[derive(Args)]
 #[command(after_help = "Examples:
   farcall get
-  farcall get 5f0c8a4f0e9d4d0f8f1f0a3c2b1d9e77 -o factors.npy")]
+  farcall get 5f0c8a4f0e9d4d0f8f1f0a3c2b1d9e77 -o factors.npy
+  farcall get data:atoms -o atoms.npy")]
 pub(crate) struct Arguments {
-    /// Id of the array, as `farcall put` printed it; without it, list yours
-    #[arg(value_parser = id)]
-    id: Option<HandleId>,
+    /// Id of the array, as `farcall put` printed it, or data:NAME; without it, list yours
+    #[arg(value_name = "ID|data:NAME", value_parser = kept)]
+    array: Option<Kept>,
     /// File for it; its first elements are shown otherwise
-    #[arg(short, long, value_name = "FILE.npy", requires = "id")]
+    #[arg(short, long, value_name = "FILE.npy", requires = "array")]
     output: Option<PathBuf>,
     #[command(flatten)]
     target: Target,
@@ -33,9 +34,9 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let server = arguments.target.connect(None)?;
-    match arguments.id {
+    match &arguments.array {
         None => list(&server, arguments.json),
-        Some(id) => get(&server.handle(id)?, arguments),
+        Some(array) => get(&array.find(&server)?, arguments),
     }
 }
 

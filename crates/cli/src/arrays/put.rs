@@ -13,13 +13,16 @@ use std::path::PathBuf;
 /// Leave an array at a server, for calls to use
 ///
 /// Prints its id. It stays until `farcall drop`, or a day after its last use; other programs of the
-/// same user find it by its id, nobody else does.
+/// same user find it by its id, nobody else does. With a name, calls find it as data:NAME, also
+/// behind a metaserver; put again, it is the next version, and takes the place of the one before.
 #[derive(Args)]
-#[command(after_help = "Example:
+#[command(after_help = "Examples:
   id=$(farcall put a.npy --order columns)
   farcall call dgesv n=1000 nrhs=1 a=handle:$id lda=1000 b=@b.npy ldb=1000 -o b=x.npy
   farcall get $id -o factors.npy
-  farcall drop $id")]
+  farcall drop $id
+  farcall put atoms.npy --name atoms
+  farcall call forces n=1000 atoms=data:atoms")]
 pub(crate) struct Arguments {
     /// The array
     #[arg(value_name = "FILE.npy")]
@@ -27,6 +30,12 @@ pub(crate) struct Arguments {
     /// Order of its elements at the server: BLAS and LAPACK want columns [default: as in the file]
     #[arg(long, value_enum)]
     order: Option<Layout>,
+    /// Name for the data: words with `/` between
+    #[arg(long)]
+    name: Option<String>,
+    /// Let all users read them
+    #[arg(long, requires = "name")]
+    shared: bool,
     #[command(flatten)]
     target: Target,
     /// Print one JSON object
@@ -56,14 +65,27 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let bytes = array.into_bytes(element, order).map_err(Failure::usage)?;
     let server = arguments.target.connect(None)?;
-    let handle = server.put(form, &bytes, true)?;
+    let handle = match &arguments.name {
+        None => server.put(form, &bytes, true)?,
+        Some(name) => server.put_named(form, &bytes, name, arguments.shared)?,
+    };
+    let named = handle.name();
     match arguments.json {
         true => println!(
             "{}",
             json!({
                 "schema": 1, "id": handle.id().to_string(), "type": handle.form().element,
                 "shape": handle.form().shape, "array": shown(handle.form()),
+                "name": named.map(|named| named.name.to_string()),
+                "version": named.map(|named| named.version),
+                "server": handle.server().address().to_string(),
             })
+        ),
+        false if let Some(named) = named => println!(
+            "data:{} version {} at {}",
+            named.name.name,
+            named.version,
+            handle.server().address()
         ),
         false => println!("{}", handle.id()),
     }

@@ -9,8 +9,8 @@ use crate::socket::Socket;
 use farcall_rpc_proto::client::{self, Event};
 use farcall_rpc_proto::{
     Call, CallId, Callback, CallbackAnswer, Chunk, Estimate, Failure, HandlePage, HandleRecord,
-    Hello, JobDescription, JobId, JobPage, Kind, Landing, Limits, Listing, ObjectPage, Piece,
-    ProtocolError, Times, Transmit,
+    Hello, JobDescription, JobId, JobPage, Kind, Landing, Limits, Listing, NamePage, NameRecord,
+    ObjectPage, Piece, ProtocolError, Times, Transmit,
 };
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -48,6 +48,8 @@ pub(crate) enum Answer {
     Jobs(JobPage),
     Handle(HandleRecord),
     Handles(HandlePage),
+    Named(NameRecord),
+    Names(NamePage),
     /// About objects that stay: the number of the request, too.
     Objects(CallId, ObjectPage),
     /// An object: its number.
@@ -743,6 +745,8 @@ impl State {
             Event::Jobs(id, page) => (id, Ok(Answer::Jobs(page))),
             Event::Handle(id, record) => (id, Ok(Answer::Handle(record))),
             Event::Handles(id, page) => (id, Ok(Answer::Handles(page))),
+            Event::Named(id, record) => (id, Ok(Answer::Named(record))),
+            Event::Names(id, page) => (id, Ok(Answer::Names(page))),
             Event::Objects(id, page) => (id, Ok(Answer::Objects(id, page))),
             Event::Created(id) => (id, Ok(Answer::Created(id))),
             Event::Callback(id, callback) => return self.calls_back(id, callback),

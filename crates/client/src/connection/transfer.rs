@@ -61,13 +61,15 @@ impl Transfer {
                 bytes: bytes.len(),
                 writable: true,
             },
-            Argument::Scalar(_) | Argument::Skip | Argument::Function(_) | Argument::Handle(_) => {
-                Memory {
-                    start: std::ptr::null_mut(),
-                    bytes: 0,
-                    writable: false,
-                }
-            }
+            Argument::Scalar(_)
+            | Argument::Skip
+            | Argument::Function(_)
+            | Argument::Handle(_)
+            | Argument::Named(_) => Memory {
+                start: std::ptr::null_mut(),
+                bytes: 0,
+                writable: false,
+            },
         });
         Transfer {
             memory: memory.collect(),

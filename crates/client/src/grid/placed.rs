@@ -1,14 +1,15 @@
 //! One call of many servers: it is placed, and placed again where its server is lost.
 
 use super::Place;
+use super::data::Found;
 use crate::argument::Argument;
 use crate::callback::Callback;
 use crate::function::Function;
 use crate::pending::{Attempt, Pending};
-use crate::{Error, Outcome, Placement, Server};
-use farcall_directory::message::{Choose, MOST_EXCLUDED, Observe, Transfer};
+use crate::{Error, Handle, Outcome, Placement, Server};
+use farcall_directory::message::{Choose, MOST_EXCLUDED, Need, Observe, Transfer};
 use farcall_idl::{Mode, Scalar};
-use farcall_rpc_proto::{Failure, FailureKind};
+use farcall_rpc_proto::{Failure, FailureKind, HandleId};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// An argument of a call that is under way, whose memory its caller leaves alone until its end.
@@ -18,6 +19,8 @@ enum Held {
     Out(*mut u8, usize),
     Skip,
     Function(Callback),
+    /// Data with a name, and where they are.
+    Data(Found),
 }
 
 /// A call that a metaserver, or the client by itself, has placed.
@@ -26,6 +29,8 @@ pub(crate) struct Placed {
     /// With the metaserver as its server.
     function: Function,
     arguments: Vec<Held>,
+    /// Copies of others' data that were made for the call alone.
+    copies: Mutex<Vec<Handle>>,
     state: Mutex<State>,
 }
 
@@ -106,6 +111,12 @@ fn hold(argument: &mut Argument<'_>, function: &Function) -> Result<Held, Error>
         Argument::Out(bytes) => Held::Out(bytes.as_mut_ptr(), bytes.len()),
         Argument::Skip => Held::Skip,
         Argument::Function(callback) => Held::Function(callback.clone()),
+        Argument::Named(name) => {
+            let Some(grid) = function.server().grid() else {
+                unreachable!("only calls of a metaserver's functions are placed");
+            };
+            Held::Data(grid.find_data(function.server(), name)?.0)
+        }
         Argument::Handle(_) => {
             let text = format!(
                 "{}: an array that stays is at one server: call the function of that server",
@@ -134,6 +145,20 @@ impl Held {
             }
             Held::Skip => Argument::Skip,
             Held::Function(callback) => Argument::Function(callback.clone()),
+            // It is put in its place when the server is known.
+            Held::Data(_) => Argument::Skip,
+        }
+    }
+}
+
+impl Drop for Placed {
+    fn drop(&mut self) {
+        let copies = self
+            .copies
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        for copy in copies {
+            copy.drop_soon();
         }
     }
 }
@@ -144,11 +169,22 @@ impl Placed {
         wanted: Choose,
         arguments: &mut [Argument<'_>],
     ) -> Result<Placed, Error> {
-        let arguments = arguments.iter_mut().map(|one| hold(one, function));
+        let held = arguments.iter_mut().map(|one| hold(one, function));
+        let held: Vec<Held> = held.collect::<Result<_, _>>()?;
+        let needs = held.iter().filter_map(|held| match held {
+            Held::Data(found) => Some(found.need()),
+            _ => None,
+        });
+        let needs: Vec<Need> = needs.collect();
+        let wanted = Choose {
+            data: (!needs.is_empty()).then_some(needs),
+            ..wanted
+        };
         Ok(Placed {
             meta: function.server().clone(),
             function: function.clone(),
-            arguments: arguments.collect::<Result<_, _>>()?,
+            arguments: held,
+            copies: Mutex::default(),
             state: Mutex::new(State {
                 wanted,
                 place: None,
@@ -171,10 +207,11 @@ impl Placed {
         let mut state = self.lock();
         let place = grid.choose(&self.meta, &state.wanted)?;
         let server = grid.server(&self.meta, place.server, &place.address);
+        let number = place.server;
         state.place = Some(place);
         let streamed = server.and_then(|server| {
             let function = self.function.at(&server)?;
-            function.call_in_streams(&mut self.arguments())
+            function.call_in_streams(&mut self.arguments((number, &server))?)
         });
         match streamed {
             Ok(Some(outcome)) => {
@@ -194,11 +231,14 @@ impl Placed {
         }
     }
 
-    /// The arguments as they were given.
-    fn arguments<'a>(&self) -> Vec<Argument<'a>> {
-        // SAFETY: the caller holds the arrays until the end of the call, and one attempt at most
-        // uses them at a time.
-        let arguments = self.arguments.iter().map(|held| unsafe { held.argument() });
+    /// The arguments as they were given, with named data where the call goes.
+    fn arguments<'a>(&self, to: (u64, &Server)) -> Result<Vec<Argument<'a>>, Error> {
+        let arguments = self.arguments.iter().map(|held| match held {
+            Held::Data(found) => Ok(Argument::Handle(self.bring(found, to)?)),
+            // SAFETY: the caller holds the arrays until the end of the call, and one attempt at
+            // most uses them at a time.
+            held => Ok(unsafe { held.argument() }),
+        });
         arguments.collect()
     }
 
@@ -232,7 +272,7 @@ impl Placed {
             };
             state.place = Some(place.clone());
             let server = grid.server(&self.meta, place.server, &place.address);
-            let begun = server.and_then(|server| self.begin_at(&server));
+            let begun = server.and_then(|server| self.begin_at(place.server, &server));
             match begun {
                 Ok(attempt) => return Ok(attempt),
                 Err(error) => match self.next_after(&error, None) {
@@ -246,11 +286,27 @@ impl Placed {
         }
     }
 
-    fn begin_at(&self, server: &Server) -> Result<Arc<Attempt>, Error> {
+    fn begin_at(&self, number: u64, server: &Server) -> Result<Arc<Attempt>, Error> {
         let function = self.function.at(server)?;
         // SAFETY: the caller holds the arrays, and the attempt before has ended.
-        let pending = unsafe { function.start(&mut self.arguments()) }?;
+        let mut arguments = self.arguments((number, server))?;
+        // SAFETY: the caller holds the arrays, and the attempt before has ended.
+        let pending = unsafe { function.start(&mut arguments) }?;
         Ok(pending.into_attempt())
+    }
+
+    /// Has named data where the call goes.
+    fn bring(&self, found: &Found, to: (u64, &Server)) -> Result<HandleId, Error> {
+        let Some(grid) = self.meta.grid() else {
+            unreachable!("only calls of a metaserver's functions are placed");
+        };
+        let (handle, is_own) = grid.bring(&self.meta, found, to)?;
+        let id = handle.id();
+        if is_own {
+            let copies = self.copies.lock();
+            copies.unwrap_or_else(PoisonError::into_inner).push(handle);
+        }
+        Ok(id)
     }
 
     /// The server is not asked again for this call, and the others hear of it.

@@ -2,11 +2,12 @@
 
 use farcall_idl::Scalar;
 use farcall_rpc_proto::{
-    ArrayForm, ArrayPart, CALLBACKS, CREDIT, Call, Callback, CallbackAnswer, ESTIMATES, Estimate,
-    FILES, Failure, FailureKind, FileRequest, FunctionSummary, HANDLES, HandleId, HandlePage,
-    HandleRecord, Header, Hello, JOBS, JobDescription, JobId, JobPage, JobRecord, JobState,
-    KEPT_OBJECTS, Kind, LOANS, Limits, Listing, OBJECTS, OPERATION, OUTPUT, ObjectPage,
-    ObjectRecord, ObjectRequest, PARTS, Pull, Put, REGISTER, Submission,
+    ArrayForm, ArrayPart, CALLBACKS, CREDIT, Call, Callback, CallbackAnswer, DataName, ESTIMATES,
+    Edition, Estimate, FILES, Failure, FailureKind, FileRequest, FunctionSummary, HANDLES,
+    HandleId, HandlePage, HandleRecord, Header, Hello, JOBS, JobDescription, JobId, JobPage,
+    JobRecord, JobState, KEPT_OBJECTS, Kind, LOANS, Limits, Listing, NAMES, Name, NamePage,
+    NameRecord, OBJECTS, OPERATION, OUTPUT, ObjectPage, ObjectRecord, ObjectRequest, PARTS, Pull,
+    Put, REGISTER, Submission,
 };
 
 /// One conversation.
@@ -53,6 +54,9 @@ pub(crate) enum Request {
     Lend(HandleId),
     Pull(Pull),
     ListHandles(u64),
+    Name(Name),
+    AskName(DataName),
+    ListNames(Option<DataName>),
     Objects(ObjectRequest),
     Call {
         call: Call,
@@ -81,6 +85,8 @@ pub(crate) enum Answer {
     Jobs(JobPage),
     Handle(HandleRecord),
     Handles(HandlePage),
+    Named(NameRecord),
+    Names(NamePage),
     Objects(ObjectPage),
     /// The results of a submitted call.
     Delivered(Vec<Elements>),
@@ -140,9 +146,11 @@ pub(crate) fn all() -> Vec<Case> {
         parts(),
         kept_objects(),
         loans(),
+        names(),
         register(),
         operation(),
         crate::directory::directory(),
+        crate::directory::data(),
         scalars(),
         callback(),
         file(),
@@ -294,6 +302,90 @@ fn loans() -> Case {
     Case {
         hello,
         ..case("loans", about, exchanges)
+    }
+}
+
+/// An array with a name, and a file that has one.
+fn named() -> [NameRecord; 2] {
+    let id = HandleId(*b"0123456789abcdef");
+    let form = ArrayForm {
+        element: "double".to_string(),
+        shape: vec![3, 2],
+        column_major: true,
+    };
+    let edition = Edition {
+        written: 1_700_000_000_000,
+        stamp: 0x1122_3344_5566_7788,
+        version: 2,
+    };
+    let own = NameRecord {
+        name: "runs/atoms@alice".parse().unwrap(),
+        edition,
+        shared: true,
+        id: Some(id),
+        form: form.clone(),
+        own: true,
+    };
+    let file = NameRecord {
+        name: "table.npy@folder".parse().unwrap(),
+        edition: Edition {
+            version: 1,
+            ..edition
+        },
+        shared: true,
+        id: None,
+        form,
+        own: false,
+    };
+    [own, file]
+}
+
+fn names() -> Case {
+    let about = "Gives an array a name, asks for data by name and lists them; those of another\n\
+                 user are not found. Bit 18 of the features says that both sides have names.";
+    let [own, file] = named();
+    let (id, edition) = (HandleId(*b"0123456789abcdef"), own.edition);
+    let name = Name {
+        id,
+        name: "runs/atoms".to_string(),
+        shared: true,
+        after: 1,
+        copy: None,
+    };
+    let copy = Name {
+        after: 0,
+        copy: Some(edition),
+        ..name.clone()
+    };
+    let absent = Failure::new(
+        FailureKind::NotFound,
+        "there is no data of the name `x@bob` here",
+    );
+    let page = NamePage {
+        names: vec![own.clone(), file],
+        next: None,
+    };
+    let exchanges = vec![
+        (Request::Name(name), Answer::Named(own.clone())),
+        (Request::Name(copy), Answer::Named(own.clone())),
+        (
+            Request::AskName("runs/atoms".parse().unwrap()),
+            Answer::Named(own),
+        ),
+        (
+            Request::AskName("x@bob".parse().unwrap()),
+            Answer::Failure(absent),
+        ),
+        (
+            Request::ListNames(Some("a@alice".parse().unwrap())),
+            Answer::Names(page),
+        ),
+    ];
+    let mut hello = Hello::new("golden client");
+    hello.features = HANDLES | NAMES;
+    Case {
+        hello,
+        ..case("names", about, exchanges)
     }
 }
 

@@ -2,14 +2,100 @@
 
 use super::cases::{Answer, Case, Request, case};
 use farcall_directory::message::{
-    Choose, Chosen, Find, Found, Function, Job, Join, Leave, Message, Noted, Observe, Offer, Phase,
-    Rate, Report, Terms, Times, Transfer,
+    Choose, Chosen, DataFound, DataListed, Datum, Find, FindData, Found, Function, Hold, Job, Join,
+    Leave, ListData, ListedDatum, Message, Need, Noted, Observe, Offer, Phase, Rate, Report, Terms,
+    Times, Transfer,
 };
-use farcall_directory::{Directory, Record, Settings, digest};
-use farcall_rpc_proto::{DIRECTORY, Hello, Kind};
+use farcall_directory::{Directory, Record, Settings, Viewer, digest};
+use farcall_rpc_proto::{DIRECTORY, Hello, Kind, NAMES};
 
 const NAME: &str = "lapack/dgesv";
 const SITE: &str = "192.0.2.9";
+
+/// Named data behind a metaserver.
+pub(crate) fn data() -> Case {
+    let about = "A server tells a metaserver which named data it holds; a client asks who holds\n\
+                 data of a name and where there is room, has a call placed that reads them, and\n\
+                 lists what there is. Bit 18 of the features says that both sides know named\n\
+                 data.";
+    let (join, report) = (join(), report());
+    let datum = atoms();
+    let hold = Hold {
+        server: join.server,
+        anew: true,
+        held: vec![datum.clone()],
+        gone: Vec::new(),
+    };
+    let (user, sees_all) = ("bob", false);
+    let viewer = Viewer { user, sees_all };
+    let find = FindData {
+        name: datum.name.clone(),
+        owner: None,
+        room: Some(8000),
+    };
+    let now = 1.7e9;
+    let mut directory = Directory::new(Settings::default());
+    directory.join(now, join.clone()).unwrap();
+    directory.report(now, report).unwrap();
+    directory.hold(now, hold.clone()).unwrap();
+    let found: DataFound = directory.find_data(now, viewer, &find);
+    let list = ListData { after: None };
+    let listed = DataListed {
+        data: vec![ListedDatum {
+            datum: datum.clone(),
+            holders: vec![join.address.clone()],
+        }],
+        next: None,
+    };
+    assert_eq!(directory.list_data(now, viewer, None), listed);
+    let need = Need {
+        number: datum.number(),
+        bytes: datum.bytes,
+    };
+    let wanted = Choose {
+        data: Some(vec![need]),
+        ..wanted()
+    };
+    let (ask, answer) = (Request::Directory, Answer::Directory);
+    let exchanges = vec![
+        (
+            ask(Kind::Hold, hold.to_bytes()),
+            answer(Kind::Noted, Noted { lease_s: 10.0 }.to_bytes()),
+        ),
+        (
+            ask(Kind::FindData, find.to_bytes()),
+            answer(Kind::DataFound, found.to_bytes()),
+        ),
+        (
+            ask(Kind::Choose, wanted.to_bytes()),
+            answer(Kind::Chosen, chosen(&join).to_bytes()),
+        ),
+        (
+            ask(Kind::ListData, list.to_bytes()),
+            answer(Kind::DataListed, listed.to_bytes()),
+        ),
+    ];
+    let mut hello = Hello::new("golden client");
+    hello.features = DIRECTORY | NAMES;
+    Case {
+        hello,
+        ..case("metaserver-data", about, exchanges)
+    }
+}
+
+fn atoms() -> Datum {
+    Datum {
+        name: "runs/atoms".into(),
+        owner: "alice".into(),
+        written: 1_700_000_000_000,
+        stamp: 7,
+        version: 2,
+        shared: true,
+        element: "double".into(),
+        shape: vec![1000, 3],
+        bytes: 24_000,
+    }
+}
 
 pub(crate) fn directory() -> Case {
     let about = "A server joins a metaserver and reports; a client says what became of a call,\n\
@@ -121,6 +207,7 @@ fn wanted() -> Choose {
         most: Some(4),
         exclude: vec![7],
         explain: false,
+        data: None,
     }
 }
 

@@ -215,6 +215,9 @@ impl Client<'_> {
             Request::Lend(handle) => self.proto.lend(*handle),
             Request::Pull(pull) => self.proto.pull(pull),
             Request::ListHandles(after) => self.proto.list_handles(*after),
+            Request::Name(name) => self.proto.name(name),
+            Request::AskName(name) => self.proto.ask_name(name),
+            Request::ListNames(after) => self.proto.list_names(after.as_ref()),
             Request::Objects(asked) => self.proto.objects(*asked),
             Request::Call {
                 call, result_bytes, ..
@@ -271,6 +274,12 @@ fn check_kept(event: client::Event, open: CallId, answer: &Answer) {
         (Event::Handle(id, record), Answer::Handle(expected)) => {
             assert_eq!((id, &record), (open, expected));
         }
+        (Event::Named(id, record), Answer::Named(expected)) => {
+            assert_eq!((id, &record), (open, expected));
+        }
+        (Event::Names(id, page), Answer::Names(expected)) => {
+            assert_eq!((id, &page), (open, expected));
+        }
         (Event::Handles(id, page), Answer::Handles(expected)) => {
             assert_eq!((id, &page), (open, expected));
         }
@@ -300,6 +309,9 @@ fn asked(event: server::Event, request: &Request) -> CallId {
         (Event::Lend(id, handle), Request::Lend(expected)) if handle == *expected => id,
         (Event::Pull(id, pull), Request::Pull(expected)) if pull == *expected => id,
         (Event::ListHandles(id, after), Request::ListHandles(expected)) if after == *expected => id,
+        (Event::Name(id, name), Request::Name(expected)) if name == *expected => id,
+        (Event::AskName(id, name), Request::AskName(expected)) if name == *expected => id,
+        (Event::ListNames(id, after), Request::ListNames(expected)) if after == *expected => id,
         (Event::Objects(id, asked), Request::Objects(expected)) if asked == *expected => id,
         (event, _) => panic!("unexpected {event:?}"),
     }
@@ -474,6 +486,8 @@ impl<'c> Server<'c> {
             Answer::Jobs(page) => self.proto.jobs(id, page),
             Answer::Handle(record) => self.proto.handle(id, record),
             Answer::Handles(page) => self.proto.handles(id, page),
+            Answer::Named(record) => self.proto.named(id, record),
+            Answer::Names(page) => self.proto.names(id, page),
             Answer::Objects(page) => self.proto.objects(id, page),
             Answer::Delivered(data) => {
                 self.sending = data;

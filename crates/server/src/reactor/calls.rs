@@ -84,6 +84,12 @@ impl Reactor {
             Event::Drop(request, id) => self.drop_array(key, request, id),
             Event::Lend(request, id) => self.lend_array(key, request, id),
             Event::Pull(request, pull) => self.offer_pull(key, request, pull),
+            Event::Name(request, name) => self.name_array(key, request, name),
+            Event::AskName(request, name) => self.tell_of_name(key, request, &name),
+            Event::ListNames(request, after) => {
+                let page = self.data_names.page(&connection.user, after.as_ref());
+                connection.proto.names(request, &page);
+            }
             Event::ListHandles(request, after) => self.list_arrays(key, request, after),
             Event::AskJob(request, id) => self.tell_of_job(key, request, id),
             Event::Fetch(request, id) => self.fetch(key, request, id),

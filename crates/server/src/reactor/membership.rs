@@ -2,7 +2,9 @@
 
 use super::Reactor;
 use crate::job::{Job, State};
-use farcall_directory::message::{self, Function, MOST_JOBS, MOST_LEARNED, Phase, Report, Times};
+use farcall_directory::message::{
+    self, Datum, Function, MOST_JOBS, MOST_LEARNED, Phase, Report, Times,
+};
 use farcall_schedule::Profile;
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -22,6 +24,8 @@ pub struct Standing {
     pub memory: u64,
     /// All functions, where they are others than last time.
     pub functions: Option<Vec<Function>>,
+    /// All data with names, where they are others than last time.
+    pub data: Option<Vec<Datum>>,
     /// For a directory, but for the server's number.
     pub report: Report,
 }
@@ -36,6 +40,7 @@ struct Signature {
     draining: bool,
     functions: usize,
     ended: u64,
+    names: u64,
 }
 
 /// The way to those who pass reports on.
@@ -43,6 +48,8 @@ pub(crate) struct Reports {
     to: Vec<SyncSender<Standing>>,
     said: Option<Signature>,
     functions: usize,
+    /// Changes of the named data that were told of.
+    names: u64,
     /// The next report is not made before.
     next: Instant,
     /// Observations of each function that were told of.
@@ -55,6 +62,7 @@ impl Reports {
             to: Vec::new(),
             said: None,
             functions: 0,
+            names: 0,
             next: Instant::now(),
             told: HashMap::new(),
         }
@@ -83,6 +91,7 @@ impl Reactor {
             draining: self.draining,
             functions: self.functions.len(),
             ended: self.totals.ended(),
+            names: self.data_names.changes(),
         }
     }
 
@@ -104,6 +113,7 @@ impl Reactor {
             let standing = Standing {
                 pes: self.queue.settings().pes,
                 memory: self.pool.limit() as u64,
+                data: (reports.names != signature.names).then(|| self.data_names.all()),
                 functions: is_new.then(|| self.all_functions()),
                 report: self.report_of_jobs(&mut reports.told),
             };
@@ -122,6 +132,7 @@ impl Reactor {
                 let is_complete = standing.report.learned.len() < MOST_LEARNED;
                 reports.said = is_complete.then_some(signature);
                 reports.functions = signature.functions;
+                reports.names = signature.names;
             } else {
                 // It is told again as a whole: times that were in it too.
                 reports.told.clear();

@@ -10,7 +10,7 @@ impl Reactor {
     /// The use of an array of which a part is wanted. Its order among others is that of a call
     /// which reads it: parts go together.
     fn use_of_part(&self, key: usize, part: &ArrayPart) -> Result<Use, Failure> {
-        let array = self.store.of_user(part.id, &self.connections[key].user)?;
+        let array = self.readable(part.id, &self.connections[key].user)?;
         if !part.is_of(&array.form) {
             let text = format!(
                 "an array of {} bytes has no part of {} from {} on",
@@ -29,6 +29,10 @@ impl Reactor {
     /// A client fills a part of an array.
     pub(super) fn offer_part(&mut self, key: usize, id: CallId, part: ArrayPart) {
         let wanted = self.use_of_part(key, &part).and_then(|wanted| {
+            if self.data_names.is_named(part.id) {
+                let text = "the data have a name, and do not change: put a new edition";
+                return Err(Failure::new(FailureKind::BadArgument, text));
+            }
             let is_here = self.store.get(part.id).is_some_and(|array| {
                 matches!(array.location, Location::Memory(_)) && !array.is_written()
             });

@@ -40,7 +40,7 @@ impl Reactor {
                 return Err(bad("a handle for an array that there is not".to_string()));
             };
             let name = &interface.params[array.param].name;
-            let known = self.store.of_user(*id, user)?;
+            let known = self.readable(*id, user)?;
             places.resize(layout.arrays.len(), None);
             let sizes = &interface.element_refs;
             if array.mode == Mode::Work
@@ -69,6 +69,13 @@ impl Reactor {
                 return Err(bad(text));
             }
             let writes = array.mode.is_returned();
+            if writes && self.data_names.is_named(*id) {
+                let text = format!(
+                    "array `{name}` is written, and the data have a name: those do not change; \
+                     put a new edition"
+                );
+                return Err(bad(text));
+            }
             let others = uses.iter().filter(|other| other.id == *id);
             if others.clone().any(|other| other.writes || writes) {
                 let text = format!("array `{name}` is written and used for another argument too");
@@ -151,7 +158,13 @@ impl Reactor {
     }
 
     /// Sends arrays to the disk that nobody uses, until there is room for so many bytes.
-    fn spill(&mut self, bytes: u64) {
+    pub(super) fn spill(&mut self, bytes: u64) {
+        while !self.store.will_have_room(bytes)
+            && let Some(buffer) = self.store.least_used_file()
+        {
+            self.pool.retire(buffer);
+        }
+        self.unmap_retired();
         let Some(spool) = &mut self.spool else { return };
         while !self.store.will_have_room(bytes)
             && let Some((id, bytes, buffer)) = self.store.least_used()
@@ -267,6 +280,9 @@ impl Reactor {
 
     /// An array that a job waits for comes back from the disk.
     fn unspill(&mut self, key: usize, id: HandleId) {
+        if self.store.get(id).is_some_and(|array| array.file.is_some()) {
+            return self.read_data_file(key, id);
+        }
         let bytes = self.store.get(id).map_or(0, |array| array.bytes);
         self.spill(bytes);
         let user = self.jobs[key].user.clone();
@@ -358,7 +374,7 @@ impl Reactor {
         }
     }
 
-    fn free_array(&mut self, memory: Rc<JobBuffer>) {
+    pub(super) fn free_array(&mut self, memory: Rc<JobBuffer>) {
         if let Some(buffer) = Rc::into_inner(memory) {
             self.pool.retire(buffer);
             self.unmap_retired();
@@ -371,7 +387,7 @@ impl Reactor {
         // Whoever knows the name of a loan may read the array, once.
         let lent = self.store.redeem(id, now_ms());
         let lent = lent.and_then(|array| Some((array, self.store.get(array)?.bytes)));
-        let own = || self.store.of_user(id, &user).map(|array| (id, array.bytes));
+        let own = || self.readable(id, &user).map(|array| (id, array.bytes));
         match lent.map_or_else(own, Ok) {
             Ok((id, bytes)) => {
                 let wanted = Use {
@@ -393,7 +409,7 @@ impl Reactor {
 
     pub(super) fn tell_of_array(&mut self, key: usize, request: CallId, id: HandleId) {
         let user = &self.connections[key].user;
-        let record = self.store.of_user(id, user).map(|_| self.store.record(id));
+        let record = self.readable(id, user).map(|_| self.store.record(id));
         let proto = &mut self.connections[key].proto;
         match record {
             Ok(Some(record)) => proto.handle(request, &record),
@@ -405,7 +421,7 @@ impl Reactor {
     /// Gives an array another name, which is good for one reading by whoever knows it.
     pub(super) fn lend_array(&mut self, key: usize, request: CallId, id: HandleId) {
         let user = &self.connections[key].user;
-        let record = self.store.of_user(id, user).map(|_| self.store.record(id));
+        let record = self.readable(id, user).map(|_| self.store.record(id));
         let lent = record.and_then(|record| {
             let internal =
                 |error: io::Error| Failure::new(FailureKind::Internal, error.to_string());
@@ -422,14 +438,18 @@ impl Reactor {
     }
 
     pub(super) fn drop_array(&mut self, key: usize, request: CallId, id: HandleId) {
-        self.tell_of_array(key, request, id);
         let user = &self.connections[key].user;
-        if self.store.of_user(id, user).is_ok() {
-            self.end_array(id);
+        match self.store.of_user(id, user) {
+            Ok(_) => {
+                self.tell_of_array(key, request, id);
+                self.end_array(id);
+            }
+            Err(failure) => self.connections[key].proto.fail(request, &failure),
         }
     }
 
-    fn end_array(&mut self, id: HandleId) {
+    pub(super) fn end_array(&mut self, id: HandleId) {
+        self.data_names.forget(id);
         if let Some(memory) = self.store.drop_array(id) {
             self.free_array(memory);
         }

@@ -40,6 +40,7 @@ pub(super) fn placement() -> Result<Row, Failure> {
         most: None,
         exclude: Vec::new(),
         explain: false,
+        data: None,
     };
     let mut under_way = std::collections::VecDeque::new();
     let mut values = Vec::new();

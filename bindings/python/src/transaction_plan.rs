@@ -1,0 +1,194 @@
+//! Transactions that are written down in a plan.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use farcall_client::{ArrayForm, NoName, Playback};
+use farcall_idl::{Order, Type};
+use farcall_plan::{MOST_BYTES, Plan, data};
+use numpy::PyUntypedArray;
+use pyo3::exceptions::PyValueError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::array;
+use crate::error;
+use crate::server::Server;
+
+/// A transaction that is written down: `farcall.load_plan` reads one that `Transaction.save` has
+/// written.
+#[pyclass(frozen, module = "farcall")]
+pub(crate) struct TransactionPlan {
+    plan: Plan,
+    path: PathBuf,
+}
+
+/// Reads a plan that `Transaction.save` has written, or somebody by hand.
+#[pyfunction]
+pub(crate) fn load_plan(path: PathBuf) -> PyResult<TransactionPlan> {
+    let wrong = |text: String| PyValueError::new_err(format!("{}: {text}", path.display()));
+    if std::fs::metadata(&path)?.len() > MOST_BYTES as u64 {
+        return Err(wrong(format!("a plan has at most {MOST_BYTES} bytes")));
+    }
+    let text = std::fs::read_to_string(&path)?;
+    let plan = Plan::parse(&text).map_err(|error| wrong(error.to_string()))?;
+    Ok(TransactionPlan { plan, path })
+}
+
+#[pymethods]
+impl TransactionPlan {
+    /// The functions that it calls, in their order.
+    #[getter]
+    fn calls(&self) -> Vec<String> {
+        let calls = self.plan.calls.iter();
+        calls.map(|call| call.function.clone()).collect()
+    }
+
+    /// The arrays that come from files, and these.
+    #[getter]
+    fn inputs(&self) -> BTreeMap<String, String> {
+        self.plan.inputs.clone()
+    }
+
+    /// The arrays that calls make, and the files for them.
+    #[getter]
+    fn outputs(&self) -> BTreeMap<String, String> {
+        self.plan.outputs.clone()
+    }
+
+    /// Runs it on these servers, or on all behind a metaserver that is one of them, and returns its
+    /// outputs by name; no file is written. `arrays` take the place of inputs from files.
+    #[pyo3(signature = (servers, arrays=None))]
+    fn run<'py>(
+        &self,
+        py: Python<'py>,
+        servers: Vec<Bound<'py, Server>>,
+        arrays: Option<BTreeMap<String, Bound<'py, PyAny>>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let arrays = arrays.unwrap_or_default();
+        let known = &self.plan.inputs;
+        if let Some(name) = arrays.keys().find(|name| !known.contains_key(*name)) {
+            let text = format!("`{name}` is no input; there are: {:?}", known.keys());
+            return Err(PyValueError::new_err(text));
+        }
+        let clients = servers.iter().map(|server| server.get().client().clone());
+        let clients: Vec<_> = clients.collect();
+        let mut failed = None;
+        let mut load = |name: &str, form: &ArrayForm| {
+            self.load(py, (arrays.get(name), servers.first()), name, form)
+                .map_err(|error| {
+                    let text = error.to_string();
+                    failed = Some(error);
+                    text
+                })
+        };
+        let recorded = Playback::record(&self.plan, &clients, &mut load);
+        let mut playback = match (recorded, failed) {
+            (Ok(playback), _) => playback,
+            (Err(_), Some(error)) => return Err(error),
+            (Err(error), None) => return Err(error::from_client(py, &error)),
+        };
+        py.detach(|| playback.run())
+            .map_err(|error| error::from_client(py, &error))?;
+        let results = PyDict::new(py);
+        for name in self.plan.outputs.keys() {
+            if let Some((form, bytes)) = playback.output(name) {
+                results.set_item(name, made(py, form, bytes)?)?;
+            }
+        }
+        Ok(results)
+    }
+
+    fn __str__(&self) -> String {
+        self.plan.to_string()
+    }
+
+    fn __repr__(&self) -> String {
+        let calls = self.plan.calls.len();
+        format!("<transaction plan {}: {calls} calls>", self.path.display())
+    }
+}
+
+impl TransactionPlan {
+    /// The elements of an input in the form that a call takes it.
+    fn load(
+        &self,
+        py: Python<'_>,
+        (given, server): (Option<&Bound<'_, PyAny>>, Option<&Bound<'_, Server>>),
+        name: &str,
+        form: &ArrayForm,
+    ) -> PyResult<Vec<u8>> {
+        let numpy = array::numpy(py)?;
+        let value = match given {
+            Some(value) => numpy.call_method1(intern!(py, "asarray"), (value,))?,
+            None if let Some(data) = self.plan.inputs.get(name).and_then(|file| data(file)) => {
+                let name = data.parse();
+                let name =
+                    name.map_err(|error: NoName| PyValueError::new_err(error.to_string()))?;
+                let server = server.ok_or_else(|| PyValueError::new_err("there is no server"))?;
+                server.get().of_data(py, &name)?.get(py)?.into_any()
+            }
+            None => {
+                let folder = self.path.parent().map(PathBuf::from).unwrap_or_default();
+                let file = self.plan.inputs.get(name).map(|file| folder.join(file));
+                numpy.call_method1(intern!(py, "load"), (file,))?
+            }
+        };
+        let shape: Vec<u64> = value.getattr(intern!(py, "shape"))?.extract()?;
+        let long = |shape: &[u64]| -> Vec<u64> {
+            let lengths = shape.iter().copied();
+            lengths.filter(|length| *length != 1).collect()
+        };
+        if !form.shape.is_empty() && long(&shape) != long(&form.shape) {
+            let expected = &form.shape;
+            let text = format!("`{name}`: expected shape {expected:?}, given {shape:?}");
+            return Err(PyValueError::new_err(text));
+        }
+        let ty = form
+            .ty()
+            .map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let options = PyDict::new(py);
+        options.set_item("order", if form.column_major { "F" } else { "C" })?;
+        options.set_item("casting", "safe")?;
+        // To NumPy a char is a text, and to its files a number.
+        let is_char = ty == Type::Char;
+        let dtype = if is_char {
+            "int8".to_string()
+        } else {
+            array::dtype_name(ty)
+        };
+        let kind: String = value
+            .getattr(intern!(py, "dtype"))?
+            .getattr("str")?
+            .extract()?;
+        let value = match is_char && kind == "|S1" {
+            true => value.call_method1(intern!(py, "view"), ("int8",))?,
+            false => value,
+        };
+        let converted = value.call_method(intern!(py, "astype"), (dtype,), Some(&options))?;
+        let converted: Bound<'_, PyUntypedArray> = converted.cast_into()?;
+        // SAFETY: the array was made here, or is held, and is read with the interpreter held.
+        Ok(unsafe { array::contents(&converted) }.to_vec())
+    }
+}
+
+/// A NumPy array of that form with these elements.
+pub(crate) fn made<'py>(
+    py: Python<'py>,
+    form: &ArrayForm,
+    bytes: &[u8],
+) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let shape: Vec<usize> = form.shape.iter().map(|&size| size as usize).collect();
+    let order = match form.column_major {
+        true => Order::ColumnMajor,
+        false => Order::RowMajor,
+    };
+    let ty = form
+        .ty()
+        .map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let made = array::empty(py, &shape, ty, order)?;
+    // SAFETY: the array is new.
+    unsafe { array::contents_mut(&made) }.copy_from_slice(bytes);
+    Ok(made)
+}

@@ -1,0 +1,363 @@
+//! Named data behind a metaserver: where they are, and how they come to where a call goes.
+
+use super::{FRESH, Grid, HERE, now};
+use crate::data::failed;
+use crate::{ArrayForm, DataName, DataStatus, Error, FailureKind, Handle, Server};
+use farcall_directory::message::{DataFound, DataListed, Datum, FindData, ListData, Need, Offer};
+use farcall_directory::{Located, Viewer};
+use farcall_rpc_proto::{Kind, Name};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Within this time a metaserver hears of what a server holds.
+const HEARD: Duration = Duration::from_secs(2);
+/// Time between two questions whether it has.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// A client sees what it was told.
+const SELF: Viewer<'static> = Viewer {
+    user: "",
+    sees_all: true,
+};
+
+/// Named data that a call reads.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    datum: Datum,
+    /// Servers that hold them, and their addresses.
+    holders: Vec<(u64, String)>,
+}
+
+impl Found {
+    pub(crate) fn need(&self) -> Need {
+        Need {
+            number: self.datum.number(),
+            bytes: self.datum.bytes,
+        }
+    }
+
+    fn name(&self) -> DataName {
+        DataName {
+            name: self.datum.name.clone(),
+            owner: Some(self.datum.owner.clone()),
+        }
+    }
+}
+
+impl Grid {
+    /// Asks who holds data of a name, and where so many bytes could be put.
+    fn ask_data(
+        &self,
+        meta: &Server,
+        name: &DataName,
+        room: Option<u64>,
+    ) -> Result<Option<Offer>, Error> {
+        let asked = format!("{name}");
+        let is_fresh = |at: &Instant| at.elapsed() < FRESH;
+        if room.is_none() && self.known().asked_data.get(&asked).is_some_and(is_fresh) {
+            return Ok(None);
+        }
+        let find = FindData {
+            name: name.name.clone(),
+            owner: name.owner.clone(),
+            room,
+        };
+        let found: Option<DataFound> = self.ask(meta, |connection| {
+            connection.check_names()?;
+            connection.ask_directory((Kind::FindData, Kind::DataFound), &find)
+        })?;
+        let Some(found) = found else {
+            return Ok(None);
+        };
+        let mut known = self.known();
+        known.directory.forget_data(&name.name);
+        for record in found.records {
+            known.directory.apply(now(), record.at(HERE));
+        }
+        known.asked_data.retain(|_, at| at.elapsed() < FRESH);
+        known.asked_data.insert(asked, Instant::now());
+        Ok(found.room)
+    }
+
+    /// What is asked next is asked of the metaserver.
+    fn ask_anew(&self) {
+        self.known().asked_data.clear();
+    }
+
+    /// What the client knows of data of a name, with the addresses of those who hold them.
+    fn known_data(&self, name: &DataName) -> Vec<Found> {
+        let known = self.known();
+        let directory = &known.directory;
+        let located = directory.data(SELF, &name.name, name.owner.as_deref());
+        let address = |server| Some((server, directory.address(server)?.to_string()));
+        let found = located.into_iter().map(|Located { datum, holders }| Found {
+            datum,
+            holders: holders.into_iter().filter_map(address).collect(),
+        });
+        found.collect()
+    }
+
+    /// The data of a name that this user may read: a server that holds them has said so.
+    pub(crate) fn find_data(
+        &self,
+        meta: &Server,
+        name: &DataName,
+    ) -> Result<(Found, Handle), Error> {
+        self.ask_data(meta, name, None)?;
+        match self.confirmed(meta, name) {
+            Err(_) => {
+                // Things may have changed since they were asked for.
+                self.ask_anew();
+                self.ask_data(meta, name, None)?;
+                self.confirmed(meta, name)
+            }
+            found => found,
+        }
+    }
+
+    fn confirmed(&self, meta: &Server, name: &DataName) -> Result<(Found, Handle), Error> {
+        let mut last = None;
+        let (mut own, mut others) = (Vec::new(), Vec::new());
+        for found in self.known_data(name) {
+            match self.at_a_holder(meta, &found) {
+                Ok(handle) if handle.name().is_some_and(|name| name.own) => {
+                    own.push((found, handle));
+                    break;
+                }
+                Ok(handle) => others.push((found, handle)),
+                Err(error) => last = Some(error),
+            }
+        }
+        let file = others
+            .iter()
+            .position(|(found, _)| found.datum.owner.is_empty());
+        let first = file.or((others.len() == 1).then_some(0));
+        if let Some(one) = own
+            .pop()
+            .or_else(|| first.map(|first| others.swap_remove(first)))
+        {
+            return Ok(one);
+        }
+        if others.len() > 1 {
+            let owners = others.iter().map(|(found, _)| found.name().to_string());
+            let owners: Vec<String> = owners.collect();
+            let text = format!(
+                "several users share data of the name `{name}`: {}; say whose is meant",
+                owners.join(", ")
+            );
+            return Err(failed(FailureKind::BadArgument, text));
+        }
+        Err(last.unwrap_or_else(|| {
+            let text = format!(
+                "no server holds data of the name `{name}`; `farcall ls --data` lists what there is"
+            );
+            failed(FailureKind::NotFound, text)
+        }))
+    }
+
+    /// The array at the first holder that can be reached and gives it.
+    fn at_a_holder(&self, meta: &Server, found: &Found) -> Result<Handle, Error> {
+        let mut last = None;
+        for (server, address) in &found.holders {
+            let at = self.server(meta, *server, address);
+            match at.and_then(|server| server.data(&found.name())) {
+                Ok(handle) => return Ok(handle),
+                Err(error @ Error::Failed(_)) => last = Some(error),
+                Err(error) => {
+                    let text = format!("`{}` is at {address}: {error}", found.name());
+                    last = Some(failed(FailureKind::Unreachable, text));
+                }
+            }
+        }
+        Err(last.unwrap_or_else(|| {
+            let text = format!("nobody holds `{}` any more", found.name());
+            failed(FailureKind::NotFound, text)
+        }))
+    }
+
+    /// The array of a name at a server that holds it.
+    pub(crate) fn data(&self, meta: &Server, name: &DataName) -> Result<Handle, Error> {
+        self.find_data(meta, name).map(|(_, handle)| handle)
+    }
+
+    /// Data at the server of a call: those that it holds, or a copy that it reads from a holder.
+    /// The copy of one's own data gets their name, so that the server is one of their holders; one
+    /// of another user's is for the call alone, and to be dropped (`true`).
+    pub(crate) fn bring(
+        &self,
+        meta: &Server,
+        found: &Found,
+        (number, server): (u64, &Server),
+    ) -> Result<(Handle, bool), Error> {
+        if found.holders.iter().any(|(holder, _)| *holder == number)
+            && let Ok(handle) = server.data(&found.name())
+        {
+            return Ok((handle, false));
+        }
+        let from = match self.at_a_holder(meta, found) {
+            Ok(from) => from,
+            Err(_) => {
+                self.ask_anew();
+                self.find_data(meta, &found.name())?.1
+            }
+        };
+        let lost = |error: Error| {
+            let text = format!(
+                "`{}` is at {} and cannot be brought to {}: {error}",
+                found.name(),
+                from.server().address(),
+                server.address()
+            );
+            failed(FailureKind::Unreachable, text)
+        };
+        let copy = from
+            .copy_to(server, false)
+            .or_else(|_| through_client(&from, server));
+        let copy = copy.map_err(lost)?;
+        let Some(named) = from.name().filter(|named| named.own) else {
+            return Ok((copy, true));
+        };
+        let name = Name {
+            id: copy.id(),
+            name: named.name.name.clone(),
+            shared: named.shared,
+            after: 0,
+            copy: Some(named.edition),
+        };
+        // Without room for a name it is as one of another user's.
+        let named = server.name(&copy, &name);
+        let is_bound = named.as_ref().is_ok_and(|bound| bound.id() == copy.id());
+        Ok((copy, !is_bound))
+    }
+
+    /// Puts an array under a name where it is by now, or where there is room.
+    pub(crate) fn put_named(
+        &self,
+        meta: &Server,
+        form: ArrayForm,
+        bytes: &[u8],
+        name: &str,
+        shared: bool,
+    ) -> Result<Handle, Error> {
+        let plain = DataName::plain(name);
+        let needed = form.bytes().unwrap_or(u64::MAX);
+        let offer = self.ask_data(meta, &plain, Some(needed))?;
+        let before = self.own_copies(meta, &plain);
+        let version = |handle: &Handle| handle.name().map_or(0, |named| named.version);
+        let after = before.iter().map(version).max().unwrap_or(0);
+        let server = match (before.first(), offer) {
+            (Some(handle), _) => handle.server().clone(),
+            (None, Some(offer)) => self.server(meta, offer.server, &offer.address)?,
+            (None, None) => {
+                let text = format!("no server has room for {needed} bytes, or none is known");
+                return Err(failed(FailureKind::NoServer, text));
+            }
+        };
+        let handle = server.put_named_here(form, bytes, (name, shared, after))?;
+        self.await_edition(meta, &handle)?;
+        for old in before
+            .iter()
+            .filter(|old| old.server().address() != server.address())
+        {
+            old.drop_soon();
+        }
+        Ok(handle)
+    }
+
+    /// Waits until the metaserver knows of data that were just put, so that calls of other programs
+    /// find them; where it does not hear of them in time, they are there all the same.
+    fn await_edition(&self, meta: &Server, handle: &Handle) -> Result<(), Error> {
+        let Some(named) = handle.name() else {
+            return Ok(());
+        };
+        let end = Instant::now() + HEARD;
+        loop {
+            self.ask_anew();
+            self.ask_data(meta, &named.name, None)?;
+            let edition = (named.edition.written, named.edition.stamp);
+            let known = self.known_data(&named.name);
+            let is_known = known.iter().any(|found| found.datum.edition() >= edition);
+            if is_known || Instant::now() >= end {
+                return Ok(());
+            }
+            thread::sleep(LOOK_AGAIN);
+        }
+    }
+
+    /// The user's own data of a name, at each server that has an edition of them and answers; the
+    /// newest first.
+    fn own_copies(&self, meta: &Server, name: &DataName) -> Vec<Handle> {
+        let found = self.known_data(name);
+        let holders = found.iter().flat_map(|found| {
+            let name = found.name();
+            found
+                .holders
+                .iter()
+                .map(move |holder| (holder, name.clone()))
+        });
+        let copies = holders.filter_map(|((server, address), name)| {
+            let server = self.server(meta, *server, address).ok()?;
+            server.data(&name).ok()
+        });
+        let own = copies.filter(|copy| copy.name().is_some_and(|named| named.own));
+        let mut own: Vec<Handle> = own.collect();
+        own.sort_by_key(|copy| std::cmp::Reverse(copy.name().map(|named| named.edition)));
+        own
+    }
+
+    /// Drops the user's own data of a name at all their holders.
+    pub(crate) fn drop_data(&self, meta: &Server, name: &DataName) -> Result<(), Error> {
+        self.ask_anew();
+        let (_, handle) = self.find_data(meta, name)?;
+        for copy in self.own_copies(meta, name) {
+            if copy.id() != handle.id() {
+                copy.drop_soon();
+            }
+        }
+        self.ask_anew();
+        handle.drop_array()
+    }
+
+    /// All data with names behind the metaserver that the user may see.
+    pub(crate) fn list_data(&self, meta: &Server) -> Result<Vec<DataStatus>, Error> {
+        let (mut all, mut after) = (Vec::new(), None);
+        loop {
+            let list = ListData {
+                after: after.clone(),
+            };
+            let connection = meta.connection()?;
+            connection.check_names()?;
+            let page: DataListed =
+                connection.ask_directory((Kind::ListData, Kind::DataListed), &list)?;
+            all.extend(page.data.into_iter().map(|one| DataStatus {
+                name: DataName {
+                    name: one.datum.name,
+                    owner: Some(one.datum.owner),
+                },
+                version: one.datum.version,
+                shared: one.datum.shared,
+                element: one.datum.element,
+                shape: one.datum.shape,
+                bytes: one.datum.bytes,
+                holders: one.holders,
+            }));
+            // A page that leads nowhere would be asked for without end.
+            match page.next.filter(|next| after.as_ref() != Some(next)) {
+                Some(next) => after = Some(next),
+                None => return Ok(all),
+            }
+        }
+    }
+}
+
+/// A copy where the servers may not reach each other.
+fn through_client(from: &Handle, server: &Server) -> Result<Handle, Error> {
+    let form = from.form().clone();
+    let length = form
+        .bytes()
+        .ok()
+        .and_then(|bytes| usize::try_from(bytes).ok());
+    let mut bytes = vec![0; length.unwrap_or(0)];
+    from.get(&mut bytes)?;
+    server.put(form, &bytes, false)
+}

@@ -1,0 +1,478 @@
+//! Transactions from plans: calls that were written down, their arrays from files and to files.
+
+use crate::transaction::{Deferred, Report, Transaction, Ways};
+use crate::{Argument, ArrayForm, Error, Failure, FailureKind, Function, Scalar, Server};
+use farcall_idl::{ArrayLayout, Interface, Layout, Mode, Order, Param, Type};
+use farcall_plan::{Plan, Step, Value};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Display;
+
+/// OUT arrays that are no output and have no more bytes come home all the same.
+const SMALL: u64 = 4096;
+
+/// A transaction that was made from a plan.
+pub struct Playback {
+    transaction: Transaction,
+    servers: Vec<Server>,
+    arrays: HashMap<String, Array>,
+    outputs: Vec<String>,
+    /// Copies of inputs in other forms than the first.
+    others: Vec<Held>,
+    lines: Vec<String>,
+}
+
+/// An array of a plan.
+enum Array {
+    /// It comes from a file, and no call has used it yet.
+    Input,
+    Memory(Held),
+    Deferred(Deferred, ArrayForm),
+}
+
+/// An array in memory. Calls of the transaction use it by its address, and nobody else does until
+/// they have run.
+struct Held {
+    name: String,
+    form: ArrayForm,
+    bytes: Vec<u8>,
+    start: *mut u8,
+    is_written: bool,
+}
+
+// SAFETY: the memory that `start` points to is that of `bytes`.
+unsafe impl Send for Held {}
+
+impl Held {
+    fn new(name: &str, form: ArrayForm, mut bytes: Vec<u8>) -> Held {
+        let start = bytes.as_mut_ptr();
+        Held {
+            name: name.to_string(),
+            form,
+            bytes,
+            start,
+            is_written: false,
+        }
+    }
+}
+
+/// Reads an input, in the type, shape and order of a form.
+pub type Load<'l> = dyn FnMut(&str, &ArrayForm) -> Result<Vec<u8>, String> + 'l;
+
+fn wrong(text: impl Display) -> Error {
+    Error::Failed(Failure::new(FailureKind::BadArgument, text.to_string()))
+}
+
+impl Playback {
+    /// Records the calls of a plan, for functions of these servers, or of all behind a metaserver;
+    /// nothing runs yet.
+    ///
+    /// # Errors
+    /// A function is not there, or its arguments do not fit; the error names the call.
+    pub fn record(plan: &Plan, servers: &[Server], load: &mut Load<'_>) -> Result<Playback, Error> {
+        let inputs = plan.inputs.keys().map(|name| (name.clone(), Array::Input));
+        let mut playback = Playback {
+            transaction: Transaction::new(),
+            servers: Vec::new(),
+            arrays: inputs.collect(),
+            outputs: plan.outputs.keys().cloned().collect(),
+            others: Vec::new(),
+            lines: Vec::new(),
+        };
+        let mut functions: HashMap<&str, Function> = HashMap::new();
+        for (number, step) in plan.calls.iter().enumerate() {
+            let name = step.function.as_str();
+            let at = |error: Error| {
+                let call = number + 1;
+                match error {
+                    Error::Failed(failure) => Error::Failed(Failure::new(
+                        failure.kind,
+                        format!("call {call}, {name}: {}", failure.message),
+                    )),
+                    other => other,
+                }
+            };
+            if !functions.contains_key(name) {
+                functions.insert(name, function(name, servers).map_err(at)?);
+            }
+            playback.add(&functions[name], step, load).map_err(at)?;
+        }
+        for name in &playback.outputs {
+            if !matches!(playback.arrays.get(name), Some(Array::Memory(held)) if held.is_written) {
+                return Err(wrong(format!("no call writes the output `{name}`")));
+            }
+        }
+        playback.servers = places(servers, functions.values());
+        playback.discard();
+        Ok(playback)
+    }
+
+    /// Arrays that calls write and that are no outputs need not come home.
+    fn discard(&mut self) {
+        for (name, array) in &self.arrays {
+            if let Array::Memory(held) = array
+                && held.is_written
+                && !self.outputs.contains(name)
+            {
+                let start = held.start.addr();
+                self.transaction.discard(start..start + held.bytes.len());
+            }
+        }
+    }
+
+    fn add(&mut self, function: &Function, step: &Step, load: &mut Load<'_>) -> Result<(), Error> {
+        let interface = function.interface();
+        let (scalars, names) = arguments(interface, step)?;
+        let elements = self.elements(interface, &scalars, &names, load)?;
+        let layout = interface.layout(&scalars, &elements).map_err(wrong)?;
+        let (mut given, mut ways) = (HashMap::new(), Ways::default());
+        let mut line = Line::default();
+        for array in &layout.arrays {
+            let param = &interface.params[array.param];
+            if array.mode == Mode::Work {
+                continue;
+            }
+            let own;
+            let name = match names.get(&array.param) {
+                Some(name) => *name,
+                None if array.mode == Mode::Out => {
+                    own = format!("call {}: {}", self.transaction.len() + 1, param.name);
+                    own.as_str()
+                }
+                None => return Err(missing(&param.name, "the name of an array")),
+            };
+            line.add(name, array.mode);
+            let form = form_of(interface.order(), array);
+            let place = self.place(name, param, array, form, load)?;
+            match place {
+                Place::Memory(start, length) => drop(given.insert(array.param, (start, length))),
+                Place::Deferred(deferred) => ways.deferred.push((array.param, deferred)),
+            }
+        }
+        let mut arguments = made(interface, &layout, scalars, &given);
+        // SAFETY: the arrays stay in their place until the transaction is dropped, which is before
+        // they are, and nobody else uses them until it has run.
+        unsafe { self.transaction.add(function, &mut arguments, &ways) }?;
+        let bytes = (layout.sent_bytes(), layout.returned_bytes());
+        self.lines.push(line.text(function.qualified_name(), bytes));
+        Ok(())
+    }
+
+    /// The elements of inputs on which sizes depend.
+    fn elements(
+        &mut self,
+        interface: &Interface,
+        scalars: &[Option<Scalar>],
+        names: &BTreeMap<usize, &str>,
+        load: &mut Load<'_>,
+    ) -> Result<Vec<i64>, Error> {
+        let mut read: HashMap<usize, Vec<u8>> = HashMap::new();
+        for reference in &interface.element_refs {
+            let param = &interface.params[reference.param];
+            let name = names.get(&reference.param);
+            let name = name.ok_or_else(|| missing(&param.name, "the name of an array"))?;
+            let bytes = match self.arrays.get(*name) {
+                Some(Array::Memory(held)) if !held.is_written => held.bytes.clone(),
+                Some(Array::Input) => {
+                    // Its shape is not known before, and does not matter for the elements.
+                    let form = ArrayForm {
+                        element: param.ty.name().to_string(),
+                        shape: Vec::new(),
+                        column_major: interface.order() == Order::ColumnMajor,
+                    };
+                    load(name, &form).map_err(wrong)?
+                }
+                _ => {
+                    let text = format!("sizes depend on `{name}`, which has to be an input");
+                    return Err(wrong(text));
+                }
+            };
+            read.insert(reference.param, bytes);
+        }
+        let bytes = |param: usize| read.get(&param).map_or(&[][..], Vec::as_slice);
+        interface.element_values(scalars, bytes).map_err(wrong)
+    }
+
+    /// Where an array is, in the form that a call takes it.
+    fn place(
+        &mut self,
+        name: &str,
+        param: &Param,
+        array: &ArrayLayout,
+        form: ArrayForm,
+        load: &mut Load<'_>,
+    ) -> Result<Place, Error> {
+        let writes = array.mode.is_returned();
+        let fits = |known: &ArrayForm| known.fits(param.ty, &form.shape, form.column_major);
+        match self.arrays.get_mut(name) {
+            Some(Array::Memory(held)) if fits(&held.form) => {
+                held.is_written |= writes;
+                return Ok(Place::Memory(held.start, held.bytes.len()));
+            }
+            Some(Array::Deferred(deferred, known)) if fits(known) => {
+                return Ok(Place::Deferred(*deferred));
+            }
+            Some(Array::Memory(held)) if !held.is_written && !writes => {
+                let other = self
+                    .others
+                    .iter()
+                    .find(|one| one.name == name && fits(&one.form));
+                if let Some(other) = other {
+                    return Ok(Place::Memory(other.start, other.bytes.len()));
+                }
+                let bytes = load(name, &form).map_err(wrong)?;
+                let held = Held::new(name, form, bytes);
+                let place = Place::Memory(held.start, held.bytes.len());
+                self.others.push(held);
+                return Ok(place);
+            }
+            Some(Array::Memory(Held { form: known, .. }) | Array::Deferred(_, known)) => {
+                return Err(wrong(format!(
+                    "the array `{name}` is {}, and `{}` takes {}",
+                    shown(known),
+                    param.name,
+                    shown(&form)
+                )));
+            }
+            Some(Array::Input) | None => {}
+        }
+        self.make(name, array, form, load)
+    }
+
+    /// Makes an array that no call has used yet.
+    fn make(
+        &mut self,
+        name: &str,
+        array: &ArrayLayout,
+        form: ArrayForm,
+        load: &mut Load<'_>,
+    ) -> Result<Place, Error> {
+        let is_input = self.arrays.contains_key(name);
+        if !is_input && array.mode != Mode::Out {
+            let text = format!("`{name}` is read, is no input, and no call before has written it");
+            return Err(wrong(text));
+        }
+        let is_output = self.outputs.iter().any(|output| output == name);
+        let comes_home = is_input || is_output || array.bytes <= SMALL || array.packed;
+        if !comes_home {
+            let deferred = self.transaction.defer();
+            let made = Array::Deferred(deferred, form);
+            self.arrays.insert(name.to_string(), made);
+            return Ok(Place::Deferred(deferred));
+        }
+        let length = usize::try_from(array.client_bytes).map_err(wrong)?;
+        let bytes = match is_input {
+            true => load(name, &form).map_err(wrong)?,
+            false => vec![0; length],
+        };
+        if bytes.len() != length {
+            let given = bytes.len();
+            return Err(wrong(format!(
+                "`{name}` has {given} bytes, expected {length}"
+            )));
+        }
+        let mut held = Held::new(name, form, bytes);
+        held.is_written = array.mode.is_returned();
+        let place = Place::Memory(held.start, held.bytes.len());
+        self.arrays.insert(name.to_string(), Array::Memory(held));
+        Ok(place)
+    }
+
+    /// Runs the calls.
+    ///
+    /// # Errors
+    /// As [`Transaction::run`].
+    pub fn run(&mut self) -> Result<Report, Error> {
+        self.transaction.run(&self.servers)
+    }
+
+    /// An output, after the calls have run.
+    pub fn output(&self, name: &str) -> Option<(&ArrayForm, &[u8])> {
+        match self.arrays.get(name)? {
+            Array::Memory(held) => {
+                // SAFETY: no call runs; the memory is that of `bytes`.
+                let bytes = unsafe { std::slice::from_raw_parts(held.start, held.bytes.len()) };
+                Some((&held.form, bytes))
+            }
+            Array::Input | Array::Deferred(..) => None,
+        }
+    }
+
+    /// The calls as text, a line for each: what they read and write.
+    pub fn lines(&self) -> &[String] {
+        &self.lines
+    }
+
+    /// The servers that may get calls.
+    pub fn servers(&self) -> &[Server] {
+        &self.servers
+    }
+
+    /// The graph as a picture in SVG.
+    pub fn svg(&self) -> String {
+        self.transaction.svg()
+    }
+}
+
+impl Drop for Playback {
+    fn drop(&mut self) {
+        // Its calls point to the arrays.
+        self.transaction = Transaction::new();
+    }
+}
+
+/// Where an argument is.
+enum Place {
+    Memory(*mut u8, usize),
+    Deferred(Deferred),
+}
+
+/// What a call reads and writes, for people.
+#[derive(Default)]
+struct Line {
+    reads: Vec<String>,
+    writes: Vec<String>,
+}
+
+impl Line {
+    fn add(&mut self, name: &str, mode: Mode) {
+        if mode.is_sent() {
+            self.reads.push(name.to_string());
+        }
+        if mode.is_returned() && !name.starts_with("call ") {
+            self.writes.push(name.to_string());
+        }
+    }
+
+    fn text(&self, function: &str, (sent, returned): (u64, u64)) -> String {
+        let (reads, writes) = (self.reads.join(", "), self.writes.join(", "));
+        format!("{function}  {reads} -> {writes}  ({sent} bytes in, {returned} out)")
+    }
+}
+
+fn missing(name: &str, what: &str) -> Error {
+    wrong(format!("`{name}` is missing: {what}"))
+}
+
+/// The function of the first server that has it.
+fn function(name: &str, servers: &[Server]) -> Result<Function, Error> {
+    let mut first = None;
+    for server in servers {
+        match server.function(name) {
+            Ok(function) => return Ok(function),
+            Err(error) => first = first.or(Some(error)),
+        }
+    }
+    Err(first.unwrap_or_else(|| wrong("there is no server")))
+}
+
+/// The servers themselves, where there is a metaserver among them.
+fn places<'f>(servers: &[Server], functions: impl Iterator<Item = &'f Function>) -> Vec<Server> {
+    let is_one = |server: &&Server| !server.is_metaserver();
+    let mut places: Vec<Server> = servers.iter().filter(is_one).cloned().collect();
+    if servers.iter().all(|server| is_one(&server)) {
+        return places;
+    }
+    for server in functions.flat_map(Function::servers) {
+        if !places
+            .iter()
+            .any(|known| known.address() == server.address())
+        {
+            places.push(server);
+        }
+    }
+    places
+}
+
+/// The scalars of a call, and the names of its arrays, by parameter.
+#[expect(clippy::type_complexity, reason = "both by parameter")]
+fn arguments<'s>(
+    interface: &Interface,
+    step: &'s Step,
+) -> Result<(Vec<Option<Scalar>>, BTreeMap<usize, &'s str>), Error> {
+    if !interface.callbacks.is_empty() {
+        let text = "it calls functions of its caller, and a plan has none";
+        return Err(wrong(text));
+    }
+    let mut scalars = vec![None; interface.params.len()];
+    let mut names = BTreeMap::new();
+    for (name, value) in &step.arguments {
+        let Some(index) = interface.param(name) else {
+            let known: Vec<&str> = interface.params.iter().map(|p| p.name.as_str()).collect();
+            let text = format!("no argument `{name}`; there are: {}", known.join(", "));
+            return Err(wrong(text));
+        };
+        let param = &interface.params[index];
+        match value {
+            _ if param.is_value() => scalars[index] = Some(scalar(param, value)?),
+            _ if param.mode == Mode::Work => {
+                return Err(wrong(format!("`{name}` is work space: leave it out")));
+            }
+            Value::Text(array) => drop(names.insert(index, array.as_str())),
+            _ => return Err(missing(name, "an array is named, by a text")),
+        }
+    }
+    for (index, param) in interface.params.iter().enumerate() {
+        if param.is_value() && scalars[index].is_none() {
+            return Err(missing(&param.name, param.ty.name()));
+        }
+    }
+    Ok((scalars, names))
+}
+
+/// The value of a scalar, as a plan writes it.
+fn scalar(param: &Param, value: &Value) -> Result<Scalar, Error> {
+    let complex = |text: &str| {
+        let (re, im) = text.split_once(',')?;
+        let (re, im) = (re.trim().parse().ok()?, im.trim().parse().ok()?);
+        Some(Scalar::Complex { re, im })
+    };
+    let is_complex = matches!(param.ty, Type::SComplex | Type::DComplex);
+    let scalar = match value {
+        Value::Integer(value) => Scalar::Int(*value),
+        Value::Real(value) => Scalar::Float(*value),
+        Value::Texts(texts) => Scalar::Texts(texts.clone()),
+        Value::Text(text) if is_complex => complex(text).ok_or_else(|| {
+            let text = format!("`{}`: `{text}` is no complex number `RE,IM`", param.name);
+            wrong(text)
+        })?,
+        Value::Text(text) => Scalar::Text(text.clone()),
+    };
+    scalar.convert(param).map_err(wrong)
+}
+
+/// The arguments of a call.
+fn made<'a>(
+    interface: &Interface,
+    layout: &Layout,
+    scalars: Vec<Option<Scalar>>,
+    given: &HashMap<usize, (*mut u8, usize)>,
+) -> Vec<Argument<'a>> {
+    let mode = |param: usize| layout.array(param).map_or(Mode::Work, |array| array.mode);
+    let argument = |(param, scalar): (usize, Option<Scalar>)| match (scalar, given.get(&param)) {
+        (Some(scalar), _) => Argument::Scalar(scalar),
+        (None, Some((start, length))) if mode(param) == Mode::In => {
+            // SAFETY: the memory is that of an array which is held, and nobody writes it now.
+            Argument::In(unsafe { std::slice::from_raw_parts(*start, *length) })
+        }
+        (None, Some((start, length))) => {
+            // SAFETY: likewise, and nobody else uses it.
+            Argument::Out(unsafe { std::slice::from_raw_parts_mut(*start, *length) })
+        }
+        (None, None) => Argument::Skip,
+    };
+    debug_assert_eq!(scalars.len(), interface.params.len());
+    scalars.into_iter().enumerate().map(argument).collect()
+}
+
+fn form_of(order: Order, array: &ArrayLayout) -> ArrayForm {
+    ArrayForm {
+        element: array.element.name().to_string(),
+        shape: array.shape(order),
+        column_major: order == Order::ColumnMajor,
+    }
+}
+
+fn shown(form: &ArrayForm) -> String {
+    let order = if form.column_major { "columns" } else { "rows" };
+    format!("{} of shape {:?} in {order}", form.element, form.shape)
+}

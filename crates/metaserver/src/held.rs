@@ -1,0 +1,102 @@
+//! Which of a server's named data a metaserver knows of, and what it is to be told.
+
+use farcall_client::directory::{Datum, DatumName, Hold, MOST_HELD};
+use std::collections::BTreeMap;
+
+/// What a server holds, and what of it was told.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    all: BTreeMap<DatumName, Datum>,
+    told: BTreeMap<DatumName, (u64, u64)>,
+    /// Whether the metaserver knows nothing yet.
+    is_new: bool,
+}
+
+impl Held {
+    /// The server holds this now.
+    pub(crate) fn set(&mut self, data: Vec<Datum>) {
+        self.all = data.into_iter().map(|datum| (datum.key(), datum)).collect();
+    }
+
+    /// The metaserver has forgotten what it was told, or is another one.
+    pub(crate) fn begin_anew(&mut self) {
+        self.told.clear();
+        self.is_new = true;
+    }
+
+    /// What is to be told next, if anything is.
+    pub(crate) fn next(&self, server: u64) -> Option<Hold> {
+        let is_told =
+            |(key, datum): &(&DatumName, &Datum)| self.told.get(key) == Some(&datum.edition());
+        let untold = self.all.iter().filter(|one| !is_told(one));
+        let held: Vec<Datum> = untold
+            .take(MOST_HELD)
+            .map(|(_, datum)| datum.clone())
+            .collect();
+        let gone = self.told.keys().filter(|key| !self.all.contains_key(*key));
+        let gone: Vec<DatumName> = gone.take(MOST_HELD).cloned().collect();
+        let anew = self.is_new && !self.all.is_empty();
+        (!held.is_empty() || !gone.is_empty()).then_some(Hold {
+            server,
+            anew,
+            held,
+            gone,
+        })
+    }
+
+    /// This was told.
+    pub(crate) fn told(&mut self, hold: &Hold) {
+        self.is_new = false;
+        for key in &hold.gone {
+            self.told.remove(key);
+        }
+        let held = hold.held.iter();
+        self.told
+            .extend(held.map(|datum| (datum.key(), datum.edition())));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn datum(number: usize, stamp: u64) -> Datum {
+        Datum {
+            name: format!("n{number}"),
+            owner: "alice".to_string(),
+            written: 1,
+            stamp,
+            version: 1,
+            shared: false,
+            element: "double".to_string(),
+            shape: vec![1],
+            bytes: 8,
+        }
+    }
+
+    #[test]
+    fn what_has_changed_is_told_and_nothing_else() {
+        let mut held = Held::default();
+        assert_eq!(held.next(7), None);
+        held.begin_anew();
+        held.set((0..MOST_HELD + 3).map(|number| datum(number, 1)).collect());
+        let (mut messages, mut told) = (0, 0);
+        while let Some(hold) = held.next(7) {
+            assert_eq!((hold.server, hold.anew), (7, messages == 0));
+            messages += 1;
+            told += hold.held.len();
+            held.told(&hold);
+        }
+        assert_eq!((messages, told), (2, MOST_HELD + 3));
+        held.set(vec![datum(0, 2), datum(1, 1)]);
+        let hold = held.next(7).unwrap();
+        assert_eq!((hold.held.len(), hold.gone.len()), (1, MOST_HELD));
+        held.told(&hold);
+        let hold = held.next(7).unwrap();
+        assert_eq!((hold.held.len(), hold.gone.len(), hold.anew), (0, 1, false));
+        held.told(&hold);
+        assert_eq!(held.next(7), None);
+        held.begin_anew();
+        assert!(held.next(7).unwrap().anew);
+    }
+}

@@ -1,0 +1,134 @@
+//! The text of a header: a dictionary as Python writes it, of which three keys count.
+
+/// What a header says.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Dictionary {
+    pub(crate) descr: String,
+    pub(crate) fortran_order: bool,
+    pub(crate) shape: Vec<u64>,
+}
+
+/// Lengths that are read of a shape, some more than there may be.
+const MOST_LENGTHS: usize = 64;
+
+impl Dictionary {
+    /// Reads `{'descr': '<f8', 'fortran_order': False, 'shape': (3, 4), }`, in any order.
+    pub(crate) fn read(text: &str) -> Option<Dictionary> {
+        let mut left = Text(text);
+        left.take("{")?;
+        let (mut descr, mut order, mut shape) = (None, None, None);
+        while left.take("}").is_none() {
+            let key = left.string()?;
+            left.take(":")?;
+            match key {
+                "descr" => descr = Some(left.string()?.to_string()),
+                "fortran_order" => order = Some(left.boolean()?),
+                "shape" => shape = Some(left.lengths()?),
+                _ => return None,
+            }
+            if left.take(",").is_none() {
+                left.take("}")?;
+                break;
+            }
+        }
+        if !left.0.trim_matches([' ', '\n', '\0']).is_empty() {
+            return None;
+        }
+        Some(Dictionary {
+            descr: descr?,
+            fortran_order: order?,
+            shape: shape?,
+        })
+    }
+}
+
+/// What is left of the text.
+struct Text<'t>(&'t str);
+
+impl<'t> Text<'t> {
+    fn take(&mut self, word: &str) -> Option<()> {
+        self.0 = self.0.trim_start().strip_prefix(word)?;
+        Some(())
+    }
+
+    fn string(&mut self) -> Option<&'t str> {
+        let text = self.0.trim_start();
+        let quote = text
+            .chars()
+            .next()
+            .filter(|first| matches!(first, '\'' | '"'))?;
+        let (string, rest) = text[1..].split_once(quote)?;
+        self.0 = rest;
+        // Nothing that is known has anything to escape.
+        (!string.contains('\\')).then_some(string)
+    }
+
+    fn boolean(&mut self) -> Option<bool> {
+        match self.take("True") {
+            Some(()) => Some(true),
+            None => self.take("False").map(|()| false),
+        }
+    }
+
+    fn lengths(&mut self) -> Option<Vec<u64>> {
+        self.take("(")?;
+        let mut lengths = Vec::new();
+        while self.take(")").is_none() {
+            if lengths.len() == MOST_LENGTHS {
+                return None;
+            }
+            lengths.push(self.number()?);
+            if self.take(",").is_none() {
+                // `(3)` is a number and no shape to Python.
+                self.take(")")?;
+                return (lengths.len() > 1).then_some(lengths);
+            }
+        }
+        Some(lengths)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        let text = self.0.trim_start();
+        let end = text
+            .find(|digit: char| !digit.is_ascii_digit())
+            .unwrap_or(text.len());
+        let (digits, rest) = text.split_at(end);
+        self.0 = rest;
+        // As Python 2 wrote long integers.
+        let _ = self.take("L");
+        digits.parse().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dictionaries_are_read_in_any_order() {
+        let text = "{'shape': (3L, 4), \"fortran_order\" : True,'descr':'<f8'}   \n";
+        let read = Dictionary::read(text).unwrap();
+        assert_eq!((read.descr.as_str(), read.fortran_order), ("<f8", true));
+        assert_eq!(read.shape, [3, 4]);
+    }
+
+    #[test]
+    fn what_is_none_is_refused() {
+        let whole = "{'descr': '<f8', 'fortran_order': False, 'shape': (3,), }";
+        assert!(Dictionary::read(whole).is_some());
+        for end in 0..whole.len() {
+            assert_eq!(Dictionary::read(&whole[..end]), None, "{}", &whole[..end]);
+        }
+        for (from, to) in [
+            ("(3,)", "(3)"),
+            ("(3,)", "(-3,)"),
+            ("(3,)", "(99999999999999999999,)"),
+            ("'shape'", "'form'"),
+            ("False", "0"),
+            ("'<f8'", "[('x', '<f8')]"),
+            (", }", ", } x"),
+        ] {
+            assert_eq!(Dictionary::read(&whole.replace(from, to)), None, "{to}");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The header of a `.npy` file (NEP 1): type, shape and order of its array, and where the elements
+//! begin. The bytes may be anybody's: nothing here reads more than [`MOST_HEADER`] of them.
+
+mod dictionary;
+
+use dictionary::Dictionary;
+use farcall_idl::Type;
+
+/// Bytes of a file in which its header has to end.
+pub const MOST_HEADER: usize = 64 << 10;
+/// Dimensions of an array.
+const MOST_DIMENSIONS: usize = 32;
+
+/// What a file says of its array.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Type of the elements.
+    pub element: Type,
+    /// The shape as NumPy shows it.
+    pub shape: Vec<u64>,
+    /// Whether the first index varies fastest; the last does otherwise.
+    pub column_major: bool,
+    /// Whether the elements are in the other byte order than this machine's.
+    pub is_swapped: bool,
+    /// Where the elements begin, in bytes.
+    pub offset: u64,
+    /// Bytes of all elements.
+    pub bytes: u64,
+}
+
+/// Why a file is not an array that can be passed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NpyError {
+    /// The first bytes are no header.
+    #[error("it has no header of a .npy file within its first 64 KiB")]
+    Header,
+    /// Elements that no type of the interface language is for.
+    #[error("elements of type {0} cannot be passed")]
+    Element(String),
+    /// More dimensions, or bytes, than there may be.
+    #[error("its shape is too large")]
+    Shape,
+}
+
+impl Header {
+    /// Reads the header from the first bytes of a file: all of it, or [`MOST_HEADER`] at most.
+    ///
+    /// # Errors
+    /// Why it is none.
+    pub fn read(start: &[u8]) -> Result<Header, NpyError> {
+        let start = &start[..start.len().min(MOST_HEADER)];
+        let (text, offset) = text(start).ok_or(NpyError::Header)?;
+        let Dictionary {
+            descr,
+            fortran_order,
+            shape,
+        } = Dictionary::read(text).ok_or(NpyError::Header)?;
+        let unknown = || NpyError::Element(descr.escape_debug().to_string());
+        let (order, kind) = descr.split_at_checked(1).ok_or_else(unknown)?;
+        let (element, size) = type_of(kind).ok_or_else(unknown)?;
+        let is_little = match order {
+            "<" => true,
+            ">" => false,
+            "|" if size == 1 => cfg!(target_endian = "little"),
+            "=" => cfg!(target_endian = "little"),
+            _ => return Err(unknown()),
+        };
+        let bytes = match shape.contains(&0) {
+            true => Some(0),
+            false => shape
+                .iter()
+                .try_fold(size, |all, one| all.checked_mul(*one)),
+        };
+        let bytes = bytes.filter(|bytes| *bytes <= i64::MAX as u64);
+        match bytes {
+            Some(bytes) if shape.len() <= MOST_DIMENSIONS => Ok(Header {
+                element,
+                shape,
+                column_major: fortran_order,
+                is_swapped: size > 1 && is_little != cfg!(target_endian = "little"),
+                offset,
+                bytes,
+            }),
+            _ => Err(NpyError::Shape),
+        }
+    }
+}
+
+/// The text of the header, and where it ends, if that is within the first bytes.
+fn text(start: &[u8]) -> Option<(&str, u64)> {
+    let rest = start.strip_prefix(b"\x93NUMPY")?;
+    let (length, at) = match rest {
+        [1, _, low, high, ..] => (u32::from(u16::from_le_bytes([*low, *high])), 10),
+        [2 | 3, _, a, b, c, d, ..] => (u32::from_le_bytes([*a, *b, *c, *d]), 12),
+        _ => return None,
+    };
+    let text = start[at..].get(..length as usize)?;
+    let offset = (at + text.len()) as u64;
+    Some((std::str::from_utf8(text).ok()?, offset))
+}
+
+/// The type of the interface language for elements of NumPy's kind and size, and that size.
+fn type_of(kind: &str) -> Option<(Type, u64)> {
+    Some(match kind {
+        "i1" => (Type::Char, 1),
+        "i2" => (Type::Short, 2),
+        "i4" => (Type::Int, 4),
+        "i8" => (Type::Long, 8),
+        "u1" => (Type::UnsignedChar, 1),
+        "u2" => (Type::UnsignedShort, 2),
+        "u4" => (Type::UnsignedInt, 4),
+        "u8" => (Type::UnsignedLong, 8),
+        "f4" => (Type::Float, 4),
+        "f8" => (Type::Double, 8),
+        "c8" => (Type::SComplex, 8),
+        "c16" => (Type::DComplex, 16),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(version: u8, text: &str) -> Vec<u8> {
+        let mut file = b"\x93NUMPY".to_vec();
+        file.extend([version, 0]);
+        match version {
+            1 => file.extend((text.len() as u16).to_le_bytes()),
+            _ => file.extend((text.len() as u32).to_le_bytes()),
+        }
+        file.extend(text.as_bytes());
+        file.extend([0; 64]);
+        file
+    }
+
+    fn dict(descr: &str, fortran: &str, shape: &str) -> String {
+        format!("{{'descr': '{descr}', 'fortran_order': {fortran}, 'shape': {shape}, }}\n")
+    }
+
+    #[test]
+    fn headers_of_both_versions_are_read() {
+        for version in [1, 2] {
+            let text = dict("<f8", "True", "(3, 4)");
+            let header = Header::read(&file(version, &text)).unwrap();
+            assert_eq!(header.element, Type::Double);
+            assert_eq!((header.shape, header.column_major), (vec![3, 4], true));
+            assert_eq!(header.bytes, 96);
+            assert_eq!(
+                header.offset,
+                text.len() as u64 + if version == 1 { 10 } else { 12 }
+            );
+        }
+        let header = Header::read(&file(1, &dict(">i4", "False", "(5,)"))).unwrap();
+        assert_eq!(header.is_swapped, cfg!(target_endian = "little"));
+        let scalar = Header::read(&file(1, &dict("|u1", "False", "()"))).unwrap();
+        assert_eq!((scalar.bytes, scalar.is_swapped), (1, false));
+    }
+
+    #[test]
+    fn what_is_no_array_is_said_so() {
+        for bytes in [&b""[..], b"\x93NUMPY", b"PK\x03\x04", &[0x93; 100]] {
+            assert!(matches!(Header::read(bytes), Err(NpyError::Header)));
+        }
+        let mut long = file(2, "");
+        long[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert!(matches!(Header::read(&long), Err(NpyError::Header)));
+        for descr in ["|O", "<U7", "<f2", "|S3", "<M8[s]"] {
+            let read = Header::read(&file(1, &dict(descr, "False", "(1,)")));
+            assert!(
+                matches!(read, Err(NpyError::Element(_))),
+                "{descr}: {read:?}"
+            );
+        }
+        let huge = dict("<f8", "False", "(4294967296, 4294967296)");
+        assert_eq!(Header::read(&file(1, &huge)), Err(NpyError::Shape));
+    }
+}

@@ -1,0 +1,242 @@
+//! Messages about data with names.
+
+use crate::handles::ArrayForm;
+use crate::ids::HandleId;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+use core::str::FromStr;
+use minicbor::{Decode, Encode};
+
+/// Feature bit: data at a server, or behind a metaserver, may have names. At a server it needs
+/// [`HANDLES`](crate::HANDLES).
+pub const NAMES: u64 = 1 << 18;
+
+/// Longest name of data, and longest name of their owner, in bytes.
+pub const MOST_NAME: usize = 200;
+
+/// Stands in a text for the owner of data that the operator of a server has put there as files.
+const FOLDER: &str = "folder";
+
+/// Names data: `atoms`, or `atoms@OWNER` for those of another user.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+pub struct DataName {
+    /// Words with `/` between.
+    #[n(0)]
+    pub name: String,
+    /// Whose they are: a user as the server knows them, or nobody's, by an empty text: files of the
+    /// server's data folder. Without it the caller's own are meant, then the folder's, then those
+    /// that others share.
+    #[n(1)]
+    pub owner: Option<String>,
+}
+
+/// A text that names no data.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoName {
+    /// Too long, or empty.
+    #[error("a name of data has 1 to {MOST_NAME} bytes")]
+    Length,
+    /// A word that is none.
+    #[error(
+        "`{0}` is no name of data: words of letters, digits and `.`, `_`, `-`, `+`, `=` with `/` \
+         between, none of them `.` or `..`"
+    )]
+    Word(String),
+    /// An owner that is none.
+    #[error("`{0}` is no owner of data: what follows the `@` is a user, or `folder`")]
+    Owner(String),
+}
+
+impl DataName {
+    /// The caller's data of that name, or what it else stands for.
+    pub fn plain(name: &str) -> DataName {
+        DataName {
+            name: name.to_string(),
+            owner: None,
+        }
+    }
+
+    /// Whether both parts are what names are made of.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn check(&self) -> Result<(), NoName> {
+        check_name(&self.name)?;
+        match &self.owner {
+            Some(owner) if !owner.is_empty() => check_owner(owner),
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+/// Whether a text may be a name of data.
+///
+/// # Errors
+/// What is wrong.
+pub fn check_name(name: &str) -> Result<(), NoName> {
+    if name.is_empty() || name.len() > MOST_NAME {
+        return Err(NoName::Length);
+    }
+    let is_letter = |letter: char| letter.is_alphanumeric() || "._-+=".contains(letter);
+    let is_word = |word: &str| !matches!(word, "" | "." | "..") && word.chars().all(is_letter);
+    match name.split('/').all(is_word) {
+        true => Ok(()),
+        false => Err(NoName::Word(name.to_string())),
+    }
+}
+
+fn check_owner(owner: &str) -> Result<(), NoName> {
+    let is_fit =
+        owner.len() <= MOST_NAME && owner != FOLDER && !owner.chars().any(char::is_control);
+    match is_fit {
+        true => Ok(()),
+        false => Err(NoName::Owner(owner.to_string())),
+    }
+}
+
+impl FromStr for DataName {
+    type Err = NoName;
+
+    fn from_str(text: &str) -> Result<DataName, NoName> {
+        let name = match text.split_once('@') {
+            None => DataName::plain(text),
+            Some((_, "")) => return Err(NoName::Owner(String::new())),
+            Some((name, owner)) => DataName {
+                name: name.to_string(),
+                owner: Some(if owner == FOLDER { "" } else { owner }.to_string()),
+            },
+        };
+        name.check()?;
+        Ok(name)
+    }
+}
+
+impl fmt::Display for DataName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.owner.as_deref() {
+            None => f.write_str(&self.name),
+            Some("") => write!(f, "{}@{FOLDER}", self.name),
+            Some(owner) => write!(f, "{}@{owner}", self.name),
+        }
+    }
+}
+
+/// Which state of named data it is; two with the same are the same bytes. The later one is the
+/// newer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+pub struct Edition {
+    /// When it was put, in milliseconds since 1970, UTC.
+    #[n(0)]
+    pub written: u64,
+    /// A random number, which tells apart what was put at the same time.
+    #[n(1)]
+    pub stamp: u64,
+    /// Counts the editions, from 1 on, for people.
+    #[n(2)]
+    pub version: u64,
+}
+
+/// Gives an array at the server a name.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Name {
+    /// The array: from now on calls read it and do not write it.
+    #[n(0)]
+    pub id: HandleId,
+    /// Its name. The array that had it before loses it, and goes.
+    #[n(1)]
+    pub name: String,
+    /// Whether all users may read it.
+    #[n(2)]
+    pub shared: bool,
+    /// The version that another server has; this one counts from there.
+    #[n(3)]
+    pub after: u64,
+    /// The edition where it is a copy of what another server has. It takes no name from a newer
+    /// one.
+    #[n(4)]
+    pub copy: Option<Edition>,
+}
+
+/// What is known of data with a name.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct NameRecord {
+    /// Its name, with the owner.
+    #[n(0)]
+    pub name: DataName,
+    /// Which edition.
+    #[n(1)]
+    pub edition: Edition,
+    /// Whether all users may read it.
+    #[n(2)]
+    pub shared: bool,
+    /// The array; of a file that is only listed, none.
+    #[n(3)]
+    pub id: Option<HandleId>,
+    /// Its type and shape.
+    #[n(4)]
+    pub form: ArrayForm,
+    /// Whether it is the caller's own.
+    #[n(5)]
+    pub own: bool,
+}
+
+/// A page of named data, by name.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct NamePage {
+    /// The data of this page.
+    #[n(0)]
+    pub names: Vec<NameRecord>,
+    /// Ask for those after this name next, if there are more.
+    #[n(1)]
+    pub next: Option<DataName>,
+}
+
+/// Asks for data by name.
+#[derive(Encode, Decode)]
+pub(crate) struct AskNameMessage {
+    #[n(0)]
+    pub(crate) name: DataName,
+}
+
+/// Asks for a page of names.
+#[derive(Encode, Decode)]
+pub(crate) struct ListNamesMessage {
+    /// Those that come after this one.
+    #[n(0)]
+    pub(crate) after: Option<DataName>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for text in [
+            "atoms",
+            "runs/7/atoms.npy",
+            "a@alice",
+            "a@uid:1000",
+            "x@folder",
+        ] {
+            let name: DataName = text.parse().unwrap();
+            assert_eq!(name.to_string(), text);
+        }
+        let folder: DataName = "x@folder".parse().unwrap();
+        assert_eq!(folder.owner.as_deref(), Some(""));
+    }
+
+    #[test]
+    fn what_leaves_its_folder_is_no_name() {
+        for text in [
+            "", "/", "/a", "a/", "a//b", ".", "..", "a/../b", "../a", "a b", "a\\b", "a\0", "a@",
+            "a@\n", "@b",
+        ] {
+            assert!(text.parse::<DataName>().is_err(), "{text:?}");
+        }
+        let long = "a".repeat(MOST_NAME);
+        assert!(long.parse::<DataName>().is_ok());
+        assert_eq!((long + "a").parse::<DataName>(), Err(NoName::Length));
+    }
+}
