@@ -274,6 +274,7 @@ impl<'a> Simulation<'a> {
             most: arrival.most,
             seconds: None,
             priority: 0,
+            reservation: None,
         };
         self.calls[call].stage = Stage::Waiting;
         let now = self.nanos();

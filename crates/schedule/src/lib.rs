@@ -4,6 +4,7 @@
 //! - [`Predictor`] learns the time of one function from its calls.
 //! - [`Profile`] does so for each number of processor elements.
 //! - [`Queue`] holds the jobs that wait for processor elements and says which starts next.
+//! - [`reservation`] keeps processor elements that are booked ahead of time.
 //! - [`Throughput`] learns the rate of one direction of a link from the transfers on it.
 //! - [`dataflow`] finds what the calls of a transaction wait for, and follows them.
 //! - [`placement`] chooses the server for a call.
@@ -15,6 +16,7 @@ pub mod placement;
 mod predict;
 mod profile;
 pub mod queue;
+pub mod reservation;
 mod throughput;
 
 pub use predict::{Learned, Prediction, Predictor};

@@ -1,9 +1,11 @@
 //! Which job starts next, and on how many processor elements.
 
+mod bookings;
 mod users;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use crate::reservation::Calendar;
 use users::{Place, Users};
 
 /// Nanoseconds since any fixed moment.
@@ -72,6 +74,8 @@ pub struct Settings {
     pub half_life_s: Option<f64>,
     /// How long others may go before.
     pub patience: Patience,
+    /// Processor elements that cannot be booked ahead of time.
+    pub unreservable: u32,
 }
 
 impl Settings {
@@ -83,6 +87,7 @@ impl Settings {
             most_running: usize::MAX,
             half_life_s: Some(3600.0),
             patience: Patience::default(),
+            unreservable: 0,
         }
     }
 }
@@ -121,6 +126,8 @@ pub struct Request {
     pub seconds: Option<f64>,
     /// Jobs of a higher priority go first, whosever they are.
     pub priority: i32,
+    /// The booking whose processor elements it has; as if there were none where that is over.
+    pub reservation: Option<u64>,
 }
 
 /// The decision that a job starts now.
@@ -157,6 +164,12 @@ pub struct Standing {
 /// that, the user who has used the processors least of late; and of that user's jobs, the policy's
 /// choice. How many processor elements it gets, between its fewest and its most, is its equal part
 /// of those that are free among all that wait.
+///
+/// Processor elements may be booked ahead of time ([`reserve`](Queue::reserve)). A job of a booking
+/// starts as soon as that has begun, and has its processor elements at most. Any other does not
+/// start where it would probably still have some of them when the booking begins; one of which
+/// nothing is known is taken for a short one. Nothing is taken from a job that runs for longer than
+/// predicted: the booking's jobs then wait, and are next.
 #[derive(Clone, Debug)]
 pub struct Queue {
     settings: Settings,
@@ -169,6 +182,9 @@ pub struct Queue {
     used: u32,
     arrivals: u64,
     starts: u64,
+    calendar: Calendar,
+    /// Jobs that wait for processor elements of their bookings: arrival and number.
+    claims: BTreeSet<(u64, u64)>,
 }
 
 /// A job that waits.
@@ -190,10 +206,26 @@ struct Running {
     away: Nanos,
     /// Seconds on one processor element for which its user has paid in advance.
     paid: f64,
+    /// When it will probably have ended, if it does not pause.
+    until: Nanos,
+    reservation: Option<u64>,
+}
+
+impl Running {
+    /// When it will probably have ended.
+    fn expected(&self) -> Nanos {
+        self.until.saturating_add(self.away)
+    }
 }
 
 /// Seconds that a job is charged for in advance where nothing is known of it.
 const UNKNOWN_S: f64 = 1e-3;
+
+/// When a job that starts now will probably have ended.
+fn predicted_end(seconds: Option<f64>, now: Nanos) -> Nanos {
+    let nanos = seconds.unwrap_or(UNKNOWN_S).max(0.0) * 1e9;
+    now.saturating_add(nanos as u64)
+}
 
 impl Queue {
     /// An empty queue.
@@ -205,6 +237,8 @@ impl Queue {
         };
         Queue {
             users: Users::new(settings.half_life_s),
+            calendar: Calendar::new(settings.pes.saturating_sub(settings.unreservable)),
+            claims: BTreeSet::new(),
             settings,
             waiting: BTreeMap::new(),
             running: BTreeMap::new(),
@@ -218,6 +252,7 @@ impl Queue {
     /// A job comes. Where nobody waits and there is room it starts at once, else it waits for
     /// [`next`](Queue::next).
     pub fn push(&mut self, request: Request, now: Nanos) -> Option<Start> {
+        self.expire(now);
         let pes = self.settings.pes;
         let fewest = request.fewest.clamp(1, pes);
         let request = Request {
@@ -226,8 +261,10 @@ impl Queue {
             most: request.most.clamp(fewest, pes),
             ..request
         };
+        let request = self.within_booking(request);
         self.arrivals += 1;
-        if self.waiting.is_empty() && self.has_room(&request) {
+        let is_first = self.waiting.is_empty() || request.reservation.is_some();
+        if is_first && self.has_room(&request, now) {
             return Some(self.start(&request, now));
         }
         let place = Place {
@@ -243,8 +280,12 @@ impl Queue {
             },
             arrival: self.arrivals,
         };
-        self.users
-            .enter(request.user, request.id, place, now, self.starts);
+        if request.reservation.is_some() {
+            self.claims.insert((place.arrival, request.id));
+        } else {
+            self.users
+                .enter(request.user, request.id, place, now, self.starts);
+        }
         self.waiting.insert(request.id, Waiting { request, place });
         None
     }
@@ -253,8 +294,7 @@ impl Queue {
     /// processor elements are free again. Unknown jobs are ignored.
     pub fn remove(&mut self, id: u64, now: Nanos) {
         if let Some(waiting) = self.waiting.remove(&id) {
-            self.users
-                .leave(waiting.request.user, &waiting.place, now, self.starts);
+            self.leave(&waiting, now);
         } else if self.running.contains_key(&id) {
             self.resume(id, now);
             let Some(running) = self.running.remove(&id) else {
@@ -296,43 +336,57 @@ impl Queue {
 
     /// The next job to start, if one can start now.
     pub fn next(&mut self, now: Nanos) -> Option<Start> {
+        self.expire(now);
         let id = self.choose(now)?;
         let waiting = self.waiting[&id];
-        if !self.has_room(&waiting.request) {
+        if !self.has_room(&waiting.request, now) {
             return None;
         }
         self.waiting.remove(&id);
-        self.users
-            .leave(waiting.request.user, &waiting.place, now, self.starts);
+        self.leave(&waiting, now);
         Some(self.start(&waiting.request, now))
+    }
+
+    /// A job waits no longer.
+    fn leave(&mut self, waiting: &Waiting, now: Nanos) {
+        let Waiting { request, place } = waiting;
+        if !self.claims.remove(&(place.arrival, request.id)) {
+            self.users.leave(request.user, place, now, self.starts);
+        }
     }
 
     /// The job whose turn it is, whether there is room for it or not.
     pub fn choose(&self, now: Nanos) -> Option<u64> {
+        if let Some(id) = self.first_claim(now) {
+            return Some(id);
+        }
         let Patience { time, passes } = self.settings.patience;
         let reserved = self.users.longest_waiting();
         if let Some((since, starts, id)) = reserved
             && (now.saturating_sub(since) > time || self.starts - starts > passes)
+            && !self.is_held_back(id, now)
         {
             return Some(id);
         }
         let free = self.free();
+        let fits = |id| !self.is_held_back(id, now);
         match self.settings.policy {
             Policy::AtOnce | Policy::Fcfs | Policy::Sjf => self.users.first(),
-            Policy::Fpfs => self.users.first_that_fits(free),
-            Policy::Fmpfs => self.users.widest_that_fits(free),
+            Policy::Fpfs => self.users.first_that_fits(free, fits),
+            Policy::Fmpfs => self.users.widest_that_fits(free, fits),
         }
     }
 
-    fn has_room(&self, request: &Request) -> bool {
-        let fits = self.settings.policy == Policy::AtOnce || request.fewest <= self.free();
+    fn has_room(&self, request: &Request, now: Nanos) -> bool {
+        let at_once = self.settings.policy == Policy::AtOnce;
+        let fits = at_once || request.fewest <= self.room(request, now);
         fits && self.computing() < self.settings.most_running
     }
 
     fn start(&mut self, request: &Request, now: Nanos) -> Start {
         let pes = match self.settings.policy {
             Policy::AtOnce => self.settings.pes,
-            _ => self.part(request),
+            _ => self.part(request, now),
         };
         self.starts += 1;
         self.used += pes;
@@ -345,6 +399,8 @@ impl Queue {
             paused: None,
             away: 0,
             paid,
+            until: predicted_end(request.seconds, now),
+            reservation: request.reservation,
         };
         self.running.insert(request.id, running);
         Start {
@@ -354,8 +410,8 @@ impl Queue {
     }
 
     /// Processor elements for a job: an equal part of the free ones among those that wait.
-    fn part(&self, request: &Request) -> u32 {
-        let free = self.free();
+    fn part(&self, request: &Request, now: Nanos) -> u32 {
+        let free = self.room(request, now);
         let room = self.settings.most_running - self.computing();
         let claimants = (self.waiting.len() + 1).min(room).max(1);
         let part = free / u32::try_from(claimants).unwrap_or(u32::MAX);

@@ -221,6 +221,7 @@ fn who_has_computed_lately_lets_others_go_first() {
         most: 1,
         seconds: Some(1.0),
         priority: 0,
+        reservation: None,
     };
     let second = 1_000_000_000;
     assert_eq!(queue.push(request(1, 7), 0), Some(Start { id: 1, pes: 1 }));
@@ -253,6 +254,7 @@ fn a_paused_job_lets_others_compute() {
         most: 2,
         seconds: Some(1.0),
         priority: 0,
+        reservation: None,
     };
     assert!(queue.push(request(1), 0).is_some());
     assert_eq!(queue.push(request(2), 0), None);
@@ -288,6 +290,7 @@ fn at_once_starts_everything_on_everything() {
             most: 1,
             seconds: None,
             priority: 0,
+            reservation: None,
         };
         assert_eq!(queue.push(request, 0), Some(Start { id, pes: 4 }));
     }

@@ -207,19 +207,21 @@ impl Users {
 
     /// The job whose turn it is.
     pub(super) fn first(&self) -> Option<u64> {
-        earliest(self.shelves().next()?, u32::MAX)
+        earliest(self.shelves().next()?, u32::MAX, |_| true)
     }
 
-    /// The first job on so many processor elements at most.
-    pub(super) fn first_that_fits(&self, free: u32) -> Option<u64> {
-        self.shelves().find_map(|shelf| earliest(shelf, free))
+    /// The first job on so many processor elements at most, of those that `fits` allows.
+    pub(super) fn first_that_fits(&self, free: u32, fits: impl Fn(u64) -> bool) -> Option<u64> {
+        self.shelves()
+            .find_map(|shelf| earliest(shelf, free, &fits))
     }
 
-    /// The first of the widest jobs on so many processor elements at most.
-    pub(super) fn widest_that_fits(&self, free: u32) -> Option<u64> {
+    /// The first of the widest jobs on so many processor elements at most, likewise.
+    pub(super) fn widest_that_fits(&self, free: u32, fits: impl Fn(u64) -> bool) -> Option<u64> {
         self.shelves().find_map(|shelf| {
-            let (_, bucket) = shelf.range(..=free).next_back()?;
-            bucket.values().next().copied()
+            let buckets = shelf.range(..=free).rev();
+            let mut jobs = buckets.flat_map(|(_, bucket)| bucket.values());
+            jobs.find(|id| fits(**id)).copied()
         })
     }
 
@@ -234,10 +236,10 @@ impl Users {
     }
 }
 
-/// The first job of a shelf in the order of the policy, of those up to this width.
-fn earliest(shelf: &Shelf, width: u32) -> Option<u64> {
+/// The first job of a shelf in the order of the policy, of those up to this width that `fits` allows.
+fn earliest(shelf: &Shelf, width: u32, fits: impl Fn(u64) -> bool) -> Option<u64> {
     let heads = shelf
         .range(..=width)
-        .filter_map(|(_, bucket)| bucket.first_key_value());
+        .filter_map(|(_, bucket)| bucket.iter().find(|(_, id)| fits(**id)));
     heads.min_by_key(|(order, _)| **order).map(|(_, id)| *id)
 }

@@ -92,6 +92,7 @@ fn jobs(load: &Load) -> VecDeque<(f64, Request)> {
             } else {
                 0
             },
+            reservation: None,
         };
         jobs.push_back((now, request));
     }
@@ -261,6 +262,7 @@ pub fn saturate(queue: &mut Queue, lengths: &[f64], until: f64, seed: u64) -> Ve
                 most: 1,
                 seconds: (user % 2 == 0).then_some(seconds),
                 priority: 0,
+                reservation: None,
             };
             jobs.insert(id, (user, seconds, 0));
             starts.extend(queue.push(request, now));
