@@ -236,7 +236,8 @@ impl Users {
     }
 }
 
-/// The first job of a shelf in the order of the policy, of those up to this width that `fits` allows.
+/// The first job of a shelf in the order of the policy, of those up to this width that `fits`
+/// allows.
 fn earliest(shelf: &Shelf, width: u32, fits: impl Fn(u64) -> bool) -> Option<u64> {
     let heads = shelf
         .range(..=width)
