@@ -9,7 +9,7 @@ use farcall_rpc_proto::client::{Connection, Event};
 use farcall_rpc_proto::{
     ArrayForm, ArrayPart, CALLBACKS, CREDIT, Call, CallId, CallbackAnswer, DIRECTORY, DataName,
     HANDLES, HandleId, Hello, JOBS, JobId, KEPT_OBJECTS, Kind, LOANS, Limits, NAMES, Name, OUTPUT,
-    ObjectRequest, PARTS, Pull, Put, Submission, Transmit,
+    ObjectRequest, PARTS, Pull, Put, RESERVATIONS, ReservationRequest, Submission, Transmit,
 };
 use std::collections::BTreeMap;
 
@@ -68,7 +68,7 @@ impl Driver {
         };
         let mut hello = Hello::new("fuzz");
         hello.features = CALLBACKS | OUTPUT | JOBS | HANDLES | DIRECTORY | LOANS;
-        hello.features |= PARTS | CREDIT | NAMES | KEPT_OBJECTS;
+        hello.features |= PARTS | CREDIT | NAMES | KEPT_OBJECTS | RESERVATIONS;
         let mut proto = Connection::new(limits, &hello);
         let mut open = BTreeMap::new();
         open.insert(proto.describe("dgesv").unwrap(), 0);
@@ -81,6 +81,7 @@ impl Driver {
             output: false,
             handles: vec![],
             object: None,
+            reservation: None,
         };
         for result_bytes in RESULTS {
             let id = proto.call(&call(result_bytes), result_bytes).unwrap();
@@ -142,6 +143,8 @@ impl Driver {
         open.insert(proto.list_names(None).unwrap(), 0);
         open.insert(proto.create("counter").unwrap(), 0);
         open.insert(proto.ask_directory(Kind::Find, b"f").unwrap(), 0);
+        let list = ReservationRequest::List(0);
+        open.insert(proto.reservations(list).unwrap(), 0);
         proto.observe(b"o");
         Driver {
             proto,
@@ -198,7 +201,7 @@ impl Driver {
             Event::Standing(id, _) | Event::Draining(id, _) | Event::Directory(id, _, _) => id,
             Event::Submitted(id, _) | Event::Job(id, _) | Event::Jobs(id, _) => id,
             Event::Handle(id, _) | Event::Handles(id, _) | Event::Objects(id, _) => id,
-            Event::Named(id, _) | Event::Names(id, _) => id,
+            Event::Named(id, _) | Event::Names(id, _) | Event::Reservations(id, _) => id,
             Event::Created(id) => {
                 self.proto.delete(id);
                 id

@@ -10,7 +10,8 @@ use farcall_rpc_proto::{
     Failure, FailureKind, HANDLES, HandleId, HandlePage, HandleRecord, Hello, JOBS, JobDescription,
     JobId, JobPage, JobRecord, JobState, KEPT_OBJECTS, Kind, LOANS, Limits, Listing, NAMES,
     NamePage, NameRecord, OBJECTS, OPERATION, OUTPUT, ObjectPage, ObjectRequest, PARTS,
-    SHARED_MEMORY, Times, Transmit,
+    RESERVATIONS, ReservationPage, ReservationRecord, ReservationRequest, SHARED_MEMORY, Times,
+    Transmit,
 };
 use std::collections::BTreeMap;
 
@@ -102,7 +103,7 @@ pub fn run(data: &[u8]) {
     };
     let mut hello = Hello::new("fuzz");
     hello.features = SHARED_MEMORY | CALLBACKS | OUTPUT | OPERATION | JOBS | HANDLES | OBJECTS;
-    hello.features |= KEPT_OBJECTS;
+    hello.features |= KEPT_OBJECTS | RESERVATIONS;
     hello.features |= DIRECTORY | LOANS | PARTS | CREDIT | NAMES;
     let mut driver = Driver {
         proto: Connection::new(limits, hello),
@@ -248,6 +249,20 @@ impl Driver {
                     },
                 );
             }
+            Event::Reservations(id, ReservationRequest::Reserve(wanted)) => {
+                let reserved = ReservationRecord {
+                    id: wanted.length,
+                    pes: wanted.pes,
+                    begins: wanted.start,
+                    ends: wanted.length,
+                    up: wanted.up,
+                    down: wanted.down,
+                };
+                let (reservations, next) = (vec![reserved], None);
+                self.proto
+                    .reservations(id, &ReservationPage { reservations, next });
+            }
+            Event::Reservations(id, _) => self.fail(id),
             Event::ListHandles(id, after) => {
                 let (handles, next) = (vec![array(HandleId([0; 16]))], Some(after));
                 self.proto.handles(id, &HandlePage { handles, next });

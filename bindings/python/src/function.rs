@@ -15,6 +15,7 @@ use crate::handle::{self, Keep};
 use crate::interface::Interface;
 use crate::job::Job;
 use crate::plan::Plan;
+use crate::reservation::Reservation;
 use crate::result::Results;
 use crate::server::{Process, Settings, seconds};
 use crate::transaction::{self, Transaction};
@@ -267,6 +268,22 @@ impl Function {
         let job = py.detach(|| self.client.submit(&mut arguments, self.keep));
         let job = job.map_err(|error| error::from_client(py, &error))?;
         Ok(Job::new(job, self.process, self.settings.clone()))
+    }
+
+    /// The same function, whose calls have the processor elements of a reservation: what
+    /// `Server.reserve` gave, its number, or `None` for those of all.
+    fn with_reservation(&self, reservation: Option<&Bound<'_, PyAny>>) -> PyResult<Function> {
+        let number = |given: &Bound<'_, PyAny>| match given.cast::<Reservation>() {
+            Ok(reservation) => Ok(reservation.get().id()),
+            Err(_) => given.extract(),
+        };
+        let id = reservation.map(number).transpose()?;
+        let client = self.client.with_reservation(id);
+        let function = Function::new(client, self.process, self.settings.clone());
+        Ok(Function {
+            keep: self.keep,
+            ..function
+        })
     }
 
     /// The same function; what its submitted calls come to is kept for so many hours.

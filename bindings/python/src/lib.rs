@@ -16,6 +16,7 @@ mod job;
 mod memory;
 mod object;
 mod plan;
+mod reservation;
 mod result;
 mod scalar;
 mod server;
@@ -49,6 +50,8 @@ mod _native {
     use crate::object::Object;
     #[pymodule_export]
     use crate::plan::Plan;
+    #[pymodule_export]
+    use crate::reservation::Reservation;
     #[pymodule_export]
     use crate::server::{FunctionSummary, Server, connect};
     #[pymodule_export]

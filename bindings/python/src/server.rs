@@ -17,6 +17,7 @@ use crate::handle::{Data, Handle, KnownData};
 use crate::job::{Job, JobStatus};
 use crate::memory::SharedMemory;
 use crate::object::Object;
+use crate::reservation::Reservation;
 use crate::transaction::Transaction;
 
 /// Connects to a server: `farcall://host:port` or `unix:///path`.
@@ -385,6 +386,33 @@ impl Server {
         let jobs = py.detach(|| self.client.jobs());
         let jobs = jobs.map_err(|error| error::from_client(py, &error))?;
         Ok(jobs.into_iter().map(JobStatus::from).collect())
+    }
+
+    /// Reserves processor elements, from `start` seconds from now on and for so many `seconds`.
+    /// Calls of `Function.with_reservation` start at once then. Where they are not free then, the
+    /// error says from when on they are.
+    #[pyo3(signature = (pes=1, *, seconds, start=0.0))]
+    fn reserve(&self, py: Python<'_>, pes: u32, seconds: f64, start: f64) -> PyResult<Reservation> {
+        self.process.check(py)?;
+        let duration = |name, value: f64| {
+            Duration::try_from_secs_f64(value).map_err(|_| {
+                let expected = "seconds, 0 or more";
+                error::argument(py, "reserve", name, expected, &value.to_string())
+            })
+        };
+        let (start, length) = (duration("start", start)?, duration("seconds", seconds)?);
+        let made = py.detach(|| self.client.reserve(pes, start, length));
+        let made = made.map_err(|error| error::from_client(py, &error))?;
+        Ok(Reservation::new(self.client.clone(), self.process, made))
+    }
+
+    /// The caller's reservations that are not over, in the order in which they were made.
+    fn reservations(&self, py: Python<'_>) -> PyResult<Vec<Reservation>> {
+        self.process.check(py)?;
+        let known = py.detach(|| self.client.reservations());
+        let known = known.map_err(|error| error::from_client(py, &error))?;
+        let reservation = |known| Reservation::new(self.client.clone(), self.process, known);
+        Ok(known.into_iter().map(reservation).collect())
     }
 
     /// Puts an array at the server, to be used in calls by its handle. Functions of Fortran want

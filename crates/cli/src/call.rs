@@ -45,6 +45,9 @@ pub(crate) struct Arguments {
     output: Vec<String>,
     #[command(flatten)]
     target: Target,
+    /// Compute on the processor elements of this reservation, which `farcall reserve` has made
+    #[arg(long, value_name = "ID")]
+    reservation: Option<u64>,
     /// Show on standard error what the library prints
     #[arg(long)]
     show_output: bool,
@@ -84,6 +87,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         return print_plan(&function, &arguments);
     }
     let function = function.with_output(arguments.show_output.then(|| Output::new(write)));
+    let function = function.with_reservation(arguments.reservation);
     let mut call = Call::prepare(function, &arguments)?;
     let outcome = call.run()?;
     let results = call.results();

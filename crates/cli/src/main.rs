@@ -18,6 +18,7 @@ mod meta;
 mod npy;
 mod objects;
 mod register;
+mod reservations;
 mod results;
 mod serve;
 mod sim;
@@ -63,6 +64,9 @@ enum Command {
     Doctor(doctor::Arguments),
     Status(status::Arguments),
     Drain(drain::Arguments),
+    Reserve(reservations::reserve::Arguments),
+    Reservations(reservations::list::Arguments),
+    Release(reservations::release::Arguments),
     Token(token::Arguments),
     Certificate(certificate::Arguments),
     Idl(idl::Arguments),
@@ -106,6 +110,9 @@ fn main() -> ExitCode {
         Command::Describe(arguments) => describe::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Drain(arguments) => drain::run(&arguments),
+        Command::Reserve(arguments) => reservations::reserve::run(&arguments),
+        Command::Reservations(arguments) => reservations::list::run(&arguments),
+        Command::Release(arguments) => reservations::release::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Token(arguments) => token::run(&arguments),
         Command::Certificate(arguments) => certificate::run(&arguments),

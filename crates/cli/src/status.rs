@@ -112,6 +112,23 @@ fn print_metaserver(status: &Value) {
     }
 }
 
+fn print_reservations(status: &Value) {
+    let Some(reservations) = status["reservations"].as_array() else {
+        return;
+    };
+    for (index, reservation) in reservations.iter().enumerate() {
+        let seconds = |name: &str| reservation[name].as_f64().unwrap_or(f64::NAN);
+        let label = if index == 0 { "reserved" } else { "" };
+        println!(
+            "{label:12} {} PEs from {:.1} s to {:.1} s from now for {}",
+            plain(&reservation["pes"]),
+            seconds("begins_in_s"),
+            seconds("ends_in_s"),
+            plain(&reservation["user"]),
+        );
+    }
+}
+
 fn print(status: &Value) {
     let text = |name: &str| plain(&status[name]);
     let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
@@ -138,6 +155,7 @@ fn print(status: &Value) {
         memory("used"),
         memory("limit")
     );
+    print_reservations(status);
     let rows = |name: &str| status[name].as_array().cloned().unwrap_or_default();
     let users = rows("users");
     if !users.is_empty() {

@@ -24,7 +24,7 @@ use farcall_idl::Layout;
 use farcall_rpc_proto::{
     CALLBACKS, CREDIT, Call, CallId, DIRECTORY, ESTIMATES, Estimate, FILES, Failure, FailureKind,
     HANDLES, Hello, JOBS, KEPT_OBJECTS, LOANS, Listing, NAMES, OBJECTS, OPERATION, OUTPUT, PARTS,
-    ProtocolError, REGISTER, SHARED_MEMORY, Times,
+    ProtocolError, REGISTER, RESERVATIONS, SHARED_MEMORY, Times,
 };
 use farcall_spin::Spin;
 pub(crate) use state::Answered;
@@ -141,8 +141,14 @@ impl Connection {
         let socket = socket.map_err(failed)?;
         let mut hello = Hello::new(concat!("farcall-client ", env!("CARGO_PKG_VERSION")));
         hello.features |= ESTIMATES | CALLBACKS | OUTPUT | FILES | JOBS | HANDLES | LOANS | NAMES;
-        hello.features |=
-            OBJECTS | OPERATION | REGISTER | DIRECTORY | PARTS | CREDIT | KEPT_OBJECTS;
+        hello.features |= OBJECTS
+            | OPERATION
+            | REGISTER
+            | DIRECTORY
+            | PARTS
+            | CREDIT
+            | KEPT_OBJECTS
+            | RESERVATIONS;
         if socket.is_unix() {
             hello.features |= SHARED_MEMORY;
         }
@@ -519,7 +525,7 @@ impl Connection {
         }
     }
 
-    fn unexpected(&self) -> Error {
+    pub(crate) fn unexpected(&self) -> Error {
         self.error(Loss::Io(
             io::ErrorKind::InvalidData,
             "an answer to another question".into(),

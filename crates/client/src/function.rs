@@ -24,6 +24,8 @@ pub struct Function {
     output: Option<Output>,
     /// The object whose method it is.
     object: Option<Arc<Instance>>,
+    /// The reservation whose processor elements its calls have.
+    reservation: Option<u64>,
 }
 
 /// What the server said of a function. The server's cache holds this and not the [`Function`],
@@ -100,6 +102,7 @@ impl Function {
             described,
             output: None,
             object: None,
+            reservation: None,
         }
     }
 
@@ -262,6 +265,7 @@ impl Function {
             output: false,
             handles: Vec::new(),
             object: None,
+            reservation: None,
         };
         /// The first question may wake the server up.
         const QUESTIONS: usize = 3;
@@ -289,10 +293,29 @@ impl Function {
         }
     }
 
+    /// The same function, whose calls have the processor elements of a reservation at its server
+    /// ([`Server::reserve`]), by its number; without one they wait as all others.
+    pub fn with_reservation(&self, reservation: Option<u64>) -> Function {
+        Function {
+            reservation,
+            ..self.clone()
+        }
+    }
+
+    /// Behind a metaserver it is not known at which server a reservation is.
+    fn check_one_server(&self) -> Result<(), Error> {
+        if self.reservation.is_none() || self.server.grid().is_none() {
+            return Ok(());
+        }
+        let text = "a reservation is one server's: connect to that server";
+        Err(Error::Failed(Failure::new(FailureKind::BadArgument, text)))
+    }
+
     /// Calls the function with one argument for each parameter and each callback, and fills OUT and
     /// INOUT arrays in place. If it fails, their contents are undefined. Callbacks run on this
     /// thread.
     pub fn call(&self, arguments: &mut [Argument<'_>]) -> Result<Outcome, Error> {
+        self.check_one_server()?;
         if self.server.grid().is_some() {
             return self.call_once(arguments);
         }
@@ -335,6 +358,7 @@ impl Function {
                     let renewed = Function {
                         output: self.output.clone(),
                         object: self.object.clone(),
+                        reservation: self.reservation,
                         ..renewed
                     };
                     renewed.call_once(arguments)
@@ -369,6 +393,7 @@ impl Function {
     /// stay where they are; OUT and INOUT arrays are not touched, IN arrays not written.
     pub unsafe fn start(&self, arguments: &mut [Argument<'_>]) -> Result<Pending, Error> {
         let start = Instant::now();
+        self.check_one_server()?;
         if self.server.grid().is_none() {
             self.look_up(arguments)?;
         }
@@ -385,6 +410,9 @@ impl Function {
             Some(object) => object.connection.clone(),
             None => self.server.connection()?,
         };
+        if call.reservation.is_some() {
+            connection.check_reservations()?;
+        }
         call.function = self.described.number_on(&connection)?;
         call.object = self.object.as_ref().map(|object| object.id);
         let interface = &self.described.interface;
@@ -456,11 +484,15 @@ impl Function {
             let text = format!("{} {text}", self.described.qualified);
             return Err(Error::Failed(Failure::new(FailureKind::BadArgument, text)));
         }
+        self.check_one_server()?;
         if self.server.grid().is_some() {
             return self.chosen(&layout)?.submit(arguments, keep);
         }
         let connection = self.server.connection()?;
         connection.check_jobs()?;
+        if call.reservation.is_some() {
+            connection.check_reservations()?;
+        }
         call.function = self.described.number_on(&connection)?;
         let keep = keep.map(|keep| keep.as_secs().max(1));
         let submission = Submission { call, keep };
@@ -526,6 +558,7 @@ impl Function {
             output: false,
             handles,
             object: None,
+            reservation: self.reservation,
         };
         argument::check_length(&call)?;
         Ok((call, layout, functions))

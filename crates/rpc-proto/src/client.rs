@@ -17,6 +17,7 @@ use crate::message::{
 use crate::names::{AskNameMessage, DataName, ListNamesMessage, NAMES, Name, NamePage, NameRecord};
 use crate::objects::{KEPT_OBJECTS, ObjectPage, ObjectRequest};
 use crate::receiver::{Chunk, Frame, Receiver, Stream};
+use crate::reservations::{RESERVATIONS, ReservationPage, ReservationRequest};
 use crate::sender::{Sender, Transmit};
 use crate::{CallId, Limits, ProtocolError};
 use alloc::collections::{BTreeMap, VecDeque};
@@ -69,6 +70,8 @@ pub enum Event {
     /// What is known of objects that stay. One that was attached is known by the number of the
     /// request until [`Connection::delete`].
     Objects(CallId, ObjectPage),
+    /// What is known of reservations.
+    Reservations(CallId, ReservationPage),
     /// The object is there: until [`Connection::delete`] calls name it by the number of the
     /// request.
     Created(CallId),
@@ -254,6 +257,13 @@ impl Connection {
     pub fn objects(&mut self, request: ObjectRequest) -> Result<CallId, ProtocolError> {
         let id = self.open(Request::Query)?;
         request.append(&mut self.core.sender.control, id);
+        Ok(id)
+    }
+
+    /// Asks about reservations, at a server with the feature [`RESERVATIONS`].
+    pub fn reservations(&mut self, asked: ReservationRequest) -> Result<CallId, ProtocolError> {
+        let id = self.open(Request::Query)?;
+        asked.append(&mut self.core.sender.control, id);
         Ok(id)
     }
 
@@ -614,6 +624,11 @@ impl Core {
             Kind::Objects if self.features & KEPT_OBJECTS != 0 => {
                 self.close_query(id, kind)?;
                 Ok(Some(Event::Objects(id, message::parse(kind, payload)?)))
+            }
+            Kind::Reservations if self.features & RESERVATIONS != 0 => {
+                self.close_query(id, kind)?;
+                let page = message::parse(kind, payload)?;
+                Ok(Some(Event::Reservations(id, page)))
             }
             Kind::Created => match self.requests.remove(&id) {
                 Some(Request::Object) => Ok(Some(Event::Created(id))),

@@ -167,6 +167,14 @@ pub enum Kind {
     ListData = 81,
     /// Answers [`Kind::ListData`].
     DataListed = 82,
+    /// Asks for something to be reserved.
+    Reserve = 83,
+    /// A reservation is given up.
+    Release = 84,
+    /// Asks for a page of the reservations.
+    ListReservations = 85,
+    /// Answers [`Kind::Reserve`], [`Kind::Release`] and [`Kind::ListReservations`].
+    Reservations = 86,
 }
 
 impl Kind {
@@ -245,6 +253,10 @@ impl Kind {
             DataFound,
             ListData,
             DataListed,
+            Reserve,
+            Release,
+            ListReservations,
+            Reservations,
         ]
         .into_iter()
         .find(|kind| *kind as u8 == byte)

@@ -244,6 +244,7 @@ mod tests {
             output: false,
             handles: vec![],
             object: None,
+            reservation: None,
         };
         for keep in [None, Some(3600)] {
             let submission = Submission {

@@ -34,6 +34,7 @@ mod message;
 mod names;
 mod objects;
 mod receiver;
+mod reservations;
 mod sender;
 pub mod server;
 mod stream;
@@ -55,6 +56,9 @@ pub use names::{
 };
 pub use objects::{KEPT_OBJECTS, ObjectPage, ObjectRecord, ObjectRequest};
 pub use receiver::Chunk;
+pub use reservations::{
+    RESERVATIONS, ReservationPage, ReservationRecord, ReservationRequest, Reserve,
+};
 pub use sender::Transmit;
 pub use stream::{Direction, Landing, Piece, Pieces, Side, swap_bytes};
 

@@ -281,6 +281,8 @@ pub struct Call {
     pub handles: Vec<(u32, HandleId)>,
     /// The object whose method it is, by the request that asked for it.
     pub object: Option<CallId>,
+    /// The reservation whose processor elements it has.
+    pub reservation: Option<u64>,
 }
 
 /// What a call wants besides its results: what the function prints.
@@ -302,6 +304,7 @@ impl Call {
 
 fn encode_call(call: &Call, e: &mut Encoder<&mut Vec<u8>>) -> Result<(), VecError> {
     let fields = match (call.object, call.output, call.places.is_empty()) {
+        _ if call.reservation.is_some() => 9,
         (Some(_), _, _) => 8,
         _ if !call.handles.is_empty() => 7,
         (None, true, _) => 6,
@@ -335,8 +338,13 @@ fn encode_call(call: &Call, e: &mut Encoder<&mut Vec<u8>>) -> Result<(), VecErro
             e.array(2)?.u32(*array)?.encode(handle)?;
         }
     }
-    if let Some(object) = call.object {
-        e.u64(object)?;
+    match call.object {
+        Some(object) => e.u64(object)?.ok()?,
+        None if fields > 8 => e.null()?.ok()?,
+        None => {}
+    }
+    if let Some(reservation) = call.reservation {
+        e.u64(reservation)?;
     }
     Ok(())
 }
@@ -404,8 +412,11 @@ fn decode_call(d: &mut Decoder) -> Result<Call, decode::Error> {
         .collect::<Result<_, _>>()?;
     let object = match fields {
         ..=7 => None,
-        _ if d.datatype()? == Type::Null => None,
-        _ => Some(d.u64()?),
+        _ => d.decode()?,
+    };
+    let reservation = match fields {
+        ..=8 => None,
+        _ => d.decode()?,
     };
     Ok(Call {
         function,
@@ -416,6 +427,7 @@ fn decode_call(d: &mut Decoder) -> Result<Call, decode::Error> {
         output: wants & WANTS_OUTPUT != 0,
         handles,
         object,
+        reservation,
     })
 }
 
@@ -635,6 +647,8 @@ pub enum FailureKind {
     Unreachable = 24,
     /// No server can have the call now.
     NoServer = 30,
+    /// What is to be reserved is not free at that time.
+    NotFree = 32,
     /// The server has no lease: it is to join the directory anew.
     NotJoined = 31,
     /// The server takes no more calls; a new connection may lead to the one that follows it.
@@ -670,7 +684,7 @@ pub enum Fault {
 
 impl FailureKind {
     /// Every kind.
-    pub const ALL: [FailureKind; 24] = {
+    pub const ALL: [FailureKind; 25] = {
         use FailureKind::*;
         [
             UnknownFunction,
@@ -697,6 +711,7 @@ impl FailureKind {
             NoServer,
             NotJoined,
             Draining,
+            NotFree,
         ]
     };
 
@@ -735,6 +750,7 @@ impl FailureKind {
             NoServer => "NoServer",
             NotJoined => "NotJoined",
             Draining => "Draining",
+            NotFree => "NotFree",
         }
     }
 
@@ -748,7 +764,7 @@ impl FailureKind {
                 Fault::Library
             }
             Busy | ServerStopping | Draining | Internal | StorageFault | OutcomeUnknown
-            | Unreachable | NoServer | NotJoined => Fault::Machine,
+            | Unreachable | NoServer | NotJoined | NotFree => Fault::Machine,
         }
     }
 }
@@ -830,6 +846,7 @@ mod tests {
             output: false,
             handles: vec![],
             object: None,
+            reservation: None,
         };
         let without_places = Call {
             places: vec![],
@@ -844,15 +861,18 @@ mod tests {
                 (true, Some(7)),
             ] {
                 let handles = handles[usize::from(output)].clone();
-                let call = Call {
-                    output,
-                    object,
-                    handles,
-                    ..call.clone()
-                };
-                let mut bytes = Vec::new();
-                call.encode(&mut bytes);
-                assert_eq!(Call::decode(&bytes), Ok(call));
+                for reservation in [None, Some(3)] {
+                    let call = Call {
+                        output,
+                        object,
+                        reservation,
+                        handles: handles.clone(),
+                        ..call.clone()
+                    };
+                    let mut bytes = Vec::new();
+                    call.encode(&mut bytes);
+                    assert_eq!(Call::decode(&bytes), Ok(call));
+                }
             }
         }
     }

@@ -18,6 +18,7 @@ use crate::message::{
 use crate::names::{AskNameMessage, DataName, ListNamesMessage, NAMES, Name, NamePage, NameRecord};
 use crate::objects::{KEPT_OBJECTS, ObjectPage, ObjectRequest};
 use crate::receiver::{Chunk, Frame, Receiver, Stream};
+use crate::reservations::{RESERVATIONS, ReservationPage, ReservationRequest};
 use crate::sender::{Sender, Transmit};
 use crate::{CallId, Limits, Nanos, ProtocolError};
 use alloc::collections::BTreeMap;
@@ -55,6 +56,8 @@ pub enum Event {
     /// Asks about objects that stay: answer with [`Connection::objects`] or `fail`. One that is
     /// attached has the number of the request.
     Objects(CallId, ObjectRequest),
+    /// Asks about reservations: answer with [`Connection::reservations`] or `fail`.
+    Reservations(CallId, ReservationRequest),
     /// Opens a call. Answer with [`Connection::accept`] or [`Connection::fail`] before more
     /// input is handled: until then nobody knows where its data are to go.
     Call(CallId, Call),
@@ -192,7 +195,7 @@ fn is_request(kind: Kind) -> bool {
             | Kind::Pull
     );
     let joins = is_for_directory(kind) && kind != Kind::Observe;
-    let about_objects = ObjectRequest::is_kind(kind);
+    let about_objects = ObjectRequest::is_kind(kind) || ReservationRequest::is_kind(kind);
     let about_arrays = is_about_handles(kind) || is_about_parts(kind) || is_about_names(kind);
     plain || joins || is_about_jobs(kind) || about_arrays || about_objects
 }
@@ -473,6 +476,12 @@ impl Connection {
         message::append(&mut self.core.sender.control, Kind::Objects, request, page);
     }
 
+    /// Answers a request about reservations.
+    pub fn reservations(&mut self, request: CallId, page: &ReservationPage) {
+        let out = &mut self.core.sender.control;
+        message::append(out, Kind::Reservations, request, page);
+    }
+
     /// The library has returned: sends the result stream of `result_bytes` bytes, then the
     /// times. `wait` and `exec` are what the caller measured, in nanoseconds. A call that is no
     /// longer open is left alone.
@@ -706,6 +715,10 @@ impl Core {
                 && self.features & (OBJECTS | KEPT_OBJECTS) == OBJECTS | KEPT_OBJECTS =>
             {
                 Some(Event::Objects(id, ObjectRequest::parse(kind, payload)?))
+            }
+            kind if ReservationRequest::is_kind(kind) && self.features & RESERVATIONS != 0 => {
+                let asked = ReservationRequest::parse(kind, payload)?;
+                Some(Event::Reservations(id, asked))
             }
             Kind::Answer if self.features & CALLBACKS != 0 => {
                 let big_endian = header.flags & BIG_ENDIAN != 0;

@@ -64,6 +64,7 @@ impl Conversation {
             output: false,
             handles: vec![],
             object: None,
+            reservation: None,
         };
         let id = self.client.call(&call, bytes).unwrap();
         self.sources.insert(id, data);
@@ -149,6 +150,7 @@ impl Conversation {
             | server::Event::AskName(..)
             | server::Event::ListNames(..)
             | server::Event::Objects(..)
+            | server::Event::Reservations(..)
             | server::Event::ListHandles(..) => panic!("without the feature"),
             server::Event::Register(..) => panic!("registered by nobody"),
             server::Event::List(id, _) => {
@@ -333,6 +335,7 @@ fn order(lengths: &[u64]) -> Vec<(u8, CallId)> {
             output: false,
             handles: vec![],
             object: None,
+            reservation: None,
         };
         client.call(&call, 0).unwrap();
     }
@@ -443,6 +446,7 @@ fn running() -> (client::Connection, server::Connection, CallId) {
         output: false,
         handles: vec![],
         object: None,
+        reservation: None,
     };
     let id = client.call(&call, 0).unwrap();
     assert_eq!(up(&mut client, &mut server).unwrap().len(), 2);

@@ -118,6 +118,10 @@ pub struct Limits {
     /// Bytes that the files of one call may come to, those that come and those that go back each; 0
     /// means that there is no limit.
     pub files: u64,
+    /// Reservations of one user at a time; 0 means that nothing can be reserved.
+    pub reservations_per_user: usize,
+    /// Seconds from now within which a reservation must end.
+    pub reserve_ahead_s: f64,
 }
 
 /// Which call computes next, and on how many processor elements.
@@ -139,6 +143,8 @@ pub struct Queue {
     pub passes: u64,
     /// Priorities of functions by qualified name, 0 for the others; a higher one goes first.
     pub priorities: BTreeMap<String, i32>,
+    /// Processor elements that cannot be reserved ahead of time.
+    pub unreservable_pes: u32,
 }
 
 /// Functions of several processes (`Backend "MPI"` and `"BLACS"`).
@@ -261,6 +267,8 @@ impl Default for Limits {
             objects_per_connection: 16,
             objects: 64,
             files: 4 << 30,
+            reservations_per_user: 4,
+            reserve_ahead_s: 3600.0,
         }
     }
 }
@@ -274,6 +282,7 @@ impl Default for Queue {
             patience_s: 600.0,
             passes: 10_000,
             priorities: BTreeMap::new(),
+            unreservable_pes: 0,
         }
     }
 }
@@ -376,6 +385,7 @@ impl Queue {
                     u64::MAX
                 },
             },
+            unreservable: self.unreservable_pes,
             ..Settings::new(pes)
         }
     }

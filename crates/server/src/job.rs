@@ -74,6 +74,8 @@ pub(crate) struct Job {
     pub(crate) moved: Nanos,
     /// The worker of the object whose method it is.
     pub(crate) object: Option<usize>,
+    /// The reservation whose processor elements it has.
+    pub(crate) reservation: Option<u64>,
     /// A worker has died that was to run it next.
     pub(crate) again: bool,
     /// Where the client wants what the function prints.
@@ -177,6 +179,7 @@ impl Job {
             swap: false,
             moved: 0,
             object: None,
+            reservation: None,
             again: false,
             printing: None,
             durability: Durability::None,

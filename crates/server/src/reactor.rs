@@ -23,6 +23,7 @@ mod parts;
 mod pull;
 mod register;
 mod report;
+mod reservations;
 mod stored;
 mod submitted;
 
@@ -145,6 +146,7 @@ pub(crate) struct Reactor {
     jobs: Slab<Job>,
     /// Who computes, and who waits for processor elements.
     queue: Queue,
+    reservations: reservations::Reservations,
     /// Jobs that have processor elements and wait for a worker.
     admitted: VecDeque<usize>,
     /// When a brief job that waits for a certain worker is to have another one.
@@ -277,6 +279,7 @@ impl Reactor {
             jobs: Slab::new(),
             admitted: VecDeque::new(),
             queue: Queue::new(settings),
+            reservations: reservations::Reservations::default(),
             held_until: None,
             links,
             learned_since: None,
@@ -486,6 +489,8 @@ impl Reactor {
         let patience = self.workers.iter();
         let patience = patience.filter_map(|(_, worker)| worker.patience());
         let expiry = self.next_expiry(now);
+        let change = self.queue.next_change(self.nanos());
+        let change = change.map(|nanos| self.start + Duration::from_nanos(nanos));
         let next = running
             .chain(sweep)
             .chain(keep)
@@ -493,6 +498,7 @@ impl Reactor {
             .chain(held)
             .chain(patience)
             .chain(expiry)
+            .chain(change)
             .chain(self.next_report())
             .min()?;
         Some(next.saturating_duration_since(now))

@@ -8,7 +8,8 @@ use farcall_idl::Layout;
 use farcall_rpc_proto::{
     ArrayForm, ArrayPart, CallId, Failure, FailureKind, HANDLES, HandleId, HandlePage,
     HandleRecord, JOBS, JobDescription, JobId, JobPage, KEPT_OBJECTS, LOANS, ObjectPage,
-    ObjectRecord, ObjectRequest, Pull, Put, Submission,
+    ObjectRecord, ObjectRequest, Pull, Put, RESERVATIONS, ReservationPage, ReservationRequest,
+    Submission,
 };
 use std::sync::Arc;
 
@@ -253,6 +254,30 @@ impl Connection {
         let (id, page) = self.objects(asked)?;
         let record = page.objects.into_iter().next();
         Ok((id, record.ok_or_else(|| self.unexpected())?))
+    }
+
+    /// Whether processor elements can be reserved there; the error says that they cannot.
+    pub(crate) fn check_reservations(&self) -> Result<(), Error> {
+        self.check_one_server("reservations")?;
+        if self.features & RESERVATIONS != 0 {
+            return Ok(());
+        }
+        let text = "the server is too old to reserve anything; update it";
+        let failure = Failure::new(FailureKind::BadArgument, text);
+        Err(Error::Failed(failure))
+    }
+
+    /// Asks about reservations.
+    pub(crate) fn reservations(
+        self: &Arc<Self>,
+        asked: ReservationRequest,
+    ) -> Result<ReservationPage, Error> {
+        self.check_reservations()?;
+        let request = self.start(|state| state.ask(|proto| proto.reservations(asked)))?;
+        match request.finish()? {
+            Answer::Reservations(page) => Ok(page),
+            _ => Err(self.unexpected()),
+        }
     }
 
     /// Asks for a page of arrays at the server.

@@ -10,7 +10,7 @@ use farcall_rpc_proto::client::{self, Event};
 use farcall_rpc_proto::{
     Call, CallId, Callback, CallbackAnswer, Chunk, Estimate, Failure, HandlePage, HandleRecord,
     Hello, JobDescription, JobId, JobPage, Kind, Landing, Limits, Listing, NamePage, NameRecord,
-    ObjectPage, Piece, ProtocolError, Times, Transmit,
+    ObjectPage, Piece, ProtocolError, ReservationPage, Times, Transmit,
 };
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -52,6 +52,7 @@ pub(crate) enum Answer {
     Names(NamePage),
     /// About objects that stay: the number of the request, too.
     Objects(CallId, ObjectPage),
+    Reservations(ReservationPage),
     /// An object: its number.
     Created(CallId),
     /// Shared memory: its number, its length in bytes, itself.
@@ -748,6 +749,7 @@ impl State {
             Event::Named(id, record) => (id, Ok(Answer::Named(record))),
             Event::Names(id, page) => (id, Ok(Answer::Names(page))),
             Event::Objects(id, page) => (id, Ok(Answer::Objects(id, page))),
+            Event::Reservations(id, page) => (id, Ok(Answer::Reservations(page))),
             Event::Created(id) => (id, Ok(Answer::Created(id))),
             Event::Callback(id, callback) => return self.calls_back(id, callback),
             Event::Output(id, bytes) => return self.prints(id, &bytes),

@@ -7,7 +7,8 @@ use farcall_rpc_proto::{
     HandleId, HandlePage, HandleRecord, Header, Hello, JOBS, JobDescription, JobId, JobPage,
     JobRecord, JobState, KEPT_OBJECTS, Kind, LOANS, Limits, Listing, NAMES, Name, NamePage,
     NameRecord, OBJECTS, OPERATION, OUTPUT, ObjectPage, ObjectRecord, ObjectRequest, PARTS, Pull,
-    Put, REGISTER, Submission,
+    Put, REGISTER, RESERVATIONS, ReservationPage, ReservationRecord, ReservationRequest, Reserve,
+    Submission,
 };
 
 /// One conversation.
@@ -58,6 +59,7 @@ pub(crate) enum Request {
     AskName(DataName),
     ListNames(Option<DataName>),
     Objects(ObjectRequest),
+    Reservations(ReservationRequest),
     Call {
         call: Call,
         data: Vec<Elements>,
@@ -88,6 +90,7 @@ pub(crate) enum Answer {
     Named(NameRecord),
     Names(NamePage),
     Objects(ObjectPage),
+    Reservations(ReservationPage),
     /// The results of a submitted call.
     Delivered(Vec<Elements>),
     /// Calls the client back, and answers with the result when it has the answer.
@@ -145,6 +148,7 @@ pub(crate) fn all() -> Vec<Case> {
         handles(),
         parts(),
         kept_objects(),
+        reservations(),
         loans(),
         names(),
         register(),
@@ -214,6 +218,7 @@ fn dgesv_call(pause_after: Option<usize>, cancels: bool) -> Request {
             output: false,
             handles: vec![],
             object: None,
+            reservation: None,
         },
         data: vec![
             Elements::Doubles(vec![2.0, 1.0, 1.0, 3.0]),
@@ -668,6 +673,73 @@ fn kept_objects() -> Case {
     }
 }
 
+fn reservations() -> Case {
+    let about = "Two processor elements are reserved, a call names them, they are listed and\n\
+                 given up; more than are free are refused. Bit 19 of the features.";
+    let wanted = Reserve {
+        pes: 2,
+        start: 1500,
+        length: 60_000,
+        up: 0,
+        down: 0,
+    };
+    let record = ReservationRecord {
+        id: 3,
+        pes: 2,
+        begins: 1500,
+        ends: 61_500,
+        up: 0,
+        down: 0,
+    };
+    let one = |record| {
+        Answer::Reservations(ReservationPage {
+            reservations: vec![record],
+            next: None,
+        })
+    };
+    let begun = ReservationRecord {
+        begins: 0,
+        ends: 40_000,
+        ..record
+    };
+    let call = Request::Call {
+        call: Call {
+            function: FUNCTION,
+            scalars: vec![],
+            elements: vec![],
+            data_bytes: 0,
+            places: vec![],
+            output: false,
+            handles: vec![],
+            object: None,
+            reservation: Some(3),
+        },
+        data: vec![],
+        result_bytes: 0,
+        pause_after: None,
+        cancels: false,
+    };
+    let text = "2 processor elements are free for 60 s in 40 s at the earliest";
+    let refused = Failure::new(FailureKind::NotFree, text);
+    let asked = Request::Reservations;
+    let exchanges = vec![
+        (asked(ReservationRequest::Reserve(wanted)), one(record)),
+        (call, Answer::Result(vec![])),
+        (asked(ReservationRequest::List(0)), one(begun)),
+        (
+            asked(ReservationRequest::Reserve(wanted)),
+            Answer::Failure(refused),
+        ),
+        (asked(ReservationRequest::Release(3)), one(begun)),
+    ];
+    let mut hello = Hello::new("golden client");
+    hello.features = RESERVATIONS;
+    Case {
+        hello,
+        ..case("reservations", about, exchanges)
+    }
+}
+
 fn parts() -> Case {
     let about = "Puts an array of six doubles at the server, which grants room for it first\n\
                  because it fills more than a chunk, 32 bytes here; then fills a part of it,\n\
@@ -741,6 +813,7 @@ fn scalars() -> Case {
         output: false,
         handles: vec![],
         object: None,
+        reservation: None,
     };
     let request = Request::Call {
         call,
@@ -765,10 +838,12 @@ fn callback() -> Case {
         output: false,
         handles: vec![],
         object: None,
+        reservation: None,
     };
     let call = Call {
         output: true,
         object: None,
+        reservation: None,
         ..call
     };
     let request = Request::Call {
@@ -816,6 +891,7 @@ fn file() -> Case {
         output: true,
         handles: vec![],
         object: None,
+        reservation: None,
     };
     let request = Request::Call {
         call,
@@ -854,6 +930,7 @@ fn object() -> Case {
         output: false,
         handles: vec![],
         object: Some(1),
+        reservation: None,
     };
     let request = Request::Call {
         call,

@@ -219,6 +219,7 @@ impl Client<'_> {
             Request::AskName(name) => self.proto.ask_name(name),
             Request::ListNames(after) => self.proto.list_names(after.as_ref()),
             Request::Objects(asked) => self.proto.objects(*asked),
+            Request::Reservations(asked) => self.proto.reservations(*asked),
             Request::Call {
                 call, result_bytes, ..
             } => self.proto.call(call, *result_bytes),
@@ -286,6 +287,9 @@ fn check_kept(event: client::Event, open: CallId, answer: &Answer) {
         (Event::Objects(id, page), Answer::Objects(expected)) => {
             assert_eq!((id, &page), (open, expected));
         }
+        (Event::Reservations(id, page), Answer::Reservations(expected)) => {
+            assert_eq!((id, &page), (open, expected));
+        }
         (event, _) => panic!("unexpected {event:?}"),
     }
 }
@@ -313,6 +317,9 @@ fn asked(event: server::Event, request: &Request) -> CallId {
         (Event::AskName(id, name), Request::AskName(expected)) if name == *expected => id,
         (Event::ListNames(id, after), Request::ListNames(expected)) if after == *expected => id,
         (Event::Objects(id, asked), Request::Objects(expected)) if asked == *expected => id,
+        (Event::Reservations(id, asked), Request::Reservations(expected)) if asked == *expected => {
+            id
+        }
         (event, _) => panic!("unexpected {event:?}"),
     }
 }
@@ -489,6 +496,7 @@ impl<'c> Server<'c> {
             Answer::Named(record) => self.proto.named(id, record),
             Answer::Names(page) => self.proto.names(id, page),
             Answer::Objects(page) => self.proto.objects(id, page),
+            Answer::Reservations(page) => self.proto.reservations(id, page),
             Answer::Delivered(data) => {
                 self.sending = data;
                 let bytes = stream(data, false).len() as u64;

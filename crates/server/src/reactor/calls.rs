@@ -66,6 +66,7 @@ impl Reactor {
                 }
             }
             Event::Objects(request, asked) => self.about_objects(key, request, asked),
+            Event::Reservations(request, asked) => self.about_reservations(key, request, asked),
             Event::New(request, class) => self.create_object(key, request, &class),
             Event::Delete(request) => {
                 if let Some(object) = connection.objects.remove(&request) {
@@ -121,6 +122,7 @@ impl Reactor {
         };
         let prepared = self.prepare(key, call);
         let prepared = prepared.and_then(|prepared| {
+            self.check_reservation(key, call)?;
             self.beyond_limits(key, &prepared.0)?;
             let durability = self.durability(key, &offer, &prepared.0)?;
             Ok((prepared, durability))
@@ -153,11 +155,13 @@ impl Reactor {
             Err(Some(failure)) => return self.connections[key].proto.fail(id, &failure),
         };
         let (user, function) = (self.connections[key].user.clone(), call.function);
+        let reservation = call.reservation;
         let mut job = Job::new(user, key, id, function, message, layout, buffer, segments);
         if call.output && self.connections[key].proto.takes_output() {
             job.printing = Some(Printing::new(Instant::now()));
         }
         job.object = object;
+        job.reservation = reservation;
         job.durability = durability;
         let now = self.nanos();
         job.times.accepted = now;

@@ -51,7 +51,7 @@ impl Reactor {
             most: elements(most),
             seconds: function.and_then(|function| Some(function.predict(&job.layout, on)?.seconds)),
             priority: function.map_or(0, |function| function.priority),
-            reservation: None,
+            reservation: job.reservation,
         }
     }
 

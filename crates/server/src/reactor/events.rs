@@ -85,7 +85,7 @@ impl Reactor {
         hello.features |= proto::OBJECTS | proto::OPERATION | proto::REGISTER | proto::HANDLES;
         hello.features |= proto::PARTS | proto::CREDIT | proto::KEPT_OBJECTS;
         hello.calls = u32::try_from(limits.calls).ok();
-        hello.features |= proto::LOANS | proto::NAMES;
+        hello.features |= proto::LOANS | proto::NAMES | proto::RESERVATIONS;
         if self.config.state.is_some() {
             hello.features |= proto::JOBS;
         }

@@ -124,6 +124,7 @@ impl Reactor {
             "submitted": submitted,
             "arrays": { "count": arrays, "bytes": bytes, "resident_bytes": resident,
                         "named": self.data_names.len() },
+            "reservations": self.describe_reservations(user),
             "users": self.users(user),
             "functions_served": self.functions.len(),
             "functions": functions,

@@ -1,0 +1,105 @@
+//! Processor elements reserved ahead of time.
+
+use std::time::{Duration, Instant};
+
+use pyo3::prelude::*;
+
+use crate::error;
+use crate::server::Process;
+
+/// Processor elements of a server, reserved for calls of `Function.with_reservation`. As a context
+/// manager it is released at the end.
+#[pyclass(frozen, module = "farcall")]
+pub(crate) struct Reservation {
+    server: farcall_client::Server,
+    process: Process,
+    known: farcall_client::Reservation,
+    told: Instant,
+}
+
+impl Reservation {
+    pub(crate) fn new(
+        server: farcall_client::Server,
+        process: Process,
+        known: farcall_client::Reservation,
+    ) -> Reservation {
+        Reservation {
+            server,
+            process,
+            known,
+            told: Instant::now(),
+        }
+    }
+
+    fn left(&self, time: Duration) -> f64 {
+        time.saturating_sub(self.told.elapsed()).as_secs_f64()
+    }
+}
+
+#[pymethods]
+impl Reservation {
+    /// Its number at the server.
+    #[getter]
+    pub(crate) fn id(&self) -> u64 {
+        self.known.id
+    }
+
+    /// Processor elements.
+    #[getter]
+    fn pes(&self) -> u32 {
+        self.known.pes
+    }
+
+    /// Seconds until it begins; 0 when it has begun.
+    #[getter]
+    fn begins_in(&self) -> f64 {
+        self.left(self.known.begins)
+    }
+
+    /// Seconds until it is over; 0 when it is.
+    #[getter]
+    fn ends_in(&self) -> f64 {
+        self.left(self.known.ends)
+    }
+
+    /// Ends it before its time. Calls that name it and wait do so as all others from then on. One
+    /// that is over already is left alone.
+    fn release(&self, py: Python<'_>) -> PyResult<()> {
+        self.process.check(py)?;
+        if self.ends_in() == 0.0 {
+            return Ok(());
+        }
+        let released = py.detach(|| self.server.release(self.known.id));
+        match released {
+            Ok(_) => Ok(()),
+            Err(farcall_client::Error::Failed(failure))
+                if failure.kind == farcall_client::FailureKind::NotFound =>
+            {
+                Ok(())
+            }
+            Err(error) => Err(error::from_client(py, &error)),
+        }
+    }
+
+    fn __enter__(this: Bound<'_, Self>) -> Bound<'_, Self> {
+        this
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        _exception: &Bound<'_, pyo3::types::PyTuple>,
+    ) -> PyResult<()> {
+        self.release(py)
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "<reservation {} of {} PEs at {}>",
+            self.known.id,
+            self.known.pes,
+            self.server.address()
+        )
+    }
+}

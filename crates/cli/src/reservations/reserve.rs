@@ -1,0 +1,53 @@
+//! `farcall reserve`
+
+use super::to_json;
+use crate::failure::Failure;
+use crate::target::Target;
+use clap::Args;
+use serde_json::json;
+use std::time::Duration;
+
+/// Reserve processor elements of a server ahead of time
+///
+/// Prints the number of the reservation, which `farcall call --reservation` takes. Where they are
+/// not free then, the error says from when on they are.
+#[derive(Args)]
+#[command(after_help = "Example:
+  id=$(farcall reserve --pes 2 --start 30 --seconds 60)
+  farcall call --reservation $id ddot n=3 x=1,2,3 incx=1 y=4,5,6 incy=1")]
+pub(crate) struct Arguments {
+    /// Server to ask; the same as --server
+    #[arg(value_name = "SERVER")]
+    address: Option<String>,
+    #[command(flatten)]
+    target: Target,
+    /// Processor elements
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pes: u32,
+    /// Seconds from now until it begins
+    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds)]
+    start: Duration,
+    /// For how many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    seconds: Duration,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let server = arguments.target.connect(arguments.address.as_deref())?;
+    let made = server.reserve(arguments.pes, arguments.start, arguments.seconds)?;
+    if arguments.json {
+        let reservation = to_json(&made);
+        println!("{}", json!({ "schema": 1, "reservation": reservation }));
+    } else {
+        println!("{}", made.id);
+    }
+    Ok(())
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "write seconds, as in 1.5")?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}

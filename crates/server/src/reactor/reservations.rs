@@ -1,0 +1,217 @@
+//! Processor elements that users reserve ahead of time.
+
+use super::Reactor;
+use crate::user::User;
+use farcall_rpc_proto::{
+    Call, CallId, Failure, FailureKind, Nanos, ReservationPage, ReservationRecord,
+    ReservationRequest, Reserve,
+};
+use farcall_schedule::reservation::{Booking, Refusal};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Reservations in one page of a list.
+const PAGE: usize = 128;
+/// Nanoseconds of a millisecond, in which clients count.
+const MILLI: Nanos = 1_000_000;
+
+/// Whose the bookings of the queue are.
+#[derive(Default)]
+pub(super) struct Reservations(BTreeMap<u64, User>);
+
+impl Reactor {
+    /// A client asks about reservations.
+    pub(super) fn about_reservations(
+        &mut self,
+        key: usize,
+        request: CallId,
+        asked: ReservationRequest,
+    ) {
+        let user = self.connections[key].user.clone();
+        let answer = match asked {
+            ReservationRequest::Reserve(wanted) => self.make_reservation(&user, &wanted),
+            ReservationRequest::Release(id) => self.release_reservation(&user, id),
+            ReservationRequest::List(after) => Ok(self.reservation_page(&user, after)),
+        };
+        let proto = &mut self.connections[key].proto;
+        match answer {
+            Ok(page) => proto.reservations(request, &page),
+            Err(failure) => proto.fail(request, &failure),
+        }
+    }
+
+    fn make_reservation(
+        &mut self,
+        user: &User,
+        wanted: &Reserve,
+    ) -> Result<ReservationPage, Failure> {
+        self.check_wanted(user, wanted)?;
+        let now = self.nanos();
+        let from = now.saturating_add(wanted.start.saturating_mul(MILLI));
+        let booking = Booking {
+            pes: wanted.pes,
+            from,
+            until: from.saturating_add(wanted.length.saturating_mul(MILLI)),
+        };
+        let id = self.queue.reserve(booking, now).map_err(|refusal| {
+            let seconds = wanted.length as f64 * 1e-3;
+            let text = match refusal {
+                Refusal::NotBefore(earliest) => {
+                    // Rounded up: then it is free.
+                    let later = earliest.saturating_sub(now).div_ceil(MILLI) as f64 * 1e-3;
+                    format!(
+                        "{} processor elements are free for {seconds} s in {later} s at the \
+                         earliest",
+                        wanted.pes
+                    )
+                }
+                Refusal::TooMany(0) => "nothing can be reserved at this server".to_string(),
+                Refusal::TooMany(most) => {
+                    format!(
+                        "{} processor elements are wanted, and {most} can be reserved at this \
+                         server",
+                        wanted.pes
+                    )
+                }
+            };
+            Failure::new(FailureKind::NotFree, text)
+        })?;
+        self.reservations.0.insert(id, user.clone());
+        tracing::debug!("{user} has reserved {} processor elements", wanted.pes);
+        Ok(self.one_reservation(id))
+    }
+
+    /// Whether a user may have one more reservation, and one like this.
+    fn check_wanted(&mut self, user: &User, wanted: &Reserve) -> Result<(), Failure> {
+        let failed = |kind, text: String| Err(Failure::new(kind, text));
+        if self.draining || self.stopping.is_some() {
+            let text = "the server takes no more calls; connect anew";
+            return failed(FailureKind::Draining, text.to_string());
+        }
+        if wanted.up > 0 || wanted.down > 0 {
+            let text = "this server does not reserve bandwidth; reserve processor elements alone";
+            return failed(FailureKind::NotFree, text.to_string());
+        }
+        if wanted.pes == 0 || wanted.length == 0 {
+            let text = "a reservation has at least 1 processor element, for at least 1 ms";
+            return failed(FailureKind::BadArgument, text.to_string());
+        }
+        let limits = &self.config.limits;
+        let (most, ahead) = (limits.reservations_per_user, limits.reserve_ahead_s);
+        let end_s = wanted.start.saturating_add(wanted.length) as f64 * 1e-3;
+        if end_s > ahead {
+            return failed(
+                FailureKind::QuotaExceeded,
+                format!(
+                    "it would end in {end_s} s, and this server reserves for the next {ahead} s \
+                     (limits.reserve_ahead_s)"
+                ),
+            );
+        }
+        self.forget_reservations();
+        let own = self.reservations.0.values().filter(|owner| *owner == user);
+        if own.count() >= most {
+            return failed(
+                FailureKind::QuotaExceeded,
+                format!(
+                    "{user} may have {most} reservations at a time \
+                     (limits.reservations_per_user); release one"
+                ),
+            );
+        }
+        Ok(())
+    }
+
+    /// Forgets whose those were that are over.
+    fn forget_reservations(&mut self) {
+        let now = self.nanos();
+        let bookings = self.queue.bookings();
+        let there = bookings.filter(|(_, booking)| booking.until > now);
+        let there: Vec<u64> = there.map(|(id, _)| id).collect();
+        self.reservations.0.retain(|id, _| there.contains(id));
+    }
+
+    fn release_reservation(&mut self, user: &User, id: u64) -> Result<ReservationPage, Failure> {
+        self.find_reservation(user, id)?;
+        let page = self.one_reservation(id);
+        self.queue.release(id, self.nanos());
+        self.reservations.0.remove(&id);
+        Ok(page)
+    }
+
+    fn find_reservation(&self, user: &User, id: u64) -> Result<(), Failure> {
+        let now = self.nanos();
+        let mut bookings = self.queue.bookings();
+        let is_there = bookings.any(|(there, booking)| there == id && booking.until > now);
+        match self.reservations.0.get(&id) {
+            Some(owner) if owner == user && is_there => Ok(()),
+            _ => {
+                let text = format!(
+                    "there is no reservation {id}: it is over, was released, the server has \
+                     started anew, or it is another user's"
+                );
+                Err(Failure::new(FailureKind::NotFound, text))
+            }
+        }
+    }
+
+    /// Checks that a call's reservation is its user's.
+    pub(super) fn check_reservation(&self, key: usize, call: &Call) -> Result<(), Failure> {
+        match call.reservation {
+            Some(id) => self.find_reservation(&self.connections[key].user, id),
+            None => Ok(()),
+        }
+    }
+
+    fn records(&self) -> impl Iterator<Item = (&User, ReservationRecord)> {
+        let now = self.nanos();
+        let bookings = self.queue.bookings();
+        let there = bookings.filter(move |(_, booking)| booking.until > now);
+        there.filter_map(move |(id, booking)| {
+            let record = ReservationRecord {
+                id,
+                pes: booking.pes,
+                begins: booking.from.saturating_sub(now).div_ceil(MILLI),
+                ends: booking.until.saturating_sub(now).div_ceil(MILLI),
+                up: 0,
+                down: 0,
+            };
+            Some((self.reservations.0.get(&id)?, record))
+        })
+    }
+
+    fn one_reservation(&self, id: u64) -> ReservationPage {
+        let own = self.records().filter(|(_, record)| record.id == id);
+        ReservationPage {
+            reservations: own.map(|(_, record)| record).collect(),
+            next: None,
+        }
+    }
+
+    fn reservation_page(&self, user: &User, after: u64) -> ReservationPage {
+        let records = self.records();
+        let own = records.filter(|(owner, record)| *owner == user && record.id > after);
+        let own = own.map(|(_, record)| record);
+        let mut reservations: Vec<ReservationRecord> = own.take(PAGE + 1).collect();
+        let more = reservations.len() > PAGE;
+        reservations.truncate(PAGE);
+        let next = reservations.last().filter(|_| more).map(|last| last.id);
+        ReservationPage { reservations, next }
+    }
+
+    /// For the status: those that a user may see.
+    pub(super) fn describe_reservations(&self, user: &User) -> Vec<Value> {
+        let all = self.access.is_operator(user);
+        let shown = self.records().filter(|(owner, _)| all || *owner == user);
+        let shown = shown.map(|(owner, record)| {
+            json!({
+                "id": record.id,
+                "user": owner.to_string(),
+                "pes": record.pes,
+                "begins_in_s": record.begins as f64 * 1e-3,
+                "ends_in_s": record.ends as f64 * 1e-3,
+            })
+        });
+        shown.take(PAGE).collect()
+    }
+}
