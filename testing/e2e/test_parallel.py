@@ -361,5 +361,5 @@ def test_a_library_without_mpi_is_named(tmp_path):
 def test_a_launcher_that_is_not_there_is_named(tmp_path):
     config = tmp_path / "launcher.toml"
     config.write_text('[parallel]\nlauncher = ["./no-such-launcher"]\n')
-    with pytest.raises(RuntimeError, match="no process: ./no-such-launcher: No such file"):
+    with pytest.raises(RuntimeError, match=r"no process: \./no-such-launcher: No such file"):
         ServerProcess(LIBRARIES / "scalapack.idl", options=("--config", str(config)))

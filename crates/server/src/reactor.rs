@@ -360,11 +360,11 @@ impl Reactor {
 
     /// The first of several processes has come, perhaps.
     fn admit_first_process(&mut self, key: usize) -> io::Result<()> {
-        if self.workers[key].admit()? {
-            let socket = self.workers[key].socket();
-            self.watch(socket, Source::WorkerSocket(key), EventFlags::IN)?;
-        }
-        Ok(())
+        // What it was awaited at may stay open for a while in a process that is about to start.
+        let _ = epoll::delete(&self.epoll, self.workers[key].socket());
+        self.workers[key].admit()?;
+        let socket = self.workers[key].socket();
+        self.watch(socket, Source::WorkerSocket(key), EventFlags::IN)
     }
 
     /// Gives word whenever the server stands otherwise than before.

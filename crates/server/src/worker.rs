@@ -220,18 +220,17 @@ impl Worker {
         self.welcome.is_some()
     }
 
-    /// Lets the first process in, if it is there; from then on its socket is another one. Returns
-    /// whether it is.
-    pub(crate) fn admit(&mut self) -> io::Result<bool> {
+    /// Lets the first process in, if it is there; from then on its socket is another one.
+    pub(crate) fn admit(&mut self) -> io::Result<()> {
         let Some(welcome) = &self.welcome else {
-            return Ok(false);
+            return Ok(());
         };
         let come = welcome.accept(&self.socket, self.control.fd(), self.mailbox.fd())?;
         if let Some(socket) = come {
             self.socket = socket;
             self.welcome = None;
         }
-        Ok(!self.is_awaited())
+        Ok(())
     }
 
     /// For how long nobody has needed it.

@@ -17,8 +17,6 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::path::PathBuf;
 use world::World;
 
-/// Part of what both servers can do that the calls ask for.
-const LOAD: f64 = 0.6;
 /// Calls after which predictions are judged.
 const LEARNED: usize = 50;
 /// Steps of the search for the best assignment, for each of the two figures.
@@ -52,6 +50,9 @@ pub(crate) struct Arguments {
     /// Seed of the calls' moments and sizes
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Part of what both servers can do that the calls ask for
+    #[arg(long, value_name = "PART", default_value_t = 0.5, value_parser = part)]
+    load: f64,
     /// Folder with linpack.idl, ep.idl and their libraries
     #[arg(long, value_name = "DIR", default_value = "libraries")]
     libraries: PathBuf,
@@ -61,6 +62,15 @@ pub(crate) struct Arguments {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+}
+
+/// A part of a whole.
+fn part(text: &str) -> Result<f64, String> {
+    let value = text
+        .parse()
+        .ok()
+        .filter(|value| (0.01..=1.0).contains(value));
+    value.ok_or_else(|| "a number from 0.01 to 1 is expected".to_string())
 }
 
 impl Arguments {
@@ -82,7 +92,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let world = World::build()?;
     let plan = calls::plan(arguments.calls(), arguments.seed);
     let speeds = calls::speeds(&world, &world.start(POLICIES[0], &interfaces)?)?;
-    let window_s = window(&plan, &speeds, world.processors());
+    let window_s = window(&plan, &speeds, world.processors()) / arguments.load;
     let bar = progress(POLICIES.len() * plan.len())?;
     let mut runs = Vec::new();
     for policy in POLICIES {
@@ -100,8 +110,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     report(&rows, arguments.json, arguments.check)
 }
 
-/// Seconds within which the calls are made: so that they ask for [`LOAD`] of the processors, or of
-/// the links where that is more.
+/// Seconds that the calls keep all processors busy, or all links where that is longer.
 fn window(plan: &[Planned], speeds: &[Speed], processors: f64) -> f64 {
     let fastest = |kind: usize| {
         let speeds = speeds.iter().map(|speed| speed.operations[kind]);
@@ -115,7 +124,7 @@ fn window(plan: &[Planned], speeds: &[Speed], processors: f64) -> f64 {
     let computed_s = plan.iter().map(of).sum::<f64>() / processors;
     let bytes: f64 = plan.iter().map(|one| one.problem.ways()[0]).sum();
     let sent_s = bytes / speeds.iter().map(|speed| speed.up).sum::<f64>();
-    computed_s.max(sent_s) / LOAD
+    computed_s.max(sent_s)
 }
 
 /// What came of a policy: a run takes minutes.

@@ -9,7 +9,7 @@ use crate::worker::{Death, Outcome, State, TEXT_BYTES, Withdrawal, Worker};
 use farcall_idl::{Interface, Layout, Mode, Place};
 use farcall_rpc_proto::server::Event;
 use farcall_rpc_proto::{Call, CallId, Failure, FailureKind};
-use rustix::event::epoll::EventFlags;
+use rustix::event::epoll::{self, EventFlags};
 use rustix::fd::AsFd;
 use std::collections::HashMap;
 use std::io;
@@ -509,7 +509,13 @@ impl Reactor {
 
     /// Removes a worker that is dead or to be dead.
     pub(super) fn forget_worker(&mut self, key: usize) -> Death {
-        self.workers.remove(key).bury()
+        let worker = self.workers.remove(key);
+        // A process that is about to start has them open for a while yet: their events would be
+        // taken for those of the next worker.
+        for closed in [worker.socket(), worker.output()] {
+            let _ = epoll::delete(&self.epoll, closed);
+        }
+        worker.bury()
     }
 
     /// A worker has ended: its call fails, and another worker takes its place.
