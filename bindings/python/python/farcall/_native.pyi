@@ -65,6 +65,7 @@ __all__ = [
     "Parameter",
     "Plan",
     "RemoteArray",
+    "Reservation",
     "Server",
     "SharedMemory",
     "Times",
