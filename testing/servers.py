@@ -1,5 +1,6 @@
 """Real servers for tests, as a pytest plugin."""
 
+import contextlib
 import os
 import pathlib
 import queue
@@ -86,6 +87,16 @@ class ServerProcess:
         children = pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/children")
         return sorted(int(pid) for child in children for pid in child.read_text().split())
 
+    def sleeps(self):
+        """Whether a worker is in `usleep` or `nanosleep`, as functions that nap are."""
+        for pid in self.workers():
+            try:
+                if "nanosleep" in pathlib.Path(f"/proc/{pid}/wchan").read_text():
+                    return True
+            except OSError:
+                continue
+        return False
+
     def resident_bytes(self):
         """Memory of the server process itself."""
         return resident_bytes(self.process.pid)
@@ -115,6 +126,31 @@ def resident_bytes(pid="self"):
 def descriptors(pid="self"):
     """Number of open files of a process."""
     return sum(1 for _ in pathlib.Path(f"/proc/{pid}/fd").iterdir())
+
+
+def add_tokens(path, *users):
+    """Tokens of users, in their order, for a server or metaserver with `--tokens` and the path."""
+    add = [FARCALL, "token", "add", path]
+    runs = [
+        subprocess.run([*add, user], capture_output=True, text=True, timeout=30, check=True)
+        for user in users
+    ]
+    return [run.stdout.strip() for run in runs]
+
+
+@contextlib.contextmanager
+def up_local(idl):
+    """Three servers of one processor element each, behind a metaserver; its address."""
+    words = ["up", "--local", "3", idl.name, "--allow-code", "--listen", "127.0.0.1:0"]
+    process = subprocess.Popen(
+        [FARCALL, *words, "--pes", "1"], stdout=subprocess.PIPE, text=True, cwd=idl.parent
+    )
+    address = process.stdout.readline().strip().removeprefix("listening on ")
+    for _ in range(3):
+        process.stdout.readline()
+    yield address
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=10) == 0
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import pathlib
 import signal
 import subprocess
 import sys
@@ -123,7 +122,7 @@ def test_a_call_is_interrupted_from_the_keyboard(start, nap_idl):
     with subprocess.Popen(script, stdout=subprocess.PIPE, text=True) as client:
         assert client.stdout.readline() == "calling\n"
         connection = server.connect()
-        wait_until(lambda: busy(server), what="a worker at work")
+        wait_until(server.sleeps, what="a worker at work")
         begin = time.monotonic()
         client.send_signal(signal.SIGINT)
         assert client.stdout.readline() == "interrupted 1\n"
@@ -136,17 +135,6 @@ def test_a_call_is_interrupted_from_the_keyboard(start, nap_idl):
     for thread in naps:
         thread.join(20)
         assert not thread.is_alive()
-
-
-def busy(server):
-    """Whether a worker sleeps in `usleep` or `nanosleep`, which is where `nap` is."""
-    for pid in server.workers():
-        try:
-            if "nanosleep" in pathlib.Path(f"/proc/{pid}/wchan").read_text():
-                return True
-        except OSError:
-            continue
-    return False
 
 
 def test_work_under_way_is_reported_when_the_server_ends(start, nap_idl):
@@ -163,7 +151,7 @@ def test_work_under_way_is_reported_when_the_server_ends(start, nap_idl):
 
     thread = threading.Thread(target=call)
     thread.start()
-    wait_until(lambda: busy(server), what="a worker at work")
+    wait_until(server.sleeps, what="a worker at work")
     begin = time.monotonic()
     server.stop(seconds=5)
     thread.join(5)

@@ -2,14 +2,13 @@
 
 import os
 import pathlib
-import signal
 import subprocess
 import time
 
 import farcall
 import numpy as np
 import pytest
-from servers import FARCALL, wait_until
+from servers import FARCALL, up_local, wait_until
 
 IDL = """\
 Module work;
@@ -32,16 +31,8 @@ Define again(IN int n, IN double seconds, INOUT double x[n])
 def cluster(tmp_path: pathlib.Path):
     """Three servers of one processor element each, behind a metaserver; its address."""
     (tmp_path / "work.idl").write_text(IDL)
-    words = ["up", "--local", "3", "work.idl", "--allow-code", "--listen", "127.0.0.1:0"]
-    process = subprocess.Popen(
-        [FARCALL, *words, "--pes", "1"], stdout=subprocess.PIPE, text=True, cwd=tmp_path
-    )
-    address = process.stdout.readline().strip().removeprefix("listening on ")
-    for _ in range(3):
-        process.stdout.readline()
-    yield address
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=10) == 0
+    with up_local(tmp_path / "work.idl") as address:
+        yield address
 
 
 def test_calls_run_on_all_servers(cluster, monkeypatch):

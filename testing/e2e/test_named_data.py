@@ -4,14 +4,13 @@ import json
 import os
 import pathlib
 import pickle
-import signal
 import subprocess
 
 import farcall
 import numpy as np
 import pytest
 from programs import compile_c, run
-from servers import FARCALL, LIBRARIES, wait_until
+from servers import FARCALL, LIBRARIES, add_tokens, up_local, wait_until
 
 IDL = """\
 Module work;
@@ -102,16 +101,8 @@ def test_named_data_do_not_change(start, work):
 
 def test_a_user_reads_what_another_shares_and_nothing_else(start, work, tmp_path):
     tokens = tmp_path / "tokens"
-    shown = {}
-    for user in ["alice", "bob"]:
-        done = subprocess.run(
-            [FARCALL, "token", "add", tokens, user],
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=True,
-        )
-        shown[user] = done.stdout.split()[-1]
+    users = ["alice", "bob"]
+    shown = dict(zip(users, add_tokens(tokens, *users), strict=True))
     process = start(work, options=["--allow-code", "--tokens", str(tokens)])
     alice, bob = (process.connect(token=shown[user], same_host=False) for user in ["alice", "bob"])
     alice.put(np.ones(3), name="private")
@@ -174,16 +165,8 @@ def test_files_of_a_data_folder_are_data(start, work, tmp_path):
 @pytest.fixture
 def cluster(work):
     """Three servers of one processor element each, behind a metaserver; its address."""
-    words = ["up", "--local", "3", str(work), "--allow-code", "--listen", "127.0.0.1:0"]
-    process = subprocess.Popen(
-        [FARCALL, *words, "--pes", "1"], stdout=subprocess.PIPE, text=True, cwd=work.parent
-    )
-    address = process.stdout.readline().strip().removeprefix("listening on ")
-    for _ in range(3):
-        process.stdout.readline()
-    yield address
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=10) == 0
+    with up_local(work) as address:
+        yield address
 
 
 def holders(server, name):
@@ -345,16 +328,8 @@ def test_data_outlive_their_metaserver_and_a_holder(work):
 
 def test_a_metaserver_tells_nobody_of_what_is_not_shared(work, tmp_path):
     tokens = tmp_path / "tokens"
-    shown = {}
-    for user in ["alice", "bob", "node"]:
-        done = subprocess.run(
-            [FARCALL, "token", "add", tokens, user],
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=True,
-        )
-        shown[user] = done.stdout.split()[-1]
+    users = ["alice", "bob", "node"]
+    shown = dict(zip(users, add_tokens(tokens, *users), strict=True))
     options = ["--tokens", str(tokens), "--server-user", "node"]
     grid = Grid(work, *options, environment={"FARCALL_TOKEN": shown["node"]})
     try:

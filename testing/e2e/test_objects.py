@@ -10,7 +10,7 @@ import subprocess
 import farcall
 import numpy as np
 import pytest
-from servers import FARCALL, ServerProcess, wait_until
+from servers import FARCALL, ServerProcess, add_tokens, wait_until
 
 IDL = """\
 Module counters;
@@ -339,11 +339,7 @@ def test_a_user_has_only_so_many_that_stay(process):
 def test_nobody_reaches_the_objects_of_another(tmp_path):
     (tmp_path / "counters.idl").write_text(IDL)
     tokens = str(tmp_path / "tokens")
-    add = [FARCALL, "token", "add", tokens]
-    alice, bob = (
-        subprocess.run([*add, name], capture_output=True, text=True, check=True).stdout.strip()
-        for name in ("alice", "bob")
-    )
+    alice, bob = add_tokens(tokens, "alice", "bob")
     options = ["--allow-code", "--tokens", tokens]
     process = ServerProcess(tmp_path / "counters.idl", options=options)
     try:
@@ -358,7 +354,7 @@ def test_nobody_reaches_the_objects_of_another(tmp_path):
         words = ["call", f"object:{counter}.nap", "ms=60000", "--server", process.address]
         given_up = subprocess.Popen([FARCALL, *words], env=os.environ | {"FARCALL_TOKEN": alice})
         assert shell(process, "objects", token=alice).count("lost") == 0
-        wait_until(lambda: busy(process), what="that the method runs")
+        wait_until(process.sleeps, what="that the method runs")
         given_up.send_signal(signal.SIGKILL)
         given_up.wait(10)
         wait_until(
@@ -367,14 +363,3 @@ def test_nobody_reaches_the_objects_of_another(tmp_path):
         )
     finally:
         process.stop()
-
-
-def busy(process):
-    """Whether a worker sleeps in `usleep`."""
-    for pid in process.workers():
-        try:
-            if "nanosleep" in pathlib.Path(f"/proc/{pid}/wchan").read_text():
-                return True
-        except OSError:
-            continue
-    return False

@@ -2,7 +2,7 @@
 
 use crate::arrays::{self, Kept};
 use crate::failure::Failure;
-use crate::npy::Array;
+use crate::npy::{Array, same_shape};
 use crate::objects;
 use crate::results::{Results, print_times};
 use crate::target::Target;
@@ -520,18 +520,6 @@ fn read_array(text: &str) -> Result<Array, Failure> {
         Some(path) => Array::read(Path::new(path)),
         None => Array::inline(text),
     }
-}
-
-/// Whether two shapes hold the same elements in the same order: axes of length 1 do not matter.
-fn same_shape(a: &[u64], b: &[u64]) -> bool {
-    let long = |shape: &[u64]| -> Vec<u64> {
-        shape
-            .iter()
-            .copied()
-            .filter(|length| *length != 1)
-            .collect()
-    };
-    long(a) == long(b)
 }
 
 fn refuse_overwriting(

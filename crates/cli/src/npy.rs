@@ -17,6 +17,18 @@ pub(crate) struct Array {
     bytes: Vec<u8>,
 }
 
+/// Whether two shapes hold the same elements in the same order: axes of length 1 do not matter.
+pub(crate) fn same_shape(a: &[u64], b: &[u64]) -> bool {
+    let long = |shape: &[u64]| -> Vec<u64> {
+        shape
+            .iter()
+            .copied()
+            .filter(|length| *length != 1)
+            .collect()
+    };
+    long(a) == long(b)
+}
+
 /// An element on its way from one type to another.
 #[derive(Clone, Copy)]
 enum Number {

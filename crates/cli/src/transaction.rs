@@ -1,7 +1,7 @@
 //! `farcall transaction`
 
 use crate::failure::Failure;
-use crate::npy::{self, Array};
+use crate::npy::{self, Array, same_shape};
 use crate::target::Target;
 use clap::Args;
 use farcall_client::{ArrayForm, Playback, Report, Server};
@@ -110,14 +110,7 @@ fn load(
         None => Array::read(&folder.join(file)),
     };
     let array = array.map_err(|error| error.to_string())?;
-    let long = |shape: &[u64]| -> Vec<u64> {
-        shape
-            .iter()
-            .copied()
-            .filter(|length| *length != 1)
-            .collect()
-    };
-    if !form.shape.is_empty() && long(&array.shape) != long(&form.shape) {
+    if !form.shape.is_empty() && !same_shape(&array.shape, &form.shape) {
         return Err(format!(
             "`{name}`: expected shape {:?}, and {file} has {:?}",
             form.shape, array.shape

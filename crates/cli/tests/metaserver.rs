@@ -7,7 +7,8 @@ mod cluster;
 mod database;
 
 use cluster::{
-    BOUND, Cluster, Daemon, Running, begin, connect, serving, status, wait_for_servers, wait_until,
+    BOUND, Cluster, Daemon, Running, begin, busiest, connect, serving, status, wait_for_servers,
+    wait_until,
 };
 use database::Database;
 use farcall_client::{Error, Function, wait_any};
@@ -84,8 +85,9 @@ fn a_server_that_is_killed_costs_only_calls_that_may_not_be_run_again() {
             .count()
             > 30
     });
-    let killed = cluster.servers[0].address.clone();
-    cluster.servers[0].kill();
+    let killed = busiest(&metaserver.address);
+    let mut servers = cluster.servers.iter_mut();
+    servers.find(|one| one.address == killed).unwrap().kill();
     let pending: Vec<_> = others.iter().map(|call| &call.pending).collect();
     assert!(wait_any(&pending, Some(Instant::now() + BOUND)).unwrap());
     let (done, errors) = end_all(repeatable);
@@ -116,6 +118,10 @@ fn a_metaserver_that_is_started_again_knows_its_servers_and_loses_nothing() {
     let server = connect(&address);
     let again = server.function("again").unwrap();
     let calls: Vec<Running> = (0..20).map(|_| begin(&again, 10, 0.05, 1.0)).collect();
+    // What is written down is known to another one with the store.
+    let mut other = cluster.metaserver(&store);
+    wait_for_servers(&other.address, 2);
+    assert!(other.stop());
     metaserver.kill();
     // Clients go on with what they know.
     let more: Vec<Running> = (0..20).map(|_| begin(&again, 10, 0.05, 2.0)).collect();

@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Part of what both servers can do that the calls ask for
-    #[arg(long, value_name = "PART", default_value_t = 0.5, value_parser = part)]
+    #[arg(long, value_name = "PART", default_value_t = 0.6, value_parser = part)]
     load: f64,
     /// Folder with linpack.idl, ep.idl and their libraries
     #[arg(long, value_name = "DIR", default_value = "libraries")]

@@ -156,6 +156,14 @@ pub(crate) fn serving(address: &str) -> Vec<String> {
     addresses.collect()
 }
 
+/// The address of the server that has the most calls.
+pub(crate) fn busiest(address: &str) -> String {
+    let status = status(address);
+    let servers = status["servers"].as_array().unwrap().iter();
+    let busiest = servers.max_by_key(|one| one["calls"].as_u64());
+    busiest.unwrap()["address"].as_str().unwrap().to_string()
+}
+
 pub(crate) fn wait_for_servers(address: &str, count: usize) {
     wait_until("the servers have joined", || {
         serving(address).len() == count
