@@ -15,13 +15,24 @@ pub struct Booking {
     pub until: Nanos,
 }
 
-/// Processor elements that are held until a moment, booked or not.
+/// Processor elements that a job has, besides what is booked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hold {
     /// How many.
     pub pes: u32,
+    /// From then on.
+    pub from: Nanos,
     /// Until then.
     pub until: Nanos,
+}
+
+/// What bookings share with jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Machine<'h> {
+    /// Processor elements there are.
+    pub pes: u32,
+    /// Those that jobs have.
+    pub holds: &'h [Hold],
 }
 
 /// Why a booking cannot be had.
@@ -44,6 +55,22 @@ pub struct Calendar {
 impl Booking {
     /// Whether a moment is in it.
     pub fn covers(&self, time: Nanos) -> bool {
+        (self.from..self.until).contains(&time)
+    }
+
+    /// The same, from another moment on.
+    pub fn beginning(self, from: Nanos) -> Booking {
+        let length = self.until.saturating_sub(self.from);
+        Booking {
+            from,
+            until: from.saturating_add(length),
+            ..self
+        }
+    }
+}
+
+impl Hold {
+    fn covers(&self, time: Nanos) -> bool {
         (self.from..self.until).contains(&time)
     }
 }
@@ -80,16 +107,15 @@ impl Calendar {
         then.map(|booking| booking.pes).sum()
     }
 
-    /// Makes a booking, besides what is held by `holds` of `pes` processor elements in all. Returns
-    /// its number, which no other has had.
+    /// Makes a booking, besides what jobs have. Returns its number, which no other has had.
     ///
     /// # Errors
     /// When it could be had, or that it never can.
-    pub fn book(&mut self, booking: Booking, pes: u32, holds: &[Hold]) -> Result<u64, Refusal> {
+    pub fn book(&mut self, booking: Booking, machine: Machine<'_>) -> Result<u64, Refusal> {
         if booking.pes > self.most {
             return Err(Refusal::TooMany(self.most));
         }
-        let earliest = self.earliest(booking, pes, holds);
+        let earliest = self.earliest(booking, self.most, machine);
         if earliest > booking.from {
             return Err(Refusal::NotBefore(earliest));
         }
@@ -98,42 +124,33 @@ impl Calendar {
         Ok(self.last)
     }
 
-    /// When a booking that is not too wide could begin: at its time, or when another one or a hold
-    /// ends. After all of them it fits.
-    fn earliest(&self, booking: Booking, pes: u32, holds: &[Hold]) -> Nanos {
-        let length = booking.until.saturating_sub(booking.from);
+    /// When processor elements, no more than `most`, could be had for so long, where at most so
+    /// many are to be booked: at the time asked for, or when a booking or a hold ends. After all of
+    /// them they can.
+    pub fn earliest(&self, wanted: Booking, most: u32, machine: Machine<'_>) -> Nanos {
         let ends = self.bookings.values().map(|other| other.until);
-        let mut starts: Vec<Nanos> = ends.chain(holds.iter().map(|hold| hold.until)).collect();
-        starts.retain(|start| *start > booking.from);
-        starts.push(booking.from);
+        let ends = ends.chain(machine.holds.iter().map(|hold| hold.until));
+        let mut starts: Vec<Nanos> = ends.collect();
+        starts.retain(|start| *start > wanted.from);
+        starts.push(wanted.from);
         starts.sort_unstable();
         let last = starts.last().copied();
-        let fits = |from: &Nanos| {
-            let until = from.saturating_add(length);
-            self.fits(
-                Booking {
-                    from: *from,
-                    until,
-                    ..booking
-                },
-                pes,
-                holds,
-            )
-        };
+        let fits = |from: &Nanos| self.fits(wanted.beginning(*from), most, machine);
         starts.into_iter().find(fits).or(last).unwrap_or_default()
     }
 
-    /// Whether a booking can be made. What is booked grows only where a booking begins, and what is
-    /// held does not grow.
-    fn fits(&self, booking: Booking, pes: u32, holds: &[Hold]) -> bool {
+    /// Whether so many can be had. What is booked and what is held grow only where a booking or a
+    /// hold begins.
+    fn fits(&self, wanted: Booking, most: u32, machine: Machine<'_>) -> bool {
         let begins = self.bookings.values().map(|other| other.from);
-        let within = begins.filter(|from| booking.covers(*from));
-        let mut times = within.chain([booking.from]);
+        let begins = begins.chain(machine.holds.iter().map(|hold| hold.from));
+        let within = begins.filter(|from| wanted.covers(*from));
+        let mut times = within.chain([wanted.from]);
         times.all(|time| {
-            let booked = self.booked(time).saturating_add(booking.pes);
-            let held = holds.iter().filter(|hold| hold.until > time);
+            let booked = self.booked(time).saturating_add(wanted.pes);
+            let held = machine.holds.iter().filter(|hold| hold.covers(time));
             let held = held.fold(0u32, |sum, hold| sum.saturating_add(hold.pes));
-            booked <= self.most && booked.saturating_add(held) <= pes
+            booked <= most && booked.saturating_add(held) <= machine.pes
         })
     }
 
@@ -165,21 +182,29 @@ mod tests {
         Booking { pes, from, until }
     }
 
+    fn hold(pes: u32, from: Nanos, until: Nanos) -> Hold {
+        Hold { pes, from, until }
+    }
+
+    fn machine(holds: &[Hold]) -> Machine<'_> {
+        Machine { pes: 4, holds }
+    }
+
     #[test]
     fn a_refusal_tells_the_earliest_time() {
         let mut calendar = Calendar::new(4);
-        let first = calendar.book(booking(3, 10, 20), 4, &[]).unwrap();
-        assert_eq!(calendar.book(booking(1, 10, 30), 4, &[]), Ok(2));
-        let refused = calendar.book(booking(2, 5, 12), 4, &[]);
+        let first = calendar.book(booking(3, 10, 20), machine(&[])).unwrap();
+        assert_eq!(calendar.book(booking(1, 10, 30), machine(&[])), Ok(2));
+        let refused = calendar.book(booking(2, 5, 12), machine(&[]));
         assert_eq!(refused, Err(Refusal::NotBefore(20)));
-        assert_eq!(calendar.book(booking(2, 5, 10), 4, &[]), Ok(3));
-        let too_many = calendar.book(booking(5, 50, 60), 4, &[]);
+        assert_eq!(calendar.book(booking(2, 5, 10), machine(&[])), Ok(3));
+        let too_many = calendar.book(booking(5, 50, 60), machine(&[]));
         assert_eq!(too_many, Err(Refusal::TooMany(4)));
-        let refused = calendar.book(booking(4, 25, 26), 4, &[]);
+        let refused = calendar.book(booking(4, 25, 26), machine(&[]));
         assert_eq!(refused, Err(Refusal::NotBefore(30)));
         assert!(calendar.release(first).is_some());
         assert!(calendar.release(first).is_none());
-        assert_eq!(calendar.book(booking(2, 10, 12), 4, &[]), Ok(4));
+        assert_eq!(calendar.book(booking(2, 10, 12), machine(&[])), Ok(4));
         assert_eq!(calendar.next_change(10), Some(12));
         assert!(calendar.expire(30));
         assert!(calendar.is_empty() && calendar.next_change(0).is_none());
@@ -188,18 +213,22 @@ mod tests {
     #[test]
     fn running_jobs_are_in_the_way_for_as_long_as_they_are_predicted_to() {
         let mut calendar = Calendar::new(4);
-        let holds = [Hold { pes: 2, until: 7 }, Hold { pes: 1, until: 9 }];
-        let refused = calendar.book(booking(3, 0, 5), 4, &holds);
+        let holds = [hold(2, 0, 7), hold(1, 0, 9)];
+        let refused = calendar.book(booking(3, 0, 5), machine(&holds));
         assert_eq!(refused, Err(Refusal::NotBefore(7)));
-        assert_eq!(calendar.book(booking(3, 7, 12), 4, &holds), Ok(1));
+        assert_eq!(calendar.book(booking(3, 7, 12), machine(&holds)), Ok(1));
+        // One that will go on when its booking is over.
+        let holds = [hold(2, 12, 15)];
+        let refused = calendar.book(booking(3, 10, 13), machine(&holds));
+        assert_eq!(refused, Err(Refusal::NotBefore(15)));
     }
 
     #[test]
     fn a_share_is_left_for_others() {
         let mut calendar = Calendar::new(3);
-        let holds = [Hold { pes: 1, until: 9 }];
-        assert_eq!(calendar.book(booking(3, 0, 5), 4, &holds), Ok(1));
-        let refused = calendar.book(booking(1, 0, 5), 4, &[]);
+        let holds = [hold(1, 0, 9)];
+        assert_eq!(calendar.book(booking(3, 0, 5), machine(&holds)), Ok(1));
+        let refused = calendar.book(booking(1, 0, 5), machine(&[]));
         assert_eq!(refused, Err(Refusal::NotBefore(5)));
     }
 }

@@ -235,6 +235,15 @@ fn request(id: u64, pes: u32, seconds: f64, reservation: Option<u64>) -> Request
     }
 }
 
+/// Processor elements from one second to another.
+fn booking(pes: u32, from: u64, until: u64) -> Booking {
+    Booking {
+        pes,
+        from: from * SECOND,
+        until: until * SECOND,
+    }
+}
+
 #[test]
 fn short_jobs_compute_before_a_booking_and_long_ones_wait() {
     let mut queue = Queue::new(settings(Policy::Fpfs, 2));
@@ -274,9 +283,95 @@ fn a_job_whose_booking_is_over_waits_as_any_other() {
     assert_eq!(queue.push(request(3, 1, 1.0, None), 0), None);
     assert_eq!(queue.next(SECOND), None, "the first takes longer");
     queue.remove(1, 3 * SECOND);
-    assert_eq!(queue.next(3 * SECOND), Some(Start { id: 2, pes: 1 }));
-    assert_eq!(queue.next(3 * SECOND), Some(Start { id: 3, pes: 1 }));
+    // What it has of a booking is bounded by that; now it is not.
+    assert_eq!(queue.next(3 * SECOND), Some(Start { id: 2, pes: 2 }));
     assert_eq!(queue.next(3 * SECOND), None);
+    queue.remove(2, 4 * SECOND);
+    assert_eq!(queue.next(4 * SECOND), Some(Start { id: 3, pes: 1 }));
+}
+
+#[test]
+fn short_jobs_go_before_one_that_a_booking_holds_back() {
+    for policy in [Policy::Fcfs, Policy::Sjf] {
+        let mut queue = Queue::new(settings(policy, 2));
+        queue.reserve(booking(2, 10, 20), 0).unwrap();
+        for (id, seconds) in [(1, 15.0), (2, 9.0), (3, 12.0), (4, 10.0)] {
+            queue.push(request(id, 1, seconds, None), 0);
+        }
+        let mut starts: Vec<u64> = std::iter::from_fn(|| queue.next(0)).map(|s| s.id).collect();
+        // The job that came first has started with `push` where it is not held back.
+        starts.extend(queue.running().map(|start| start.id));
+        starts.sort_unstable();
+        starts.dedup();
+        assert_eq!(starts, [2, 4], "{policy:?}");
+        for id in starts {
+            queue.remove(id, 10 * SECOND);
+        }
+        assert_eq!(queue.next(19 * SECOND), None);
+        assert!(queue.next(20 * SECOND).is_some());
+    }
+}
+
+#[test]
+fn jobs_of_a_booking_go_in_order_and_share_it_among_themselves() {
+    let mut queue = Queue::new(settings(Policy::Fcfs, 4));
+    let id = queue.reserve(booking(3, 0, 100), 0).unwrap();
+    let moldable = |number| Request {
+        fewest: 1,
+        ..request(number, 4, 1.0, Some(id))
+    };
+    // Those that wait for other processor elements have no part of it.
+    for number in 1..9 {
+        queue.push(request(number, 4, 1.0, None), 0);
+    }
+    assert_eq!(queue.push(moldable(10), 0), Some(Start { id: 10, pes: 3 }));
+    assert_eq!(queue.push(request(11, 3, 1.0, Some(id)), 0), None);
+    assert_eq!(queue.push(request(12, 1, 1.0, Some(id)), 0), None);
+    let urgent = Request {
+        priority: 1,
+        ..request(13, 2, 1.0, Some(id))
+    };
+    assert_eq!(queue.push(urgent, 0), None);
+    queue.remove(10, SECOND);
+    assert_eq!(queue.next(SECOND), Some(Start { id: 13, pes: 2 }));
+    assert_eq!(queue.next(SECOND), None, "the next wants all three");
+    queue.remove(13, 2 * SECOND);
+    assert_eq!(queue.next(2 * SECOND), Some(Start { id: 11, pes: 3 }));
+}
+
+#[test]
+fn a_job_that_would_outlast_its_booking_is_not_in_the_way_of_the_next() {
+    let mut queue = Queue::new(settings(Policy::Fcfs, 2));
+    let first = queue.reserve(booking(2, 0, 10), 0).unwrap();
+    let second = queue.reserve(booking(1, 10, 20), 0).unwrap();
+    assert_eq!(queue.push(request(1, 2, 11.0, Some(first)), 0), None);
+    // Beside the second there is room for it.
+    let beside = queue.push(request(2, 1, 12.0, Some(first)), 0);
+    assert_eq!(beside, Some(Start { id: 2, pes: 1 }));
+    let refused = queue.reserve(booking(1, 10, 15), 0);
+    assert_eq!(refused, Err(Refusal::NotBefore(12 * SECOND)));
+    queue.push(request(3, 1, 5.0, Some(second)), 0);
+    assert_eq!(queue.next(10 * SECOND), Some(Start { id: 3, pes: 1 }));
+}
+
+#[test]
+fn what_is_late_is_in_the_way_of_a_booking_for_as_long_again() {
+    let mut queue = Queue::new(settings(Policy::Fcfs, 2));
+    let unknown = Request {
+        seconds: None,
+        ..request(1, 2, 0.0, None)
+    };
+    assert!(queue.push(unknown, 0).is_some());
+    let refused = queue.reserve(booking(1, 30, 31), 30 * SECOND);
+    let Err(Refusal::NotBefore(earliest)) = refused else {
+        panic!("{refused:?}");
+    };
+    assert!(
+        (59 * SECOND..=60 * SECOND).contains(&earliest),
+        "{earliest}"
+    );
+    queue.pause(1, 30 * SECOND);
+    assert!(queue.reserve(booking(1, 40, 41), 40 * SECOND).is_err());
 }
 
 #[test]
