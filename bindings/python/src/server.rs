@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use farcall_client::{Credentials, Options};
+use farcall_client::{Credentials, Options, Wanted};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -388,11 +388,19 @@ impl Server {
         Ok(jobs.into_iter().map(JobStatus::from).collect())
     }
 
-    /// Reserves processor elements, from `start` seconds from now on and for so many `seconds`.
-    /// Calls of `Function.with_reservation` start at once then. Where they are not free then, the
-    /// error says from when on they are.
-    #[pyo3(signature = (pes=1, *, seconds, start=0.0))]
-    fn reserve(&self, py: Python<'_>, pes: u32, seconds: f64, start: f64) -> PyResult<Reservation> {
+    /// Reserves processor elements, from `start` seconds from now on and for so many `seconds`; with
+    /// `earliest` as soon after that as they are free. Calls of `Function.with_reservation` start at
+    /// once then. Where they are not free then, the error has the seconds from now on after which
+    /// they are, as `earliest`.
+    #[pyo3(signature = (pes=1, *, seconds, start=0.0, earliest=false))]
+    fn reserve(
+        &self,
+        py: Python<'_>,
+        pes: u32,
+        seconds: f64,
+        start: f64,
+        earliest: bool,
+    ) -> PyResult<Reservation> {
         self.process.check(py)?;
         let duration = |name, value: f64| {
             Duration::try_from_secs_f64(value).map_err(|_| {
@@ -401,7 +409,13 @@ impl Server {
             })
         };
         let (start, length) = (duration("start", start)?, duration("seconds", seconds)?);
-        let made = py.detach(|| self.client.reserve(pes, start, length));
+        let wanted = Wanted {
+            pes,
+            start,
+            latest: earliest.then_some(Duration::MAX),
+            length,
+        };
+        let made = py.detach(|| self.client.reserve(&wanted));
         let made = made.map_err(|error| error::from_client(py, &error))?;
         Ok(Reservation::new(self.client.clone(), self.process, made))
     }

@@ -4,6 +4,20 @@ use crate::{Error, Server};
 use farcall_rpc_proto::{ReservationRecord, ReservationRequest, Reserve};
 use std::time::Duration;
 
+/// What is to be reserved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Processor elements.
+    pub pes: u32,
+    /// Time from now until it begins.
+    pub start: Duration,
+    /// Where it is not free then, it begins as soon as it is, in so long at most;
+    /// [`Duration::MAX`] for whenever that is.
+    pub latest: Option<Duration>,
+    /// For how long.
+    pub length: Duration,
+}
+
 /// A reservation at a server. It is over at its end, whether it is dropped here or not;
 /// [`Server::release`] ends it before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,18 +51,14 @@ impl Server {
     ///
     /// # Errors
     /// Where they are not free then: [`FailureKind::NotFree`](farcall_rpc_proto::FailureKind), with
-    /// the time from which they are.
-    pub fn reserve(
-        &self,
-        pes: u32,
-        start: Duration,
-        length: Duration,
-    ) -> Result<Reservation, Error> {
+    /// the time from which they are ([`Error::earliest`]).
+    pub fn reserve(&self, wanted: &Wanted) -> Result<Reservation, Error> {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let wanted = Reserve {
-            pes,
-            start: millis(start),
-            length: millis(length),
+            pes: wanted.pes,
+            start: millis(wanted.start),
+            length: millis(wanted.length),
+            latest: wanted.latest.map(millis),
             ..Reserve::default()
         };
         self.one_reservation(ReservationRequest::Reserve(wanted))

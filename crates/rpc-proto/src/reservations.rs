@@ -25,6 +25,9 @@ pub struct Reserve {
     /// Bytes per second from the server; 0 for none.
     #[n(4)]
     pub down: u64,
+    /// Where it is not free then, it begins as soon as it is, in so many milliseconds at most.
+    #[n(5)]
+    pub latest: Option<u64>,
 }
 
 /// What a client asks about reservations. [`ReservationPage`] answers all of it.

@@ -4,17 +4,19 @@ use super::to_json;
 use crate::failure::Failure;
 use crate::target::Target;
 use clap::Args;
+use farcall_client::Wanted;
 use serde_json::json;
 use std::time::Duration;
 
 /// Reserve processor elements of a server ahead of time
 ///
-/// Prints the number of the reservation, which `farcall call --reservation` takes. Where they are
-/// not free then, the error says from when on they are.
+/// Prints the number of the reservation, which `farcall call --reservation` and `farcall submit
+/// --reservation` take. Where they are not free then, the error says from when on they are.
 #[derive(Args)]
-#[command(after_help = "Example:
+#[command(after_help = "Examples:
   id=$(farcall reserve --pes 2 --start 30 --seconds 60)
-  farcall call --reservation $id ddot n=3 x=1,2,3 incx=1 y=4,5,6 incy=1")]
+  farcall call --reservation $id ddot n=3 x=1,2,3 incx=1 y=4,5,6 incy=1
+  farcall reserve --pes 4 --seconds 60 --earliest --json")]
 pub(crate) struct Arguments {
     /// Server to ask; the same as --server
     #[arg(value_name = "SERVER")]
@@ -27,6 +29,9 @@ pub(crate) struct Arguments {
     /// Seconds from now until it begins
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds)]
     start: Duration,
+    /// Where they are not free then, begin as soon as they are
+    #[arg(long)]
+    earliest: bool,
     /// For how many seconds
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     seconds: Duration,
@@ -37,7 +42,12 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let server = arguments.target.connect(arguments.address.as_deref())?;
-    let made = server.reserve(arguments.pes, arguments.start, arguments.seconds)?;
+    let made = server.reserve(&Wanted {
+        pes: arguments.pes,
+        start: arguments.start,
+        latest: arguments.earliest.then_some(Duration::MAX),
+        length: arguments.seconds,
+    })?;
     if arguments.json {
         let reservation = to_json(&made);
         println!("{}", json!({ "schema": 1, "reservation": reservation }));

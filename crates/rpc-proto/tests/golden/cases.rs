@@ -675,13 +675,19 @@ fn kept_objects() -> Case {
 
 fn reservations() -> Case {
     let about = "Two processor elements are reserved, a call names them, they are listed and\n\
-                 given up; more than are free are refused. Bit 19 of the features.";
+                 given up; more than are free are refused, or reserved for when they\n\
+                 are. Bit 19 of the features.";
     let wanted = Reserve {
         pes: 2,
         start: 1500,
         length: 60_000,
         up: 0,
         down: 0,
+        latest: None,
+    };
+    let soon = Reserve {
+        latest: Some(u64::MAX),
+        ..wanted
     };
     let record = ReservationRecord {
         id: 3,
@@ -720,7 +726,16 @@ fn reservations() -> Case {
         cancels: false,
     };
     let text = "2 processor elements are free for 60 s in 40 s at the earliest";
-    let refused = Failure::new(FailureKind::NotFree, text);
+    let refused = Failure {
+        earliest: Some(40_000),
+        ..Failure::new(FailureKind::NotFree, text)
+    };
+    let later = ReservationRecord {
+        id: 4,
+        begins: 40_000,
+        ends: 100_000,
+        ..record
+    };
     let asked = Request::Reservations;
     let exchanges = vec![
         (asked(ReservationRequest::Reserve(wanted)), one(record)),
@@ -730,6 +745,7 @@ fn reservations() -> Case {
             asked(ReservationRequest::Reserve(wanted)),
             Answer::Failure(refused),
         ),
+        (asked(ReservationRequest::Reserve(soon)), one(later)),
         (asked(ReservationRequest::Release(3)), one(begun)),
     ];
     let mut hello = Hello::new("golden client");

@@ -15,6 +15,31 @@ const PAGE: usize = 128;
 /// Nanoseconds of a millisecond, in which clients count.
 const MILLI: Nanos = 1_000_000;
 
+/// Why something cannot be reserved, and when it could be.
+fn refused(wanted: &Reserve, refusal: Refusal, now: Nanos) -> Failure {
+    let seconds = wanted.length as f64 * 1e-3;
+    let pes = wanted.pes;
+    let text = match refusal {
+        Refusal::NotBefore(earliest) => {
+            // Rounded up: then it is free.
+            let later = earliest.saturating_sub(now).div_ceil(MILLI);
+            let in_s = later as f64 * 1e-3;
+            let text = format!(
+                "{pes} processor elements are free for {seconds} s in {in_s} s at the earliest"
+            );
+            return Failure {
+                earliest: Some(later),
+                ..Failure::new(FailureKind::NotFree, text)
+            };
+        }
+        Refusal::TooMany(0) => "nothing can be reserved at this server".to_string(),
+        Refusal::TooMany(most) => format!(
+            "{pes} processor elements are wanted, and {most} can be reserved at this server"
+        ),
+    };
+    Failure::new(FailureKind::NotFree, text)
+}
+
 /// Whose the bookings of the queue are.
 #[derive(Default)]
 pub(super) struct Reservations(BTreeMap<u64, User>);
@@ -53,32 +78,33 @@ impl Reactor {
             from,
             until: from.saturating_add(wanted.length.saturating_mul(MILLI)),
         };
-        let id = self.queue.reserve(booking, now).map_err(|refusal| {
-            let seconds = wanted.length as f64 * 1e-3;
-            let text = match refusal {
-                Refusal::NotBefore(earliest) => {
-                    // Rounded up: then it is free.
-                    let later = earliest.saturating_sub(now).div_ceil(MILLI) as f64 * 1e-3;
-                    format!(
-                        "{} processor elements are free for {seconds} s in {later} s at the \
-                         earliest",
-                        wanted.pes
-                    )
-                }
-                Refusal::TooMany(0) => "nothing can be reserved at this server".to_string(),
-                Refusal::TooMany(most) => {
-                    format!(
-                        "{} processor elements are wanted, and {most} can be reserved at this \
-                         server",
-                        wanted.pes
-                    )
-                }
-            };
-            Failure::new(FailureKind::NotFree, text)
-        })?;
+        let latest = wanted.latest.unwrap_or(wanted.start).saturating_mul(MILLI);
+        let latest = now.saturating_add(latest);
+        let made = match self.queue.reserve(booking, now) {
+            Err(Refusal::NotBefore(earliest)) if earliest <= latest => {
+                let later = booking.beginning(earliest);
+                self.check_end(later.until.saturating_sub(now).div_ceil(MILLI))?;
+                self.queue.reserve(later, now)
+            }
+            made => made,
+        };
+        let id = made.map_err(|refusal| refused(wanted, refusal, now))?;
         self.reservations.0.insert(id, user.clone());
         tracing::debug!("{user} has reserved {} processor elements", wanted.pes);
         Ok(self.one_reservation(id))
+    }
+
+    /// Whether a reservation may end in so many milliseconds.
+    fn check_end(&self, end: u64) -> Result<(), Failure> {
+        let (ahead, end_s) = (self.config.limits.reserve_ahead_s, end as f64 * 1e-3);
+        if end_s <= ahead {
+            return Ok(());
+        }
+        let text = format!(
+            "it would end in {end_s} s, and this server reserves for the next {ahead} s \
+             (limits.reserve_ahead_s)"
+        );
+        Err(Failure::new(FailureKind::QuotaExceeded, text))
     }
 
     /// Whether a user may have one more reservation, and one like this.
@@ -96,18 +122,8 @@ impl Reactor {
             let text = "a reservation has at least 1 processor element, for at least 1 ms";
             return failed(FailureKind::BadArgument, text.to_string());
         }
-        let limits = &self.config.limits;
-        let (most, ahead) = (limits.reservations_per_user, limits.reserve_ahead_s);
-        let end_s = wanted.start.saturating_add(wanted.length) as f64 * 1e-3;
-        if end_s > ahead {
-            return failed(
-                FailureKind::QuotaExceeded,
-                format!(
-                    "it would end in {end_s} s, and this server reserves for the next {ahead} s \
-                     (limits.reserve_ahead_s)"
-                ),
-            );
-        }
+        self.check_end(wanted.start.saturating_add(wanted.length))?;
+        let most = self.config.limits.reservations_per_user;
         self.forget_reservations();
         let own = self.reservations.0.values().filter(|owner| *owner == user);
         if own.count() >= most {
@@ -161,6 +177,13 @@ impl Reactor {
             Some(id) => self.find_reservation(&self.connections[key].user, id),
             None => Ok(()),
         }
+    }
+
+    /// Whether a job's reservation has begun.
+    pub(super) fn has_elements(&self, job: usize) -> bool {
+        let (now, reservation) = (self.nanos(), self.jobs[job].reservation);
+        let mut bookings = self.queue.bookings();
+        bookings.any(|(id, booking)| Some(id) == reservation && booking.covers(now))
     }
 
     fn records(&self) -> impl Iterator<Item = (&User, ReservationRecord)> {
