@@ -388,10 +388,10 @@ impl Server {
         Ok(jobs.into_iter().map(JobStatus::from).collect())
     }
 
-    /// Reserves processor elements, from `start` seconds from now on and for so many `seconds`; with
-    /// `earliest` as soon after that as they are free. Calls of `Function.with_reservation` start at
-    /// once then. Where they are not free then, the error has the seconds from now on after which
-    /// they are, as `earliest`.
+    /// Reserves processor elements, from `start` seconds from now on and for so many `seconds`;
+    /// with `earliest` as soon after that as they are free. Calls of `Function.with_reservation`
+    /// start at once then. Where they are not free then, the error's `earliest` is the seconds from
+    /// now on after which they are.
     #[pyo3(signature = (pes=1, *, seconds, start=0.0, earliest=false))]
     fn reserve(
         &self,

@@ -83,11 +83,11 @@ pub(crate) struct Call {
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let server = arguments.target.connect(None)?;
     let function = objects::function(&server, &arguments.function)?;
+    let function = function.with_reservation(arguments.reservation);
     if arguments.dry_run {
         return print_plan(&function, &arguments);
     }
     let function = function.with_output(arguments.show_output.then(|| Output::new(write)));
-    let function = function.with_reservation(arguments.reservation);
     let mut call = Call::prepare(function, &arguments)?;
     let outcome = call.run()?;
     let results = call.results();

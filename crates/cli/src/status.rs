@@ -69,15 +69,24 @@ fn print_metaserver(status: &Value) {
         known.map_or_else(|| plain(server), |one| plain(&one["address"]))
     };
     println!(
-        "\n{:30} {:9} {:>4} {:>6} {:>10} {:>9} {:>10} {:>8}",
-        "server", "state", "PEs", "calls", "backlog s", "free MB", "functions", "lease s"
+        "\n{:30} {:9} {:>4} {:>8} {:>6} {:>10} {:>9} {:>10} {:>8}",
+        "server",
+        "state",
+        "PEs",
+        "reserved",
+        "calls",
+        "backlog s",
+        "free MB",
+        "functions",
+        "lease s"
     );
     for server in &servers {
         println!(
-            "{:30} {:9} {:>4} {:>6} {:>10.3} {:>9.0} {:>10} {:>8.1}",
+            "{:30} {:9} {:>4} {:>8} {:>6} {:>10.3} {:>9.0} {:>10} {:>8.1}",
             plain(&server["address"]),
             plain(&server["state"]),
             plain(&server["pes"]),
+            plain(&server["pes_reserved"]),
             plain(&server["calls"]),
             number(&server["backlog_s"]),
             number(&server["memory_free"]) / 1e6,

@@ -192,8 +192,8 @@ impl Error {
         }
     }
 
-    /// Where something could not be reserved because it is not free then: how long after the refusal
-    /// it can be had.
+    /// Where something could not be reserved because it is not free then: how long after the
+    /// refusal it can be had.
     pub fn earliest(&self) -> Option<Duration> {
         match self {
             Error::Failed(failure) => failure.earliest.map(Duration::from_millis),

@@ -265,7 +265,7 @@ impl Function {
             output: false,
             handles: Vec::new(),
             object: None,
-            reservation: None,
+            reservation: self.reservation,
         };
         /// The first question may wake the server up.
         const QUESTIONS: usize = 3;

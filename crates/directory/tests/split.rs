@@ -151,6 +151,7 @@ impl World {
             calls: 0,
             jobs: Vec::new(),
             learned: Vec::new(),
+            booked: None,
         };
         let directory = &mut self.metaservers[meta];
         if directory.report(self.now, report.clone()).is_err() {

@@ -6,6 +6,7 @@
 mod machine;
 
 use farcall_schedule::Policy;
+use farcall_schedule::placement::{Backlog, Kept};
 use farcall_schedule::queue::{Nanos, Patience, Queue, Request, Settings, Start};
 use farcall_schedule::reservation::Booking;
 use machine::{Kind, Load, Machine, Random, SECOND};
@@ -133,6 +134,85 @@ fn a_job_that_fits_only_between_bookings_starts() {
             assert!(start < 61.0, "{name}, seed {seed}: after {start} s");
         }
     }
+}
+
+/// A machine on which jobs run and processor elements are booked, and what a placement knows of it.
+struct Busy {
+    queue: Queue,
+    backlog: Backlog,
+    /// When jobs end; then when bookings begin or end.
+    ends: Vec<(Nanos, u64)>,
+    changes: Vec<Nanos>,
+}
+
+fn busy_machine(random: &mut Random, pes: u32) -> Busy {
+    let mut queue = Queue::new(Settings::new(pes));
+    let mut backlog = Backlog::new(pes);
+    let (mut ends, mut changes) = (Vec::new(), Vec::new());
+    for id in 0..1 + random.below(4) {
+        let (wide, nanos) = (
+            1 + random.below(pes.into()) as u32,
+            random.below(8 * SECOND),
+        );
+        let job = request(id, wide, nanos as f64 * 1e-9);
+        if queue.push(job, 0).is_none() {
+            queue.remove(id, 0);
+            continue;
+        }
+        backlog.take(0.0, wide, nanos as f64 * 1e-9);
+        ends.push((nanos, id));
+        changes.push(nanos);
+    }
+    for _ in 0..random.below(6) {
+        let from = random.below(20 * SECOND);
+        let booking = Booking {
+            pes: 1 + random.below(pes.into()) as u32,
+            from,
+            until: from + SECOND + random.below(8 * SECOND),
+        };
+        if queue.reserve(booking, 0).is_ok() {
+            backlog.keep(Kept {
+                pes: booking.pes,
+                from_s: booking.from as f64 * 1e-9,
+                until_s: booking.until as f64 * 1e-9,
+            });
+            changes.extend([booking.from, booking.until]);
+        }
+    }
+    changes.sort_unstable();
+    Busy {
+        queue,
+        backlog,
+        ends,
+        changes,
+    }
+}
+
+#[test]
+fn a_placement_knows_when_the_queue_will_start_a_job() {
+    let mut later = 0;
+    for seed in 0..2000 {
+        let mut random = Random(seed);
+        let pes = 1 + random.below(6) as u32;
+        let mut busy = busy_machine(&mut random, pes);
+        let wide = 1 + random.below(pes.into()) as u32;
+        let seconds = 0.1 + random.below(90) as f64 / 10.0;
+        let slot = busy.backlog.slot(0.0, (wide, wide), |_| seconds);
+        let mut start = busy.queue.push(request(99, wide, seconds), 0).map(|_| 0);
+        for now in busy.changes {
+            for (_, id) in busy.ends.iter().filter(|(end, _)| *end == now) {
+                busy.queue.remove(*id, now);
+            }
+            start = start.or_else(|| busy.queue.next(now).map(|_| now));
+        }
+        let start_s = start.expect("it starts") as f64 * 1e-9;
+        assert!(
+            (start_s - slot.start_s).abs() < 1e-6,
+            "seed {seed}: {start_s}, {slot:?}"
+        );
+        later += usize::from(start_s > 8.0);
+    }
+    assert!(later > 200, "{later}");
 }
 
 /// What starts and when, with bookings that are given up at once, or without any.

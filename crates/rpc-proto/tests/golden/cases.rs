@@ -673,6 +673,27 @@ fn kept_objects() -> Case {
     }
 }
 
+/// A call that names its reservation.
+fn call_within(reservation: u64) -> Request {
+    Request::Call {
+        call: Call {
+            function: FUNCTION,
+            scalars: vec![],
+            elements: vec![],
+            data_bytes: 0,
+            places: vec![],
+            output: false,
+            handles: vec![],
+            object: None,
+            reservation: Some(reservation),
+        },
+        data: vec![],
+        result_bytes: 0,
+        pause_after: None,
+        cancels: false,
+    }
+}
+
 fn reservations() -> Case {
     let about = "Two processor elements are reserved, a call names them, they are listed and\n\
                  given up; more than are free are refused, or reserved for when they\n\
@@ -708,23 +729,6 @@ fn reservations() -> Case {
         ends: 40_000,
         ..record
     };
-    let call = Request::Call {
-        call: Call {
-            function: FUNCTION,
-            scalars: vec![],
-            elements: vec![],
-            data_bytes: 0,
-            places: vec![],
-            output: false,
-            handles: vec![],
-            object: None,
-            reservation: Some(3),
-        },
-        data: vec![],
-        result_bytes: 0,
-        pause_after: None,
-        cancels: false,
-    };
     let text = "2 processor elements are free for 60 s in 40 s at the earliest";
     let refused = Failure {
         earliest: Some(40_000),
@@ -739,7 +743,7 @@ fn reservations() -> Case {
     let asked = Request::Reservations;
     let exchanges = vec![
         (asked(ReservationRequest::Reserve(wanted)), one(record)),
-        (call, Answer::Result(vec![])),
+        (call_within(3), Answer::Result(vec![])),
         (asked(ReservationRequest::List(0)), one(begun)),
         (
             asked(ReservationRequest::Reserve(wanted)),

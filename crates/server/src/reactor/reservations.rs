@@ -1,6 +1,7 @@
 //! Processor elements that users reserve ahead of time.
 
 use super::Reactor;
+use crate::job::Job;
 use crate::user::User;
 use farcall_rpc_proto::{
     Call, CallId, Failure, FailureKind, Nanos, ReservationPage, ReservationRecord,
@@ -42,7 +43,17 @@ fn refused(wanted: &Reserve, refusal: Refusal, now: Nanos) -> Failure {
 
 /// Whose the bookings of the queue are.
 #[derive(Default)]
-pub(super) struct Reservations(BTreeMap<u64, User>);
+pub(super) struct Reservations {
+    owners: BTreeMap<u64, User>,
+    changes: u64,
+}
+
+impl Reservations {
+    /// How many were made or given up; one that is over is no change.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
+    }
+}
 
 impl Reactor {
     /// A client asks about reservations.
@@ -89,7 +100,8 @@ impl Reactor {
             made => made,
         };
         let id = made.map_err(|refusal| refused(wanted, refusal, now))?;
-        self.reservations.0.insert(id, user.clone());
+        self.reservations.owners.insert(id, user.clone());
+        self.reservations.changes += 1;
         tracing::debug!("{user} has reserved {} processor elements", wanted.pes);
         Ok(self.one_reservation(id))
     }
@@ -125,7 +137,11 @@ impl Reactor {
         self.check_end(wanted.start.saturating_add(wanted.length))?;
         let most = self.config.limits.reservations_per_user;
         self.forget_reservations();
-        let own = self.reservations.0.values().filter(|owner| *owner == user);
+        let own = self
+            .reservations
+            .owners
+            .values()
+            .filter(|owner| *owner == user);
         if own.count() >= most {
             return failed(
                 FailureKind::QuotaExceeded,
@@ -144,14 +160,15 @@ impl Reactor {
         let bookings = self.queue.bookings();
         let there = bookings.filter(|(_, booking)| booking.until > now);
         let there: Vec<u64> = there.map(|(id, _)| id).collect();
-        self.reservations.0.retain(|id, _| there.contains(id));
+        self.reservations.owners.retain(|id, _| there.contains(id));
     }
 
     fn release_reservation(&mut self, user: &User, id: u64) -> Result<ReservationPage, Failure> {
         self.find_reservation(user, id)?;
         let page = self.one_reservation(id);
         self.queue.release(id, self.nanos());
-        self.reservations.0.remove(&id);
+        self.reservations.owners.remove(&id);
+        self.reservations.changes += 1;
         Ok(page)
     }
 
@@ -159,7 +176,7 @@ impl Reactor {
         let now = self.nanos();
         let mut bookings = self.queue.bookings();
         let is_there = bookings.any(|(there, booking)| there == id && booking.until > now);
-        match self.reservations.0.get(&id) {
+        match self.reservations.owners.get(&id) {
             Some(owner) if owner == user && is_there => Ok(()),
             _ => {
                 let text = format!(
@@ -177,6 +194,14 @@ impl Reactor {
             Some(id) => self.find_reservation(&self.connections[key].user, id),
             None => Ok(()),
         }
+    }
+
+    /// Whether a job has, or will have, processor elements of a reservation.
+    pub(super) fn is_reserved(&self, job: &Job) -> bool {
+        let now = self.nanos();
+        let mut bookings = self.queue.bookings();
+        let is_its = |id, until| Some(id) == job.reservation && until > now;
+        bookings.any(|(id, booking)| is_its(id, booking.until))
     }
 
     /// Whether a job's reservation has begun.
@@ -199,7 +224,7 @@ impl Reactor {
                 up: 0,
                 down: 0,
             };
-            Some((self.reservations.0.get(&id)?, record))
+            Some((self.reservations.owners.get(&id)?, record))
         })
     }
 
