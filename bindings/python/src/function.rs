@@ -15,7 +15,7 @@ use crate::handle::{self, Keep};
 use crate::interface::Interface;
 use crate::job::Job;
 use crate::plan::Plan;
-use crate::reservation::Reservation;
+use crate::reservation::{self, Reservation};
 use crate::result::Results;
 use crate::server::{Process, Settings, seconds};
 use crate::transaction::{self, Transaction};
@@ -270,20 +270,38 @@ impl Function {
         Ok(Job::new(job, self.process, self.settings.clone()))
     }
 
-    /// The same function, whose calls have the processor elements of a reservation: what
-    /// `Server.reserve` gave, its number, or `None` for those of all.
+    /// The same function, whose calls have the processor elements of a reservation: what `reserve`
+    /// gave, its number or what `farcall reserve` printed, or `None` for those of all.
     fn with_reservation(&self, reservation: Option<&Bound<'_, PyAny>>) -> PyResult<Function> {
-        let number = |given: &Bound<'_, PyAny>| match given.cast::<Reservation>() {
-            Ok(reservation) => Ok(reservation.get().id()),
-            Err(_) => given.extract(),
-        };
-        let id = reservation.map(number).transpose()?;
-        let client = self.client.with_reservation(id);
+        let name = reservation.map(|given| reservation::name(&self.name, given));
+        let client = self.client.with_reservation(name.transpose()?);
         let function = Function::new(client, self.process, self.settings.clone());
         Ok(Function {
             keep: self.keep,
             ..function
         })
+    }
+
+    /// Reserves processor elements for calls of the function, as `Server.reserve` does; behind a
+    /// metaserver at the server that has it and can have them first.
+    #[pyo3(signature = (pes=1, *, seconds, start=0.0, earliest=false))]
+    fn reserve(
+        &self,
+        py: Python<'_>,
+        pes: u32,
+        seconds: f64,
+        start: f64,
+        earliest: bool,
+    ) -> PyResult<Reservation> {
+        self.process.check(py)?;
+        let wanted = reservation::wanted(py, pes, seconds, start, earliest)?;
+        let made = py.detach(|| {
+            let made = self.client.reserve(&wanted)?;
+            let server = self.client.server().behind(&made.server)?;
+            Ok((server, made))
+        });
+        let (server, made) = made.map_err(|error| error::from_client(py, &error))?;
+        Ok(Reservation::new(server, self.process, made))
     }
 
     /// The same function; what its submitted calls come to is kept for so many hours.
@@ -363,12 +381,10 @@ impl Function {
             return Err(error::arguments(py, &this.name, text));
         }
         let at = |server: farcall_client::Server| server.function(&this.name).ok();
-        let found = py.detach(|| {
-            this.client
-                .servers()
-                .into_iter()
-                .filter_map(at)
-                .collect::<Vec<_>>()
+        let found = py.detach(|| match this.client.reservation() {
+            // All of its calls go to one server.
+            Some(_) => Vec::new(),
+            None => this.client.servers().into_iter().filter_map(at).collect(),
         });
         let function = |client| Function::new(client, this.process, this.settings.clone());
         let mut functions: Vec<Function> = found.into_iter().map(function).collect();

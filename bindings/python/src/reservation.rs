@@ -2,10 +2,51 @@
 
 use std::time::{Duration, Instant};
 
+use farcall_client::{ReservationName, Wanted};
 use pyo3::prelude::*;
 
 use crate::error;
 use crate::server::Process;
+
+/// What is to be reserved.
+pub(crate) fn wanted(
+    py: Python<'_>,
+    pes: u32,
+    seconds: f64,
+    start: f64,
+    earliest: bool,
+) -> PyResult<Wanted> {
+    let duration = |name, value: f64| {
+        Duration::try_from_secs_f64(value).map_err(|_| {
+            let expected = "seconds, 0 or more";
+            error::argument(py, "reserve", name, expected, &value.to_string())
+        })
+    };
+    Ok(Wanted {
+        pes,
+        start: duration("start", start)?,
+        latest: earliest.then_some(Duration::MAX),
+        length: duration("seconds", seconds)?,
+    })
+}
+
+/// The name of a reservation that is given as such, as a number or as a text.
+pub(crate) fn name(function: &str, given: &Bound<'_, PyAny>) -> PyResult<ReservationName> {
+    if let Ok(reservation) = given.cast::<Reservation>() {
+        return Ok(ReservationName::from(&reservation.get().known));
+    }
+    if let Ok(id) = given.extract::<u64>() {
+        return Ok(ReservationName::from(id));
+    }
+    let text: Option<String> = given.extract().ok();
+    let name = text.and_then(|text| text.parse().ok());
+    name.ok_or_else(|| {
+        let expected = "a reservation, its number, or a text such as '3@farcall://host:3717'";
+        let function = format!("{function}.with_reservation");
+        let shown = error::describe(given);
+        error::argument(given.py(), &function, "reservation", expected, &shown)
+    })
+}
 
 /// Processor elements of a server, reserved for calls of `Function.with_reservation`. As a context
 /// manager it is released at the end.
@@ -40,8 +81,14 @@ impl Reservation {
 impl Reservation {
     /// Its number at the server.
     #[getter]
-    pub(crate) fn id(&self) -> u64 {
+    fn id(&self) -> u64 {
         self.known.id
+    }
+
+    /// The address of its server.
+    #[getter]
+    fn server(&self) -> String {
+        self.known.server.to_string()
     }
 
     /// Processor elements.
@@ -97,9 +144,7 @@ impl Reservation {
     fn __repr__(&self) -> String {
         format!(
             "<reservation {} of {} PEs at {}>",
-            self.known.id,
-            self.known.pes,
-            self.server.address()
+            self.known.id, self.known.pes, self.known.server
         )
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use farcall_client::{Credentials, Options, Wanted};
+use farcall_client::{Credentials, Options};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -17,7 +17,7 @@ use crate::handle::{Data, Handle, KnownData};
 use crate::job::{Job, JobStatus};
 use crate::memory::SharedMemory;
 use crate::object::Object;
-use crate::reservation::Reservation;
+use crate::reservation::{self, Reservation};
 use crate::transaction::Transaction;
 
 /// Connects to a server: `farcall://host:port` or `unix:///path`.
@@ -402,19 +402,7 @@ impl Server {
         earliest: bool,
     ) -> PyResult<Reservation> {
         self.process.check(py)?;
-        let duration = |name, value: f64| {
-            Duration::try_from_secs_f64(value).map_err(|_| {
-                let expected = "seconds, 0 or more";
-                error::argument(py, "reserve", name, expected, &value.to_string())
-            })
-        };
-        let (start, length) = (duration("start", start)?, duration("seconds", seconds)?);
-        let wanted = Wanted {
-            pes,
-            start,
-            latest: earliest.then_some(Duration::MAX),
-            length,
-        };
+        let wanted = reservation::wanted(py, pes, seconds, start, earliest)?;
         let made = py.detach(|| self.client.reserve(&wanted));
         let made = made.map_err(|error| error::from_client(py, &error))?;
         Ok(Reservation::new(self.client.clone(), self.process, made))

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 fn to_json(reservation: &Reservation) -> Value {
     json!({
         "id": reservation.id,
+        "server": reservation.server.to_string(),
         "pes": reservation.pes,
         "begins_in_s": reservation.begins.as_secs_f64(),
         "ends_in_s": reservation.ends.as_secs_f64(),
@@ -22,6 +23,7 @@ fn line(reservation: &Reservation) -> String {
         pes,
         begins,
         ends,
+        ..
     } = reservation;
     let begins = match begins.is_zero() {
         true => "has begun".to_string(),

@@ -11,7 +11,7 @@ use cluster::{
     wait_until,
 };
 use database::Database;
-use farcall_client::{Error, Function, Wanted, wait_any};
+use farcall_client::{Error, Function, wait_any};
 use std::process::Command;
 use std::time::Instant;
 
@@ -45,53 +45,6 @@ fn calls_of_one_function_run_at_all_servers() {
     wait_until("all have left", || {
         status(&metaserver.address)["servers"] == serde_json::json!([])
     });
-}
-
-#[test]
-fn calls_go_past_a_server_whose_elements_are_reserved() {
-    let mut cluster = Cluster::new();
-    let metaserver = cluster.metaserver(&[]);
-    (0..2).for_each(|_| cluster.serve(&[&metaserver.address], &["--pes", "1"]));
-    wait_for_servers(&metaserver.address, 2);
-    let reserved = |address: &str| {
-        let status = status(&metaserver.address);
-        let servers = status["servers"].as_array().unwrap().clone();
-        let mut servers = servers.into_iter();
-        let one = servers.find(|one| one["address"] == address).unwrap();
-        one["pes_reserved"].as_u64().unwrap()
-    };
-    let booked = connect(&cluster.servers[0].address);
-    let wanted = Wanted {
-        pes: 1,
-        length: BOUND,
-        ..Wanted::default()
-    };
-    let reservation = booked.reserve(&wanted).unwrap();
-    wait_until("the metaserver knows of it", || {
-        reserved(&cluster.servers[0].address) == 1
-    });
-    let server = connect(&metaserver.address);
-    let function = server.function("again").unwrap();
-    for _ in 0..3 {
-        begin(&function, 3, 0.01, 1.0).end().unwrap();
-    }
-    // The one that is reserved would have let them wait.
-    let done = |address: &str| {
-        let status = status(address);
-        let functions = status["functions"].as_array().unwrap().iter();
-        functions
-            .map(|one| one["done"].as_u64().unwrap())
-            .sum::<u64>()
-    };
-    let [first, second] = [0, 1].map(|one| done(&cluster.servers[one].address));
-    assert_eq!((first, second), (0, 3));
-    booked.release(reservation.id).unwrap();
-    wait_until("the metaserver knows that it is over", || {
-        reserved(&cluster.servers[0].address) == 0
-    });
-    let calls: Vec<Running> = (0..4).map(|_| begin(&function, 3, 0.3, 1.0)).collect();
-    calls.into_iter().for_each(|call| call.end().unwrap());
-    assert!(done(&cluster.servers[0].address) > 0);
 }
 
 /// Ends all calls; returns how many succeeded, and the errors.

@@ -8,7 +8,7 @@ use crate::grid;
 use crate::object::Instance;
 use crate::output::{Output, Printed};
 use crate::pending::Attempt;
-use crate::{DataName, Error, Job, Pending, Plan, Server, staging};
+use crate::{DataName, Error, Job, Pending, Plan, ReservationName, Server, staging};
 use farcall_directory::message::{Choose, Offer, Terms};
 use farcall_idl::{Interface, Layout, Place, Scalar};
 use farcall_rpc_proto::{self as proto, Call, Estimate, Failure, FailureKind, Submission};
@@ -25,7 +25,7 @@ pub struct Function {
     /// The object whose method it is.
     object: Option<Arc<Instance>>,
     /// The reservation whose processor elements its calls have.
-    reservation: Option<u64>,
+    pub(crate) reservation: Option<ReservationName>,
 }
 
 /// What the server said of a function. The server's cache holds this and not the [`Function`],
@@ -181,7 +181,7 @@ impl Function {
         }
     }
 
-    fn nowhere(&self) -> Error {
+    pub(crate) fn nowhere(&self) -> Error {
         let text = format!(
             "no server has `{}` with this interface",
             self.described.qualified
@@ -249,6 +249,9 @@ impl Function {
     /// ([`Interface::element_values`](farcall_idl::Interface::element_values)).
     pub fn plan(&self, scalars: &[Option<Scalar>], elements: &[i64]) -> Result<Plan, Error> {
         let layout = self.layout(scalars, elements)?;
+        if let Some(function) = self.at_reservation()? {
+            return function.plan(scalars, elements);
+        }
         if let Some(grid) = self.server.grid() {
             let offers = self.offers(scalars, elements)?;
             let soonest = offers.first().ok_or_else(|| self.nowhere())?;
@@ -265,7 +268,7 @@ impl Function {
             output: false,
             handles: Vec::new(),
             object: None,
-            reservation: self.reservation,
+            reservation: self.reservation.as_ref().map(|named| named.id),
         };
         /// The first question may wake the server up.
         const QUESTIONS: usize = 3;
@@ -293,29 +296,13 @@ impl Function {
         }
     }
 
-    /// The same function, whose calls have the processor elements of a reservation at its server
-    /// ([`Server::reserve`]), by its number; without one they wait as all others.
-    pub fn with_reservation(&self, reservation: Option<u64>) -> Function {
-        Function {
-            reservation,
-            ..self.clone()
-        }
-    }
-
-    /// Behind a metaserver it is not known at which server a reservation is.
-    fn check_one_server(&self) -> Result<(), Error> {
-        if self.reservation.is_none() || self.server.grid().is_none() {
-            return Ok(());
-        }
-        let text = "a reservation is one server's: connect to that server";
-        Err(Error::Failed(Failure::new(FailureKind::BadArgument, text)))
-    }
-
     /// Calls the function with one argument for each parameter and each callback, and fills OUT and
     /// INOUT arrays in place. If it fails, their contents are undefined. Callbacks run on this
     /// thread.
     pub fn call(&self, arguments: &mut [Argument<'_>]) -> Result<Outcome, Error> {
-        self.check_one_server()?;
+        if let Some(function) = self.at_reservation()? {
+            return function.call(arguments);
+        }
         if self.server.grid().is_some() {
             return self.call_once(arguments);
         }
@@ -358,7 +345,7 @@ impl Function {
                     let renewed = Function {
                         output: self.output.clone(),
                         object: self.object.clone(),
-                        reservation: self.reservation,
+                        reservation: self.reservation.clone(),
                         ..renewed
                     };
                     renewed.call_once(arguments)
@@ -393,7 +380,10 @@ impl Function {
     /// stay where they are; OUT and INOUT arrays are not touched, IN arrays not written.
     pub unsafe fn start(&self, arguments: &mut [Argument<'_>]) -> Result<Pending, Error> {
         let start = Instant::now();
-        self.check_one_server()?;
+        if let Some(function) = self.at_reservation()? {
+            // SAFETY: the caller's promise is the same.
+            return unsafe { function.start(arguments) };
+        }
         if self.server.grid().is_none() {
             self.look_up(arguments)?;
         }
@@ -484,9 +474,12 @@ impl Function {
             let text = format!("{} {text}", self.described.qualified);
             return Err(Error::Failed(Failure::new(FailureKind::BadArgument, text)));
         }
-        self.check_one_server()?;
         if self.server.grid().is_some() {
-            return self.chosen(&layout)?.submit(arguments, keep);
+            let function = match self.at_reservation()? {
+                Some(function) => function,
+                None => self.chosen(&layout)?,
+            };
+            return function.submit(arguments, keep);
         }
         let connection = self.server.connection()?;
         connection.check_jobs()?;
@@ -558,7 +551,7 @@ impl Function {
             output: false,
             handles,
             object: None,
-            reservation: self.reservation,
+            reservation: self.reservation.as_ref().map(|named| named.id),
         };
         argument::check_length(&call)?;
         Ok((call, layout, functions))

@@ -468,7 +468,8 @@ impl Directory {
     }
 
     /// How all servers stand.
-    pub fn servers(&self) -> impl Iterator<Item = Standing<'_>> {
+    pub fn servers(&mut self) -> impl Iterator<Item = Standing<'_>> {
+        self.refresh();
         self.servers.values().map(|entry| entry.standing(self.now))
     }
 

@@ -226,11 +226,11 @@ fn calls_go_past_a_server_whose_elements_are_reserved() {
     for _ in 0..3 {
         assert_eq!(chosen(&mut directory, T0, &call), Ok(2));
     }
-    let standing = |directory: &Directory| {
+    let standing = |directory: &mut Directory| {
         let one = directory.servers().next().unwrap();
         (one.booked, one.backlog_s)
     };
-    let (now_booked, backlog_s) = standing(&directory);
+    let (now_booked, backlog_s) = standing(&mut directory);
     assert_eq!(now_booked, pes);
     assert!((backlog_s - 5.0).abs() < 1e-3, "{backlog_s}");
     // What others are told of it has aged, and what is over is forgotten.
@@ -243,7 +243,7 @@ fn calls_go_past_a_server_whose_elements_are_reserved() {
     assert_eq!((told.pes, told.from_s), (pes, 0.0));
     assert!((told.until_s - 3.0).abs() < 1e-3, "{told:?}");
     directory.advance(T0 + 6.0);
-    assert_eq!(standing(&directory).0, 0);
+    assert_eq!(standing(&mut directory).0, 0);
 }
 
 #[test]

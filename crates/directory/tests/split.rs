@@ -254,7 +254,7 @@ impl World {
         panic!("more servers were tried than there are");
     }
 
-    fn known(&self, meta: usize) -> Vec<u64> {
+    fn known(&mut self, meta: usize) -> Vec<u64> {
         self.metaservers[meta]
             .servers()
             .map(|one| one.join.server)

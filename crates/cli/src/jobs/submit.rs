@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::objects;
 use crate::target::Target;
 use clap::Args;
+use farcall_client::ReservationName;
 use serde_json::json;
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ pub(crate) struct Arguments {
     target: Target,
     /// Compute on the processor elements of this reservation, which `farcall reserve` has made
     #[arg(long, value_name = "ID")]
-    reservation: Option<u64>,
+    reservation: Option<ReservationName>,
     /// Hours for which the outcome is kept [default: the server's]
     #[arg(long, value_name = "HOURS")]
     keep: Option<f64>,
@@ -43,7 +44,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let keep = keep.transpose()?;
     let server = arguments.target.connect(None)?;
     let function = objects::no_method(&server, &arguments.function)?;
-    let function = function.with_reservation(arguments.reservation);
+    let function = function.with_reservation(arguments.reservation.clone());
     let name = function.qualified_name().to_string();
     let job = Call::to_submit(function, &arguments.arguments)?.submit(keep)?;
     match arguments.json {

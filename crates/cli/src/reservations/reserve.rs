@@ -4,25 +4,31 @@ use super::to_json;
 use crate::failure::Failure;
 use crate::target::Target;
 use clap::Args;
-use farcall_client::Wanted;
+use farcall_client::{ReservationName, Wanted};
 use serde_json::json;
 use std::time::Duration;
 
 /// Reserve processor elements of a server ahead of time
 ///
 /// Prints the number of the reservation, which `farcall call --reservation` and `farcall submit
-/// --reservation` take. Where they are not free then, the error says from when on they are.
+/// --reservation` take; of a metaserver's with the server that it is at. Where they are not free
+/// then, the error says from when on they are.
 #[derive(Args)]
 #[command(after_help = "Examples:
   id=$(farcall reserve --pes 2 --start 30 --seconds 60)
   farcall call --reservation $id ddot n=3 x=1,2,3 incx=1 y=4,5,6 incy=1
-  farcall reserve --pes 4 --seconds 60 --earliest --json")]
+  farcall reserve --pes 4 --seconds 60 --earliest --json
+  farcall reserve --server meta://head --function dgesv --pes 4 --seconds 60")]
 pub(crate) struct Arguments {
     /// Server to ask; the same as --server
     #[arg(value_name = "SERVER")]
     address: Option<String>,
     #[command(flatten)]
     target: Target,
+    /// Reserve for calls of this function: at a metaserver, at the server that has it and can have
+    /// them first
+    #[arg(long, value_name = "NAME")]
+    function: Option<String>,
     /// Processor elements
     #[arg(long, value_name = "N", default_value_t = 1)]
     pes: u32,
@@ -42,15 +48,21 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let server = arguments.target.connect(arguments.address.as_deref())?;
-    let made = server.reserve(&Wanted {
+    let wanted = Wanted {
         pes: arguments.pes,
         start: arguments.start,
         latest: arguments.earliest.then_some(Duration::MAX),
         length: arguments.seconds,
-    })?;
+    };
+    let made = match &arguments.function {
+        Some(name) => server.function(name)?.reserve(&wanted)?,
+        None => server.reserve(&wanted)?,
+    };
     if arguments.json {
         let reservation = to_json(&made);
         println!("{}", json!({ "schema": 1, "reservation": reservation }));
+    } else if server.is_metaserver() {
+        println!("{}", ReservationName::from(&made));
     } else {
         println!("{}", made.id);
     }
