@@ -54,9 +54,9 @@ def test_submitted_calls_have_a_reservation(server):
     with server.reserve(pes=2, seconds=60) as reservation:
         outside = nap.submit(1)
         within = nap.with_keep(1).with_reservation(reservation).submit(1)
-        assert within.result(timeout=30).done == 1
-        assert outside.status().state == "queued"
-    assert outside.result(timeout=30).done == 1
+        assert within.fetch(timeout=30).done == 1
+        assert outside.status.state == "queued"
+    assert outside.fetch(timeout=30).done == 1
 
 
 def test_other_errors_know_no_earliest_time(server):

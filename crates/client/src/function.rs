@@ -380,10 +380,6 @@ impl Function {
     /// stay where they are; OUT and INOUT arrays are not touched, IN arrays not written.
     pub unsafe fn start(&self, arguments: &mut [Argument<'_>]) -> Result<Pending, Error> {
         let start = Instant::now();
-        if let Some(function) = self.at_reservation()? {
-            // SAFETY: the caller's promise is the same.
-            return unsafe { function.start(arguments) };
-        }
         if self.server.grid().is_none() {
             self.look_up(arguments)?;
         }
@@ -394,7 +390,7 @@ impl Function {
         })?;
         if self.server.grid().is_some() {
             // SAFETY: the caller's promise is the same.
-            return unsafe { grid::start(self, self.wanted(&layout), arguments) };
+            return unsafe { self.start_elsewhere(&layout, arguments) };
         }
         let mut connection = match &self.object {
             Some(object) => object.connection.clone(),
@@ -454,6 +450,24 @@ impl Function {
         let request = unsafe { connection.call(&call, arguments, layout, reply) }?;
         let library = self.described.library.clone();
         Ok(Pending::new(Attempt::new(request, staging, library, start)))
+    }
+
+    /// Begins a call behind a metaserver: at the server of its reservation, or at the one that is
+    /// chosen for it.
+    ///
+    /// # Safety
+    /// As [`Function::start`].
+    unsafe fn start_elsewhere(
+        &self,
+        layout: &Layout,
+        arguments: &mut [Argument<'_>],
+    ) -> Result<Pending, Error> {
+        match self.at_reservation()? {
+            // SAFETY: the caller's promise is the same.
+            Some(function) => unsafe { function.start(arguments) },
+            // SAFETY: likewise.
+            None => unsafe { grid::start(self, self.wanted(layout), arguments) },
+        }
     }
 
     /// Submits a call: once this returns, the server runs it whatever happens to this program or to

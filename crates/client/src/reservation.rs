@@ -164,8 +164,8 @@ impl Function {
         };
         let Some(address) = &reservation.at else {
             let text = format!(
-                "{} is a metaserver, and reservation {reservation} is at one of its servers: say at \
-                 which, as in {reservation}@farcall://host:port",
+                "{} is a metaserver, and reservation {reservation} is at one of its servers: say \
+                 at which, as in {reservation}@farcall://host:port",
                 self.server().address()
             );
             return Err(refused(FailureKind::BadArgument, text));
@@ -173,8 +173,8 @@ impl Function {
         let wanted = (self.qualified_name(), self.text());
         let Some(server) = grid.server_of(self.server(), wanted, address)? else {
             let text = format!(
-                "{address}, where reservation {} is, does not serve `{}` with this interface through \
-                 {} (any more)",
+                "{address}, where reservation {} is, does not serve `{}` with this interface \
+                 through {} (any more)",
                 reservation.id,
                 self.qualified_name(),
                 self.server().address()
