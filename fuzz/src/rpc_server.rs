@@ -249,6 +249,17 @@ impl Driver {
                     },
                 );
             }
+            Event::Reservations(id, ReservationRequest::Reserve(wanted)) if wanted.pes == 0 => {
+                let refused = Failure::new(FailureKind::NotFree, "not before that");
+                let earliest = wanted.latest;
+                self.proto.fail(
+                    id,
+                    &Failure {
+                        earliest,
+                        ..refused
+                    },
+                );
+            }
             Event::Reservations(id, ReservationRequest::Reserve(wanted)) => {
                 let reserved = ReservationRecord {
                     id: wanted.length,

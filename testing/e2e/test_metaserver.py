@@ -70,6 +70,8 @@ def test_a_reservation_is_at_one_of_the_servers(cluster):
         server.reserve(seconds=60)
     with again.reserve(seconds=60) as first, again.reserve(seconds=60) as second:
         assert first.server != second.server
+        known = {(one.id, one.server) for one in again.reservations()}
+        assert known == {(one.id, one.server) for one in (first, second)}
         for reservation in first, second:
             array = np.zeros(3)
             again.with_reservation(reservation)(3, 0.0, array)

@@ -304,6 +304,20 @@ impl Function {
         Ok(Reservation::new(server, self.process, made))
     }
 
+    /// The caller's reservations that are not over, at the servers that have the function.
+    fn reservations(&self, py: Python<'_>) -> PyResult<Vec<Reservation>> {
+        self.process.check(py)?;
+        let known = py.detach(|| {
+            let known = self.client.reservations()?.into_iter();
+            let server = self.client.server();
+            let known = known.map(|one| Ok((server.behind(&one.server)?, one)));
+            known.collect::<Result<Vec<_>, _>>()
+        });
+        let known = known.map_err(|error| error::from_client(py, &error))?;
+        let reservation = |(server, one)| Reservation::new(server, self.process, one);
+        Ok(known.into_iter().map(reservation).collect())
+    }
+
     /// The same function; what its submitted calls come to is kept for so many hours.
     fn with_keep(&self, py: Python<'_>, hours: f64) -> PyResult<Function> {
         let keep = seconds(py, "hours", hours * 3600.0)?;

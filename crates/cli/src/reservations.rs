@@ -4,7 +4,7 @@ pub(crate) mod list;
 pub(crate) mod release;
 pub(crate) mod reserve;
 
-use farcall_client::Reservation;
+use farcall_client::{Reservation, ReservationName};
 use serde_json::{Value, json};
 
 fn to_json(reservation: &Reservation) -> Value {
@@ -17,18 +17,16 @@ fn to_json(reservation: &Reservation) -> Value {
     })
 }
 
-fn line(reservation: &Reservation) -> String {
-    let Reservation {
-        id,
-        pes,
-        begins,
-        ends,
-        ..
-    } = reservation;
-    let begins = match begins.is_zero() {
-        true => "has begun".to_string(),
-        false => format!("begins in {:.1} s", begins.as_secs_f64()),
+/// A reservation in words, with its server where there are several.
+fn line(reservation: &Reservation, of_several: bool) -> String {
+    let name = match of_several {
+        true => ReservationName::from(reservation),
+        false => ReservationName::from(reservation.id),
     };
-    let ends = ends.as_secs_f64();
-    format!("{id}  {pes} PEs  {begins}, ends in {ends:.1} s")
+    let begins = match reservation.begins.is_zero() {
+        true => "has begun".to_string(),
+        false => format!("begins in {:.1} s", reservation.begins.as_secs_f64()),
+    };
+    let (pes, ends) = (reservation.pes, reservation.ends.as_secs_f64());
+    format!("{name}  {pes} PEs  {begins}, ends in {ends:.1} s")
 }

@@ -45,8 +45,41 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or(f64::NAN)
+}
+
+/// How the servers behind a metaserver stand.
+fn print_servers(servers: &[Value]) {
+    println!(
+        "\n{:30} {:9} {:>4} {:>8} {:>6} {:>10} {:>9} {:>10} {:>8}",
+        "server",
+        "state",
+        "PEs",
+        "reserved",
+        "calls",
+        "backlog s",
+        "free MB",
+        "functions",
+        "lease s"
+    );
+    for server in servers {
+        println!(
+            "{:30} {:9} {:>4} {:>8} {:>6} {:>10.3} {:>9.0} {:>10} {:>8.1}",
+            plain(&server["address"]),
+            plain(&server["state"]),
+            plain(&server["pes"]),
+            plain(&server["pes_reserved"]),
+            plain(&server["calls"]),
+            number(&server["backlog_s"]),
+            number(&server["memory_free"]) / 1e6,
+            plain(&server["functions"]),
+            number(&server["lease_s"]),
+        );
+    }
+}
+
 fn print_metaserver(status: &Value) {
-    let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
     let rows = |name: &str| status[name].as_array().cloned().unwrap_or_default();
     let store = match (&status["store"], status["store"]["answers"].as_bool()) {
         (Value::Null, _) => "none".to_string(),
@@ -68,32 +101,7 @@ fn print_metaserver(status: &Value) {
         let known = servers.iter().find(|one| one["server"] == *server);
         known.map_or_else(|| plain(server), |one| plain(&one["address"]))
     };
-    println!(
-        "\n{:30} {:9} {:>4} {:>8} {:>6} {:>10} {:>9} {:>10} {:>8}",
-        "server",
-        "state",
-        "PEs",
-        "reserved",
-        "calls",
-        "backlog s",
-        "free MB",
-        "functions",
-        "lease s"
-    );
-    for server in &servers {
-        println!(
-            "{:30} {:9} {:>4} {:>8} {:>6} {:>10.3} {:>9.0} {:>10} {:>8.1}",
-            plain(&server["address"]),
-            plain(&server["state"]),
-            plain(&server["pes"]),
-            plain(&server["pes_reserved"]),
-            plain(&server["calls"]),
-            number(&server["backlog_s"]),
-            number(&server["memory_free"]) / 1e6,
-            plain(&server["functions"]),
-            number(&server["lease_s"]),
-        );
-    }
+    print_servers(&servers);
     let paths = rows("paths");
     if paths.is_empty() {
         return;

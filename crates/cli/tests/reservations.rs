@@ -221,6 +221,28 @@ fn a_call_of_a_reservation_waits_for_no_worker() {
 }
 
 #[test]
+fn a_plan_knows_of_reservations() {
+    let process = start(&[]);
+    let server = stranger(&process);
+    let function = server.function("wide").unwrap();
+    let wait = |function: &Function| {
+        let scalars = [Some(Scalar::Int(1)), Some(Scalar::Float(0.0)), None];
+        function.plan(&scalars, &[]).unwrap().wait
+    };
+    assert_eq!(wait(&function), 0.0);
+    let one = server.reserve(&wanted(1, Duration::ZERO, MINUTE)).unwrap();
+    assert_eq!(wait(&function), 0.0, "there is another");
+    let other = server
+        .reserve(&wanted(1, Duration::ZERO, MINUTE / 2))
+        .unwrap();
+    let outside = wait(&function);
+    assert!((20.0..=30.0).contains(&outside), "{outside}");
+    assert_eq!(wait(&function.with_reservation(Some(other.id))), 0.0);
+    server.release(one.id).unwrap();
+    assert_eq!(wait(&function), 0.0);
+}
+
+#[test]
 fn a_submitted_call_has_the_processor_elements_of_its_reservation() {
     let folder = tempfile::tempdir().unwrap();
     let process = start(&["--state", folder.path().to_str().unwrap()]);

@@ -127,6 +127,7 @@ fn what_a_metaserver_is_not_told_is_refused_with_the_remedy() {
     let (kind, text) = refusal(server.reservations());
     assert_eq!(kind, FailureKind::NotAllowed);
     assert!(text.contains("connect to one of its servers"), "{text}");
+    assert!(text.contains("--function"), "{text}");
     let function = server.function("again").unwrap();
     let call = |name: ReservationName| {
         let function = function.with_reservation(Some(name));
@@ -174,6 +175,11 @@ fn the_command_reserves_at_a_server_behind_a_metaserver() {
     let printed = command(&[&["call", "again"], &words[..]].concat());
     assert!(printed.contains('7'), "{printed}");
     assert_eq!(done(address), 1);
+    let listed = command(&["reservations", "--function", "again"]);
+    assert!(
+        listed.starts_with(&format!("{made}  1 PEs  has begun")),
+        "{listed}"
+    );
     command(&["release", made]);
     assert_eq!(connect(address).reservations().unwrap(), []);
 }

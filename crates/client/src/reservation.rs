@@ -156,6 +156,16 @@ impl Function {
         }
     }
 
+    /// The caller's reservations that are not over: at its server, or behind a metaserver at those
+    /// of its servers that can be reached.
+    pub fn reservations(&self) -> Result<Vec<Reservation>, Error> {
+        let mut all = Vec::new();
+        for server in self.servers() {
+            all.extend(server.reservations()?);
+        }
+        Ok(all)
+    }
+
     /// The function of the server at which its reservation is, where the calls of others are
     /// placed; none where they are not, and without a reservation.
     pub(crate) fn at_reservation(&self) -> Result<Option<Function>, Error> {
@@ -253,6 +263,15 @@ impl Server {
     /// The caller's reservations at this server that are not over, in the order in which they were
     /// made.
     pub fn reservations(&self) -> Result<Vec<Reservation>, Error> {
+        if self.is_metaserver() {
+            let text = format!(
+                "reservations are at one server, and {} is a metaserver: connect to one of its \
+                 servers, or ask those that have a function (farcall reservations --function NAME; \
+                 in Python function.reservations)",
+                self.address()
+            );
+            return Err(refused(FailureKind::NotAllowed, text));
+        }
         let mut reservations = Vec::new();
         let mut after = Some(0);
         while let Some(number) = after {

@@ -160,7 +160,8 @@ pub struct Parallel {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Workers {
-    /// Calls that compute at the same time; 0 means as many as the processor elements allow.
+    /// Calls that compute at the same time, besides those of reservations; 0 means as many as the
+    /// processor elements allow.
     pub count: usize,
     /// Processor elements, and so threads of the library, of a call whose interface does not say
     /// how many it wants.

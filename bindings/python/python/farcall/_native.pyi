@@ -179,6 +179,7 @@ class Function:
     def reserve(
         self, pes: int = 1, *, seconds: float, start: float = 0.0, earliest: bool = False
     ) -> Reservation: ...
+    def reservations(self) -> list[Reservation]: ...
 
 @final
 class Object:
