@@ -66,7 +66,7 @@ def test_a_reservation_is_at_one_of_the_servers(cluster):
     wait_until(lambda: len(status(cluster)["servers"]) == 3, what="that all have joined")
     wait_until(server.ls, what="that one has told its functions")
     again = server.function("again")
-    with pytest.raises(farcall.ServerError, match="function.reserve"):
+    with pytest.raises(farcall.ServerError, match=r"function\.reserve"):
         server.reserve(seconds=60)
     with again.reserve(seconds=60) as first, again.reserve(seconds=60) as second:
         assert first.server != second.server
