@@ -285,6 +285,8 @@ fn nobody_has_use_for_the_reservation_of_another_user() {
     let within = function.with_reservation(Some(reservation.id));
     let refused = Running::begin(&within, 1, 0.0).and_then(Running::end);
     assert_eq!(kind(refused).0, FailureKind::NotFound);
+    let scalars = [Some(Scalar::Int(1)), Some(Scalar::Float(0.0)), None];
+    assert_eq!(kind(within.plan(&scalars, &[])).0, FailureKind::NotFound);
     // Of its one processor element nothing is reserved.
     Running::begin(&function, 1, 0.0).unwrap().end().unwrap();
 }

@@ -187,8 +187,8 @@ pub struct Queue {
     arrivals: u64,
     starts: u64,
     calendar: Calendar,
-    /// Jobs that wait for processor elements of their bookings.
-    claims: BTreeSet<Claim>,
+    /// Jobs that wait for processor elements of their bookings, by booking; none is without.
+    claims: BTreeMap<u64, BTreeSet<Claim>>,
 }
 
 /// A job that waits.
@@ -244,7 +244,7 @@ impl Queue {
         Queue {
             users: Users::new(settings.half_life_s),
             calendar: Calendar::new(settings.pes.saturating_sub(settings.unreservable)),
-            claims: BTreeSet::new(),
+            claims: BTreeMap::new(),
             settings,
             waiting: BTreeMap::new(),
             running: BTreeMap::new(),
@@ -291,12 +291,13 @@ impl Queue {
         };
         let waiting = Waiting { request, place };
         self.waiting.insert(request.id, waiting);
-        if request.reservation.is_none() {
+        let Some(reservation) = request.reservation else {
             self.users
                 .enter(request.user, request.id, place, now, self.starts);
             return None;
-        }
-        self.claims.insert(Claim::of(&waiting));
+        };
+        let claims = self.claims.entry(reservation).or_default();
+        claims.insert(Claim::of(&waiting));
         let is_next = self.first_claim(now) == Some(request.id);
         is_next.then(|| self.next(now)).flatten()
     }
@@ -361,8 +362,14 @@ impl Queue {
     /// A job waits no longer.
     fn leave(&mut self, waiting: &Waiting, now: Nanos) {
         let Waiting { request, place } = waiting;
-        if !self.claims.remove(&Claim::of(waiting)) {
-            self.users.leave(request.user, place, now, self.starts);
+        let Some(reservation) = request.reservation else {
+            return self.users.leave(request.user, place, now, self.starts);
+        };
+        if let Some(claims) = self.claims.get_mut(&reservation) {
+            claims.remove(&Claim::of(waiting));
+            if claims.is_empty() {
+                self.claims.remove(&reservation);
+            }
         }
     }
 
@@ -445,7 +452,8 @@ impl Queue {
         let (others, room) = match request.reservation {
             Some(reservation) => (self.claims_on(reservation), usize::MAX),
             None => {
-                let others = self.waiting.len() - self.claims.len();
+                let claims: usize = self.claims.values().map(BTreeSet::len).sum();
+                let others = self.waiting.len() - claims;
                 (others, self.settings.most_running - self.computing())
             }
         };

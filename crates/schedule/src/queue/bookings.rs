@@ -1,7 +1,7 @@
 //! Jobs beside processor elements that are booked ahead of time.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Nanos, Policy, Queue, Request, Running, Waiting, predicted_end};
 use crate::reservation::{Booking, Hold, Machine, Refusal};
@@ -99,13 +99,11 @@ impl Queue {
 
     /// Jobs whose booking is no more wait as others do.
     fn return_claims(&mut self, now: Nanos) {
-        let gone = |claim: &&Claim| {
-            let reservation = self.waiting[&claim.id].request.reservation;
-            reservation.is_none_or(|reservation| self.calendar.get(reservation).is_none())
-        };
-        let gone: Vec<Claim> = self.claims.iter().filter(gone).copied().collect();
-        for claim in gone {
-            self.claims.remove(&claim);
+        let claims = std::mem::take(&mut self.claims).into_iter();
+        let (there, gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            claims.partition(|(id, _)| self.calendar.get(*id).is_some());
+        self.claims = there;
+        for claim in gone.into_values().flatten() {
             if let Some(waiting) = self.waiting.get_mut(&claim.id) {
                 waiting.request.reservation = None;
                 let user = waiting.request.user;
@@ -119,7 +117,8 @@ impl Queue {
     /// none.
     pub(super) fn within_booking(&self, request: &Request) -> Request {
         let reservation = request.reservation.filter(|_| !self.calendar.is_empty());
-        match reservation.and_then(|id| self.calendar.get(id)) {
+        let booking = reservation.and_then(|id| self.calendar.get(id));
+        match booking.filter(|booking| booking.pes > 0) {
             Some(booking) => Request {
                 fewest: request.fewest.min(booking.pes),
                 most: request.most.min(booking.pes),
@@ -135,25 +134,18 @@ impl Queue {
     /// The first job of a booking that can start. One that cannot holds up those of its booking
     /// behind it, but where it would be in the way of another booking.
     pub(super) fn first_claim(&self, now: Nanos) -> Option<u64> {
-        let mut seen = BTreeSet::new();
-        let mut claims = self.claims.iter().map(|claim| &self.waiting[&claim.id]);
-        let first = claims.find(|claim| {
-            !seen.contains(&claim.request.reservation) && {
-                let has_room = self.has_room(&claim.request, now);
-                if !has_room && !self.is_held_back(claim.request.id, now) {
-                    seen.insert(claim.request.reservation);
-                }
-                has_room
-            }
+        let first = self.claims.values().filter_map(|claims| {
+            let mut claims = claims.iter();
+            let first = claims.find(|claim| !self.is_held_back(claim.id, now))?;
+            let has_room = self.has_room(&self.waiting[&first.id].request, now);
+            has_room.then_some(first)
         });
-        first.map(|claim| claim.request.id)
+        first.min().map(|claim| claim.id)
     }
 
     /// Jobs that wait for processor elements of a booking.
     pub(super) fn claims_on(&self, reservation: u64) -> usize {
-        let claims = self.claims.iter();
-        let wanted = claims.map(|claim| self.waiting[&claim.id].request.reservation);
-        wanted.filter(|wanted| *wanted == Some(reservation)).count()
+        self.claims.get(&reservation).map_or(0, BTreeSet::len)
     }
 
     /// Whether it is a booking, of others, for which a job has to wait.

@@ -21,6 +21,7 @@ pub(super) struct Link {
 impl Reactor {
     pub(super) fn estimate(&self, key: usize, call: &Call) -> Result<Estimate, Failure> {
         let (layout, ..) = self.prepare(key, call)?;
+        self.check_reservation(key, call)?;
         let elements = match layout.processor_elements {
             Some(most) => u32::try_from(most).unwrap_or(u32::MAX),
             None => self.config.workers.elements(),

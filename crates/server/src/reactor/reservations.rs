@@ -200,8 +200,9 @@ impl Reactor {
     pub(super) fn is_reserved(&self, job: &Job) -> bool {
         let now = self.nanos();
         let mut bookings = self.queue.bookings();
-        let is_its = |id, until| Some(id) == job.reservation && until > now;
-        bookings.any(|(id, booking)| is_its(id, booking.until))
+        bookings.any(|(id, booking)| {
+            Some(id) == job.reservation && booking.until > now && booking.pes > 0
+        })
     }
 
     /// Whether a job's reservation has begun.
