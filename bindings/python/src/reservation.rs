@@ -1,14 +1,36 @@
-//! Processor elements reserved ahead of time.
+//! Processor elements and bandwidth reserved ahead of time.
 
 use std::time::{Duration, Instant};
 
+use farcall_flow::platform::parse_quantity;
 use pyo3::prelude::*;
 
 use crate::error;
 use crate::server::Process;
 
-/// Processor elements of a server, reserved for calls of `Function.with_reservation`. As a context
-/// manager it is released at the end.
+/// Bytes per second, or text with a unit.
+#[derive(FromPyObject)]
+pub(crate) enum Rate {
+    #[pyo3(transparent)]
+    Number(f64),
+    #[pyo3(transparent)]
+    Text(String),
+}
+
+impl Rate {
+    /// The error is what was given.
+    pub(crate) fn bytes(&self) -> Result<u64, String> {
+        let (rate, given) = match self {
+            Rate::Number(number) => (Some(*number), number.to_string()),
+            Rate::Text(text) => (parse_quantity(text).ok(), format!("{text:?}")),
+        };
+        let rate = rate.filter(|rate| rate.is_finite() && *rate >= 0.0);
+        rate.map(|rate| rate as u64).ok_or(given)
+    }
+}
+
+/// Processor elements and bandwidth of a server, reserved for calls of
+/// `Function.with_reservation`. As a context manager it is released at the end.
 #[pyclass(frozen, module = "farcall")]
 pub(crate) struct Reservation {
     server: farcall_client::Server,
@@ -48,6 +70,18 @@ impl Reservation {
     #[getter]
     fn pes(&self) -> u32 {
         self.known.pes
+    }
+
+    /// Bytes per second to the server.
+    #[getter]
+    fn up(&self) -> u64 {
+        self.known.up
+    }
+
+    /// Bytes per second from the server.
+    #[getter]
+    fn down(&self) -> u64 {
+        self.known.down
     }
 
     /// Seconds until it begins; 0 when it has begun.
@@ -95,8 +129,13 @@ impl Reservation {
     }
 
     fn __repr__(&self) -> String {
+        let rates = [(self.known.up, "up"), (self.known.down, "down")];
+        let rates = rates.into_iter().filter(|(rate, _)| *rate > 0);
+        let rates: String = rates
+            .map(|(rate, way)| format!(", {rate} B/s {way}"))
+            .collect();
         format!(
-            "<reservation {} of {} PEs at {}>",
+            "<reservation {} of {} PEs{rates} at {}>",
             self.known.id,
             self.known.pes,
             self.server.address()

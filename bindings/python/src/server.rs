@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use farcall_client::{Credentials, Options};
+use farcall_client::{Credentials, Options, Wanted};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -17,7 +17,7 @@ use crate::handle::{Data, Handle, KnownData};
 use crate::job::{Job, JobStatus};
 use crate::memory::SharedMemory;
 use crate::object::Object;
-use crate::reservation::Reservation;
+use crate::reservation::{Rate, Reservation};
 use crate::transaction::Transaction;
 
 /// Connects to a server: `farcall://host:port` or `unix:///path`.
@@ -388,11 +388,20 @@ impl Server {
         Ok(jobs.into_iter().map(JobStatus::from).collect())
     }
 
-    /// Reserves processor elements, from `start` seconds from now on and for so many `seconds`.
-    /// Calls of `Function.with_reservation` start at once then. Where they are not free then, the
-    /// error says from when on they are.
-    #[pyo3(signature = (pes=1, *, seconds, start=0.0))]
-    fn reserve(&self, py: Python<'_>, pes: u32, seconds: f64, start: f64) -> PyResult<Reservation> {
+    /// Reserves processor elements, and bandwidth `up` to the server and `down` from it, in bytes
+    /// per second or as text such as `"20Mbit/s"`; from `start` seconds from now on and for so many
+    /// `seconds`. Calls of `Function.with_reservation` start at once then, and their arrays travel
+    /// at these rates. Where they are not free then, the error says from when on they are.
+    #[pyo3(signature = (pes=1, *, seconds, start=0.0, up=None, down=None))]
+    fn reserve(
+        &self,
+        py: Python<'_>,
+        pes: u32,
+        seconds: f64,
+        start: f64,
+        up: Option<Rate>,
+        down: Option<Rate>,
+    ) -> PyResult<Reservation> {
         self.process.check(py)?;
         let duration = |name, value: f64| {
             Duration::try_from_secs_f64(value).map_err(|_| {
@@ -400,8 +409,19 @@ impl Server {
                 error::argument(py, "reserve", name, expected, &value.to_string())
             })
         };
-        let (start, length) = (duration("start", start)?, duration("seconds", seconds)?);
-        let made = py.detach(|| self.client.reserve(pes, start, length));
+        let rate = |name, given: Option<Rate>| {
+            let rate = given.as_ref().map_or(Ok(0), Rate::bytes);
+            let expected = "bytes per second, or text such as \"20Mbit/s\"";
+            rate.map_err(|got| error::argument(py, "reserve", name, expected, &got))
+        };
+        let wanted = Wanted {
+            pes,
+            up: rate("up", up)?,
+            down: rate("down", down)?,
+            start: duration("start", start)?,
+            length: duration("seconds", seconds)?,
+        };
+        let made = py.detach(|| self.client.reserve(&wanted));
         let made = made.map_err(|error| error::from_client(py, &error))?;
         Ok(Reservation::new(self.client.clone(), self.process, made))
     }

@@ -4,7 +4,9 @@
 #[path = "serving/process.rs"]
 mod process;
 
-use farcall_client::{Argument, Error, FailureKind, Function, Options, Pending, Scalar, Server};
+use farcall_client::{
+    Argument, Error, FailureKind, Function, Options, Pending, Scalar, Server, Wanted,
+};
 use process::Process;
 use std::time::Duration;
 
@@ -43,6 +45,15 @@ fn stranger(process: &Process) -> Server {
         ..Options::default()
     };
     Server::connect(&process.address, options).unwrap()
+}
+
+fn of_pes(pes: u32, start: Duration, length: Duration) -> Wanted {
+    Wanted {
+        pes,
+        start,
+        length,
+        ..Wanted::default()
+    }
 }
 
 struct Running {
@@ -86,7 +97,7 @@ fn calls_of_a_reservation_go_before_all_others() {
     let process = start(&[]);
     let server = stranger(&process);
     let function = server.function("wide").unwrap();
-    let reservation = server.reserve(2, Duration::ZERO, MINUTE).unwrap();
+    let reservation = server.reserve(&of_pes(2, Duration::ZERO, MINUTE)).unwrap();
     assert!(reservation.begins.is_zero() && reservation.ends <= MINUTE);
     let outside = Running::begin(&function, 1, 0.0).unwrap();
     let within = function.with_reservation(Some(reservation.id));
@@ -110,7 +121,7 @@ fn a_call_waits_for_its_reservation_and_no_longer() {
     let function = server.function("wide").unwrap();
     let [now, _] = Running::begin(&function, 1, 0.0).unwrap().end().unwrap();
     let ahead = Duration::from_millis(700);
-    let reservation = server.reserve(2, ahead, MINUTE).unwrap();
+    let reservation = server.reserve(&of_pes(2, ahead, MINUTE)).unwrap();
     let within = function.with_reservation(Some(reservation.id));
     // It wants all processor elements there are, which are as many as are reserved.
     let [start, _] = Running::begin(&within, 9, 0.0).unwrap().end().unwrap();
@@ -124,7 +135,7 @@ fn a_reservation_is_over_at_its_end() {
     let function = server.function("wide").unwrap();
     let [now, _] = Running::begin(&function, 1, 0.0).unwrap().end().unwrap();
     let length = Duration::from_millis(500);
-    let reservation = server.reserve(2, Duration::ZERO, length).unwrap();
+    let reservation = server.reserve(&of_pes(2, Duration::ZERO, length)).unwrap();
     let [start, _] = Running::begin(&function, 1, 0.0).unwrap().end().unwrap();
     assert!(start - now >= 0.49, "after {} s", start - now);
     let late = function.with_reservation(Some(reservation.id));
@@ -141,22 +152,22 @@ fn what_cannot_be_reserved_is_refused_with_the_reason() {
     let process = start(&["--config", file.path().to_str().unwrap()]);
     let server = stranger(&process);
     let (no_time, long) = (Duration::ZERO, Duration::from_secs(101));
-    let (many, text) = kind(server.reserve(2, no_time, MINUTE));
+    let (many, text) = kind(server.reserve(&of_pes(2, no_time, MINUTE)));
     assert_eq!(many, FailureKind::NotFree, "{text}");
     assert!(text.contains("1 can be reserved"), "{text}");
-    let first = server.reserve(1, no_time, MINUTE).unwrap();
-    let (taken, text) = kind(server.reserve(1, MINUTE / 2, MINUTE / 2));
+    let first = server.reserve(&of_pes(1, no_time, MINUTE)).unwrap();
+    let (taken, text) = kind(server.reserve(&of_pes(1, MINUTE / 2, MINUTE / 2)));
     assert_eq!(taken, FailureKind::NotFree);
     assert!(text.contains("at the earliest"), "{text}");
-    let (ahead, text) = kind(server.reserve(1, no_time, long));
+    let (ahead, text) = kind(server.reserve(&of_pes(1, no_time, long)));
     assert_eq!(ahead, FailureKind::QuotaExceeded);
     assert!(text.contains("limits.reserve_ahead_s"), "{text}");
-    let (empty, _) = kind(server.reserve(0, no_time, MINUTE));
+    let (empty, _) = kind(server.reserve(&of_pes(0, no_time, MINUTE)));
     assert_eq!(empty, FailureKind::BadArgument);
     let after = MINUTE + Duration::from_secs(1);
     let second = Duration::from_secs(1);
-    server.reserve(1, after, second).unwrap();
-    let (more, text) = kind(server.reserve(1, after + 2 * second, second));
+    server.reserve(&of_pes(1, after, second)).unwrap();
+    let (more, text) = kind(server.reserve(&of_pes(1, after + 2 * second, second)));
     assert_eq!(more, FailureKind::QuotaExceeded, "{text}");
     let known = server.reservations().unwrap();
     assert_eq!(known.len(), 2);
@@ -167,7 +178,7 @@ fn what_cannot_be_reserved_is_refused_with_the_reason() {
 fn nobody_has_use_for_the_reservation_of_another_user() {
     let process = start(&[]);
     let server = stranger(&process);
-    let reservation = server.reserve(1, Duration::ZERO, MINUTE).unwrap();
+    let reservation = server.reserve(&of_pes(1, Duration::ZERO, MINUTE)).unwrap();
     let other = Server::connect(&process.address, Options::default()).unwrap();
     assert_eq!(other.reservations().unwrap(), []);
     assert_eq!(kind(other.release(reservation.id)).0, FailureKind::NotFound);

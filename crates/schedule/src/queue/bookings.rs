@@ -1,18 +1,18 @@
 //! Jobs beside processor elements that are booked ahead of time.
 
 use super::{Nanos, Policy, Queue, Request, Running};
-use crate::reservation::{Booking, Hold, Refusal};
+use crate::reservation::{Bandwidth, Booking, Hold, Refusal};
 
 impl Queue {
-    /// Books processor elements. Jobs that run are reckoned with for as long as they are predicted
-    /// to; those that take longer delay it.
+    /// Books processor elements and bandwidth. Jobs that run are reckoned with for as long as they
+    /// are predicted to; those that take longer delay it.
     ///
     /// # Errors
-    /// When it could be had, or that it never can: with [`Policy::AtOnce`], which keeps nothing
-    /// free for anybody.
+    /// When it could be had, or that it never can: no processor elements with [`Policy::AtOnce`],
+    /// which keeps none free for anybody.
     pub fn reserve(&mut self, booking: Booking, now: Nanos) -> Result<u64, Refusal> {
         self.expire(now);
-        if self.settings.policy == Policy::AtOnce {
+        if self.settings.policy == Policy::AtOnce && booking.pes > 0 {
             return Err(Refusal::TooMany(0));
         }
         let running = self.running.values();
@@ -31,6 +31,11 @@ impl Queue {
         let booking = self.calendar.release(id)?;
         self.return_claims(now);
         Some(booking)
+    }
+
+    /// Bandwidth booked for now.
+    pub fn bandwidth(&self, now: Nanos) -> Bandwidth {
+        self.calendar.bandwidth(now)
     }
 
     /// What is booked, by number.
@@ -71,10 +76,11 @@ impl Queue {
         }
     }
 
-    /// A request with the processor elements of its booking, or without one where there is none.
+    /// A request with the processor elements of its booking, or without one where it has none.
     pub(super) fn within_booking(&self, request: Request) -> Request {
         let reservation = request.reservation.filter(|_| !self.calendar.is_empty());
-        match reservation.and_then(|id| self.calendar.get(id)) {
+        let booking = reservation.and_then(|id| self.calendar.get(id));
+        match booking.filter(|booking| booking.pes > 0) {
             Some(booking) => Request {
                 fewest: request.fewest.min(booking.pes),
                 most: request.most.min(booking.pes),
