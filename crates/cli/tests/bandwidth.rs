@@ -23,7 +23,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// most so many times as long, on a machine that is busy.
 const SLOWER: f64 = 1.5;
 const MB: u64 = 1_000_000;
-/// Bytes that may pass at once: 50 ms of a rate, at the client and at the server.
+/// Seconds of a rate that may pass at once: 20 ms at the client and at the server each.
 const BURSTS: f64 = 0.1;
 
 fn start(limits: &str) -> Process {

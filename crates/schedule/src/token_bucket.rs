@@ -3,7 +3,7 @@
 use crate::queue::Nanos;
 
 /// How long a flow may have stood still and then make up for it.
-const BURST: Nanos = 50_000_000;
+const BURST: Nanos = 20_000_000;
 /// A burst is at least so many bytes.
 const LEAST_BURST: u64 = 16 << 10;
 /// Nanoseconds of a second.
@@ -37,7 +37,7 @@ impl TokenBucket {
         }
     }
 
-    /// A full bucket for a connection: a burst is what passes in 50 ms, and at least 16 KiB.
+    /// A full bucket for a connection: a burst is what passes in 20 ms, and at least 16 KiB.
     pub fn of_rate(rate: u64, now: Nanos) -> TokenBucket {
         TokenBucket::new(rate, burst_of(rate), now)
     }
@@ -121,10 +121,10 @@ mod tests {
     #[test]
     fn another_rate_does_not_fill_it() {
         let mut bucket = TokenBucket::of_rate(1_000_000, 0);
-        assert_eq!(bucket.burst(), 50_000);
-        bucket.spend(50_000);
+        assert_eq!(bucket.burst(), 20_000);
+        bucket.spend(20_000);
         bucket.set_rate(10_000_000, 0);
-        assert_eq!((bucket.room(0), bucket.burst()), (0, 500_000));
+        assert_eq!((bucket.room(0), bucket.burst()), (0, 200_000));
         assert_eq!(bucket.room(MILLI), 10_000);
         bucket.set_rate(1, 100 * MILLI);
         assert_eq!((bucket.room(100 * MILLI), bucket.rate()), (LEAST_BURST, 1));

@@ -4,7 +4,7 @@ use crate::access::Evidence;
 use crate::allowance::Allowance;
 use crate::buffer::Segment;
 use crate::job::Job;
-use crate::listen::Accepted;
+use crate::listen::{Accepted, bound_ahead};
 use crate::reactor::Way;
 use crate::user::User;
 use farcall_rpc_proto::HandleId;
@@ -235,6 +235,15 @@ impl Connection {
     /// Whether more input can be handled now.
     pub(crate) fn takes_input(&self) -> bool {
         self.waiting.is_none() && !self.proto.is_congested()
+    }
+
+    /// Bounds what its client may send before it is read, or does so no longer.
+    pub(crate) fn bound_ahead(&self, bytes: Option<u32>) {
+        if self.crosses_link
+            && let Err(error) = bound_ahead(self.fd(), bytes)
+        {
+            tracing::debug!("{}: its buffer cannot be set: {error}", self.peer);
+        }
     }
 
     /// Whether it waits until it may move more.

@@ -125,7 +125,10 @@ impl Reactor {
             connection.interest,
         );
         match registered {
-            Ok(()) => drop(self.connections.insert(connection)),
+            Ok(()) => {
+                self.lanes.take_in(&connection);
+                self.connections.insert(connection);
+            }
             Err(error) => tracing::warn!("{}: {error}", connection.peer),
         }
     }

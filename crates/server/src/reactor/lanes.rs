@@ -6,6 +6,7 @@
 
 use super::Reactor;
 use crate::allowance::Allowance;
+use crate::connection::Connection;
 use farcall_rpc_proto::Nanos;
 use farcall_schedule::TokenBucket;
 use farcall_schedule::reservation::Bandwidth;
@@ -20,6 +21,10 @@ pub(crate) enum Way {
     Down,
 }
 
+/// For how long clients together may send ahead, which is to be more than a round trip.
+const AHEAD: Nanos = 50_000_000;
+/// Bytes that each of them may send ahead at least.
+const LEAST_AHEAD: u64 = 16 << 10;
 const WAYS: [Way; 2] = [Way::Up, Way::Down];
 
 /// A rate, and who waits for it.
@@ -45,6 +50,8 @@ pub(super) struct Lanes {
     roads: [Road; 2],
     /// Whether any bandwidth is reserved for now.
     is_active: bool,
+    /// What each of all other connections may send before it is read, in bytes.
+    ahead: Option<u32>,
     /// When a reservation of bandwidth begins or ends next.
     changes: Option<Nanos>,
 }
@@ -148,6 +155,13 @@ impl Lanes {
         due.chain(self.changes).min()
     }
 
+    /// A connection has come.
+    pub(super) fn take_in(&self, connection: &Connection) {
+        if self.ahead.is_some() {
+            connection.bound_ahead(self.ahead);
+        }
+    }
+
     /// A connection is closed.
     pub(super) fn forget(&mut self, key: usize) {
         for lane in self.roads.iter_mut().flat_map(Road::lanes) {
@@ -216,6 +230,30 @@ impl Reactor {
         let was_active = std::mem::replace(&mut self.lanes.is_active, is_active);
         if was_active || is_active {
             self.find_lanes();
+            self.bound_ahead();
+        }
+    }
+
+    /// What clients of other connections send lies in the system's hands before it is read, and
+    /// would go at the rate of the link: together they may send ahead what passes in a while.
+    fn bound_ahead(&mut self) {
+        let road = &self.lanes.roads[Way::Up as usize];
+        let crossing = self.connections.iter().filter(|(_, one)| one.crosses_link);
+        let ahead = road.others.as_ref().map(|lane| {
+            let together = lane.bucket.rate() / 1_000_000_000 * AHEAD
+                + lane.bucket.rate() % 1_000_000_000 * AHEAD / 1_000_000_000;
+            let each = together / crossing.count().max(1) as u64;
+            u32::try_from(each.max(LEAST_AHEAD)).unwrap_or(u32::MAX)
+        });
+        let was = std::mem::replace(&mut self.lanes.ahead, ahead);
+        if was.is_none() && ahead.is_none() {
+            return;
+        }
+        for (_, connection) in &self.connections {
+            let reserved = &self.lanes.roads[Way::Up as usize].reserved;
+            let own = connection.reservation;
+            let is_reserved = own.is_some_and(|id| reserved.contains_key(&id));
+            connection.bound_ahead(ahead.filter(|_| !is_reserved));
         }
     }
 
