@@ -5,9 +5,12 @@
 #[path = "serving/process.rs"]
 mod process;
 
-use farcall_client::{Argument, Error, FailureKind, Function, Options, Scalar, Server, Wanted};
+use farcall_client::{
+    Argument, Credentials, Error, FailureKind, Function, Options, Scalar, Server, Wanted,
+};
 use process::Process;
 use std::io::Write;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -27,11 +30,15 @@ const MB: u64 = 1_000_000;
 const BURSTS: f64 = 0.1;
 
 fn start(limits: &str) -> Process {
+    start_with(limits, &[])
+}
+
+fn start_with(limits: &str, options: &[&str]) -> Process {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     write!(file, "[limits]\n{limits}").unwrap();
     let path = file.path().to_str().unwrap();
     let always = ["--listen", "127.0.0.1:0", "--allow-code", "--config", path];
-    Process::start(IDL, &always)
+    Process::start(IDL, &[&always, options].concat())
 }
 
 /// By TCP: what goes by a Unix socket crosses no link.
@@ -175,6 +182,39 @@ fn the_server_holds_clients_to_their_rate() {
     let seconds = start.elapsed().as_secs_f64();
     assert!(seconds > 2.0 - 2.0 * BURSTS, "{seconds} s");
     assert!(seconds < 4.0 * SLOWER + 0.2, "{seconds} s");
+}
+
+#[test]
+fn rates_hold_under_tls() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = Command::new(env!("CARGO_BIN_EXE_farcall"))
+        .args(["certificate", "server", "tls", "127.0.0.1"])
+        .current_dir(folder.path())
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(made.success());
+    let tls = folder.path().join("tls");
+    let limits = "bandwidth_up = '20MB/s'\nbandwidth_down = '20MB/s'\n";
+    let process = start_with(limits, &["--tls", tls.to_str().unwrap()]);
+    let options = Options {
+        same_host: false,
+        credentials: Credentials::default().with_authorities(tls.join("authority.pem")),
+        ..Options::default()
+    };
+    let server = Server::connect(&process.address, options).unwrap();
+    let function = server.function("move").unwrap();
+    let reservation = server
+        .reserve(&of_bandwidth(4 * MB, 4 * MB, MINUTE))
+        .unwrap();
+    let within = function.with_reservation(Some(reservation.id));
+    let [up, down] = transfer(&within, 4 * MB, 4 * MB).unwrap();
+    assert_rate(up, 4 * MB, 4 * MB);
+    assert_rate(down, 4 * MB, 4 * MB);
+    // Of all others, too: 16 MB/s are left.
+    let [up, down] = transfer(&function, 16 * MB, 16 * MB).unwrap();
+    assert_rate(up, 16 * MB, 16 * MB);
+    assert_rate(down, 16 * MB, 16 * MB);
 }
 
 #[test]

@@ -21,8 +21,9 @@ pub(crate) enum Way {
     Down,
 }
 
-/// For how long clients together may send ahead, which is to be more than a round trip.
-const AHEAD: Nanos = 50_000_000;
+/// Clients together may send ahead what passes in this part of a second, which is to be more than a
+/// round trip.
+const AHEAD: u64 = 20;
 /// Bytes that each of them may send ahead at least.
 const LEAST_AHEAD: u64 = 16 << 10;
 const WAYS: [Way; 2] = [Way::Up, Way::Down];
@@ -240,8 +241,7 @@ impl Reactor {
         let road = &self.lanes.roads[Way::Up as usize];
         let crossing = self.connections.iter().filter(|(_, one)| one.crosses_link);
         let ahead = road.others.as_ref().map(|lane| {
-            let together = lane.bucket.rate() / 1_000_000_000 * AHEAD
-                + lane.bucket.rate() % 1_000_000_000 * AHEAD / 1_000_000_000;
+            let together = lane.bucket.rate() / AHEAD;
             let each = together / crossing.count().max(1) as u64;
             u32::try_from(each.max(LEAST_AHEAD)).unwrap_or(u32::MAX)
         });
@@ -323,5 +323,75 @@ impl Reactor {
                 lane.turn = None;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LARGE: u64 = 1 << 30;
+
+    /// Moves all that a connection may, which has more; returns how much.
+    fn move_all(lane: &mut Lane, key: usize, allowance: &mut Allowance, now: Nanos) -> u64 {
+        lane.grant(key, allowance, now);
+        let (granted, bytes) = (allowance.left(), allowance.of(LARGE));
+        allowance.spend(bytes);
+        assert_eq!(allowance.of(LARGE), 0);
+        lane.settle(key, granted, allowance);
+        bytes
+    }
+
+    #[test]
+    fn connections_take_turns_and_together_have_the_rate() {
+        let rate = 8_000_000;
+        let mut lane = Lane::new(rate, 0);
+        let mut allowances = [(); 3].map(|()| Allowance::default());
+        let mut moved = [0u64; 3];
+        for (key, allowance) in allowances.iter_mut().enumerate() {
+            move_all(&mut lane, key, allowance, 0);
+        }
+        let mut now = 0;
+        while now < 1_000_000_000 {
+            now = lane.due(now).expect("all of them wait");
+            let key = lane.next(now).expect("it is due");
+            lane.turn = Some(key);
+            allowances[key].is_queued = false;
+            moved[key] += move_all(&mut lane, key, &mut allowances[key], now);
+            lane.turn = None;
+        }
+        let all: u64 = moved.iter().sum();
+        assert!(
+            (rate - rate / 50..=rate + rate / 50).contains(&all),
+            "{all}"
+        );
+        for one in moved {
+            assert!((all / 3 - all / 30..=all / 3 + all / 30).contains(&one));
+        }
+    }
+
+    #[test]
+    fn small_messages_go_before_those_that_wait() {
+        let mut lane = Lane::new(1_000_000, 0);
+        let (mut bulk, mut small) = (Allowance::default(), Allowance::default());
+        move_all(&mut lane, 1, &mut bulk, 0);
+        lane.grant(2, &mut small, 0);
+        assert!(small.of(100) >= 100);
+        lane.grant(3, &mut small, 0);
+        assert_eq!(small.of(LARGE), 0, "behind the first");
+    }
+
+    #[test]
+    fn what_is_not_reserved_is_for_all_others() {
+        let mut road = Road::default();
+        road.retune(&BTreeMap::from([(1, 30), (2, 50)]), 100, 0);
+        let rate = |road: &mut Road, of| road.lane(of).map(|lane| lane.bucket.rate());
+        assert_eq!(rate(&mut road, Some(1)), Some(30));
+        assert_eq!(rate(&mut road, Some(3)), Some(20));
+        road.retune(&BTreeMap::from([(2, 50)]), 100, 0);
+        assert_eq!(rate(&mut road, Some(1)), Some(50), "it is as all others");
+        assert_eq!(rate(&mut road, None), Some(50));
+        road.retune(&BTreeMap::new(), 100, 0);
+        assert_eq!(rate(&mut road, Some(2)), None);
     }
 }

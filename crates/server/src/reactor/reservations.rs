@@ -95,7 +95,7 @@ impl Reactor {
             let text = match refusal {
                 Refusal::NotBefore(earliest) => {
                     // Rounded up: then it is free.
-                    let later = earliest.saturating_sub(now).div_ceil(MILLI) as f64 * 1e-3;
+                    let later = earliest.saturating_sub(now).div_ceil(MILLI) as f64 / 1e3;
                     let what = described(wanted);
                     format!("there is room for {what} for {seconds} s in {later} s at the earliest")
                 }
