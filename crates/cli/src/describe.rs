@@ -79,6 +79,7 @@ fn plan(function: &Function, arguments: &Arguments) -> Result<(), Failure> {
                 "compute_s": offer.terms.map(|terms| terms.compute_s),
                 "down_s": offer.terms.map(|terms| terms.down_s),
                 "total_s": offer.terms.map(|terms| terms.seconds()),
+                "others_s": offer.terms.map(|terms| terms.others_s),
                 "factor": offer.terms.map(|terms| terms.factor),
                 "pes": offer.terms.map(|terms| terms.pes),
                 "learned": offer.terms.map(|terms| terms.learned),
@@ -100,8 +101,8 @@ fn plan(function: &Function, arguments: &Arguments) -> Result<(), Failure> {
         .unwrap_or(0)
         .max(6);
     println!(
-        "{:width$} {:>10} {:>10} {:>10} {:>10} {:>10}  x/     PEs",
-        "server", "up", "wait", "compute", "down", "total s"
+        "{:width$} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}  x/     PEs",
+        "server", "up", "wait", "compute", "down", "total s", "others"
     );
     for offer in &offers {
         let Some(terms) = offer.terms else {
@@ -115,6 +116,7 @@ fn plan(function: &Function, arguments: &Arguments) -> Result<(), Failure> {
             terms.compute_s,
             terms.down_s,
             terms.seconds(),
+            terms.others_s,
         ];
         let parts = parts.map(|seconds| format!("{seconds:>10.6}")).join(" ");
         let guess = if terms.learned {

@@ -339,6 +339,10 @@ pub struct Terms {
     /// Whether a call of the function was ever observed there.
     #[n(6)]
     pub learned: bool,
+    /// By how much the call delays others, all together; 0 where the metaserver does not say it.
+    #[n(7)]
+    #[cbor(default)]
+    pub others_s: f64,
 }
 
 impl Terms {

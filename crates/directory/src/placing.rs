@@ -175,6 +175,7 @@ impl Directory {
             pes: terms.pes,
             factor: terms.factor,
             learned: terms.learned,
+            others_s: terms.others_s,
         });
         Offer {
             server,

@@ -102,6 +102,7 @@ impl Entry {
     pub(crate) fn assign(&mut self, now: f64, call: &Call<'_>, terms: &Terms) {
         self.state.elapse(self.since(now));
         self.state.assign(call, terms);
+        self.state.arrivals.arrive(now);
     }
 
     /// Makes the state anew; `placed` are the calls that went here.
@@ -169,6 +170,7 @@ impl Entry {
             state.backlog.take(one.ready_s(now), one.pes, one.compute_s);
         }
         state.holds = std::mem::take(&mut self.state.holds);
+        state.arrivals = self.state.arrivals;
         self.state = state;
     }
 

@@ -145,8 +145,9 @@ fn calls_go_where_they_end_soonest_and_what_was_placed_counts() {
     let order: Vec<u64> = (0..7)
         .map(|_| chosen(&mut directory, T0 + 0.3, &call).unwrap())
         .collect();
-    // Two processor elements each; the third server only pays once the first is full twice over.
-    assert_eq!(order, [1, 1, 1, 1, 3, 3, 1]);
+    // Two processor elements each. The third server pays before the first is full twice over: so
+    // many come at once that more are expected.
+    assert_eq!(order, [1, 1, 1, 3, 3, 1, 1]);
     let excluded = Choose {
         exclude: vec![1, 3],
         ..call.clone()

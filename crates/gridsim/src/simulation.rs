@@ -227,7 +227,7 @@ impl<'a> Simulation<'a> {
         let arrival = &self.scenario.arrivals[call];
         let servers: Vec<Server> = (0..self.queues.len()).map(|one| self.server(one)).collect();
         let links = self.site(arrival.site);
-        let choice = self.view.choose(arrival, &servers, &links)?;
+        let choice = self.view.choose(arrival, self.now_s, &servers, &links)?;
         Some((choice.id as usize, choice.terms.seconds()))
     }
 
@@ -328,6 +328,8 @@ impl<'a> Simulation<'a> {
         let (ups, downs) = self.left(placed.iter().copied(), true);
         let pes = self.scenario.machines[server].pes;
         let mut state = Server::idle(pes, u64::MAX, up.with(ups), down.with(downs));
+        state.at_s = self.now_s;
+        state.arrivals = self.view.arrivals(server);
         state.calls = placed.len() as u32;
         for &call in placed {
             if let Stage::Running {

@@ -3,7 +3,7 @@
 use farcall_schedule::Profile;
 use farcall_schedule::forecast::Forecasts;
 use farcall_schedule::placement::{
-    Call, Candidate, Choice, Input, Link, Origin, Placer, Policy, Route, Server, Way,
+    Arrivals, Call, Candidate, Choice, Input, Link, Origin, Placer, Policy, Route, Server, Way,
 };
 
 use crate::scenario::{Arrival, Function, Scenario};
@@ -15,6 +15,8 @@ pub(crate) struct View {
     /// By server, then by function.
     profiles: Vec<[Profile; Function::ALL.len()]>,
     placer: Placer,
+    /// By server.
+    arrivals: Vec<Arrivals>,
     sites: usize,
 }
 
@@ -27,6 +29,7 @@ impl View {
             forecasts: Forecasts::new(2 * sites.len() * machines.len()),
             profiles: machines.iter().map(|_| Default::default()).collect(),
             placer: Placer::new(policy),
+            arrivals: vec![Arrivals::default(); machines.len()],
             sites: sites.len(),
         };
         let small = Arrival::new(Function::Ep, 20);
@@ -97,10 +100,16 @@ impl View {
         known.map(|one| one.seconds).fold(0.0, f64::max)
     }
 
+    /// How often calls went to a server.
+    pub(crate) fn arrivals(&self, server: usize) -> Arrivals {
+        self.arrivals[server]
+    }
+
     /// Where a call goes.
     pub(crate) fn choose(
         &mut self,
         call: &Arrival,
+        now_s: f64,
         servers: &[Server],
         [client_up, client_down]: &[Link; 2],
     ) -> Option<Choice> {
@@ -123,14 +132,16 @@ impl View {
         let candidates = candidates.map(|(id, ((server, known), profiles))| Candidate {
             id: id as u64,
             server,
-            now_s: 0.0,
+            now_s,
             route: &known.0,
             profile: &profiles[call.function as usize],
             unknown_s: known.1,
             client_up,
             client_down,
         });
-        self.placer.choose(&wanted, candidates)
+        let choice = self.placer.choose(&wanted, candidates)?;
+        self.arrivals[choice.id as usize].arrive(now_s);
+        Some(choice)
     }
 }
 

@@ -5,12 +5,14 @@
 //! says where a call ends first, the congestion of the network does as well (first Ninf paper,
 //! section 4.2.3), and all can be predicted from the interface and the arguments (section 5.1).
 
+mod arrivals;
 mod backlog;
 mod link;
 
 use std::collections::BTreeSet;
 
 use crate::{Prediction, Profile};
+pub use arrivals::Arrivals;
 pub use backlog::{Backlog, Slot};
 pub use link::{Link, Route, Way};
 
@@ -25,8 +27,10 @@ pub enum Policy {
     /// load: what the first Ninf metaserver went by (Nakada and others, Utilizing the Metaserver
     /// Architecture in the Ninf Global Computing System, 1998). It takes every link to be idle.
     LoadAndThroughput,
-    /// The least predicted time until the results are there, up, wait, compute and down, with a
-    /// part of that by which it delays others.
+    /// The least predicted time until the results are there, up, wait, compute and down, with that
+    /// by which the call delays others, those to come as well (Krishnan, Joining the Right Queue: a
+    /// State-Dependent Decision Rule, 1990). By its own time alone a call takes the fast processor
+    /// at the slow link from those that need no link.
     #[default]
     Completion,
 }
@@ -68,6 +72,8 @@ pub struct Server {
     pub calls: u32,
     /// When its processor elements become free.
     pub backlog: Backlog,
+    /// How often calls come to it, on the clock of [`Server::at_s`].
+    pub arrivals: Arrivals,
     /// What its clients share on the way to it.
     pub up: Link,
     /// And on the way back.
@@ -85,6 +91,7 @@ impl Server {
             memory,
             calls: 0,
             backlog: Backlog::new(pes),
+            arrivals: Arrivals::default(),
             up,
             down,
             holds: BTreeSet::new(),
@@ -210,7 +217,7 @@ pub struct Terms {
     pub compute_s: f64,
     /// Until the results are back.
     pub down_s: f64,
-    /// By how much it delays other calls, as far as that counts.
+    /// By how much it delays other calls, all together.
     pub others_s: f64,
     /// Processor elements it would have.
     pub pes: u32,
@@ -233,11 +240,6 @@ impl Terms {
         self.seconds() + self.others_s
     }
 }
-
-/// How much a second counts by which a call delays another, beside its own. It is found by
-/// simulation: without it calls take the fast processor at the slow link from those that need no
-/// link, and mean response times under load are up to half as long again.
-const OTHERS: f64 = 0.25;
 
 /// Why a server cannot have a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -284,7 +286,7 @@ impl Candidate<'_> {
             wait_s: (slot.start_s - up_s).max(0.0),
             compute_s: compute.seconds,
             down_s: self.down(call, slot.start_s + compute.seconds),
-            others_s: self.others(missing.bytes, compute.seconds),
+            others_s: self.others(missing.bytes, up_s, &slot, compute.seconds),
             pes: slot.pes,
             up_bytes: missing.bytes,
             factor: 1.0,
@@ -324,11 +326,12 @@ impl Candidate<'_> {
     /// the others alone say so.
     fn cost_below(&self, call: &Call<'_>, bound_s: f64) -> Option<f64> {
         let missing = self.missing(call);
-        let slot = self.slot(call, self.up(&missing));
+        let up_s = self.up(&missing);
+        let slot = self.slot(call, up_s);
         let compute_s = self.seconds(call, slot.pes);
         let back_s = self.route.down.seconds(call.down_bytes as f64);
         let end_s = slot.start_s + compute_s;
-        let others_s = self.others(missing.bytes, compute_s);
+        let others_s = self.others(missing.bytes, up_s, &slot, compute_s);
         if end_s + others_s + back_s >= bound_s {
             return None;
         }
@@ -336,12 +339,18 @@ impl Candidate<'_> {
         (cost_s < bound_s).then_some(cost_s)
     }
 
-    /// By how much the call delays others, as far as that counts: each transfer on the way to the
-    /// server by as long as its own takes at most, and calls that wait for as long as it computes.
-    fn others(&self, up_bytes: u64, compute_s: f64) -> f64 {
-        let sent_s = up_bytes as f64 / self.route.up.rate;
-        let transfers = self.server.up.transfers(self.since_s()) as f64;
-        OTHERS * (sent_s * transfers + compute_s * self.load())
+    /// By how much the call delays others, all together: the transfers on the way to the server;
+    /// the calls whose inputs are there later than its own; and those to come until it is done, of
+    /// which those that come while it computes wait for half of that time on average.
+    fn others(&self, up_bytes: u64, up_s: f64, slot: &Slot, compute_s: f64) -> f64 {
+        let (server, since_s) = (self.server, self.since_s());
+        let held_s = compute_s * f64::from(slot.pes) / f64::from(server.backlog.pes());
+        let later = server.backlog.later(since_s + up_s) as f64;
+        let wait_s = (slot.start_s - up_s).max(0.0);
+        let stay_s = wait_s + compute_s;
+        let coming = server.arrivals.expected(self.now_s, stay_s);
+        let part = (wait_s + compute_s / 2.0) / stay_s.max(f64::MIN_POSITIVE);
+        server.up.delay(up_bytes as f64, since_s) + held_s * (later + coming * part)
     }
 
     /// What is to be sent to the server.

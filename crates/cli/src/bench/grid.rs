@@ -102,9 +102,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         tell(arguments, policy, window_s, &plan, &made);
         runs.push(made);
     }
+    let processors = world.processors();
     drop(world);
     bar.finish_and_clear();
-    let mut rows = rows(arguments, &plan, window_s, &speeds, &runs)?;
+    let mut rows = rows(arguments, &plan, window_s, (&speeds, processors), &runs)?;
     rows.push(cost::placement()?);
     rows.push(cost::question(&arguments.libraries)?);
     report(&rows, arguments.json, arguments.check)
@@ -144,6 +145,19 @@ fn tell(arguments: &Arguments, policy: &str, window_s: f64, plan: &[Planned], ma
     if arguments.each {
         each(plan, made);
     }
+}
+
+/// What the servers and their links could do in the runs, and how much of it was asked for.
+fn tell_of_speeds(speeds: &[Speed], load: f64) {
+    for (server, Speed { operations, up }) in speeds.iter().enumerate() {
+        let [linpack, ep] = operations.map(|rate| rate * 1e-6);
+        println!(
+            "server {server}: Linpack {linpack:.0} Mflop/s, EP {ep:.1} million operations/s, {:.2} \
+             MB/s to it",
+            up * 1e-6
+        );
+    }
+    println!("the calls asked for {load:.2} of what both can do");
 }
 
 /// What was predicted of each call, and what it took, in milliseconds.
@@ -211,11 +225,17 @@ fn rows(
     arguments: &Arguments,
     plan: &[Planned],
     window_s: f64,
-    speeds: &[Speed],
+    (speeds, processors): (&[Speed], f64),
     runs: &[Vec<Made>],
 ) -> Result<Vec<Row>, Failure> {
     let (ours, others) = (&runs[0], &runs[1..]);
-    let scenario = best::scenario(plan, window_s, speeds, ours);
+    let speeds = speeds.iter().enumerate();
+    let speeds = speeds.map(|(server, speed)| speed.refined(server, plan, runs));
+    let speeds: Vec<Speed> = speeds.collect();
+    if !arguments.json {
+        tell_of_speeds(&speeds, window(plan, &speeds, processors) / window_s);
+    }
+    let scenario = best::scenario(plan, window_s, &speeds, ours);
     let bar = progress(FIGURES.len() * arguments.steps())?;
     bar.set_message("search for the best assignment");
     let mut rows = Vec::new();

@@ -220,6 +220,7 @@ fn chosen(join: &Join) -> Chosen {
         pes: 4,
         factor: 1.5,
         learned: true,
+        others_s: 0.125,
     };
     let offer = Offer {
         server: join.server,

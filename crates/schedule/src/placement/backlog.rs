@@ -63,6 +63,11 @@ impl Backlog {
         }
     }
 
+    /// Jobs whose arguments will be there later than in so many seconds.
+    pub fn later(&self, ready_s: f64) -> usize {
+        self.coming.len() - self.coming.partition_point(|one| one.ready_s <= ready_s)
+    }
+
     /// A job is taken in whose arguments are there in so many seconds, or at once, and that will
     /// compute for so many seconds on so many processor elements. Jobs that compute come first,
     /// then those that wait, in their order; of those that are on the way any order will do.

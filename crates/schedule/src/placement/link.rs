@@ -113,27 +113,27 @@ impl Link {
         self.add_up();
     }
 
-    /// Transfers that are under way so many seconds from now.
-    pub fn transfers(&self, from_s: f64) -> usize {
-        self.left.len() - self.level(from_s).1
-    }
-
     /// Seconds that a transfer takes which begins so many seconds from now, latency apart.
     pub fn seconds(&self, bytes: f64, from_s: f64) -> f64 {
-        let alone = bytes / self.rate;
-        if self.left.is_empty() || alone == 0.0 {
-            return alone;
+        bytes / self.rate + self.delay(bytes, from_s)
+    }
+
+    /// By how much a transfer that begins so many seconds from now delays those under way, all
+    /// together; and they delay it by as much.
+    pub fn delay(&self, bytes: f64, from_s: f64) -> f64 {
+        if self.left.is_empty() || bytes / self.rate == 0.0 {
+            return 0.0;
         }
         let (level, ended) = self.level(from_s);
         if ended == self.left.len() {
-            return alone;
+            return 0.0;
         }
         let shorter = self.left.partition_point(|left| *left < level + bytes);
         let shorter = shorter.max(ended);
         let longer = self.left.len() - shorter;
         let others = self.sums[shorter] - self.sums[ended] - level * (shorter - ended) as f64
             + bytes * longer as f64;
-        alone + others.max(0.0) / self.rate
+        others.max(0.0) / self.rate
     }
 
     /// What each transfer has got after a time, if it had so much left; and how many have ended.

@@ -2,6 +2,7 @@
 
 use super::world::{CLIENT, Grid, LINKS, World};
 use crate::bench::load::problem::{Arrays, Problem, System};
+use crate::bench::table::median;
 use crate::failure::Failure;
 use farcall_client::{Function, Offer, Options, Scalar, Server, Terms, Times};
 use farcall_flow::SplitMix64;
@@ -12,7 +13,9 @@ use std::time::{Duration, Instant};
 const ORDERS: (usize, u64) = (100, 400);
 const TRIALS: (usize, u64) = (20, 6);
 /// Sizes by which the speed of a server and its link is measured before.
-pub(super) const PROBES: [Problem; 2] = [Problem::Unblocked(600), Problem::Ep(22)];
+pub(super) const PROBES: [Problem; 2] = [Problem::Unblocked(600), Problem::Ep(24)];
+/// Calls of each of them.
+const PROBED: usize = 4;
 /// No call takes as long, and no server so long to join.
 const PATIENCE: Duration = Duration::from_secs(150);
 
@@ -125,7 +128,7 @@ pub(super) struct Speed {
     pub(super) up: f64,
 }
 
-/// Calls each server by itself.
+/// Calls all servers at the same time, as the scenario does.
 pub(super) fn speeds(world: &World, grid: &Grid) -> Result<Vec<Speed>, Failure> {
     let speed = |address: &String| -> Result<Speed, Failure> {
         let server = connect(address)?;
@@ -135,17 +138,46 @@ pub(super) fn speeds(world: &World, grid: &Grid) -> Result<Vec<Speed>, Failure> 
             let function = server.function(problem.function())?;
             let system = System::new(problem);
             let mut arrays = Arrays::new(&system);
-            // The first call starts a worker.
-            for _ in 0..2 {
+            let mut rates = Vec::new();
+            for _ in 0..PROBED {
                 arrays.refill();
                 let times = arrays.call(&function)?.times;
-                *operations = problem.operations() / times.exec;
+                rates.push(problem.operations() / times.exec);
                 up = up.max(problem.ways()[0] / times.send.max(1e-9));
             }
+            // The first call starts a worker.
+            *operations = median(&rates[1..]);
         }
         Ok(Speed { operations, up })
     };
-    on_client(world, || grid.servers.iter().map(speed).collect())
+    std::thread::scope(|scope| {
+        let servers = grid.servers.iter();
+        let threads = servers.map(|address| scope.spawn(|| on_client(world, || speed(address))));
+        let threads: Vec<_> = threads.collect();
+        threads.into_iter().map(joined_thread).collect()
+    })
+}
+
+impl Speed {
+    /// The same server with the operations a second that its calls in some runs came to, where it
+    /// had any: far more computations than those before.
+    pub(super) fn refined(self, server: usize, plan: &[Planned], runs: &[Vec<Made>]) -> Speed {
+        let mut operations = self.operations;
+        for (probe, operations) in PROBES.iter().zip(&mut operations) {
+            let calls = runs.iter().flat_map(|made| plan.iter().zip(made));
+            let calls = calls.filter(|(one, made)| {
+                made.server == server && one.problem.function() == probe.function()
+            });
+            let add = |(work, seconds), (one, made): (&Planned, &Made)| {
+                (work + one.problem.operations(), seconds + made.times.exec)
+            };
+            let (work, seconds) = calls.fold((0.0, 0.0), add);
+            if seconds > 0.0 {
+                *operations = work / seconds;
+            }
+        }
+        Speed { operations, ..self }
+    }
 }
 
 fn connect(address: &str) -> Result<Server, Failure> {

@@ -1,0 +1,68 @@
+//! How often calls come to a server.
+
+/// Calls on which an estimate rests, at most.
+const MEMORY: f64 = 8.0;
+
+/// The calls that come to a server, as far as they tell of those to come.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Arrivals {
+    /// How many came, up to [`MEMORY`].
+    seen: f64,
+    /// Seconds between two of them, the latest of which count most.
+    gap_s: f64,
+    last_s: f64,
+}
+
+impl Arrivals {
+    /// A call came at that time, no earlier than the one before.
+    pub fn arrive(&mut self, now_s: f64) {
+        if self.seen > 0.0 {
+            let gap_s = (now_s - self.last_s).max(0.0);
+            self.gap_s += (gap_s - self.gap_s) / self.seen;
+        }
+        self.seen = (self.seen + 1.0).min(MEMORY);
+        self.last_s = now_s;
+    }
+
+    /// How many calls are to be expected within so many seconds. They come as often as they did,
+    /// and less often where none came for longer than usual. No more are expected than the estimate
+    /// rests on: many that came at once do not tell that as many will.
+    pub fn expected(&self, now_s: f64, within_s: f64) -> f64 {
+        let gaps = self.seen - 1.0;
+        let gap_s = self.gap_s.max(now_s - self.last_s);
+        match gaps > 0.0 && within_s > 0.0 {
+            true => (within_s / gap_s).min(gaps),
+            false => 0.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_come_as_came() {
+        let mut arrivals = Arrivals::default();
+        assert_eq!(arrivals.expected(0.0, 1.0), 0.0);
+        arrivals.arrive(5.0);
+        assert_eq!(arrivals.expected(5.0, 1.0), 0.0);
+        for call in 1..100 {
+            arrivals.arrive(5.0 + 0.5 * f64::from(call));
+        }
+        let now_s = 5.0 + 0.5 * 99.0;
+        assert!((arrivals.expected(now_s, 3.0) - 6.0).abs() < 1e-9);
+        assert_eq!(arrivals.expected(now_s, 1e9), 7.0);
+        assert!((arrivals.expected(now_s + 6.0, 3.0) - 0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn of_many_at_once_no_more_are_expected_than_count() {
+        let mut arrivals = Arrivals::default();
+        (0..3).for_each(|_| arrivals.arrive(1.0));
+        assert_eq!(arrivals.expected(1.0, 0.0), 0.0);
+        assert_eq!(arrivals.expected(1.0, 1e-3), 2.0);
+        (0..1000).for_each(|_| arrivals.arrive(1.0));
+        assert_eq!(arrivals.expected(1.0, 1e-3), 7.0);
+    }
+}
