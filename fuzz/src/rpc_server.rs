@@ -273,6 +273,11 @@ impl Driver {
                 self.proto
                     .reservations(id, &ReservationPage { reservations, next });
             }
+            Event::Reservations(id, ReservationRequest::Attach(_)) => {
+                let (reservations, next) = (Vec::new(), None);
+                self.proto
+                    .reservations(id, &ReservationPage { reservations, next });
+            }
             Event::Reservations(id, _) => self.fail(id),
             Event::ListHandles(id, after) => {
                 let (handles, next) = (vec![array(HandleId([0; 16]))], Some(after));

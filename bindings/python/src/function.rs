@@ -15,7 +15,7 @@ use crate::handle::{self, Keep};
 use crate::interface::Interface;
 use crate::job::Job;
 use crate::plan::Plan;
-use crate::reservation::{self, Reservation};
+use crate::reservation::{self, Rate, Reservation};
 use crate::result::Results;
 use crate::server::{Process, Settings, seconds};
 use crate::transaction::{self, Transaction};
@@ -284,7 +284,8 @@ impl Function {
 
     /// Reserves processor elements for calls of the function, as `Server.reserve` does; behind a
     /// metaserver at the server that has it and can have them first.
-    #[pyo3(signature = (pes=1, *, seconds, start=0.0, earliest=false))]
+    #[pyo3(signature = (pes=1, *, seconds, start=0.0, earliest=false, up=None, down=None))]
+    #[allow(clippy::too_many_arguments, reason = "each is a name in Python")]
     fn reserve(
         &self,
         py: Python<'_>,
@@ -292,9 +293,11 @@ impl Function {
         seconds: f64,
         start: f64,
         earliest: bool,
+        up: Option<Rate>,
+        down: Option<Rate>,
     ) -> PyResult<Reservation> {
         self.process.check(py)?;
-        let wanted = reservation::wanted(py, pes, seconds, start, earliest)?;
+        let wanted = reservation::wanted(py, pes, seconds, start, earliest, (up, down))?;
         let made = py.detach(|| {
             let made = self.client.reserve(&wanted)?;
             let server = self.client.server().behind(&made.server)?;

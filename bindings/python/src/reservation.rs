@@ -1,8 +1,9 @@
-//! Processor elements reserved ahead of time.
+//! Processor elements and bandwidth reserved ahead of time.
 
 use std::time::{Duration, Instant};
 
 use farcall_client::{ReservationName, Wanted};
+use farcall_flow::platform::parse_quantity;
 use pyo3::prelude::*;
 
 use crate::error;
@@ -15,6 +16,7 @@ pub(crate) fn wanted(
     seconds: f64,
     start: f64,
     earliest: bool,
+    (up, down): (Option<Rate>, Option<Rate>),
 ) -> PyResult<Wanted> {
     let duration = |name, value: f64| {
         Duration::try_from_secs_f64(value).map_err(|_| {
@@ -22,8 +24,15 @@ pub(crate) fn wanted(
             error::argument(py, "reserve", name, expected, &value.to_string())
         })
     };
+    let rate = |name, given: Option<Rate>| {
+        let rate = given.as_ref().map_or(Ok(0), Rate::bytes);
+        let expected = "bytes per second, or text such as \"20Mbit/s\"";
+        rate.map_err(|got| error::argument(py, "reserve", name, expected, &got))
+    };
     Ok(Wanted {
         pes,
+        up: rate("up", up)?,
+        down: rate("down", down)?,
         start: duration("start", start)?,
         latest: earliest.then_some(Duration::MAX),
         length: duration("seconds", seconds)?,
@@ -48,8 +57,29 @@ pub(crate) fn name(function: &str, given: &Bound<'_, PyAny>) -> PyResult<Reserva
     })
 }
 
-/// Processor elements of a server, reserved for calls of `Function.with_reservation`. As a context
-/// manager it is released at the end.
+/// Bytes per second, or text with a unit.
+#[derive(FromPyObject)]
+pub(crate) enum Rate {
+    #[pyo3(transparent)]
+    Number(f64),
+    #[pyo3(transparent)]
+    Text(String),
+}
+
+impl Rate {
+    /// The error is what was given.
+    pub(crate) fn bytes(&self) -> Result<u64, String> {
+        let (rate, given) = match self {
+            Rate::Number(number) => (Some(*number), number.to_string()),
+            Rate::Text(text) => (parse_quantity(text).ok(), format!("{text:?}")),
+        };
+        let rate = rate.filter(|rate| rate.is_finite() && *rate >= 0.0);
+        rate.map(|rate| rate as u64).ok_or(given)
+    }
+}
+
+/// Processor elements and bandwidth of a server, reserved for calls of
+/// `Function.with_reservation`. As a context manager it is released at the end.
 #[pyclass(frozen, module = "farcall")]
 pub(crate) struct Reservation {
     server: farcall_client::Server,
@@ -97,6 +127,18 @@ impl Reservation {
         self.known.pes
     }
 
+    /// Bytes per second to the server.
+    #[getter]
+    fn up(&self) -> u64 {
+        self.known.up
+    }
+
+    /// Bytes per second from the server.
+    #[getter]
+    fn down(&self) -> u64 {
+        self.known.down
+    }
+
     /// Seconds until it begins; 0 when it has begun.
     #[getter]
     fn begins_in(&self) -> f64 {
@@ -142,8 +184,13 @@ impl Reservation {
     }
 
     fn __repr__(&self) -> String {
+        let rates = [(self.known.up, "up"), (self.known.down, "down")];
+        let rates = rates.into_iter().filter(|(rate, _)| *rate > 0);
+        let rates: String = rates
+            .map(|(rate, way)| format!(", {rate} B/s {way}"))
+            .collect();
         format!(
-            "<reservation {} of {} PEs at {}>",
+            "<reservation {} of {} PEs{rates} at {}>",
             self.known.id, self.known.pes, self.known.server
         )
     }

@@ -17,7 +17,7 @@ use crate::handle::{Data, Handle, KnownData};
 use crate::job::{Job, JobStatus};
 use crate::memory::SharedMemory;
 use crate::object::Object;
-use crate::reservation::{self, Reservation};
+use crate::reservation::{self, Rate, Reservation};
 use crate::transaction::Transaction;
 
 /// Connects to a server: `farcall://host:port` or `unix:///path`.
@@ -388,11 +388,14 @@ impl Server {
         Ok(jobs.into_iter().map(JobStatus::from).collect())
     }
 
-    /// Reserves processor elements, from `start` seconds from now on and for so many `seconds`;
-    /// with `earliest` as soon after that as they are free. Calls of `Function.with_reservation`
-    /// start at once then. Where they are not free then, the error's `earliest` is the seconds from
-    /// now on after which they are.
-    #[pyo3(signature = (pes=1, *, seconds, start=0.0, earliest=false))]
+    /// Reserves processor elements, and bandwidth `up` to the server and `down` from it, in bytes
+    /// per second or as text such as `"20Mbit/s"`; from `start` seconds from now on and for so many
+    /// `seconds`, with `earliest` as soon after that as they are free. Calls of
+    /// `Function.with_reservation` start at once then, and their arrays travel at these rates.
+    /// Where they are not free then, the error's `earliest` is the seconds from now on after which
+    /// they are.
+    #[pyo3(signature = (pes=1, *, seconds, start=0.0, earliest=false, up=None, down=None))]
+    #[allow(clippy::too_many_arguments, reason = "each is a name in Python")]
     fn reserve(
         &self,
         py: Python<'_>,
@@ -400,9 +403,11 @@ impl Server {
         seconds: f64,
         start: f64,
         earliest: bool,
+        up: Option<Rate>,
+        down: Option<Rate>,
     ) -> PyResult<Reservation> {
         self.process.check(py)?;
-        let wanted = reservation::wanted(py, pes, seconds, start, earliest)?;
+        let wanted = reservation::wanted(py, pes, seconds, start, earliest, (up, down))?;
         let made = py.detach(|| self.client.reserve(&wanted));
         let made = made.map_err(|error| error::from_client(py, &error))?;
         Ok(Reservation::new(self.client.clone(), self.process, made))

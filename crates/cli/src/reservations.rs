@@ -12,6 +12,8 @@ fn to_json(reservation: &Reservation) -> Value {
         "id": reservation.id,
         "server": reservation.server.to_string(),
         "pes": reservation.pes,
+        "up": reservation.up,
+        "down": reservation.down,
         "begins_in_s": reservation.begins.as_secs_f64(),
         "ends_in_s": reservation.ends.as_secs_f64(),
     })
@@ -27,6 +29,16 @@ fn line(reservation: &Reservation, of_several: bool) -> String {
         true => "has begun".to_string(),
         false => format!("begins in {:.1} s", reservation.begins.as_secs_f64()),
     };
-    let (pes, ends) = (reservation.pes, reservation.ends.as_secs_f64());
-    format!("{name}  {pes} PEs  {begins}, ends in {ends:.1} s")
+    let ends = reservation.ends.as_secs_f64();
+    let pes = u64::from(reservation.pes);
+    let what = described(pes, reservation.up, reservation.down);
+    format!("{name}  {what}  {begins}, ends in {ends:.1} s")
+}
+
+/// What is reserved, in words.
+pub(crate) fn described(pes: u64, up: u64, down: u64) -> String {
+    let rates = [(up, "up"), (down, "down")];
+    let rates = rates.into_iter().filter(|(rate, _)| *rate > 0);
+    let rates = rates.map(|(rate, way)| format!(", {} MB/s {way}", rate as f64 / 1e6));
+    format!("{pes} PEs{}", rates.collect::<String>())
 }

@@ -2,6 +2,7 @@
 
 use crate::arrays::list;
 use crate::failure::Failure;
+use crate::reservations::described;
 use crate::target::Target;
 use clap::Args;
 use serde_json::Value;
@@ -135,10 +136,11 @@ fn print_reservations(status: &Value) {
     };
     for (index, reservation) in reservations.iter().enumerate() {
         let seconds = |name: &str| reservation[name].as_f64().unwrap_or(f64::NAN);
+        let count = |name: &str| reservation[name].as_u64().unwrap_or_default();
         let label = if index == 0 { "reserved" } else { "" };
         println!(
-            "{label:12} {} PEs from {:.1} s to {:.1} s from now for {}",
-            plain(&reservation["pes"]),
+            "{label:12} {} from {:.1} s to {:.1} s from now for {}",
+            described(count("pes"), count("up"), count("down")),
             seconds("begins_in_s"),
             seconds("ends_in_s"),
             plain(&reservation["user"]),

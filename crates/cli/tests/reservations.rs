@@ -39,7 +39,7 @@ fn start(options: &[&str]) -> Process {
 }
 
 /// Processor elements in so long, for so long.
-fn wanted(pes: u32, start: Duration, length: Duration) -> Wanted {
+fn of_pes(pes: u32, start: Duration, length: Duration) -> Wanted {
     Wanted {
         pes,
         start,
@@ -98,7 +98,7 @@ fn calls_of_a_reservation_go_before_all_others() {
     let process = start(&[]);
     let server = stranger(&process);
     let function = server.function("wide").unwrap();
-    let reservation = server.reserve(&wanted(2, Duration::ZERO, MINUTE)).unwrap();
+    let reservation = server.reserve(&of_pes(2, Duration::ZERO, MINUTE)).unwrap();
     assert!(reservation.begins.is_zero() && reservation.ends <= MINUTE);
     let outside = Running::begin(&function, 1, 0.0).unwrap();
     let within = function.with_reservation(Some(reservation.id));
@@ -122,7 +122,7 @@ fn a_call_waits_for_its_reservation_and_no_longer() {
     let function = server.function("wide").unwrap();
     let [now, _] = Running::begin(&function, 1, 0.0).unwrap().end().unwrap();
     let ahead = Duration::from_millis(700);
-    let reservation = server.reserve(&wanted(2, ahead, MINUTE)).unwrap();
+    let reservation = server.reserve(&of_pes(2, ahead, MINUTE)).unwrap();
     let within = function.with_reservation(Some(reservation.id));
     // It wants all processor elements there are, which are as many as are reserved.
     let [start, _] = Running::begin(&within, 9, 0.0).unwrap().end().unwrap();
@@ -136,7 +136,7 @@ fn a_reservation_is_over_at_its_end() {
     let function = server.function("wide").unwrap();
     let [now, _] = Running::begin(&function, 1, 0.0).unwrap().end().unwrap();
     let length = Duration::from_millis(500);
-    let reservation = server.reserve(&wanted(2, Duration::ZERO, length)).unwrap();
+    let reservation = server.reserve(&of_pes(2, Duration::ZERO, length)).unwrap();
     let [start, _] = Running::begin(&function, 1, 0.0).unwrap().end().unwrap();
     assert!(start - now >= 0.49, "after {} s", start - now);
     let late = function.with_reservation(Some(reservation.id));
@@ -153,28 +153,28 @@ fn what_cannot_be_reserved_is_refused_with_the_reason() {
     let process = start(&["--config", file.path().to_str().unwrap()]);
     let server = stranger(&process);
     let (no_time, long) = (Duration::ZERO, Duration::from_secs(101));
-    let (many, text) = kind(server.reserve(&wanted(2, no_time, MINUTE)));
+    let (many, text) = kind(server.reserve(&of_pes(2, no_time, MINUTE)));
     assert_eq!(many, FailureKind::NotFree, "{text}");
     assert!(text.contains("1 can be reserved"), "{text}");
-    let first = server.reserve(&wanted(1, no_time, MINUTE)).unwrap();
-    let (taken, text) = kind(server.reserve(&wanted(1, MINUTE / 2, MINUTE / 2)));
+    let first = server.reserve(&of_pes(1, no_time, MINUTE)).unwrap();
+    let (taken, text) = kind(server.reserve(&of_pes(1, MINUTE / 2, MINUTE / 2)));
     assert_eq!(taken, FailureKind::NotFree);
     assert!(text.contains("at the earliest"), "{text}");
     let soonest = |length| Wanted {
         latest: Some(Duration::MAX),
-        ..wanted(1, no_time, length)
+        ..of_pes(1, no_time, length)
     };
     let (ahead, _) = kind(server.reserve(&soonest(MINUTE)));
     assert_eq!(ahead, FailureKind::QuotaExceeded, "it would end in 120 s");
-    let (ahead, text) = kind(server.reserve(&wanted(1, no_time, long)));
+    let (ahead, text) = kind(server.reserve(&of_pes(1, no_time, long)));
     assert_eq!(ahead, FailureKind::QuotaExceeded);
     assert!(text.contains("limits.reserve_ahead_s"), "{text}");
-    let (empty, _) = kind(server.reserve(&wanted(0, no_time, MINUTE)));
+    let (empty, _) = kind(server.reserve(&of_pes(0, no_time, MINUTE)));
     assert_eq!(empty, FailureKind::BadArgument);
     let after = MINUTE + Duration::from_secs(1);
     let second = Duration::from_secs(1);
-    server.reserve(&wanted(1, after, second)).unwrap();
-    let (more, text) = kind(server.reserve(&wanted(1, after + 2 * second, second)));
+    server.reserve(&of_pes(1, after, second)).unwrap();
+    let (more, text) = kind(server.reserve(&of_pes(1, after + 2 * second, second)));
     assert_eq!(more, FailureKind::QuotaExceeded, "{text}");
     let known = server.reservations().unwrap();
     assert_eq!(known.len(), 2);
@@ -185,14 +185,14 @@ fn what_cannot_be_reserved_is_refused_with_the_reason() {
 fn what_is_taken_can_be_had_at_the_earliest_time_there_is() {
     let process = start(&[]);
     let server = stranger(&process);
-    server.reserve(&wanted(2, Duration::ZERO, MINUTE)).unwrap();
-    let refused = server.reserve(&wanted(1, MINUTE / 2, MINUTE)).unwrap_err();
+    server.reserve(&of_pes(2, Duration::ZERO, MINUTE)).unwrap();
+    let refused = server.reserve(&of_pes(1, MINUTE / 2, MINUTE)).unwrap_err();
     let earliest = refused.earliest().unwrap();
     assert!(earliest > MINUTE - Duration::from_secs(30), "{earliest:?}");
     assert!(earliest <= MINUTE, "{earliest:?}");
     let soon = |latest| Wanted {
         latest: Some(latest),
-        ..wanted(1, Duration::ZERO, MINUTE)
+        ..of_pes(1, Duration::ZERO, MINUTE)
     };
     let (late, _) = kind(server.reserve(&soon(MINUTE / 4)));
     assert_eq!(late, FailureKind::NotFree);
@@ -202,7 +202,7 @@ fn what_is_taken_can_be_had_at_the_earliest_time_there_is() {
         "{made:?}"
     );
     // What the refusal said holds for a program that asks again.
-    let again = server.reserve(&wanted(1, earliest, MINUTE)).unwrap();
+    let again = server.reserve(&of_pes(1, earliest, MINUTE)).unwrap();
     assert!(again.begins <= earliest, "{again:?}");
 }
 
@@ -213,7 +213,7 @@ fn a_call_of_a_reservation_waits_for_no_worker() {
     let function = server.function("wide").unwrap();
     let outside = Running::begin(&function, 1, 1.0).unwrap();
     // The one that computes has one of both processor elements, and the one worker.
-    let reservation = server.reserve(&wanted(1, Duration::ZERO, MINUTE)).unwrap();
+    let reservation = server.reserve(&of_pes(1, Duration::ZERO, MINUTE)).unwrap();
     let within = function.with_reservation(Some(reservation.id));
     let within = Running::begin(&within, 1, 0.05).unwrap().end().unwrap();
     let outside = outside.end().unwrap();
@@ -230,10 +230,10 @@ fn a_plan_knows_of_reservations() {
         function.plan(&scalars, &[]).unwrap().wait
     };
     assert_eq!(wait(&function), 0.0);
-    let one = server.reserve(&wanted(1, Duration::ZERO, MINUTE)).unwrap();
+    let one = server.reserve(&of_pes(1, Duration::ZERO, MINUTE)).unwrap();
     assert_eq!(wait(&function), 0.0, "there is another");
     let other = server
-        .reserve(&wanted(1, Duration::ZERO, MINUTE / 2))
+        .reserve(&of_pes(1, Duration::ZERO, MINUTE / 2))
         .unwrap();
     let outside = wait(&function);
     assert!((20.0..=30.0).contains(&outside), "{outside}");
@@ -248,7 +248,7 @@ fn a_submitted_call_has_the_processor_elements_of_its_reservation() {
     let process = start(&["--state", folder.path().to_str().unwrap()]);
     let server = stranger(&process);
     let function = server.function("wide").unwrap();
-    let reservation = server.reserve(&wanted(2, Duration::ZERO, MINUTE)).unwrap();
+    let reservation = server.reserve(&of_pes(2, Duration::ZERO, MINUTE)).unwrap();
     let submit = |function: &Function| {
         let mut arguments = [
             Argument::Scalar(Scalar::Int(2)),
@@ -277,7 +277,7 @@ fn a_submitted_call_has_the_processor_elements_of_its_reservation() {
 fn nobody_has_use_for_the_reservation_of_another_user() {
     let process = start(&[]);
     let server = stranger(&process);
-    let reservation = server.reserve(&wanted(1, Duration::ZERO, MINUTE)).unwrap();
+    let reservation = server.reserve(&of_pes(1, Duration::ZERO, MINUTE)).unwrap();
     let other = Server::connect(&process.address, Options::default()).unwrap();
     assert_eq!(other.reservations().unwrap(), []);
     assert_eq!(kind(other.release(reservation.id)).0, FailureKind::NotFound);

@@ -5,7 +5,7 @@ mod users;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::reservation::Calendar;
+use crate::reservation::{Bandwidth, Calendar};
 use bookings::Claim;
 use users::{Place, Users};
 
@@ -78,6 +78,8 @@ pub struct Settings {
     pub patience: Patience,
     /// Processor elements that cannot be booked ahead of time.
     pub unreservable: u32,
+    /// Bandwidth that can be booked.
+    pub bandwidth: Bandwidth,
 }
 
 impl Settings {
@@ -90,6 +92,7 @@ impl Settings {
             half_life_s: Some(3600.0),
             patience: Patience::default(),
             unreservable: 0,
+            bandwidth: Bandwidth::default(),
         }
     }
 }
@@ -243,7 +246,10 @@ impl Queue {
         };
         Queue {
             users: Users::new(settings.half_life_s),
-            calendar: Calendar::new(settings.pes.saturating_sub(settings.unreservable)),
+            calendar: Calendar::new(
+                settings.pes.saturating_sub(settings.unreservable),
+                settings.bandwidth,
+            ),
             claims: BTreeMap::new(),
             settings,
             waiting: BTreeMap::new(),

@@ -1,18 +1,30 @@
-//! Processor elements that are booked ahead of time: the second Ninf paper's first guideline.
+//! Processor elements and bandwidth that are booked ahead of time: the second Ninf paper's first
+//! guideline.
 
 use std::collections::BTreeMap;
 
 use crate::queue::Nanos;
 
-/// Processor elements for a while.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Processor elements and bandwidth for a while.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Booking {
-    /// How many, at least 1.
+    /// How many processor elements.
     pub pes: u32,
+    /// How much of the way there and back.
+    pub bandwidth: Bandwidth,
     /// From then on.
     pub from: Nanos,
     /// Up to then, and not in that moment.
     pub until: Nanos,
+}
+
+/// Bytes per second, each way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bandwidth {
+    /// To the server.
+    pub up: u64,
+    /// From the server.
+    pub down: u64,
 }
 
 /// Processor elements that a job has, besides what is booked.
@@ -42,14 +54,37 @@ pub enum Refusal {
     NotBefore(Nanos),
     /// So many processor elements can never be booked; at most these can.
     TooMany(u32),
+    /// So much bandwidth can never be booked; at most this can.
+    TooFast(Bandwidth),
 }
 
-/// All bookings. At no time are more processor elements booked than may be.
+/// All bookings. At no time are more processor elements or bandwidth booked than may be.
 #[derive(Clone, Debug)]
 pub struct Calendar {
     most: u32,
+    fastest: Bandwidth,
     bookings: BTreeMap<u64, Booking>,
     last: u64,
+}
+
+impl Bandwidth {
+    /// Whether it is none, either way.
+    pub fn is_none(&self) -> bool {
+        *self == Bandwidth::default()
+    }
+
+    /// Whether it is no more than another, either way.
+    pub fn is_within(&self, most: &Bandwidth) -> bool {
+        self.up <= most.up && self.down <= most.down
+    }
+
+    /// Both together.
+    pub fn plus(self, other: Bandwidth) -> Bandwidth {
+        Bandwidth {
+            up: self.up.saturating_add(other.up),
+            down: self.down.saturating_add(other.down),
+        }
+    }
 }
 
 impl Booking {
@@ -76,10 +111,11 @@ impl Hold {
 }
 
 impl Calendar {
-    /// An empty calendar, of at most so many processor elements at a time.
-    pub fn new(most: u32) -> Calendar {
+    /// An empty calendar, of at most so many processor elements and so much bandwidth at a time.
+    pub fn new(most: u32, fastest: Bandwidth) -> Calendar {
         Calendar {
             most,
+            fastest,
             bookings: BTreeMap::new(),
             last: 0,
         }
@@ -107,6 +143,15 @@ impl Calendar {
         then.map(|booking| booking.pes).sum()
     }
 
+    /// Bandwidth booked at a time.
+    pub fn bandwidth(&self, time: Nanos) -> Bandwidth {
+        let bookings = self.bookings.values();
+        let then = bookings.filter(|booking| booking.covers(time));
+        then.fold(Bandwidth::default(), |sum, booking| {
+            sum.plus(booking.bandwidth)
+        })
+    }
+
     /// Makes a booking, besides what jobs have. Returns its number, which no other has had.
     ///
     /// # Errors
@@ -114,6 +159,9 @@ impl Calendar {
     pub fn book(&mut self, booking: Booking, machine: Machine<'_>) -> Result<u64, Refusal> {
         if booking.pes > self.most {
             return Err(Refusal::TooMany(self.most));
+        }
+        if !booking.bandwidth.is_within(&self.fastest) {
+            return Err(Refusal::TooFast(self.fastest));
         }
         let earliest = self.earliest(booking, self.most, machine);
         if earliest > booking.from {
@@ -150,7 +198,10 @@ impl Calendar {
             let booked = self.booked(time).saturating_add(wanted.pes);
             let held = machine.holds.iter().filter(|hold| hold.covers(time));
             let held = held.fold(0u32, |sum, hold| sum.saturating_add(hold.pes));
-            booked <= most && booked.saturating_add(held) <= machine.pes
+            let has_pes =
+                wanted.pes == 0 || booked <= most && booked.saturating_add(held) <= machine.pes;
+            let bandwidth = self.bandwidth(time).plus(wanted.bandwidth);
+            has_pes && bandwidth.is_within(&self.fastest)
         })
     }
 
@@ -179,11 +230,60 @@ mod tests {
     use super::*;
 
     fn booking(pes: u32, from: Nanos, until: Nanos) -> Booking {
-        Booking { pes, from, until }
+        Booking {
+            pes,
+            from,
+            until,
+            ..Booking::default()
+        }
+    }
+
+    fn of_bandwidth(up: u64, down: u64, from: Nanos, until: Nanos) -> Booking {
+        Booking {
+            bandwidth: Bandwidth { up, down },
+            from,
+            until,
+            ..Booking::default()
+        }
+    }
+
+    #[test]
+    fn bandwidth_is_booked_each_way_and_apart_from_processor_elements() {
+        let most = Bandwidth { up: 100, down: 50 };
+        let mut calendar = Calendar::new(1, most);
+        let holds = [hold(1, 0, 99)];
+        assert_eq!(
+            calendar.book(of_bandwidth(60, 0, 0, 10), of_one(&holds)),
+            Ok(1)
+        );
+        assert_eq!(
+            calendar.book(of_bandwidth(0, 50, 5, 20), of_one(&holds)),
+            Ok(2)
+        );
+        assert_eq!(calendar.bandwidth(5), Bandwidth { up: 60, down: 50 });
+        let refused = calendar.book(of_bandwidth(41, 0, 2, 4), of_one(&[]));
+        assert_eq!(refused, Err(Refusal::NotBefore(10)));
+        let refused = calendar.book(of_bandwidth(41, 1, 2, 4), of_one(&[]));
+        assert_eq!(refused, Err(Refusal::NotBefore(20)), "5 to 20 is taken");
+        let refused = calendar.book(of_bandwidth(0, 51, 90, 91), of_one(&[]));
+        assert_eq!(refused, Err(Refusal::TooFast(most)));
+        let both = Booking {
+            pes: 1,
+            ..of_bandwidth(40, 0, 0, 5)
+        };
+        assert_eq!(calendar.book(both, of_one(&[])), Ok(3));
+        let refused = calendar.book(booking(1, 4, 6), of_one(&[]));
+        assert_eq!(refused, Err(Refusal::NotBefore(5)));
+        assert!(calendar.release(1).is_some());
+        assert_eq!(calendar.bandwidth(0), Bandwidth { up: 40, down: 0 });
     }
 
     fn hold(pes: u32, from: Nanos, until: Nanos) -> Hold {
         Hold { pes, from, until }
+    }
+
+    fn of_one(holds: &[Hold]) -> Machine<'_> {
+        Machine { pes: 1, holds }
     }
 
     fn machine(holds: &[Hold]) -> Machine<'_> {
@@ -192,7 +292,7 @@ mod tests {
 
     #[test]
     fn a_refusal_tells_the_earliest_time() {
-        let mut calendar = Calendar::new(4);
+        let mut calendar = Calendar::new(4, Bandwidth::default());
         let first = calendar.book(booking(3, 10, 20), machine(&[])).unwrap();
         assert_eq!(calendar.book(booking(1, 10, 30), machine(&[])), Ok(2));
         let refused = calendar.book(booking(2, 5, 12), machine(&[]));
@@ -212,7 +312,7 @@ mod tests {
 
     #[test]
     fn running_jobs_are_in_the_way_for_as_long_as_they_are_predicted_to() {
-        let mut calendar = Calendar::new(4);
+        let mut calendar = Calendar::new(4, Bandwidth::default());
         let holds = [hold(2, 0, 7), hold(1, 0, 9)];
         let refused = calendar.book(booking(3, 0, 5), machine(&holds));
         assert_eq!(refused, Err(Refusal::NotBefore(7)));
@@ -225,7 +325,7 @@ mod tests {
 
     #[test]
     fn a_share_is_left_for_others() {
-        let mut calendar = Calendar::new(3);
+        let mut calendar = Calendar::new(3, Bandwidth::default());
         let holds = [hold(1, 0, 9)];
         assert_eq!(calendar.book(booking(3, 0, 5), machine(&holds)), Ok(1));
         let refused = calendar.book(booking(1, 0, 5), machine(&[]));

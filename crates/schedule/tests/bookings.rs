@@ -91,6 +91,7 @@ fn wide_job_between_bookings(policy: Policy, seed: u64) -> f64 {
                 pes: 2,
                 from: now + 10 * SECOND,
                 until: now + 20 * SECOND,
+                ..Booking::default()
             };
             queue.reserve(booking, now).expect("one after the other");
         }
@@ -169,6 +170,7 @@ fn busy_machine(random: &mut Random, pes: u32) -> Busy {
             pes: 1 + random.below(pes.into()) as u32,
             from,
             until: from + SECOND + random.below(8 * SECOND),
+            ..Booking::default()
         };
         if queue.reserve(booking, 0).is_ok() {
             backlog.keep(Kept {
@@ -240,6 +242,7 @@ fn starts(load: &Load, books: bool) -> Vec<(Nanos, Start)> {
                 pes: 1,
                 from: now + ahead,
                 until: now + ahead + length,
+                ..Booking::default()
             };
             if let Ok(id) = queue.reserve(booking, now) {
                 assert!(queue.release(id, now).is_some());

@@ -107,6 +107,7 @@ impl Machine {
             pes,
             from,
             until: from + length,
+            ..Booking::default()
         };
         let mut booking = at(from);
         let id = match self.queue.reserve(booking, now) {
@@ -117,7 +118,7 @@ impl Machine {
                 booking = at(earliest);
                 self.queue.reserve(booking, now).expect("it was told so")
             }
-            Err(Refusal::TooMany(_)) => panic!("there are so many"),
+            Err(Refusal::TooMany(_) | Refusal::TooFast(_)) => panic!("there are so many"),
         };
         self.check_calendar();
         for time in [booking.from, booking.until] {
@@ -241,6 +242,7 @@ fn booking(pes: u32, from: u64, until: u64) -> Booking {
         pes,
         from: from * SECOND,
         until: until * SECOND,
+        ..Booking::default()
     }
 }
 
@@ -251,6 +253,7 @@ fn short_jobs_compute_before_a_booking_and_long_ones_wait() {
         pes: 2,
         from: 10 * SECOND,
         until: 20 * SECOND,
+        ..Booking::default()
     };
     let id = queue.reserve(booking, 0).unwrap();
     assert_eq!(queue.push(request(1, 1, 15.0, None), 0), None);
@@ -276,6 +279,7 @@ fn a_job_whose_booking_is_over_waits_as_any_other() {
         pes: 1,
         from: SECOND,
         until: 2 * SECOND,
+        ..Booking::default()
     };
     let id = queue.reserve(booking, 0).unwrap();
     // It wants more than is booked, and has that.
@@ -381,6 +385,7 @@ fn nothing_is_booked_where_everything_starts_at_once() {
         pes: 1,
         from: 0,
         until: SECOND,
+        ..Booking::default()
     };
     assert_eq!(queue.reserve(booking, 0), Err(Refusal::TooMany(0)));
 }

@@ -149,6 +149,7 @@ pub(crate) fn all() -> Vec<Case> {
         parts(),
         kept_objects(),
         reservations(),
+        bandwidth(),
         loans(),
         names(),
         register(),
@@ -757,6 +758,49 @@ fn reservations() -> Case {
     Case {
         hello,
         ..case("reservations", about, exchanges)
+    }
+}
+
+fn bandwidth() -> Case {
+    let about = "Bandwidth is reserved, and the connection has it; of another user's reservation\n\
+                 it has none. Bit 19 of the features.";
+    let wanted = Reserve {
+        pes: 0,
+        start: 0,
+        length: 60_000,
+        up: 5_000_000,
+        down: 10_000_000,
+        latest: None,
+    };
+    let record = ReservationRecord {
+        id: 4,
+        pes: 0,
+        begins: 0,
+        ends: 60_000,
+        up: wanted.up,
+        down: wanted.down,
+    };
+    let page = || {
+        Answer::Reservations(ReservationPage {
+            reservations: vec![record],
+            next: None,
+        })
+    };
+    let refused = Failure::new(FailureKind::NotFound, "there is no reservation 5");
+    let asked = Request::Reservations;
+    let exchanges = vec![
+        (asked(ReservationRequest::Reserve(wanted)), page()),
+        (asked(ReservationRequest::Attach(4)), page()),
+        (
+            asked(ReservationRequest::Attach(5)),
+            Answer::Failure(refused),
+        ),
+    ];
+    let mut hello = Hello::new("golden client");
+    hello.features = RESERVATIONS;
+    Case {
+        hello,
+        ..case("bandwidth", about, exchanges)
     }
 }
 

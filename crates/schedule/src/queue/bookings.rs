@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Nanos, Policy, Queue, Request, Running, Waiting, predicted_end};
-use crate::reservation::{Booking, Hold, Machine, Refusal};
+use crate::reservation::{Bandwidth, Booking, Hold, Machine, Refusal};
 
 /// A job that waits for processor elements of its booking; the first in order goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,15 +25,15 @@ impl Claim {
 }
 
 impl Queue {
-    /// Books processor elements. Jobs that run are reckoned with for as long as they are predicted
-    /// to; those that take longer delay it.
+    /// Books processor elements and bandwidth. Jobs that run are reckoned with for as long as they
+    /// are predicted to; those that take longer delay it.
     ///
     /// # Errors
-    /// When it could be had, or that it never can: with [`Policy::AtOnce`], which keeps nothing
-    /// free for anybody.
+    /// When it could be had, or that it never can: no processor elements with [`Policy::AtOnce`],
+    /// which keeps none free for anybody.
     pub fn reserve(&mut self, booking: Booking, now: Nanos) -> Result<u64, Refusal> {
         self.expire(now);
-        if self.settings.policy == Policy::AtOnce {
+        if self.settings.policy == Policy::AtOnce && booking.pes > 0 {
             return Err(Refusal::TooMany(0));
         }
         let holds = self.holds(now);
@@ -54,7 +54,12 @@ impl Queue {
             pes: most,
             holds: &holds,
         };
-        let wanted = Booking { pes, from, until };
+        let wanted = Booking {
+            pes,
+            from,
+            until,
+            ..Booking::default()
+        };
         self.calendar.earliest(wanted, most, machine)
     }
 
@@ -77,6 +82,11 @@ impl Queue {
         let booking = self.calendar.release(id)?;
         self.return_claims(now);
         Some(booking)
+    }
+
+    /// Bandwidth booked for now.
+    pub fn bandwidth(&self, now: Nanos) -> Bandwidth {
+        self.calendar.bandwidth(now)
     }
 
     /// What is booked, by number.

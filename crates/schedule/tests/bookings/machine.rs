@@ -228,6 +228,7 @@ impl Machine {
             pes: 1 + self.random.below(self.load.pes.into()) as u32,
             from: now + self.random.below(15 * SECOND),
             until: 0,
+            ..Booking::default()
         };
         let length = SECOND + self.random.below(8 * SECOND);
         let until = wanted.from + length;

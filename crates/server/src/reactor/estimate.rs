@@ -1,6 +1,6 @@
 //! What a call would take, from what was learned of functions and links.
 
-use super::Reactor;
+use super::{Reactor, Way};
 use crate::job::Job;
 use farcall_idl::Layout;
 use farcall_rpc_proto::{Call, Estimate, Failure};
@@ -96,17 +96,21 @@ impl Reactor {
         seconds / f64::from(self.queue.settings().pes)
     }
 
-    /// Learns the rates of a link from the streams that have ended on a connection.
+    /// Learns the rates of a link from the streams that have ended on a connection; not from those
+    /// that were held to a rate.
     pub(super) fn learn_link(&mut self, key: usize) {
         let connection = &mut self.connections[key];
         let moved = connection.proto.take_moved();
         let Some(host) = connection.host else { return };
-        let mut ends = [moved.up, moved.down].into_iter().flatten();
+        let is_paced = |way: Way| connection.allowed[way as usize].is_limited();
+        let up = moved.up.filter(|_| !is_paced(Way::Up));
+        let down = moved.down.filter(|_| !is_paced(Way::Down));
+        let mut ends = [up, down].into_iter().flatten();
         if !ends.any(|(bytes, _)| bytes >= Throughput::LEAST_BYTES) {
             return;
         }
         let link = self.links.entry(host);
-        for (throughput, stream) in [(&mut link.up, moved.up), (&mut link.down, moved.down)] {
+        for (throughput, stream) in [(&mut link.up, up), (&mut link.down, down)] {
             if let Some((bytes, nanos)) = stream {
                 throughput.observe(bytes, nanos as f64 * 1e-9);
             }

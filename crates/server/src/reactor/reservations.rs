@@ -1,4 +1,4 @@
-//! Processor elements that users reserve ahead of time.
+//! Processor elements and bandwidth that users reserve ahead of time.
 
 use super::Reactor;
 use crate::job::Job;
@@ -7,7 +7,7 @@ use farcall_rpc_proto::{
     Call, CallId, Failure, FailureKind, Nanos, ReservationPage, ReservationRecord,
     ReservationRequest, Reserve,
 };
-use farcall_schedule::reservation::{Booking, Refusal};
+use farcall_schedule::reservation::{Bandwidth, Booking, Refusal};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -16,26 +16,58 @@ const PAGE: usize = 128;
 /// Nanoseconds of a millisecond, in which clients count.
 const MILLI: Nanos = 1_000_000;
 
+/// What is wanted, in words.
+fn described(wanted: &Reserve) -> String {
+    let pes = match wanted.pes {
+        1 => "1 processor element".to_string(),
+        pes => format!("{pes} processor elements"),
+    };
+    let rates = [(wanted.up, "to"), (wanted.down, "from")];
+    let rates = rates.into_iter().filter(|(rate, _)| *rate > 0);
+    let rates = rates.map(|(rate, way)| format!("{rate} bytes per second {way} the server"));
+    let pes = (wanted.pes > 0).then_some(pes);
+    pes.into_iter()
+        .chain(rates)
+        .collect::<Vec<_>>()
+        .join(" and ")
+}
+
+fn too_fast(wanted: &Reserve, most: &Bandwidth) -> String {
+    let (way, setting, wanted, most) = match wanted.up > most.up {
+        true => ("to", "limits.bandwidth_up", wanted.up, most.up),
+        false => ("from", "limits.bandwidth_down", wanted.down, most.down),
+    };
+    match most {
+        0 => format!(
+            "no bandwidth {way} this server can be reserved: its operator has not set {setting}"
+        ),
+        most => format!(
+            "{wanted} bytes per second {way} the server are wanted, and {most} can be reserved \
+             ({setting} but for a tenth)"
+        ),
+    }
+}
+
 /// Why something cannot be reserved, and when it could be.
 fn refused(wanted: &Reserve, refusal: Refusal, now: Nanos) -> Failure {
-    let seconds = wanted.length as f64 * 1e-3;
-    let pes = wanted.pes;
+    let seconds = wanted.length as f64 / 1e3;
     let text = match refusal {
         Refusal::NotBefore(earliest) => {
             // Rounded up: then it is free.
             let later = earliest.saturating_sub(now).div_ceil(MILLI);
-            let in_s = later as f64 * 1e-3;
-            let text = format!(
-                "{pes} processor elements are free for {seconds} s in {in_s} s at the earliest"
-            );
+            let (what, in_s) = (described(wanted), later as f64 / 1e3);
+            let text =
+                format!("there is room for {what} for {seconds} s in {in_s} s at the earliest");
             return Failure {
                 earliest: Some(later),
                 ..Failure::new(FailureKind::NotFree, text)
             };
         }
-        Refusal::TooMany(0) => "nothing can be reserved at this server".to_string(),
+        Refusal::TooMany(0) => "no processor elements can be reserved at this server".to_string(),
+        Refusal::TooFast(most) => too_fast(wanted, &most),
         Refusal::TooMany(most) => format!(
-            "{pes} processor elements are wanted, and {most} can be reserved at this server"
+            "{} processor elements are wanted, and {most} can be reserved at this server",
+            wanted.pes
         ),
     };
     Failure::new(FailureKind::NotFree, text)
@@ -68,6 +100,7 @@ impl Reactor {
             ReservationRequest::Reserve(wanted) => self.make_reservation(&user, &wanted),
             ReservationRequest::Release(id) => self.release_reservation(&user, id),
             ReservationRequest::List(after) => Ok(self.reservation_page(&user, after)),
+            ReservationRequest::Attach(id) => self.attach_reservation(key, &user, id),
         };
         let proto = &mut self.connections[key].proto;
         match answer {
@@ -86,6 +119,10 @@ impl Reactor {
         let from = now.saturating_add(wanted.start.saturating_mul(MILLI));
         let booking = Booking {
             pes: wanted.pes,
+            bandwidth: Bandwidth {
+                up: wanted.up,
+                down: wanted.down,
+            },
             from,
             until: from.saturating_add(wanted.length.saturating_mul(MILLI)),
         };
@@ -102,7 +139,10 @@ impl Reactor {
         let id = made.map_err(|refusal| refused(wanted, refusal, now))?;
         self.reservations.owners.insert(id, user.clone());
         self.reservations.changes += 1;
-        tracing::debug!("{user} has reserved {} processor elements", wanted.pes);
+        tracing::debug!("{user} has reserved {}", described(wanted));
+        if wanted.up > 0 || wanted.down > 0 {
+            self.retune();
+        }
         Ok(self.one_reservation(id))
     }
 
@@ -126,12 +166,10 @@ impl Reactor {
             let text = "the server takes no more calls; connect anew";
             return failed(FailureKind::Draining, text.to_string());
         }
-        if wanted.up > 0 || wanted.down > 0 {
-            let text = "this server does not reserve bandwidth; reserve processor elements alone";
-            return failed(FailureKind::NotFree, text.to_string());
-        }
-        if wanted.pes == 0 || wanted.length == 0 {
-            let text = "a reservation has at least 1 processor element, for at least 1 ms";
+        let is_empty = wanted.pes == 0 && wanted.up == 0 && wanted.down == 0;
+        if is_empty || wanted.length == 0 {
+            let text = "a reservation has at least 1 processor element or 1 byte per second, for \
+                        at least 1 ms";
             return failed(FailureKind::BadArgument, text.to_string());
         }
         self.check_end(wanted.start.saturating_add(wanted.length))?;
@@ -166,10 +204,26 @@ impl Reactor {
     fn release_reservation(&mut self, user: &User, id: u64) -> Result<ReservationPage, Failure> {
         self.find_reservation(user, id)?;
         let page = self.one_reservation(id);
-        self.queue.release(id, self.nanos());
+        let booking = self.queue.release(id, self.nanos());
         self.reservations.owners.remove(&id);
         self.reservations.changes += 1;
+        if booking.is_some_and(|booking| !booking.bandwidth.is_none()) {
+            self.retune();
+        }
         Ok(page)
+    }
+
+    /// From now on the connection has the bandwidth of that reservation.
+    fn attach_reservation(
+        &mut self,
+        key: usize,
+        user: &User,
+        id: u64,
+    ) -> Result<ReservationPage, Failure> {
+        self.find_reservation(user, id)?;
+        self.connections[key].reservation = Some(id);
+        self.retune();
+        Ok(self.one_reservation(id))
     }
 
     fn find_reservation(&self, user: &User, id: u64) -> Result<(), Failure> {
@@ -222,8 +276,8 @@ impl Reactor {
                 pes: booking.pes,
                 begins: booking.from.saturating_sub(now).div_ceil(MILLI),
                 ends: booking.until.saturating_sub(now).div_ceil(MILLI),
-                up: 0,
-                down: 0,
+                up: booking.bandwidth.up,
+                down: booking.bandwidth.down,
             };
             Some((self.reservations.owners.get(&id)?, record))
         })
@@ -259,6 +313,8 @@ impl Reactor {
                 "pes": record.pes,
                 "begins_in_s": record.begins as f64 * 1e-3,
                 "ends_in_s": record.ends as f64 * 1e-3,
+                "up": record.up,
+                "down": record.down,
             })
         });
         shown.take(PAGE).collect()
