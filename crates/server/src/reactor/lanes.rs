@@ -182,28 +182,45 @@ impl Reactor {
         if !connection.crosses_link {
             return None;
         }
-        let lane = self.lanes.roads[way as usize].lane(connection.reservation)?;
+        let lane = self.lanes.roads[way as usize].lane(connection.reservation);
         let allowance = &mut connection.allowed[way as usize];
+        let Some(lane) = lane else {
+            *allowance = Allowance::default();
+            return None;
+        };
         lane.grant(key, allowance, now);
         Some(allowance.left())
     }
 
-    /// Settles what was granted.
+    /// Settles what was granted. Lanes may have come or gone since: who found nothing granted waits
+    /// all the same.
     pub(super) fn settle(&mut self, key: usize, way: Way, granted: Option<u64>) {
-        let (Some(granted), true) = (granted, self.is_open(key)) else {
+        if !self.lanes.is_active || !self.is_open(key) {
             return;
-        };
+        }
+        let granted = granted.unwrap_or(0);
         let connection = &mut self.connections[key];
         let lane = self.lanes.roads[way as usize].lane(connection.reservation);
         let allowance = &mut connection.allowed[way as usize];
-        // Without a limit lanes have changed since.
         if let Some(lane) = lane.filter(|_| allowance.is_limited()) {
             lane.settle(key, granted, allowance);
         }
     }
 
-    /// Reservations have begun, have ended or were made or released, or a connection has become one
-    /// of a reservation: everybody finds his lane anew.
+    /// A connection is one of that reservation from now on.
+    pub(super) fn change_lane(&mut self, key: usize, reservation: u64) {
+        self.lanes.forget(key);
+        let connection = &mut self.connections[key];
+        connection.reservation = Some(reservation);
+        for allowance in &mut connection.allowed {
+            allowance.is_queued = false;
+        }
+        if self.lanes.ahead.is_some() {
+            self.bound_ahead_of(key);
+        }
+    }
+
+    /// Reservations have begun, have ended or were made or released: everybody finds his lane anew.
     pub(super) fn retune(&mut self) {
         let now = self.nanos();
         let bookings = self.queue.bookings();
@@ -249,15 +266,21 @@ impl Reactor {
         if was.is_none() && ahead.is_none() {
             return;
         }
-        for (_, connection) in &self.connections {
-            let reserved = &self.lanes.roads[Way::Up as usize].reserved;
-            let own = connection.reservation;
-            let is_reserved = own.is_some_and(|id| reserved.contains_key(&id));
-            connection.bound_ahead(ahead.filter(|_| !is_reserved));
+        for (key, _) in &self.connections {
+            self.bound_ahead_of(key);
         }
     }
 
-    /// Nobody waits any more: who has to, finds that out.
+    /// Those of reservations are held to their rate one by one.
+    fn bound_ahead_of(&self, key: usize) {
+        let connection = &self.connections[key];
+        let reserved = &self.lanes.roads[Way::Up as usize].reserved;
+        let own = connection.reservation;
+        let is_reserved = own.is_some_and(|id| reserved.contains_key(&id));
+        connection.bound_ahead(self.lanes.ahead.filter(|_| !is_reserved));
+    }
+
+    /// Nobody waits any more: who has to, finds that out. What was granted before is void.
     fn find_lanes(&mut self) {
         for lane in self.lanes.roads.iter_mut().flat_map(Road::lanes) {
             lane.queue.clear();
@@ -268,6 +291,10 @@ impl Reactor {
                 waiting.push(key);
             }
             connection.allowed = Default::default();
+            if self.lanes.is_active && connection.crosses_link {
+                let allowed = connection.allowed.iter_mut();
+                allowed.for_each(|allowance| allowance.grant(0, 0));
+            }
         }
         for key in waiting {
             self.go_on(key);

@@ -221,8 +221,7 @@ impl Reactor {
         id: u64,
     ) -> Result<ReservationPage, Failure> {
         self.find_reservation(user, id)?;
-        self.connections[key].reservation = Some(id);
-        self.retune();
+        self.change_lane(key, id);
         Ok(self.one_reservation(id))
     }
 
