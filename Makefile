@@ -50,6 +50,8 @@ bench: build ## figures, with a peer or a physical limit beside them in the same
 	else echo "bench grid: skipped, it needs root: sudo $(farcall) bench grid"; fi
 	@if [ "$$(id -u)" = 0 ]; then $(farcall) bench transaction; \
 	else echo "bench transaction: skipped, it needs root: sudo $(farcall) bench transaction"; fi
+	@if [ "$$(id -u)" = 0 ]; then $(farcall) bench reservation; \
+	else echo "bench reservation: skipped, it needs root: sudo $(farcall) bench reservation"; fi
 	$(farcall) bench gang --peers
 
 soak: setup ## long runs: killed jobs and servers, each fuzz target ten minutes

@@ -145,6 +145,8 @@ impl Driver {
         open.insert(proto.ask_directory(Kind::Find, b"f").unwrap(), 0);
         let list = ReservationRequest::List(0);
         open.insert(proto.reservations(list).unwrap(), 0);
+        let attach = ReservationRequest::Attach(1);
+        open.insert(proto.reservations(attach).unwrap(), 0);
         proto.observe(b"o");
         Driver {
             proto,

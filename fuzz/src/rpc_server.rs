@@ -249,6 +249,17 @@ impl Driver {
                     },
                 );
             }
+            Event::Reservations(id, ReservationRequest::Reserve(wanted)) if wanted.pes == 0 => {
+                let refused = Failure::new(FailureKind::NotFree, "not before that");
+                let earliest = wanted.latest;
+                self.proto.fail(
+                    id,
+                    &Failure {
+                        earliest,
+                        ..refused
+                    },
+                );
+            }
             Event::Reservations(id, ReservationRequest::Reserve(wanted)) => {
                 let reserved = ReservationRecord {
                     id: wanted.length,
@@ -259,6 +270,11 @@ impl Driver {
                     down: wanted.down,
                 };
                 let (reservations, next) = (vec![reserved], None);
+                self.proto
+                    .reservations(id, &ReservationPage { reservations, next });
+            }
+            Event::Reservations(id, ReservationRequest::Attach(_)) => {
+                let (reservations, next) = (Vec::new(), None);
                 self.proto
                     .reservations(id, &ReservationPage { reservations, next });
             }

@@ -1,5 +1,6 @@
 """A metaserver from Python: one handle, all servers."""
 
+import json
 import os
 import pathlib
 import subprocess
@@ -52,6 +53,43 @@ def test_calls_run_on_all_servers(cluster, monkeypatch):
         assert (array == 2 * index + 1).all()
     again(3, 0.0, np.zeros(3))
     assert again.times.exec >= 0
+
+
+def status(address):
+    """What `farcall status --json` says."""
+    words = [FARCALL, "status", "--json", "--server", address]
+    return json.loads(subprocess.check_output(words, timeout=30))
+
+
+def test_a_reservation_is_at_one_of_the_servers(cluster):
+    server = farcall.connect(cluster)
+    wait_until(lambda: len(status(cluster)["servers"]) == 3, what="that all have joined")
+    wait_until(server.ls, what="that one has told its functions")
+    again = server.function("again")
+    with pytest.raises(farcall.ServerError, match=r"function\.reserve"):
+        server.reserve(seconds=60)
+    with again.reserve(seconds=60) as first, again.reserve(seconds=60) as second:
+        assert first.server != second.server
+        known = {(one.id, one.server) for one in again.reservations()}
+        assert known == {(one.id, one.server) for one in (first, second)}
+        for reservation in first, second:
+            array = np.zeros(3)
+            again.with_reservation(reservation)(3, 0.0, array)
+            again.with_reservation(f"{reservation.id}@{reservation.server}")(3, 0.0, array)
+            # Twice, from 0: 1, then 3.
+            assert (array == 3).all()
+            (function,) = status(reservation.server)["functions"]
+            assert function["done"] == 2
+        # Each of a sweep's calls goes to the one server.
+        calls = [{"x": np.full(1, float(index))} for index in range(4)]
+        for _ in again.with_reservation(first).map(calls, n=1, seconds=0.0):
+            pass
+        assert [call["x"][0] for call in calls] == [1, 3, 5, 7]
+        (function,) = status(first.server)["functions"]
+        assert function["done"] == 6
+    assert farcall.connect(first.server).reservations() == []
+    with pytest.raises(farcall.ArgumentError, match="with_reservation"):
+        again.with_reservation("3@@")
 
 
 def test_what_stays_is_at_one_server(cluster):

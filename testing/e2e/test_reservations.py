@@ -1,10 +1,14 @@
-"""Processor elements reserved ahead of time, from Python and the command."""
+"""Processor elements and bandwidth reserved ahead of time, from Python, C and the command."""
 
+import json
 import subprocess
+import time
 
 import farcall
+import numpy as np
 import pytest
-from servers import FARCALL, ServerProcess
+from programs import compile_c, run
+from servers import FARCALL, ROOT, ServerProcess
 
 NAP = """\
 Module nap;
@@ -13,11 +17,24 @@ Define nap(IN int ms, OUT int *done) { usleep(ms * 1000); *done = 1; }
 """
 
 
+COPY = """\
+Module libc;
+Library "libc.so.6";
+Define copy(OUT char out[n], IN char in[n], IN long n) Calls "C" memcpy(out, in, n);
+"""
+LIMITS = """\
+[limits]
+bandwidth_up = "20MB/s"
+bandwidth_down = 20e6
+"""
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     idl = tmp_path_factory.mktemp("nap") / "nap.idl"
     idl.write_text(NAP)
-    process = ServerProcess(idl, options=["--allow-code", "--pes", "2"])
+    state = str(tmp_path_factory.mktemp("state"))
+    process = ServerProcess(idl, options=["--allow-code", "--pes", "2", "--state", state])
     yield farcall.connect(process.address)
     process.stop()
 
@@ -34,8 +51,11 @@ def test_a_reservation_is_made_used_and_released(server):
         assert nap.with_reservation(reservation.id)(1).done == 1
         assert not outside.done()
         assert [known.id for known in server.reservations()] == [reservation.id]
-        with pytest.raises(farcall.ServerError, match="at the earliest"):
+        with pytest.raises(farcall.ServerError, match="at the earliest") as refused:
             server.reserve(pes=1, seconds=1)
+        assert 0 < refused.value.earliest <= 60
+        with server.reserve(pes=1, seconds=1, earliest=True) as later:
+            assert 0 < later.begins_in <= refused.value.earliest
     assert outside.result(timeout=30).done == 1
     assert server.reservations() == []
     reservation.release()
@@ -44,12 +64,28 @@ def test_a_reservation_is_made_used_and_released(server):
     assert within.with_reservation(None)(1).done == 1
 
 
+def test_submitted_calls_have_a_reservation(server):
+    nap = server.function("nap")
+    with server.reserve(pes=2, seconds=60) as reservation:
+        outside = nap.submit(1)
+        within = nap.with_keep(1).with_reservation(reservation).submit(1)
+        assert within.fetch(timeout=30).done == 1
+        assert outside.status.state == "queued"
+    assert outside.fetch(timeout=30).done == 1
+
+
+def test_other_errors_know_no_earliest_time(server):
+    with pytest.raises(farcall.ServerError) as refused:
+        server.reserve(pes=3, seconds=1)
+    assert refused.value.earliest is None
+
+
 def test_seconds_are_checked(server):
     with pytest.raises(farcall.ArgumentError, match="start"):
         server.reserve(seconds=1, start=-1)
 
 
-def test_the_command_reserves(server):
+def command_at(server):
     def command(*words):
         return subprocess.run(
             [FARCALL, *words, "--server", server.address],
@@ -59,9 +95,73 @@ def test_the_command_reserves(server):
             check=True,
         ).stdout
 
+    return command
+
+
+def test_the_command_reserves(server):
+    command = command_at(server)
     number = command("reserve", "--pes", "2", "--seconds", "60").strip()
     assert "= [1]" in command("call", "nap", "ms=1", "--reservation", number)
+    job = command("submit", "nap", "ms=1", "--reservation", number).strip()
+    assert "= [1]" in command("fetch", job)
+    later = json.loads(command("reserve", "--seconds", "1", "--earliest", "--json"))
+    assert 50 < later["reservation"]["begins_in_s"] <= 60
+    command("release", str(later["reservation"]["id"]))
     assert command("reservations").startswith(f"{number}  2 PEs  has begun")
     assert "reserved     2 PEs" in command("status")
     command("release", number)
     assert command("reservations") == ""
+
+
+@pytest.fixture(scope="module")
+def broad(tmp_path_factory):
+    """A server with bandwidth to reserve, over TCP: within the host no link is crossed."""
+    folder = tmp_path_factory.mktemp("broad")
+    idl, config = folder / "libc.idl", folder / "farcall.toml"
+    idl.write_text(COPY)
+    config.write_text(LIMITS)
+    process = ServerProcess(idl, options=["--pes", "2", "--config", str(config)])
+    yield process
+    process.stop()
+
+
+def test_arrays_travel_at_the_rates_reserved(broad):
+    server = broad.connect(same_host=False)
+    copy = server.function("copy")
+    data = np.ones(4_000_000, dtype=np.int8)
+    with server.reserve(pes=0, up="64Mbit/s", down=4e6, seconds=60) as reservation:
+        assert (reservation.pes, reservation.up, reservation.down) == (0, 8_000_000, 4_000_000)
+        assert "8000000 B/s up" in repr(reservation)
+        within = copy.with_reservation(reservation)
+        start = time.monotonic()
+        assert within(in_=data, n=data.size).out.tobytes() == data.tobytes()
+        seconds = time.monotonic() - start
+        # Half a second there and a second back, but for what may pass at once.
+        assert 1.3 < seconds < 4
+        [known] = server.reservations()
+        assert (known.up, known.down) == (8_000_000, 4_000_000)
+        with pytest.raises(farcall.ServerError, match="at the earliest"):
+            server.reserve(up=12e6, seconds=1)
+    with pytest.raises(farcall.ServerError, match=r"limits\.bandwidth_up"):
+        server.reserve(up="19MB/s", seconds=1)
+    for wrong in ["8 furlongs", -1, float("nan")]:
+        with pytest.raises(farcall.ArgumentError, match="down"):
+            server.reserve(down=wrong, seconds=1)
+
+
+def test_the_command_reserves_bandwidth(broad):
+    command = command_at(broad)
+    number = command("reserve", "--pes", "0", "--up", "40Mbit/s", "--seconds", "60").strip()
+    assert command("reservations").startswith(f"{number}  0 PEs, 5 MB/s up  has begun")
+    assert "reserved     0 PEs, 5 MB/s up" in command("status")
+    command("release", number)
+
+
+def test_from_c(broad, tmp_path):
+    source = ROOT / "testing" / "e2e" / "reservations.c"
+    ran = run(compile_c(source, tmp_path / "reservations"), broad.address)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    refused, seconds, gone = ran.stdout.splitlines()
+    assert "at the earliest" in refused
+    assert 1.8 < float(seconds.removesuffix(" s")) < 5
+    assert "there is no reservation" in gone

@@ -281,6 +281,41 @@ typedef struct {
 typedef void (*farcall_output_writer)(void *user, const char *text, size_t bytes);
 
 /**
+ * What is wanted of a server for a while, and what was reserved. All members that are not set are
+ * 0.
+ */
+typedef struct {
+  /**
+   * `sizeof(farcall_reservation)`: later versions may have more members.
+   */
+  size_t size;
+  /**
+   * Its number at the server, from 1; set by `farcall_reserve`.
+   */
+  uint64_t id;
+  /**
+   * Bytes per second to the server; 0 for none.
+   */
+  uint64_t up;
+  /**
+   * Bytes per second from the server; 0 for none.
+   */
+  uint64_t down;
+  /**
+   * Processor elements; 0 for bandwidth alone.
+   */
+  uint32_t pes;
+  /**
+   * Seconds from now until it begins.
+   */
+  double begins;
+  /**
+   * Seconds from now until it is over.
+   */
+  double ends;
+} farcall_reservation;
+
+/**
  * What a transaction came to.
  */
 typedef struct {
@@ -785,6 +820,32 @@ farcall_status farcall_forward_output(farcall_function *function,
  * `function` is from `farcall_function_of`.
  */
 farcall_status farcall_keep_output(farcall_function *function);
+
+/**
+ * Reserves processor elements and bandwidth of a server from `begins` to `ends`, and sets the id.
+ * Calls that use it (`farcall_use_reservation`) start at once then, and their arrays travel at
+ * these rates on a connection of their own. Where they are not free then,
+ * `farcall_error_message` says from when on they are. It is in `FARCALL_1.4`.
+ *
+ * `server` is from `farcall_connect`; `reservation` points to a reservation with its size.
+ */
+farcall_status farcall_reserve(farcall_server *server, farcall_reservation *reservation);
+
+/**
+ * Ends a reservation before its time. Calls that use it and wait do so as all others from then on.
+ * It is in `FARCALL_1.4`.
+ *
+ * `server` is from `farcall_connect`.
+ */
+farcall_status farcall_release_reservation(farcall_server *server, uint64_t id);
+
+/**
+ * From now on, calls of the function have what was reserved under that id; with 0 they wait as all
+ * others, as they do at first. It is in `FARCALL_1.4`.
+ *
+ * `function` is from `farcall_function_of`.
+ */
+farcall_status farcall_use_reservation(farcall_function *function, uint64_t id);
 
 /**
  * Whether a call has ended: `FARCALL_RUNNING` while it has not, else what became of it. Arguments

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::ffi::{CString, c_char};
 use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use farcall_client::Output;
@@ -26,6 +27,8 @@ pub struct Function {
     libraries: Mutex<(Vec<CString>, Option<usize>)>,
     /// Where what it prints goes, if not to the server's log.
     pub(crate) output: Mutex<Option<Output>>,
+    /// The reservation that its calls have; 0 for none.
+    pub(crate) reservation: AtomicU64,
 }
 
 /// How long a call took, in seconds.
@@ -68,6 +71,7 @@ impl Function {
             times: Mutex::default(),
             libraries: Mutex::default(),
             output: Mutex::default(),
+            reservation: AtomicU64::new(0),
             client,
         }
     }
@@ -75,9 +79,13 @@ impl Function {
     /// What calls are made with.
     pub(crate) fn client(&self) -> Cow<'_, farcall_client::Function> {
         let output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*output {
+        let client = match &*output {
             Some(output) => Cow::Owned(self.client.with_output(Some(output.clone()))),
             None => Cow::Borrowed(&self.client),
+        };
+        match self.reservation.load(Ordering::Relaxed) {
+            0 => client,
+            id => Cow::Owned(client.with_reservation(Some(id))),
         }
     }
 

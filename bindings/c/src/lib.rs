@@ -20,6 +20,7 @@ mod memory;
 mod ninf;
 mod object;
 mod output;
+mod reservation;
 mod session;
 mod sessions;
 mod texts;

@@ -61,7 +61,15 @@ pub(crate) fn from_client(py: Python<'_>, error: &Error) -> PyErr {
         Fault::Library => "library",
         Fault::Machine => "machine",
     };
-    raise(py, class, error.to_string(), Some(fault))
+    let exception = raise(py, class, error.to_string(), Some(fault));
+    let Some(earliest) = error.earliest() else {
+        return exception;
+    };
+    let told = exception.value(py);
+    match told.setattr("earliest", earliest.as_secs_f64()) {
+        Ok(()) => exception,
+        Err(error) => error,
+    }
 }
 
 /// The class of the exception.

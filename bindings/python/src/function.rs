@@ -15,7 +15,7 @@ use crate::handle::{self, Keep};
 use crate::interface::Interface;
 use crate::job::Job;
 use crate::plan::Plan;
-use crate::reservation::Reservation;
+use crate::reservation::{self, Rate, Reservation};
 use crate::result::Results;
 use crate::server::{Process, Settings, seconds};
 use crate::transaction::{self, Transaction};
@@ -270,20 +270,55 @@ impl Function {
         Ok(Job::new(job, self.process, self.settings.clone()))
     }
 
-    /// The same function, whose calls have the processor elements of a reservation: what
-    /// `Server.reserve` gave, its number, or `None` for those of all.
+    /// The same function, whose calls have the processor elements of a reservation: what `reserve`
+    /// gave, its number or what `farcall reserve` printed, or `None` for those of all.
     fn with_reservation(&self, reservation: Option<&Bound<'_, PyAny>>) -> PyResult<Function> {
-        let number = |given: &Bound<'_, PyAny>| match given.cast::<Reservation>() {
-            Ok(reservation) => Ok(reservation.get().id()),
-            Err(_) => given.extract(),
-        };
-        let id = reservation.map(number).transpose()?;
-        let client = self.client.with_reservation(id);
+        let name = reservation.map(|given| reservation::name(&self.name, given));
+        let client = self.client.with_reservation(name.transpose()?);
         let function = Function::new(client, self.process, self.settings.clone());
         Ok(Function {
             keep: self.keep,
             ..function
         })
+    }
+
+    /// Reserves processor elements for calls of the function, as `Server.reserve` does; behind a
+    /// metaserver at the server that has it and can have them first.
+    #[pyo3(signature = (pes=1, *, seconds, start=0.0, earliest=false, up=None, down=None))]
+    #[allow(clippy::too_many_arguments, reason = "each is a name in Python")]
+    fn reserve(
+        &self,
+        py: Python<'_>,
+        pes: u32,
+        seconds: f64,
+        start: f64,
+        earliest: bool,
+        up: Option<Rate>,
+        down: Option<Rate>,
+    ) -> PyResult<Reservation> {
+        self.process.check(py)?;
+        let wanted = reservation::wanted(py, pes, seconds, start, earliest, (up, down))?;
+        let made = py.detach(|| {
+            let made = self.client.reserve(&wanted)?;
+            let server = self.client.server().behind(&made.server)?;
+            Ok((server, made))
+        });
+        let (server, made) = made.map_err(|error| error::from_client(py, &error))?;
+        Ok(Reservation::new(server, self.process, made))
+    }
+
+    /// The caller's reservations that are not over, at the servers that have the function.
+    fn reservations(&self, py: Python<'_>) -> PyResult<Vec<Reservation>> {
+        self.process.check(py)?;
+        let known = py.detach(|| {
+            let known = self.client.reservations()?.into_iter();
+            let server = self.client.server();
+            let known = known.map(|one| Ok((server.behind(&one.server)?, one)));
+            known.collect::<Result<Vec<_>, _>>()
+        });
+        let known = known.map_err(|error| error::from_client(py, &error))?;
+        let reservation = |(server, one)| Reservation::new(server, self.process, one);
+        Ok(known.into_iter().map(reservation).collect())
     }
 
     /// The same function; what its submitted calls come to is kept for so many hours.
@@ -363,12 +398,10 @@ impl Function {
             return Err(error::arguments(py, &this.name, text));
         }
         let at = |server: farcall_client::Server| server.function(&this.name).ok();
-        let found = py.detach(|| {
-            this.client
-                .servers()
-                .into_iter()
-                .filter_map(at)
-                .collect::<Vec<_>>()
+        let found = py.detach(|| match this.client.reservation() {
+            // All of its calls go to one server.
+            Some(_) => Vec::new(),
+            None => this.client.servers().into_iter().filter_map(at).collect(),
         });
         let function = |client| Function::new(client, this.process, this.settings.clone());
         let mut functions: Vec<Function> = found.into_iter().map(function).collect();

@@ -17,7 +17,7 @@ use crate::handle::{Data, Handle, KnownData};
 use crate::job::{Job, JobStatus};
 use crate::memory::SharedMemory;
 use crate::object::Object;
-use crate::reservation::Reservation;
+use crate::reservation::{self, Rate, Reservation};
 use crate::transaction::Transaction;
 
 /// Connects to a server: `farcall://host:port` or `unix:///path`.
@@ -388,20 +388,27 @@ impl Server {
         Ok(jobs.into_iter().map(JobStatus::from).collect())
     }
 
-    /// Reserves processor elements, from `start` seconds from now on and for so many `seconds`.
-    /// Calls of `Function.with_reservation` start at once then. Where they are not free then, the
-    /// error says from when on they are.
-    #[pyo3(signature = (pes=1, *, seconds, start=0.0))]
-    fn reserve(&self, py: Python<'_>, pes: u32, seconds: f64, start: f64) -> PyResult<Reservation> {
+    /// Reserves processor elements, and bandwidth `up` to the server and `down` from it, in bytes
+    /// per second or as text such as `"20Mbit/s"`; from `start` seconds from now on and for so many
+    /// `seconds`, with `earliest` as soon after that as they are free. Calls of
+    /// `Function.with_reservation` start at once then, and their arrays travel at these rates.
+    /// Where they are not free then, the error's `earliest` is the seconds from now on after which
+    /// they are.
+    #[pyo3(signature = (pes=1, *, seconds, start=0.0, earliest=false, up=None, down=None))]
+    #[allow(clippy::too_many_arguments, reason = "each is a name in Python")]
+    fn reserve(
+        &self,
+        py: Python<'_>,
+        pes: u32,
+        seconds: f64,
+        start: f64,
+        earliest: bool,
+        up: Option<Rate>,
+        down: Option<Rate>,
+    ) -> PyResult<Reservation> {
         self.process.check(py)?;
-        let duration = |name, value: f64| {
-            Duration::try_from_secs_f64(value).map_err(|_| {
-                let expected = "seconds, 0 or more";
-                error::argument(py, "reserve", name, expected, &value.to_string())
-            })
-        };
-        let (start, length) = (duration("start", start)?, duration("seconds", seconds)?);
-        let made = py.detach(|| self.client.reserve(pes, start, length));
+        let wanted = reservation::wanted(py, pes, seconds, start, earliest, (up, down))?;
+        let made = py.detach(|| self.client.reserve(&wanted));
         let made = made.map_err(|error| error::from_client(py, &error))?;
         Ok(Reservation::new(self.client.clone(), self.process, made))
     }

@@ -8,6 +8,7 @@ pub(crate) mod gang;
 mod grid;
 mod load;
 mod raw;
+mod reservation;
 mod table;
 mod transaction;
 mod trunk;
@@ -35,6 +36,7 @@ enum Command {
     Gang(gang::Arguments),
     Grid(grid::Arguments),
     Transaction(transaction::Arguments),
+    Reservation(reservation::Arguments),
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -46,6 +48,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Command::Gang(arguments) => gang::run(arguments),
         Command::Grid(arguments) => grid::run(arguments),
         Command::Transaction(arguments) => transaction::run(arguments),
+        Command::Reservation(arguments) => reservation::run(arguments),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::texts;
 use clap::Args;
 use farcall_client::{
     Argument, Callback, CallbackArguments, CallbackError, Error, Function, Interface, Job, Outcome,
-    Output, Pending, Progress, Scalar,
+    Output, Pending, Progress, ReservationName, Scalar,
 };
 use farcall_idl::{Layout, Mode, Param, Type};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
     target: Target,
     /// Compute on the processor elements of this reservation, which `farcall reserve` has made
     #[arg(long, value_name = "ID")]
-    reservation: Option<u64>,
+    reservation: Option<ReservationName>,
     /// Show on standard error what the library prints
     #[arg(long)]
     show_output: bool,
@@ -83,11 +83,11 @@ pub(crate) struct Call {
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let server = arguments.target.connect(None)?;
     let function = objects::function(&server, &arguments.function)?;
+    let function = function.with_reservation(arguments.reservation.clone());
     if arguments.dry_run {
         return print_plan(&function, &arguments);
     }
     let function = function.with_output(arguments.show_output.then(|| Output::new(write)));
-    let function = function.with_reservation(arguments.reservation);
     let mut call = Call::prepare(function, &arguments)?;
     let outcome = call.run()?;
     let results = call.results();

@@ -63,7 +63,8 @@ pub(crate) struct Arguments {
     /// Processor elements that calls share [default: processor cores]
     #[arg(long, value_name = "N")]
     pes: Option<u32>,
-    /// Calls that compute at the same time [default: as many as have processor elements]
+    /// Calls that compute at the same time, but for those of reservations [default: as many as have
+    /// processor elements]
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
     /// Processor elements, and threads, of a call whose interface does not say [default: 1]

@@ -2,6 +2,7 @@
 
 use crate::arrays::list;
 use crate::failure::Failure;
+use crate::reservations::described;
 use crate::target::Target;
 use clap::Args;
 use serde_json::Value;
@@ -45,8 +46,41 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or(f64::NAN)
+}
+
+/// How the servers behind a metaserver stand.
+fn print_servers(servers: &[Value]) {
+    println!(
+        "\n{:30} {:9} {:>4} {:>8} {:>6} {:>10} {:>9} {:>10} {:>8}",
+        "server",
+        "state",
+        "PEs",
+        "reserved",
+        "calls",
+        "backlog s",
+        "free MB",
+        "functions",
+        "lease s"
+    );
+    for server in servers {
+        println!(
+            "{:30} {:9} {:>4} {:>8} {:>6} {:>10.3} {:>9.0} {:>10} {:>8.1}",
+            plain(&server["address"]),
+            plain(&server["state"]),
+            plain(&server["pes"]),
+            plain(&server["pes_reserved"]),
+            plain(&server["calls"]),
+            number(&server["backlog_s"]),
+            number(&server["memory_free"]) / 1e6,
+            plain(&server["functions"]),
+            number(&server["lease_s"]),
+        );
+    }
+}
+
 fn print_metaserver(status: &Value) {
-    let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
     let rows = |name: &str| status[name].as_array().cloned().unwrap_or_default();
     let store = match (&status["store"], status["store"]["answers"].as_bool()) {
         (Value::Null, _) => "none".to_string(),
@@ -68,23 +102,7 @@ fn print_metaserver(status: &Value) {
         let known = servers.iter().find(|one| one["server"] == *server);
         known.map_or_else(|| plain(server), |one| plain(&one["address"]))
     };
-    println!(
-        "\n{:30} {:9} {:>4} {:>6} {:>10} {:>9} {:>10} {:>8}",
-        "server", "state", "PEs", "calls", "backlog s", "free MB", "functions", "lease s"
-    );
-    for server in &servers {
-        println!(
-            "{:30} {:9} {:>4} {:>6} {:>10.3} {:>9.0} {:>10} {:>8.1}",
-            plain(&server["address"]),
-            plain(&server["state"]),
-            plain(&server["pes"]),
-            plain(&server["calls"]),
-            number(&server["backlog_s"]),
-            number(&server["memory_free"]) / 1e6,
-            plain(&server["functions"]),
-            number(&server["lease_s"]),
-        );
-    }
+    print_servers(&servers);
     let paths = rows("paths");
     if paths.is_empty() {
         return;
@@ -118,10 +136,11 @@ fn print_reservations(status: &Value) {
     };
     for (index, reservation) in reservations.iter().enumerate() {
         let seconds = |name: &str| reservation[name].as_f64().unwrap_or(f64::NAN);
+        let count = |name: &str| reservation[name].as_u64().unwrap_or_default();
         let label = if index == 0 { "reserved" } else { "" };
         println!(
-            "{label:12} {} PEs from {:.1} s to {:.1} s from now for {}",
-            plain(&reservation["pes"]),
+            "{label:12} {} from {:.1} s to {:.1} s from now for {}",
+            described(count("pes"), count("up"), count("down")),
             seconds("begins_in_s"),
             seconds("ends_in_s"),
             plain(&reservation["user"]),

@@ -4,7 +4,9 @@
 #[path = "serving/process.rs"]
 mod process;
 
-use farcall_client::{Argument, Error, FailureKind, Function, Options, Pending, Scalar, Server};
+use farcall_client::{
+    Argument, Error, FailureKind, Function, Job, JobState, Options, Pending, Scalar, Server, Wanted,
+};
 use process::Process;
 use std::time::Duration;
 
@@ -34,6 +36,16 @@ const MINUTE: Duration = Duration::from_secs(60);
 fn start(options: &[&str]) -> Process {
     let always = ["--listen", "127.0.0.1:0", "--allow-code", "--pes", "2"];
     Process::start(IDL, &[&always, options].concat())
+}
+
+/// Processor elements in so long, for so long.
+fn of_pes(pes: u32, start: Duration, length: Duration) -> Wanted {
+    Wanted {
+        pes,
+        start,
+        length,
+        ..Wanted::default()
+    }
 }
 
 /// Another user than those of [`Process::connect`], who are known by their sockets.
@@ -86,7 +98,7 @@ fn calls_of_a_reservation_go_before_all_others() {
     let process = start(&[]);
     let server = stranger(&process);
     let function = server.function("wide").unwrap();
-    let reservation = server.reserve(2, Duration::ZERO, MINUTE).unwrap();
+    let reservation = server.reserve(&of_pes(2, Duration::ZERO, MINUTE)).unwrap();
     assert!(reservation.begins.is_zero() && reservation.ends <= MINUTE);
     let outside = Running::begin(&function, 1, 0.0).unwrap();
     let within = function.with_reservation(Some(reservation.id));
@@ -110,7 +122,7 @@ fn a_call_waits_for_its_reservation_and_no_longer() {
     let function = server.function("wide").unwrap();
     let [now, _] = Running::begin(&function, 1, 0.0).unwrap().end().unwrap();
     let ahead = Duration::from_millis(700);
-    let reservation = server.reserve(2, ahead, MINUTE).unwrap();
+    let reservation = server.reserve(&of_pes(2, ahead, MINUTE)).unwrap();
     let within = function.with_reservation(Some(reservation.id));
     // It wants all processor elements there are, which are as many as are reserved.
     let [start, _] = Running::begin(&within, 9, 0.0).unwrap().end().unwrap();
@@ -124,7 +136,7 @@ fn a_reservation_is_over_at_its_end() {
     let function = server.function("wide").unwrap();
     let [now, _] = Running::begin(&function, 1, 0.0).unwrap().end().unwrap();
     let length = Duration::from_millis(500);
-    let reservation = server.reserve(2, Duration::ZERO, length).unwrap();
+    let reservation = server.reserve(&of_pes(2, Duration::ZERO, length)).unwrap();
     let [start, _] = Running::begin(&function, 1, 0.0).unwrap().end().unwrap();
     assert!(start - now >= 0.49, "after {} s", start - now);
     let late = function.with_reservation(Some(reservation.id));
@@ -141,22 +153,28 @@ fn what_cannot_be_reserved_is_refused_with_the_reason() {
     let process = start(&["--config", file.path().to_str().unwrap()]);
     let server = stranger(&process);
     let (no_time, long) = (Duration::ZERO, Duration::from_secs(101));
-    let (many, text) = kind(server.reserve(2, no_time, MINUTE));
+    let (many, text) = kind(server.reserve(&of_pes(2, no_time, MINUTE)));
     assert_eq!(many, FailureKind::NotFree, "{text}");
     assert!(text.contains("1 can be reserved"), "{text}");
-    let first = server.reserve(1, no_time, MINUTE).unwrap();
-    let (taken, text) = kind(server.reserve(1, MINUTE / 2, MINUTE / 2));
+    let first = server.reserve(&of_pes(1, no_time, MINUTE)).unwrap();
+    let (taken, text) = kind(server.reserve(&of_pes(1, MINUTE / 2, MINUTE / 2)));
     assert_eq!(taken, FailureKind::NotFree);
     assert!(text.contains("at the earliest"), "{text}");
-    let (ahead, text) = kind(server.reserve(1, no_time, long));
+    let soonest = |length| Wanted {
+        latest: Some(Duration::MAX),
+        ..of_pes(1, no_time, length)
+    };
+    let (ahead, _) = kind(server.reserve(&soonest(MINUTE)));
+    assert_eq!(ahead, FailureKind::QuotaExceeded, "it would end in 120 s");
+    let (ahead, text) = kind(server.reserve(&of_pes(1, no_time, long)));
     assert_eq!(ahead, FailureKind::QuotaExceeded);
     assert!(text.contains("limits.reserve_ahead_s"), "{text}");
-    let (empty, _) = kind(server.reserve(0, no_time, MINUTE));
+    let (empty, _) = kind(server.reserve(&of_pes(0, no_time, MINUTE)));
     assert_eq!(empty, FailureKind::BadArgument);
     let after = MINUTE + Duration::from_secs(1);
     let second = Duration::from_secs(1);
-    server.reserve(1, after, second).unwrap();
-    let (more, text) = kind(server.reserve(1, after + 2 * second, second));
+    server.reserve(&of_pes(1, after, second)).unwrap();
+    let (more, text) = kind(server.reserve(&of_pes(1, after + 2 * second, second)));
     assert_eq!(more, FailureKind::QuotaExceeded, "{text}");
     let known = server.reservations().unwrap();
     assert_eq!(known.len(), 2);
@@ -164,10 +182,102 @@ fn what_cannot_be_reserved_is_refused_with_the_reason() {
 }
 
 #[test]
+fn what_is_taken_can_be_had_at_the_earliest_time_there_is() {
+    let process = start(&[]);
+    let server = stranger(&process);
+    server.reserve(&of_pes(2, Duration::ZERO, MINUTE)).unwrap();
+    let refused = server.reserve(&of_pes(1, MINUTE / 2, MINUTE)).unwrap_err();
+    let earliest = refused.earliest().unwrap();
+    assert!(earliest > MINUTE - Duration::from_secs(30), "{earliest:?}");
+    assert!(earliest <= MINUTE, "{earliest:?}");
+    let soon = |latest| Wanted {
+        latest: Some(latest),
+        ..of_pes(1, Duration::ZERO, MINUTE)
+    };
+    let (late, _) = kind(server.reserve(&soon(MINUTE / 4)));
+    assert_eq!(late, FailureKind::NotFree);
+    let made = server.reserve(&soon(Duration::MAX)).unwrap();
+    assert!(
+        made.begins <= earliest && made.begins > MINUTE / 2,
+        "{made:?}"
+    );
+    // What the refusal said holds for a program that asks again.
+    let again = server.reserve(&of_pes(1, earliest, MINUTE)).unwrap();
+    assert!(again.begins <= earliest, "{again:?}");
+}
+
+#[test]
+fn a_call_of_a_reservation_waits_for_no_worker() {
+    let process = start(&["--workers", "1"]);
+    let server = stranger(&process);
+    let function = server.function("wide").unwrap();
+    let outside = Running::begin(&function, 1, 1.0).unwrap();
+    // The one that computes has one of both processor elements, and the one worker.
+    let reservation = server.reserve(&of_pes(1, Duration::ZERO, MINUTE)).unwrap();
+    let within = function.with_reservation(Some(reservation.id));
+    let within = Running::begin(&within, 1, 0.05).unwrap().end().unwrap();
+    let outside = outside.end().unwrap();
+    assert!(within[1] < outside[1], "{within:?} and {outside:?}");
+}
+
+#[test]
+fn a_plan_knows_of_reservations() {
+    let process = start(&[]);
+    let server = stranger(&process);
+    let function = server.function("wide").unwrap();
+    let wait = |function: &Function| {
+        let scalars = [Some(Scalar::Int(1)), Some(Scalar::Float(0.0)), None];
+        function.plan(&scalars, &[]).unwrap().wait
+    };
+    assert_eq!(wait(&function), 0.0);
+    let one = server.reserve(&of_pes(1, Duration::ZERO, MINUTE)).unwrap();
+    assert_eq!(wait(&function), 0.0, "there is another");
+    let other = server
+        .reserve(&of_pes(1, Duration::ZERO, MINUTE / 2))
+        .unwrap();
+    let outside = wait(&function);
+    assert!((20.0..=30.0).contains(&outside), "{outside}");
+    assert_eq!(wait(&function.with_reservation(Some(other.id))), 0.0);
+    server.release(one.id).unwrap();
+    assert_eq!(wait(&function), 0.0);
+}
+
+#[test]
+fn a_submitted_call_has_the_processor_elements_of_its_reservation() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = start(&["--state", folder.path().to_str().unwrap()]);
+    let server = stranger(&process);
+    let function = server.function("wide").unwrap();
+    let reservation = server.reserve(&of_pes(2, Duration::ZERO, MINUTE)).unwrap();
+    let submit = |function: &Function| {
+        let mut arguments = [
+            Argument::Scalar(Scalar::Int(2)),
+            Argument::Scalar(Scalar::Float(0.0)),
+            Argument::Skip,
+        ];
+        function.submit(&mut arguments, None)
+    };
+    let outside = submit(&function).unwrap();
+    let within = submit(&function.with_reservation(Some(reservation.id))).unwrap();
+    let fetch = |job: &Job| {
+        let mut span = [0; 16];
+        let mut arguments = [Argument::Skip, Argument::Skip, Argument::Out(&mut span)];
+        job.describe().unwrap().fetch(&mut arguments).unwrap();
+    };
+    fetch(&within);
+    let state = outside.status().unwrap().state;
+    assert_eq!(state, JobState::Queued);
+    server.release(reservation.id).unwrap();
+    let refused = submit(&function.with_reservation(Some(reservation.id)));
+    assert_eq!(kind(refused).0, FailureKind::NotFound);
+    fetch(&outside);
+}
+
+#[test]
 fn nobody_has_use_for_the_reservation_of_another_user() {
     let process = start(&[]);
     let server = stranger(&process);
-    let reservation = server.reserve(1, Duration::ZERO, MINUTE).unwrap();
+    let reservation = server.reserve(&of_pes(1, Duration::ZERO, MINUTE)).unwrap();
     let other = Server::connect(&process.address, Options::default()).unwrap();
     assert_eq!(other.reservations().unwrap(), []);
     assert_eq!(kind(other.release(reservation.id)).0, FailureKind::NotFound);
@@ -175,6 +285,8 @@ fn nobody_has_use_for_the_reservation_of_another_user() {
     let within = function.with_reservation(Some(reservation.id));
     let refused = Running::begin(&within, 1, 0.0).and_then(Running::end);
     assert_eq!(kind(refused).0, FailureKind::NotFound);
+    let scalars = [Some(Scalar::Int(1)), Some(Scalar::Float(0.0)), None];
+    assert_eq!(kind(within.plan(&scalars, &[])).0, FailureKind::NotFound);
     // Of its one processor element nothing is reserved.
     Running::begin(&function, 1, 0.0).unwrap().end().unwrap();
 }

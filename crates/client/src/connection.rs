@@ -8,6 +8,7 @@
 mod directory;
 mod kept;
 mod names;
+mod pace;
 mod several;
 mod state;
 mod transfer;
@@ -28,7 +29,7 @@ use farcall_rpc_proto::{
 };
 use farcall_spin::Spin;
 pub(crate) use state::Answered;
-use state::{Answer, Loss, State};
+use state::{Answer, Loss, Outlook, State};
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -180,7 +181,7 @@ impl Connection {
     fn greet(&self) -> Result<(), Error> {
         let deadline = Instant::now() + self.options.connect_timeout;
         loop {
-            let writing = {
+            let outlook = {
                 let mut state = self.lock();
                 state.progress(&self.socket, None);
                 if state.is_connected() {
@@ -189,9 +190,9 @@ impl Connection {
                 if let Some(loss) = &state.lost {
                     return Err(self.refusal(loss));
                 }
-                state.wants_to_write()
+                state.outlook()
             };
-            self.wait(writing, Some(deadline), self.options.connect_timeout)?;
+            self.wait(outlook, Some(deadline), self.options.connect_timeout)?;
         }
     }
 
@@ -417,7 +418,7 @@ impl Connection {
     /// Sends what the socket takes at once; whoever waits at it sends the rest.
     fn send_soon(&self, state: &mut State) {
         state.send(&self.socket);
-        if state.wants_to_write() && state.driven {
+        if state.has_unsent() && state.driven {
             self.waker.wake();
         }
     }
@@ -479,18 +480,20 @@ impl Connection {
     /// Waits at the socket, without the lock.
     fn wait(
         &self,
-        writing: bool,
+        outlook: Outlook,
         deadline: Option<Instant>,
         timeout: Duration,
     ) -> Result<(), Error> {
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let until = |time: Instant| time.saturating_duration_since(Instant::now());
+        let left = deadline.map(until);
         if left.is_some_and(|left| left.is_zero()) {
             return Err(Error::Timeout {
                 address: self.address.clone(),
                 after: timeout,
             });
         }
-        match socket::wait(&self.socket, &self.waker, writing, self.nap(left)) {
+        let left = left.into_iter().chain(outlook.pause.map(until)).min();
+        match socket::wait(&self.socket, &self.waker, outlook.writing, self.nap(left)) {
             Ok(true) => Ok(()),
             Ok(false) => self.interrupted(),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => self.interrupted(),
@@ -672,11 +675,11 @@ impl Request {
                 continue;
             }
             state.driven = true;
-            let writing = state.wants_to_write();
+            let outlook = state.outlook();
             drop(state);
-            let waited = match !writing && spinning.look_again() {
+            let waited = match !outlook.writing && spinning.look_again() {
                 true => Ok(()),
-                false => connection.wait(writing, deadline, timeout),
+                false => connection.wait(outlook, deadline, timeout),
             };
             state = connection.lock();
             state.driven = false;

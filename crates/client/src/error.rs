@@ -192,6 +192,15 @@ impl Error {
         }
     }
 
+    /// Where something could not be reserved because it is not free then: how long after the
+    /// refusal it can be had.
+    pub fn earliest(&self) -> Option<Duration> {
+        match self {
+            Error::Failed(failure) => failure.earliest.map(Duration::from_millis),
+            _ => None,
+        }
+    }
+
     /// Whether the interface is to be fetched again before another try.
     pub(crate) fn is_stale_interface(&self) -> bool {
         matches!(self, Error::Failed(failure) if failure.kind == FailureKind::StaleInterface)

@@ -8,7 +8,7 @@ use crate::grid;
 use crate::object::Instance;
 use crate::output::{Output, Printed};
 use crate::pending::Attempt;
-use crate::{DataName, Error, Job, Pending, Plan, Server, staging};
+use crate::{DataName, Error, Job, Pending, Plan, ReservationName, Server, staging};
 use farcall_directory::message::{Choose, Offer, Terms};
 use farcall_idl::{Interface, Layout, Place, Scalar};
 use farcall_rpc_proto::{self as proto, Call, Estimate, Failure, FailureKind, Submission};
@@ -25,7 +25,7 @@ pub struct Function {
     /// The object whose method it is.
     object: Option<Arc<Instance>>,
     /// The reservation whose processor elements its calls have.
-    reservation: Option<u64>,
+    pub(crate) reservation: Option<ReservationName>,
 }
 
 /// What the server said of a function. The server's cache holds this and not the [`Function`],
@@ -181,7 +181,7 @@ impl Function {
         }
     }
 
-    fn nowhere(&self) -> Error {
+    pub(crate) fn nowhere(&self) -> Error {
         let text = format!(
             "no server has `{}` with this interface",
             self.described.qualified
@@ -249,6 +249,9 @@ impl Function {
     /// ([`Interface::element_values`](farcall_idl::Interface::element_values)).
     pub fn plan(&self, scalars: &[Option<Scalar>], elements: &[i64]) -> Result<Plan, Error> {
         let layout = self.layout(scalars, elements)?;
+        if let Some(function) = self.at_reservation()? {
+            return function.plan(scalars, elements);
+        }
         if let Some(grid) = self.server.grid() {
             let offers = self.offers(scalars, elements)?;
             let soonest = offers.first().ok_or_else(|| self.nowhere())?;
@@ -265,7 +268,7 @@ impl Function {
             output: false,
             handles: Vec::new(),
             object: None,
-            reservation: None,
+            reservation: self.reservation.as_ref().map(|named| named.id),
         };
         /// The first question may wake the server up.
         const QUESTIONS: usize = 3;
@@ -293,29 +296,13 @@ impl Function {
         }
     }
 
-    /// The same function, whose calls have the processor elements of a reservation at its server
-    /// ([`Server::reserve`]), by its number; without one they wait as all others.
-    pub fn with_reservation(&self, reservation: Option<u64>) -> Function {
-        Function {
-            reservation,
-            ..self.clone()
-        }
-    }
-
-    /// Behind a metaserver it is not known at which server a reservation is.
-    fn check_one_server(&self) -> Result<(), Error> {
-        if self.reservation.is_none() || self.server.grid().is_none() {
-            return Ok(());
-        }
-        let text = "a reservation is one server's: connect to that server";
-        Err(Error::Failed(Failure::new(FailureKind::BadArgument, text)))
-    }
-
     /// Calls the function with one argument for each parameter and each callback, and fills OUT and
     /// INOUT arrays in place. If it fails, their contents are undefined. Callbacks run on this
     /// thread.
     pub fn call(&self, arguments: &mut [Argument<'_>]) -> Result<Outcome, Error> {
-        self.check_one_server()?;
+        if let Some(function) = self.at_reservation()? {
+            return function.call(arguments);
+        }
         if self.server.grid().is_some() {
             return self.call_once(arguments);
         }
@@ -358,7 +345,7 @@ impl Function {
                     let renewed = Function {
                         output: self.output.clone(),
                         object: self.object.clone(),
-                        reservation: self.reservation,
+                        reservation: self.reservation.clone(),
                         ..renewed
                     };
                     renewed.call_once(arguments)
@@ -393,60 +380,86 @@ impl Function {
     /// stay where they are; OUT and INOUT arrays are not touched, IN arrays not written.
     pub unsafe fn start(&self, arguments: &mut [Argument<'_>]) -> Result<Pending, Error> {
         let start = Instant::now();
-        self.check_one_server()?;
         if self.server.grid().is_none() {
             self.look_up(arguments)?;
         }
-        let prepared = self.prepare(arguments, Way::Both);
-        let (mut call, mut layout, functions) = prepared.map_err(|source| Error::Argument {
-            function: self.described.qualified.clone(),
-            source,
-        })?;
+        let (mut call, mut layout, functions) = self.prepare(arguments, Way::Both)?;
         if self.server.grid().is_some() {
             // SAFETY: the caller's promise is the same.
-            return unsafe { grid::start(self, self.wanted(&layout), arguments) };
+            return unsafe { self.start_elsewhere(&layout, arguments) };
         }
-        let mut connection = match &self.object {
+        let connection = self.connection_for(&mut call, &layout)?;
+        let reply = self.reply(&connection, &mut call, functions)?;
+        let interface = &self.described.interface;
+        // SAFETY: the caller's promise is the same.
+        let staging = unsafe { staging::place(&connection, interface, arguments, &mut layout) };
+        call.places = layout.places();
+        if !call.handles.is_empty() {
+            connection.check_handles()?;
+            leave_places_to_server(&mut call);
+        }
+        call.data_bytes = layout.sent_bytes();
+        // SAFETY: likewise.
+        let request = unsafe { connection.call(&call, arguments, layout, reply) }?;
+        let library = self.described.library.clone();
+        Ok(Pending::new(Attempt::new(request, staging, library, start)))
+    }
+
+    /// The connection for a call, which is told the function's number there, and its object.
+    fn connection_for(&self, call: &mut Call, layout: &Layout) -> Result<Arc<Connection>, Error> {
+        let connection = match &self.object {
             Some(object) => object.connection.clone(),
             None => self.server.connection()?,
         };
         if call.reservation.is_some() {
             connection.check_reservations()?;
         }
+        // The number holds for every connection to the server.
         call.function = self.described.number_on(&connection)?;
         call.object = self.object.as_ref().map(|object| object.id);
-        let interface = &self.described.interface;
-        let moves_files = interface.moves_files();
+        let moves_files = self.described.interface.moves_files();
         if moves_files && !connection.moves_files() {
             return Err(self.too_old("work on files of its callers"));
         }
-        let is_bound = moves_files || self.object.is_some();
-        if !is_bound {
-            // The number holds for every connection to the server.
-            let bytes = layout.sent_bytes() + layout.returned_bytes();
-            connection = self.server.for_arrays(connection, bytes);
+        if let Some(own) = self.own_connection(&connection)? {
+            return Ok(own);
         }
+        let bytes = layout.sent_bytes() + layout.returned_bytes();
+        Ok(match moves_files || self.object.is_some() {
+            true => connection,
+            false => self.server.for_arrays(connection, bytes),
+        })
+    }
+
+    /// The connection that has the bandwidth of the calls' reservation. Methods are called on the
+    /// connection of their object.
+    pub(crate) fn own_connection(
+        &self,
+        first: &Arc<Connection>,
+    ) -> Result<Option<Arc<Connection>>, Error> {
+        match self.reservation.as_ref().filter(|_| self.object.is_none()) {
+            Some(named) => self.server.reserved(first, named.id),
+            None => Ok(None),
+        }
+    }
+
+    /// What a call has its caller do while it runs.
+    fn reply(
+        &self,
+        connection: &Connection,
+        call: &mut Call,
+        functions: Vec<Callback>,
+    ) -> Result<Reply, Error> {
+        let interface = &self.described.interface;
         let files = Files::open(&self.described.qualified, interface, &mut call.scalars)?;
-        let callbacks = (!functions.is_empty() || moves_files).then(|| {
+        let needed = !functions.is_empty() || interface.moves_files();
+        let callbacks = needed.then(|| {
             Box::new(Callbacks {
                 described: self.described.clone(),
                 functions,
                 files,
             })
         });
-        // SAFETY: the caller's promise is the same.
-        let staging = unsafe { staging::place(&connection, interface, arguments, &mut layout) };
-        call.places = layout.places();
-        if !call.handles.is_empty() {
-            connection.check_handles()?;
-            // The server knows where those are that it has.
-            let places = call.places.iter_mut();
-            places.for_each(|place| *place = place.filter(|place| place.segment != AT_SERVER));
-            if call.places.iter().all(Option::is_none) {
-                call.places.clear();
-            }
-        }
-        call.data_bytes = layout.sent_bytes();
         let printed = match &self.output {
             Some(output) if connection.forwards_output() => {
                 call.output = true;
@@ -455,15 +468,29 @@ impl Function {
             Some(_) => return Err(self.too_old("forward what functions print")),
             None => None,
         };
-        let reply = Reply {
+        Ok(Reply {
             callbacks,
             printed,
             function: self.described.clone(),
-        };
-        // SAFETY: likewise.
-        let request = unsafe { connection.call(&call, arguments, layout, reply) }?;
-        let library = self.described.library.clone();
-        Ok(Pending::new(Attempt::new(request, staging, library, start)))
+        })
+    }
+
+    /// Begins a call behind a metaserver: at the server of its reservation, or at the one that is
+    /// chosen for it.
+    ///
+    /// # Safety
+    /// As [`Function::start`].
+    unsafe fn start_elsewhere(
+        &self,
+        layout: &Layout,
+        arguments: &mut [Argument<'_>],
+    ) -> Result<Pending, Error> {
+        match self.at_reservation()? {
+            // SAFETY: the caller's promise is the same.
+            Some(function) => unsafe { function.start(arguments) },
+            // SAFETY: likewise.
+            None => unsafe { grid::start(self, self.wanted(layout), arguments) },
+        }
     }
 
     /// Submits a call: once this returns, the server runs it whatever happens to this program or to
@@ -474,19 +501,18 @@ impl Function {
         arguments: &mut [Argument<'_>],
         keep: Option<Duration>,
     ) -> Result<Job, Error> {
-        let prepared = self.prepare(arguments, Way::There);
-        let (mut call, layout, functions) = prepared.map_err(|source| Error::Argument {
-            function: self.described.qualified.clone(),
-            source,
-        })?;
+        let (mut call, layout, functions) = self.prepare(arguments, Way::There)?;
         if !functions.is_empty() {
             let text = "calls functions of its caller, so that it cannot be submitted";
             let text = format!("{} {text}", self.described.qualified);
             return Err(Error::Failed(Failure::new(FailureKind::BadArgument, text)));
         }
-        self.check_one_server()?;
         if self.server.grid().is_some() {
-            return self.chosen(&layout)?.submit(arguments, keep);
+            let function = match self.at_reservation()? {
+                Some(function) => function,
+                None => self.chosen(&layout)?,
+            };
+            return function.submit(arguments, keep);
         }
         let connection = self.server.connection()?;
         connection.check_jobs()?;
@@ -496,6 +522,7 @@ impl Function {
         call.function = self.described.number_on(&connection)?;
         let keep = keep.map(|keep| keep.as_secs().max(1));
         let submission = Submission { call, keep };
+        let connection = self.own_connection(&connection)?.unwrap_or(connection);
         // SAFETY: the borrows outlive the submission, which is over when this returns.
         let id = unsafe { connection.submit(&submission, arguments, layout) }?;
         Ok(Job::new(self.server.clone(), id))
@@ -504,11 +531,7 @@ impl Function {
     /// What a transaction keeps of a call: its scalars, the values of the elements that sizes
     /// depend on, and where its arrays lie.
     pub(crate) fn check(&self, arguments: &[Argument<'_>]) -> Result<(Call, Layout), Error> {
-        let prepared = self.prepare(arguments, Way::Both);
-        let (call, layout, _) = prepared.map_err(|source| Error::Argument {
-            function: self.described.qualified.clone(),
-            source,
-        })?;
+        let (call, layout, _) = self.prepare(arguments, Way::Both)?;
         Ok((call, layout))
     }
 
@@ -527,7 +550,15 @@ impl Function {
         Error::Failed(Failure::new(FailureKind::Internal, text))
     }
 
-    fn prepare(&self, arguments: &[Argument<'_>], way: Way) -> Result<Prepared, ArgumentError> {
+    fn prepare(&self, arguments: &[Argument<'_>], way: Way) -> Result<Prepared, Error> {
+        let prepared = self.try_prepare(arguments, way);
+        prepared.map_err(|source| Error::Argument {
+            function: self.described.qualified.clone(),
+            source,
+        })
+    }
+
+    fn try_prepare(&self, arguments: &[Argument<'_>], way: Way) -> Result<Prepared, ArgumentError> {
         let interface = &self.described.interface;
         let scalars = argument::scalars(interface, arguments)?;
         let elements = argument::elements(interface, &scalars, arguments)?;
@@ -558,7 +589,7 @@ impl Function {
             output: false,
             handles,
             object: None,
-            reservation: self.reservation,
+            reservation: self.reservation.as_ref().map(|named| named.id),
         };
         argument::check_length(&call)?;
         Ok((call, layout, functions))
@@ -634,6 +665,16 @@ impl Described {
             };
         }
         Ok(number.function)
+    }
+}
+
+/// The server knows where those arrays are that it has.
+fn leave_places_to_server(call: &mut Call) {
+    for place in &mut call.places {
+        *place = place.filter(|place| place.segment != AT_SERVER);
+    }
+    if call.places.iter().all(Option::is_none) {
+        call.places.clear();
     }
 }
 

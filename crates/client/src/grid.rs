@@ -12,7 +12,7 @@ pub(crate) use placed::{Placed, call, start};
 
 use crate::connection::Connection;
 use crate::function::Function;
-use crate::{Error, Fault, Server};
+use crate::{Address, Error, Fault, Server};
 use farcall_directory::message::{Choose, Chosen, Find, Found, Observe, Offer, Terms};
 use farcall_directory::{Directory, Settings};
 use farcall_rpc_proto::{Failure, FailureKind, Kind};
@@ -212,6 +212,37 @@ impl Grid {
         }
         // Of two that were made at once the first stays.
         Ok(lock().entry(number).or_insert(server).clone())
+    }
+
+    /// The server at an address, if it has a function with this interface.
+    pub(crate) fn server_of(
+        &self,
+        meta: &Server,
+        (function, text): (&str, &str),
+        address: &Address,
+    ) -> Result<Option<Server>, Error> {
+        let digest = farcall_directory::digest(text);
+        // Where no metaserver answers, those that are known are all there are.
+        let _ = self.find(meta, function);
+        let found = self.servers_with(function, Some(digest)).into_iter();
+        let is_it = |at: &str| at.parse().is_ok_and(|at: Address| at == *address);
+        let mut its = found.filter(|(_, at)| is_it(at));
+        let server = its.next();
+        server
+            .map(|(server, at)| self.server(meta, server, &at))
+            .transpose()
+    }
+
+    /// The connection to a server by its address, made where there is none.
+    pub(crate) fn server_at(&self, meta: &Server, address: &Address) -> Result<Server, Error> {
+        let servers = self.servers.lock();
+        let servers = servers.unwrap_or_else(PoisonError::into_inner);
+        let known = servers.values().find(|server| server.address() == address);
+        if let Some(known) = known.cloned() {
+            return Ok(known);
+        }
+        drop(servers);
+        Server::connect(&address.to_string(), meta.0.options.clone())
     }
 
     /// The server for a call.

@@ -73,6 +73,6 @@ pub use output::Output;
 pub use pending::{Pending, wait_any};
 pub use plan::Plan;
 pub use playback::{Load, Playback};
-pub use reservation::Reservation;
+pub use reservation::{Reservation, ReservationName, Wanted};
 pub use server::{Options, Server};
 pub use transaction::{Deferred, Identity, Input, Recording, Report, Transaction, Ways};

@@ -3,6 +3,7 @@
 use crate::connection::Connection;
 use crate::function::Described;
 use crate::grid::Grid;
+use crate::reservation::Reserved;
 use crate::streams::Streams;
 use crate::{
     Address, ArrayForm, Credentials, Error, Function, Handle, HandleId, HandleStatus, Job, JobId,
@@ -75,6 +76,8 @@ pub(crate) struct Shared {
     /// For small calls while large arrays travel on the other one; made when it is first needed.
     express: Mutex<Option<Arc<Connection>>>,
     functions: Mutex<HashMap<String, Arc<Described>>>,
+    /// For calls of reservations of bandwidth.
+    pub(crate) reserved: Mutex<Reserved>,
     /// For arrays that travel over several connections.
     pub(crate) streams: Mutex<Streams>,
 }
@@ -106,6 +109,7 @@ impl Server {
             connection,
             express: Mutex::default(),
             functions,
+            reserved: Mutex::default(),
             streams: Mutex::default(),
         })))
     }

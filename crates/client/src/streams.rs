@@ -99,6 +99,10 @@ impl Function {
         if !connection.moves_parts() || !self.server().may_split() {
             return Ok(None);
         }
+        // One that has bandwidth of its own has it on one connection.
+        if self.own_connection(&connection)?.is_some() {
+            return Ok(None);
+        }
         let start = Instant::now();
         let Some(lent) = self.lend(&connection, arguments)? else {
             return Ok(None);

@@ -138,6 +138,12 @@ impl Transaction {
                 "methods of objects cannot be part of a transaction",
             ));
         }
+        if function.reservation().is_some() {
+            return Err(misuse(
+                0,
+                "a call of a transaction goes to any of its servers and has no reservation",
+            ));
+        }
         let handle = |given: &Argument<'_>| crate::argument::is_at_server(given);
         if let Some(param) = arguments.iter().position(handle) {
             return Err(misuse(

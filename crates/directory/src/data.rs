@@ -244,7 +244,7 @@ impl Directory {
             let Some(entry) = self.servers.get(&server) else {
                 continue;
             };
-            let record = entry.record_without_functions();
+            let record = entry.record_without_functions(now);
             let expires_ms = record.expires_ms;
             records.push(Record::Server(record));
             records.push(Record::Data(DataRecord {

@@ -344,7 +344,7 @@ impl Directory {
         match key {
             Key::Server(server) => {
                 let entry = self.servers.get(&server)?;
-                Some(Record::Server(entry.record(None)))
+                Some(Record::Server(entry.record(self.now, None)))
             }
             Key::Path { site, server } => self.traffic.record(site, server).map(Record::Path),
             Key::Data(server) => {
@@ -450,7 +450,8 @@ impl Directory {
         let site = crate::digest(site);
         let mut records = Vec::new();
         for holder in self.functions.get(&function).into_iter().flatten() {
-            let record = self.servers.at(holder.place).record(Some(&function));
+            let record = self.servers.at(holder.place);
+            let record = record.record(self.now, Some(&function));
             records.push(Record::Server(record));
             let paths = self.traffic.record(site, holder.server);
             records.extend(paths.map(Record::Path));
@@ -467,7 +468,8 @@ impl Directory {
     }
 
     /// How all servers stand.
-    pub fn servers(&self) -> impl Iterator<Item = Standing<'_>> {
+    pub fn servers(&mut self) -> impl Iterator<Item = Standing<'_>> {
+        self.refresh();
         self.servers.values().map(|entry| entry.standing(self.now))
     }
 

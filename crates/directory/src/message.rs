@@ -17,6 +17,8 @@ pub const MOST_NAME: usize = 512;
 pub const MOST_FUNCTIONS: usize = 10_000;
 /// Jobs of which a report tells one by one.
 pub const MOST_JOBS: usize = 256;
+/// Reservations of which a report tells.
+pub const MOST_BOOKED: usize = 256;
 /// Functions of whose times one report tells.
 pub const MOST_LEARNED: usize = 64;
 /// Servers that a choice excludes.
@@ -127,6 +129,20 @@ pub enum Phase {
     Returning,
 }
 
+/// Processor elements that are reserved.
+#[derive(Clone, Copy, Debug, PartialEq, Encode, Decode)]
+pub struct Booked {
+    /// How many.
+    #[n(0)]
+    pub pes: u32,
+    /// Seconds until it begins.
+    #[n(1)]
+    pub from_s: f64,
+    /// Seconds until it is over.
+    #[n(2)]
+    pub until_s: f64,
+}
+
 /// A job at a server.
 #[derive(Clone, Copy, Debug, PartialEq, Encode, Decode)]
 pub struct Job {
@@ -145,6 +161,21 @@ pub struct Job {
     /// Bytes of results that are to go.
     #[n(4)]
     pub down: u64,
+    /// Whether it has, or will have, processor elements that are reserved.
+    #[n(5)]
+    pub reserved: Option<bool>,
+}
+
+impl Job {
+    /// Whether it has, or will have, processor elements that are reserved.
+    pub fn is_reserved(&self) -> bool {
+        self.reserved == Some(true)
+    }
+
+    /// Seconds that are left of a job that computes, so many seconds later.
+    pub(crate) fn left_after(&self, seconds: f64) -> f64 {
+        (self.seconds - seconds).max(LEAST_LEFT * self.seconds)
+    }
 }
 
 /// What was learned of one octave of work on so many processor elements.
@@ -233,6 +264,36 @@ pub struct Report {
     /// Times of functions that have changed.
     #[n(5)]
     pub learned: Vec<Times>,
+    /// What is reserved of its processor elements.
+    #[n(6)]
+    pub booked: Option<Vec<Booked>>,
+}
+
+/// What takes longer than predicted takes a while yet: this share of what was predicted.
+const LEAST_LEFT: f64 = 0.1;
+
+impl Report {
+    /// What is reserved of its processor elements.
+    pub fn booked(&self) -> &[Booked] {
+        self.booked.as_deref().unwrap_or_default()
+    }
+
+    /// The same report, so many seconds later.
+    #[must_use]
+    pub fn after(mut self, seconds: f64) -> Report {
+        let running = self.jobs.iter_mut();
+        for job in running.filter(|job| job.phase == Phase::Running) {
+            job.seconds = job.left_after(seconds);
+        }
+        if let Some(booked) = &mut self.booked {
+            for one in booked.iter_mut() {
+                one.from_s = (one.from_s - seconds).max(0.0);
+                one.until_s -= seconds;
+            }
+            booked.retain(|one| one.until_s > 0.0);
+        }
+        self
+    }
 }
 
 /// A server leaves.
@@ -455,6 +516,13 @@ impl Message for Report {
     fn check(&self) -> Result<(), Invalid> {
         count("jobs", self.jobs.len(), MOST_JOBS)?;
         count("functions with times", self.learned.len(), MOST_LEARNED)?;
+        count("reservations", self.booked().len(), MOST_BOOKED)?;
+        for booked in self.booked() {
+            count("processor elements", booked.pes as usize, MOST_PES as usize)?;
+            [booked.from_s, booked.until_s]
+                .into_iter()
+                .try_for_each(seconds)?;
+        }
         for times in &self.learned {
             name("a function", &times.function)?;
             count("rates", times.rates.len(), 1024)?;

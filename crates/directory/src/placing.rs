@@ -79,7 +79,7 @@ impl Directory {
     }
 
     /// Makes anew the states of servers of which something was heard.
-    fn refresh(&mut self) {
+    pub(crate) fn refresh(&mut self) {
         for place in self.servers.take_stale() {
             let Some(entry) = self.servers.at_mut(place) else {
                 continue;

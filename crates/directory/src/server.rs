@@ -1,14 +1,11 @@
 //! A server as the directory knows it.
 
 use crate::calls::Placed;
-use crate::message::{Function, Job, Join, Phase, Report, Times};
+use crate::message::{Booked, Function, Join, Phase, Report, Times};
 use crate::record::ServerRecord;
 use farcall_schedule::Profile;
-use farcall_schedule::placement::{Call, Link, Server, Terms};
+use farcall_schedule::placement::{Call, Kept, Link, Server, Terms};
 use std::collections::BTreeMap;
-
-/// What takes longer than predicted takes a while yet: this share of what was predicted.
-const LEAST_LEFT: f64 = 0.1;
 
 /// How a server stands, for people.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +26,8 @@ pub struct Standing<'d> {
     pub lease_s: f64,
     /// Seconds until all its processor elements are free.
     pub backlog_s: f64,
+    /// Processor elements that are reserved now.
+    pub booked: u32,
     /// Functions with times.
     pub learned: usize,
 }
@@ -120,7 +119,7 @@ impl Entry {
             return placed.cloned().collect();
         };
         let mut told: BTreeMap<u64, u32> = BTreeMap::new();
-        for job in &report.jobs {
+        for job in report.jobs.iter().filter(|job| !job.is_reserved()) {
             *told.entry(job.down).or_default() += 1;
         }
         let mut is_told = |one: &Placed| match told.get_mut(&one.down) {
@@ -153,15 +152,20 @@ impl Entry {
         let mut state = Server::idle(self.join.pes, self.join.memory, up, down);
         state.accepts = !self.lost && report.is_none_or(|report| report.accepts);
         state.memory = report.map_or(self.join.memory, |report| report.memory);
-        state.calls = report.map_or(0, |report| report.calls) + unseen.len() as u32;
-        let left = |job: &Job| (job.seconds - age).max(LEAST_LEFT * job.seconds);
-        for job in jobs.iter().filter(|job| job.phase == Phase::Running) {
-            state.backlog.take(0.0, job.pes, left(job));
+        let others = || jobs.iter().filter(|job| !job.is_reserved());
+        let reserved = (jobs.len() - others().count()) as u32;
+        let calls = report.map_or(0, |report| report.calls);
+        state.calls = calls.saturating_sub(reserved) + unseen.len() as u32;
+        for job in others().filter(|job| job.phase == Phase::Running) {
+            state.backlog.take(0.0, job.pes, job.left_after(age));
         }
-        for job in jobs.iter().filter(|job| job.phase == Phase::Waiting) {
+        for booked in report.into_iter().flat_map(Report::booked) {
+            state.backlog.keep(booked.after(age));
+        }
+        for job in others().filter(|job| job.phase == Phase::Waiting) {
             state.backlog.take(0.0, job.pes, job.seconds);
         }
-        for job in jobs.iter().filter(|job| job.phase == Phase::Coming) {
+        for job in others().filter(|job| job.phase == Phase::Coming) {
             let ready_s = state.up.seconds(job.up as f64, 0.0);
             state.backlog.take(ready_s, job.pes, job.seconds);
         }
@@ -174,8 +178,9 @@ impl Entry {
         self.state = state;
     }
 
-    /// What others may know of it; of its functions, `only` one where that is given.
-    pub(crate) fn record(&self, only: Option<&str>) -> ServerRecord {
+    /// What others may know of it now; of its functions, `only` one where that is given.
+    pub(crate) fn record(&self, now: f64, only: Option<&str>) -> ServerRecord {
+        let age = (now - self.reported_at).max(0.0);
         let is_told = |name: &str| only.is_none_or(|only| only == name);
         let functions = self.functions.values();
         let functions = functions.filter(|function| is_told(&function.name));
@@ -185,15 +190,15 @@ impl Entry {
                 functions: functions.cloned().collect(),
                 ..self.join.clone()
             },
-            report: self.report.clone(),
+            report: self.report.clone().map(|report| report.after(age)),
             learned: learned.map(|(name, one)| Times::of(name, one)).collect(),
             expires_ms: milliseconds(self.expires),
         }
     }
 
     /// The same, with nothing of its functions.
-    pub(crate) fn record_without_functions(&self) -> ServerRecord {
-        self.record(Some(""))
+    pub(crate) fn record_without_functions(&self, now: f64) -> ServerRecord {
+        self.record(now, Some(""))
     }
 
     /// Whether it takes calls, as far as is known.
@@ -218,8 +223,25 @@ impl Entry {
             report: self.report.as_ref(),
             reported_s: (now - self.reported_at).max(0.0),
             lease_s: (self.expires - now).max(0.0),
-            backlog_s: self.state.backlog.slot(since_s, pes, pes).start_s - since_s,
+            backlog_s: self
+                .state
+                .backlog
+                .slot(since_s, (pes, pes), |_| 0.0)
+                .start_s
+                - since_s,
+            booked: self.state.backlog.kept(since_s),
             learned: self.profiles.len(),
+        }
+    }
+}
+
+impl Booked {
+    /// What is kept, so many seconds later.
+    fn after(&self, seconds: f64) -> Kept {
+        Kept {
+            pes: self.pes,
+            from_s: self.from_s - seconds,
+            until_s: self.until_s - seconds,
         }
     }
 }

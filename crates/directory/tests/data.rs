@@ -177,6 +177,7 @@ fn a_call_goes_where_its_data_are() {
                 calls: 0,
                 jobs: Vec::new(),
                 learned: Vec::new(),
+                booked: None,
             };
             directory.report(NOW + 0.5, report).unwrap();
             let hold = Hold {

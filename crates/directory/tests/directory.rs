@@ -1,7 +1,8 @@
 //! Leases, placements and what is shared, in virtual time.
 
 use farcall_directory::message::{
-    Choose, Function, Job, Join, MOST_NAME, Message, Observe, Phase, Rate, Report, Times, Transfer,
+    Booked, Choose, Function, Job, Join, MOST_NAME, Message, Observe, Phase, Rate, Report, Times,
+    Transfer,
 };
 use farcall_directory::{Change, Directory, Key, Record, Refusal, Settings, digest};
 
@@ -34,6 +35,7 @@ fn report(server: u64, jobs: Vec<Job>) -> Report {
         calls: jobs.len() as u32,
         jobs,
         learned: Vec::new(),
+        booked: None,
     }
 }
 
@@ -44,6 +46,7 @@ fn running(seconds: f64) -> Job {
         seconds,
         up: 0,
         down: 0,
+        reserved: None,
     }
 }
 
@@ -208,6 +211,62 @@ fn a_placed_call_counts_once_when_the_server_reports_it() {
 }
 
 #[test]
+fn calls_go_past_a_server_whose_elements_are_reserved() {
+    let mut directory = with(2);
+    let pes = join(1).pes;
+    let booked = |from_s, until_s| Report {
+        booked: Some(vec![Booked {
+            pes,
+            from_s,
+            until_s,
+        }]),
+        ..report(1, Vec::new())
+    };
+    let call = wanted("bench/null");
+    directory.report(T0, booked(0.0, 5.0)).unwrap();
+    for _ in 0..3 {
+        assert_eq!(chosen(&mut directory, T0, &call), Ok(2));
+    }
+    let standing = |directory: &mut Directory| {
+        let one = directory.servers().next().unwrap();
+        (one.booked, one.backlog_s)
+    };
+    let (now_booked, backlog_s) = standing(&mut directory);
+    assert_eq!(now_booked, pes);
+    assert!((backlog_s - 5.0).abs() < 1e-3, "{backlog_s}");
+    // What others are told of it has aged, and what is over is forgotten.
+    let (_, records) = directory.find(T0 + 2.0, "site", "null").unwrap();
+    let told = records.iter().find_map(|record| match record {
+        Record::Server(server) if server.join.server == 1 => server.report.clone(),
+        _ => None,
+    });
+    let told = told.unwrap().booked()[0];
+    assert_eq!((told.pes, told.from_s), (pes, 0.0));
+    assert!((told.until_s - 3.0).abs() < 1e-3, "{told:?}");
+    directory.advance(T0 + 6.0);
+    assert_eq!(standing(&mut directory).0, 0);
+}
+
+#[test]
+fn calls_of_reservations_are_not_in_the_way_of_others() {
+    let mut directory = with(1);
+    let jobs = |reserved: Option<bool>| {
+        let job = Job {
+            reserved,
+            ..running(50.0)
+        };
+        report(1, vec![job; 4])
+    };
+    let mut backlog_s = |report| {
+        directory.report(T0, report).unwrap();
+        let chosen = directory.choose(T0, "site", &wanted("bench/null")).unwrap();
+        chosen.offers[0].terms.unwrap().wait_s
+    };
+    assert!(backlog_s(jobs(None)) > 40.0);
+    assert!(backlog_s(jobs(Some(true))) < 1.0);
+}
+
+#[test]
 fn a_lost_server_gets_no_calls_until_it_reports() {
     let mut directory = with(1);
     let call = wanted("bench/null");
@@ -284,6 +343,15 @@ fn ways_are_learned_for_each_site_and_direction() {
 
 #[test]
 fn messages_have_bounds() {
+    let wrong = Report {
+        booked: Some(vec![Booked {
+            pes: 1,
+            from_s: f64::NAN,
+            until_s: 1.0,
+        }]),
+        ..report(1, Vec::new())
+    };
+    assert!(Report::from_bytes(&wrong.to_bytes()).is_err());
     let mut long = join(1);
     long.address = "x".repeat(MOST_NAME + 1);
     assert!(Join::from_bytes(&long.to_bytes()).is_err());

@@ -151,6 +151,7 @@ impl World {
             calls: 0,
             jobs: Vec::new(),
             learned: Vec::new(),
+            booked: None,
         };
         let directory = &mut self.metaservers[meta];
         if directory.report(self.now, report.clone()).is_err() {
@@ -253,7 +254,7 @@ impl World {
         panic!("more servers were tried than there are");
     }
 
-    fn known(&self, meta: usize) -> Vec<u64> {
+    fn known(&mut self, meta: usize) -> Vec<u64> {
         self.metaservers[meta]
             .servers()
             .map(|one| one.join.server)

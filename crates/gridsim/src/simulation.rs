@@ -351,8 +351,9 @@ impl<'a> Simulation<'a> {
                 Stage::Running { .. } | Stage::Down(_) | Stage::Done => continue,
             };
             let arrival = &self.scenario.arrivals[call];
-            let slot = state.backlog.slot(ready_s, 1, arrival.most);
-            let seconds = self.view.seconds(server, arrival, slot.pes);
+            let seconds = |pes| self.view.seconds(server, arrival, pes);
+            let slot = state.backlog.slot(ready_s, (1, arrival.most), seconds);
+            let seconds = seconds(slot.pes);
             state.backlog.take(ready_s, slot.pes, seconds);
         }
         state

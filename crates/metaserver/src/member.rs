@@ -138,7 +138,10 @@ impl Membership {
                     .filter_map(|name| self.learned.get(name))
                     .cloned()
                     .collect(),
-                ..standing.report.clone()
+                ..standing
+                    .report
+                    .clone()
+                    .after(standing.at.elapsed().as_secs_f64())
             };
             let Some(metaserver) = &self.metaserver else {
                 return;

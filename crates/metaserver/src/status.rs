@@ -69,6 +69,7 @@ fn server(one: &Standing<'_>) -> Value {
         "agent": one.join.agent,
         "state": state,
         "pes": one.join.pes,
+        "pes_reserved": one.booked,
         "calls": calls,
         "backlog_s": one.backlog_s,
         "memory_free": memory,

@@ -173,8 +173,11 @@ pub enum Kind {
     Release = 84,
     /// Asks for a page of the reservations.
     ListReservations = 85,
-    /// Answers [`Kind::Reserve`], [`Kind::Release`] and [`Kind::ListReservations`].
+    /// Answers [`Kind::Reserve`], [`Kind::Release`], [`Kind::ListReservations`] and
+    /// [`Kind::AttachReservation`].
     Reservations = 86,
+    /// The connection is to have the bandwidth of a reservation.
+    AttachReservation = 87,
 }
 
 impl Kind {
@@ -257,6 +260,7 @@ impl Kind {
             Release,
             ListReservations,
             Reservations,
+            AttachReservation,
         ]
         .into_iter()
         .find(|kind| *kind as u8 == byte)

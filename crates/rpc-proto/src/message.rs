@@ -596,6 +596,9 @@ pub struct Failure {
     /// What happened and what to do, for the user's eyes.
     #[n(1)]
     pub message: String,
+    /// With [`FailureKind::NotFree`]: milliseconds from now after which it can be had.
+    #[n(2)]
+    pub earliest: Option<u64>,
 }
 
 /// Kinds of failure a server reports, by their numbers on the wire. A number that is not known
@@ -775,6 +778,7 @@ impl Failure {
         Failure {
             kind,
             message: message.into(),
+            earliest: None,
         }
     }
 }

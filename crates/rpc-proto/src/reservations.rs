@@ -4,7 +4,7 @@ use crate::{CallId, Kind, ProtocolError, message};
 use alloc::vec::Vec;
 use minicbor::{Decode, Encode};
 
-/// Feature bit: processor elements may be reserved, and calls name their reservation.
+/// Feature bit: processor elements and bandwidth may be reserved, and calls name their reservation.
 pub const RESERVATIONS: u64 = 1 << 19;
 
 /// What is to be reserved.
@@ -25,6 +25,9 @@ pub struct Reserve {
     /// Bytes per second from the server; 0 for none.
     #[n(4)]
     pub down: u64,
+    /// Where it is not free then, it begins as soon as it is, in so many milliseconds at most.
+    #[n(5)]
+    pub latest: Option<u64>,
 }
 
 /// What a client asks about reservations. [`ReservationPage`] answers all of it.
@@ -36,6 +39,8 @@ pub enum ReservationRequest {
     Release(u64),
     /// Those with greater numbers.
     List(u64),
+    /// That the connection has its bandwidth, as long as that lasts.
+    Attach(u64),
 }
 
 /// What is known of a reservation.
@@ -81,7 +86,10 @@ struct NumberMessage {
 impl ReservationRequest {
     /// Whether a frame is one.
     pub(crate) fn is_kind(kind: Kind) -> bool {
-        matches!(kind, Kind::Reserve | Kind::Release | Kind::ListReservations)
+        matches!(
+            kind,
+            Kind::Reserve | Kind::Release | Kind::ListReservations | Kind::AttachReservation
+        )
     }
 
     pub(crate) fn append(self, out: &mut Vec<u8>, request: CallId) {
@@ -91,6 +99,7 @@ impl ReservationRequest {
             }
             ReservationRequest::Release(id) => (Kind::Release, id),
             ReservationRequest::List(after) => (Kind::ListReservations, after),
+            ReservationRequest::Attach(id) => (Kind::AttachReservation, id),
         };
         message::append(out, kind, request, &NumberMessage { number });
     }
@@ -102,6 +111,7 @@ impl ReservationRequest {
         let NumberMessage { number } = message::parse(kind, payload)?;
         Ok(match kind {
             Kind::Release => ReservationRequest::Release(number),
+            Kind::AttachReservation => ReservationRequest::Attach(number),
             _ => ReservationRequest::List(number),
         })
     }

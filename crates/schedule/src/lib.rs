@@ -4,7 +4,8 @@
 //! - [`Predictor`] learns the time of one function from its calls.
 //! - [`Profile`] does so for each number of processor elements.
 //! - [`Queue`] holds the jobs that wait for processor elements and says which starts next.
-//! - [`reservation`] keeps processor elements that are booked ahead of time.
+//! - [`reservation`] keeps processor elements and bandwidth that are booked ahead of time.
+//! - [`TokenBucket`] lets bytes pass at a rate.
 //! - [`Throughput`] learns the rate of one direction of a link from the transfers on it.
 //! - [`dataflow`] finds what the calls of a transaction wait for, and follows them.
 //! - [`placement`] chooses the server for a call.
@@ -18,8 +19,10 @@ mod profile;
 pub mod queue;
 pub mod reservation;
 mod throughput;
+mod token_bucket;
 
 pub use predict::{Learned, Prediction, Predictor};
 pub use profile::Profile;
 pub use queue::{Policy, Queue};
 pub use throughput::Throughput;
+pub use token_bucket::TokenBucket;

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 use crate::{Prediction, Profile};
 pub use arrivals::Arrivals;
-pub use backlog::{Backlog, Slot};
+pub use backlog::{Backlog, Kept, Slot};
 pub use link::{Link, Route, Way};
 
 /// How a server is chosen.
@@ -68,7 +68,8 @@ pub struct Server {
     pub accepts: bool,
     /// Bytes it has for another call.
     pub memory: u64,
-    /// Calls that are sent to it, wait, compute, or are sent back.
+    /// Calls that are sent to it, wait, compute, or are sent back, but those that have processor
+    /// elements of their own.
     pub calls: u32,
     /// When its processor elements become free.
     pub backlog: Backlog,
@@ -397,7 +398,9 @@ impl Candidate<'_> {
     /// When the call would start whose inputs are there in so many seconds.
     fn slot(&self, call: &Call<'_>, ready_s: f64) -> Slot {
         let backlog = &self.server.backlog;
-        let slot = backlog.slot(self.since_s() + ready_s, call.fewest, call.most);
+        let wanted = (call.fewest, call.most);
+        let seconds = |pes| self.seconds(call, pes);
+        let slot = backlog.slot(self.since_s() + ready_s, wanted, seconds);
         Slot {
             start_s: slot.start_s - self.since_s(),
             ..slot
@@ -427,8 +430,11 @@ impl Candidate<'_> {
         learned.unwrap_or(self.unknown_s)
     }
 
+    /// Calls for each processor element. One that is kept for others is as one that has a call.
     fn load(&self) -> f64 {
-        f64::from(self.server.calls) / f64::from(self.server.backlog.pes())
+        let backlog = &self.server.backlog;
+        let kept = backlog.kept(self.since_s());
+        (f64::from(self.server.calls) + f64::from(kept)) / f64::from(backlog.pes())
     }
 
     fn load_and_throughput(&self, call: &Call<'_>) -> f64 {

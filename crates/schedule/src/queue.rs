@@ -5,7 +5,8 @@ mod users;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::reservation::Calendar;
+use crate::reservation::{Bandwidth, Calendar};
+use bookings::Claim;
 use users::{Place, Users};
 
 /// Nanoseconds since any fixed moment.
@@ -68,7 +69,8 @@ pub struct Settings {
     pub policy: Policy,
     /// Processor elements there are, at least 1.
     pub pes: u32,
-    /// Jobs that compute at the same time, at most.
+    /// Jobs that compute at the same time, at most; those that have processor elements of a booking
+    /// start all the same.
     pub most_running: usize,
     /// Seconds after which what a user has computed counts half. None: all users are one.
     pub half_life_s: Option<f64>,
@@ -76,6 +78,8 @@ pub struct Settings {
     pub patience: Patience,
     /// Processor elements that cannot be booked ahead of time.
     pub unreservable: u32,
+    /// Bandwidth that can be booked.
+    pub bandwidth: Bandwidth,
 }
 
 impl Settings {
@@ -88,6 +92,7 @@ impl Settings {
             half_life_s: Some(3600.0),
             patience: Patience::default(),
             unreservable: 0,
+            bandwidth: Bandwidth::default(),
         }
     }
 }
@@ -166,10 +171,12 @@ pub struct Standing {
 /// of those that are free among all that wait.
 ///
 /// Processor elements may be booked ahead of time ([`reserve`](Queue::reserve)). A job of a booking
-/// starts as soon as that has begun, and has its processor elements at most. Any other does not
-/// start where it would probably still have some of them when the booking begins; one of which
-/// nothing is known is taken for a short one. Nothing is taken from a job that runs for longer than
-/// predicted: the booking's jobs then wait, and are next.
+/// starts as soon as that has begun, and has its processor elements at most; those of one booking
+/// go by priority, then in the order in which they came. No job starts where it would probably
+/// still have processor elements of another booking when that begins; one of which nothing is known
+/// is taken for a short one. Nothing is taken from a job that runs for longer than predicted: the
+/// booking's jobs then wait, and are next. Where bookings alone hold back the job whose turn it is,
+/// others go before that will have ended when it can start.
 #[derive(Clone, Debug)]
 pub struct Queue {
     settings: Settings,
@@ -183,8 +190,8 @@ pub struct Queue {
     arrivals: u64,
     starts: u64,
     calendar: Calendar,
-    /// Jobs that wait for processor elements of their bookings: arrival and number.
-    claims: BTreeSet<(u64, u64)>,
+    /// Jobs that wait for processor elements of their bookings, by booking; none is without.
+    claims: BTreeMap<u64, BTreeSet<Claim>>,
 }
 
 /// A job that waits.
@@ -212,9 +219,11 @@ struct Running {
 }
 
 impl Running {
-    /// When it will probably have ended.
-    fn expected(&self) -> Nanos {
-        self.until.saturating_add(self.away)
+    /// When it will probably have ended. What is late goes on for as long again.
+    fn expected(&self, now: Nanos) -> Nanos {
+        let pause = self.paused.map_or(0, |since| now.saturating_sub(since));
+        let end = self.until.saturating_add(self.away).saturating_add(pause);
+        end.max(now.saturating_add(now.saturating_sub(end)))
     }
 }
 
@@ -237,8 +246,11 @@ impl Queue {
         };
         Queue {
             users: Users::new(settings.half_life_s),
-            calendar: Calendar::new(settings.pes.saturating_sub(settings.unreservable)),
-            claims: BTreeSet::new(),
+            calendar: Calendar::new(
+                settings.pes.saturating_sub(settings.unreservable),
+                settings.bandwidth,
+            ),
+            claims: BTreeMap::new(),
             settings,
             waiting: BTreeMap::new(),
             running: BTreeMap::new(),
@@ -261,10 +273,13 @@ impl Queue {
             most: request.most.clamp(fewest, pes),
             ..request
         };
-        let request = self.within_booking(request);
+        let reservation = self.within_booking(&request).reservation;
+        let request = Request {
+            reservation,
+            ..request
+        };
         self.arrivals += 1;
-        let is_first = self.waiting.is_empty() || request.reservation.is_some();
-        if is_first && self.has_room(&request, now) {
+        if self.waiting.is_empty() && self.has_room(&request, now) {
             return Some(self.start(&request, now));
         }
         let place = Place {
@@ -280,14 +295,17 @@ impl Queue {
             },
             arrival: self.arrivals,
         };
-        if request.reservation.is_some() {
-            self.claims.insert((place.arrival, request.id));
-        } else {
+        let waiting = Waiting { request, place };
+        self.waiting.insert(request.id, waiting);
+        let Some(reservation) = request.reservation else {
             self.users
                 .enter(request.user, request.id, place, now, self.starts);
-        }
-        self.waiting.insert(request.id, Waiting { request, place });
-        None
+            return None;
+        };
+        let claims = self.claims.entry(reservation).or_default();
+        claims.insert(Claim::of(&waiting));
+        let is_next = self.first_claim(now) == Some(request.id);
+        is_next.then(|| self.next(now)).flatten()
     }
 
     /// A job has ended, or will not be wanted: takes it out, whether it waits or computes. Its
@@ -350,8 +368,14 @@ impl Queue {
     /// A job waits no longer.
     fn leave(&mut self, waiting: &Waiting, now: Nanos) {
         let Waiting { request, place } = waiting;
-        if !self.claims.remove(&(place.arrival, request.id)) {
-            self.users.leave(request.user, place, now, self.starts);
+        let Some(reservation) = request.reservation else {
+            return self.users.leave(request.user, place, now, self.starts);
+        };
+        if let Some(claims) = self.claims.get_mut(&reservation) {
+            claims.remove(&Claim::of(waiting));
+            if claims.is_empty() {
+                self.claims.remove(&reservation);
+            }
         }
     }
 
@@ -360,30 +384,49 @@ impl Queue {
         if let Some(id) = self.first_claim(now) {
             return Some(id);
         }
+        let mut held_back = None;
         let Patience { time, passes } = self.settings.patience;
-        let reserved = self.users.longest_waiting();
-        if let Some((since, starts, id)) = reserved
+        if let Some((since, starts, id)) = self.users.longest_waiting()
             && (now.saturating_sub(since) > time || self.starts - starts > passes)
-            && !self.is_held_back(id, now)
         {
-            return Some(id);
+            if !self.is_held_back(id, now) {
+                return Some(id);
+            }
+            held_back = Some(id);
         }
-        let free = self.free();
-        let fits = |id| !self.is_held_back(id, now);
-        match self.settings.policy {
-            Policy::AtOnce | Policy::Fcfs | Policy::Sjf => self.users.first(),
-            Policy::Fpfs => self.users.first_that_fits(free, fits),
-            Policy::Fmpfs => self.users.widest_that_fits(free, fits),
+        let policy = self.settings.policy;
+        if !policy.fits() {
+            let first = self.users.first();
+            let goes = |id| held_back.is_none() && !self.is_held_back(id, now);
+            if policy == Policy::AtOnce || first.is_none_or(goes) {
+                return first;
+            }
+            held_back = held_back.or(first);
+        }
+        let limit = held_back.map_or(Nanos::MAX, |id| self.could_start(id, now));
+        let fits = |id| {
+            let ends = predicted_end(self.waiting[&id].request.seconds, now);
+            ends <= limit && !self.is_held_back(id, now)
+        };
+        match policy {
+            Policy::AtOnce | Policy::Fcfs | Policy::Sjf => {
+                self.users.first_that_fits(u32::MAX, fits)
+            }
+            Policy::Fpfs => self.users.first_that_fits(self.free(), fits),
+            Policy::Fmpfs => self.users.widest_that_fits(self.free(), fits),
         }
     }
 
     fn has_room(&self, request: &Request, now: Nanos) -> bool {
+        let request = self.within_booking(request);
         let at_once = self.settings.policy == Policy::AtOnce;
-        let fits = at_once || request.fewest <= self.room(request, now);
-        fits && self.computing() < self.settings.most_running
+        let fits = at_once || request.fewest <= self.room(&request, now);
+        let is_booked = request.reservation.is_some();
+        fits && (is_booked || self.computing() < self.settings.most_running)
     }
 
     fn start(&mut self, request: &Request, now: Nanos) -> Start {
+        let request = &self.within_booking(request);
         let pes = match self.settings.policy {
             Policy::AtOnce => self.settings.pes,
             _ => self.part(request, now),
@@ -409,11 +452,18 @@ impl Queue {
         }
     }
 
-    /// Processor elements for a job: an equal part of the free ones among those that wait.
+    /// Processor elements for a job: an equal part of the free ones among those that wait for them.
     fn part(&self, request: &Request, now: Nanos) -> u32 {
         let free = self.room(request, now);
-        let room = self.settings.most_running - self.computing();
-        let claimants = (self.waiting.len() + 1).min(room).max(1);
+        let (others, room) = match request.reservation {
+            Some(reservation) => (self.claims_on(reservation), usize::MAX),
+            None => {
+                let claims: usize = self.claims.values().map(BTreeSet::len).sum();
+                let others = self.waiting.len() - claims;
+                (others, self.settings.most_running - self.computing())
+            }
+        };
+        let claimants = (others + 1).min(room).max(1);
         let part = free / u32::try_from(claimants).unwrap_or(u32::MAX);
         part.clamp(request.fewest, request.most).min(free)
     }

@@ -1,27 +1,50 @@
-//! Processor elements that are booked ahead of time: the second Ninf paper's first guideline.
+//! Processor elements and bandwidth that are booked ahead of time: the second Ninf paper's first
+//! guideline.
 
 use std::collections::BTreeMap;
 
 use crate::queue::Nanos;
 
-/// Processor elements for a while.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Processor elements and bandwidth for a while.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Booking {
-    /// How many, at least 1.
+    /// How many processor elements.
     pub pes: u32,
+    /// How much of the way there and back.
+    pub bandwidth: Bandwidth,
     /// From then on.
     pub from: Nanos,
     /// Up to then, and not in that moment.
     pub until: Nanos,
 }
 
-/// Processor elements that are held until a moment, booked or not.
+/// Bytes per second, each way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bandwidth {
+    /// To the server.
+    pub up: u64,
+    /// From the server.
+    pub down: u64,
+}
+
+/// Processor elements that a job has, besides what is booked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hold {
     /// How many.
     pub pes: u32,
+    /// From then on.
+    pub from: Nanos,
     /// Until then.
     pub until: Nanos,
+}
+
+/// What bookings share with jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Machine<'h> {
+    /// Processor elements there are.
+    pub pes: u32,
+    /// Those that jobs have.
+    pub holds: &'h [Hold],
 }
 
 /// Why a booking cannot be had.
@@ -31,14 +54,37 @@ pub enum Refusal {
     NotBefore(Nanos),
     /// So many processor elements can never be booked; at most these can.
     TooMany(u32),
+    /// So much bandwidth can never be booked; at most this can.
+    TooFast(Bandwidth),
 }
 
-/// All bookings. At no time are more processor elements booked than may be.
+/// All bookings. At no time are more processor elements or bandwidth booked than may be.
 #[derive(Clone, Debug)]
 pub struct Calendar {
     most: u32,
+    fastest: Bandwidth,
     bookings: BTreeMap<u64, Booking>,
     last: u64,
+}
+
+impl Bandwidth {
+    /// Whether it is none, either way.
+    pub fn is_none(&self) -> bool {
+        *self == Bandwidth::default()
+    }
+
+    /// Whether it is no more than another, either way.
+    pub fn is_within(&self, most: &Bandwidth) -> bool {
+        self.up <= most.up && self.down <= most.down
+    }
+
+    /// Both together.
+    pub fn plus(self, other: Bandwidth) -> Bandwidth {
+        Bandwidth {
+            up: self.up.saturating_add(other.up),
+            down: self.down.saturating_add(other.down),
+        }
+    }
 }
 
 impl Booking {
@@ -46,13 +92,30 @@ impl Booking {
     pub fn covers(&self, time: Nanos) -> bool {
         (self.from..self.until).contains(&time)
     }
+
+    /// The same, from another moment on.
+    pub fn beginning(self, from: Nanos) -> Booking {
+        let length = self.until.saturating_sub(self.from);
+        Booking {
+            from,
+            until: from.saturating_add(length),
+            ..self
+        }
+    }
+}
+
+impl Hold {
+    fn covers(&self, time: Nanos) -> bool {
+        (self.from..self.until).contains(&time)
+    }
 }
 
 impl Calendar {
-    /// An empty calendar, of at most so many processor elements at a time.
-    pub fn new(most: u32) -> Calendar {
+    /// An empty calendar, of at most so many processor elements and so much bandwidth at a time.
+    pub fn new(most: u32, fastest: Bandwidth) -> Calendar {
         Calendar {
             most,
+            fastest,
             bookings: BTreeMap::new(),
             last: 0,
         }
@@ -80,16 +143,27 @@ impl Calendar {
         then.map(|booking| booking.pes).sum()
     }
 
-    /// Makes a booking, besides what is held by `holds` of `pes` processor elements in all. Returns
-    /// its number, which no other has had.
+    /// Bandwidth booked at a time.
+    pub fn bandwidth(&self, time: Nanos) -> Bandwidth {
+        let bookings = self.bookings.values();
+        let then = bookings.filter(|booking| booking.covers(time));
+        then.fold(Bandwidth::default(), |sum, booking| {
+            sum.plus(booking.bandwidth)
+        })
+    }
+
+    /// Makes a booking, besides what jobs have. Returns its number, which no other has had.
     ///
     /// # Errors
     /// When it could be had, or that it never can.
-    pub fn book(&mut self, booking: Booking, pes: u32, holds: &[Hold]) -> Result<u64, Refusal> {
+    pub fn book(&mut self, booking: Booking, machine: Machine<'_>) -> Result<u64, Refusal> {
         if booking.pes > self.most {
             return Err(Refusal::TooMany(self.most));
         }
-        let earliest = self.earliest(booking, pes, holds);
+        if !booking.bandwidth.is_within(&self.fastest) {
+            return Err(Refusal::TooFast(self.fastest));
+        }
+        let earliest = self.earliest(booking, self.most, machine);
         if earliest > booking.from {
             return Err(Refusal::NotBefore(earliest));
         }
@@ -98,42 +172,36 @@ impl Calendar {
         Ok(self.last)
     }
 
-    /// When a booking that is not too wide could begin: at its time, or when another one or a hold
-    /// ends. After all of them it fits.
-    fn earliest(&self, booking: Booking, pes: u32, holds: &[Hold]) -> Nanos {
-        let length = booking.until.saturating_sub(booking.from);
+    /// When processor elements, no more than `most`, could be had for so long, where at most so
+    /// many are to be booked: at the time asked for, or when a booking or a hold ends. After all of
+    /// them they can.
+    pub fn earliest(&self, wanted: Booking, most: u32, machine: Machine<'_>) -> Nanos {
         let ends = self.bookings.values().map(|other| other.until);
-        let mut starts: Vec<Nanos> = ends.chain(holds.iter().map(|hold| hold.until)).collect();
-        starts.retain(|start| *start > booking.from);
-        starts.push(booking.from);
+        let ends = ends.chain(machine.holds.iter().map(|hold| hold.until));
+        let mut starts: Vec<Nanos> = ends.collect();
+        starts.retain(|start| *start > wanted.from);
+        starts.push(wanted.from);
         starts.sort_unstable();
         let last = starts.last().copied();
-        let fits = |from: &Nanos| {
-            let until = from.saturating_add(length);
-            self.fits(
-                Booking {
-                    from: *from,
-                    until,
-                    ..booking
-                },
-                pes,
-                holds,
-            )
-        };
+        let fits = |from: &Nanos| self.fits(wanted.beginning(*from), most, machine);
         starts.into_iter().find(fits).or(last).unwrap_or_default()
     }
 
-    /// Whether a booking can be made. What is booked grows only where a booking begins, and what is
-    /// held does not grow.
-    fn fits(&self, booking: Booking, pes: u32, holds: &[Hold]) -> bool {
+    /// Whether so many can be had. What is booked and what is held grow only where a booking or a
+    /// hold begins.
+    fn fits(&self, wanted: Booking, most: u32, machine: Machine<'_>) -> bool {
         let begins = self.bookings.values().map(|other| other.from);
-        let within = begins.filter(|from| booking.covers(*from));
-        let mut times = within.chain([booking.from]);
+        let begins = begins.chain(machine.holds.iter().map(|hold| hold.from));
+        let within = begins.filter(|from| wanted.covers(*from));
+        let mut times = within.chain([wanted.from]);
         times.all(|time| {
-            let booked = self.booked(time).saturating_add(booking.pes);
-            let held = holds.iter().filter(|hold| hold.until > time);
+            let booked = self.booked(time).saturating_add(wanted.pes);
+            let held = machine.holds.iter().filter(|hold| hold.covers(time));
             let held = held.fold(0u32, |sum, hold| sum.saturating_add(hold.pes));
-            booked <= self.most && booked.saturating_add(held) <= pes
+            let has_pes =
+                wanted.pes == 0 || booked <= most && booked.saturating_add(held) <= machine.pes;
+            let bandwidth = self.bandwidth(time).plus(wanted.bandwidth);
+            has_pes && bandwidth.is_within(&self.fastest)
         })
     }
 
@@ -162,24 +230,81 @@ mod tests {
     use super::*;
 
     fn booking(pes: u32, from: Nanos, until: Nanos) -> Booking {
-        Booking { pes, from, until }
+        Booking {
+            pes,
+            from,
+            until,
+            ..Booking::default()
+        }
+    }
+
+    fn of_bandwidth(up: u64, down: u64, from: Nanos, until: Nanos) -> Booking {
+        Booking {
+            bandwidth: Bandwidth { up, down },
+            from,
+            until,
+            ..Booking::default()
+        }
+    }
+
+    #[test]
+    fn bandwidth_is_booked_each_way_and_apart_from_processor_elements() {
+        let most = Bandwidth { up: 100, down: 50 };
+        let mut calendar = Calendar::new(1, most);
+        let holds = [hold(1, 0, 99)];
+        assert_eq!(
+            calendar.book(of_bandwidth(60, 0, 0, 10), of_one(&holds)),
+            Ok(1)
+        );
+        assert_eq!(
+            calendar.book(of_bandwidth(0, 50, 5, 20), of_one(&holds)),
+            Ok(2)
+        );
+        assert_eq!(calendar.bandwidth(5), Bandwidth { up: 60, down: 50 });
+        let refused = calendar.book(of_bandwidth(41, 0, 2, 4), of_one(&[]));
+        assert_eq!(refused, Err(Refusal::NotBefore(10)));
+        let refused = calendar.book(of_bandwidth(41, 1, 2, 4), of_one(&[]));
+        assert_eq!(refused, Err(Refusal::NotBefore(20)), "5 to 20 is taken");
+        let refused = calendar.book(of_bandwidth(0, 51, 90, 91), of_one(&[]));
+        assert_eq!(refused, Err(Refusal::TooFast(most)));
+        let both = Booking {
+            pes: 1,
+            ..of_bandwidth(40, 0, 0, 5)
+        };
+        assert_eq!(calendar.book(both, of_one(&[])), Ok(3));
+        let refused = calendar.book(booking(1, 4, 6), of_one(&[]));
+        assert_eq!(refused, Err(Refusal::NotBefore(5)));
+        assert!(calendar.release(1).is_some());
+        assert_eq!(calendar.bandwidth(0), Bandwidth { up: 40, down: 0 });
+    }
+
+    fn hold(pes: u32, from: Nanos, until: Nanos) -> Hold {
+        Hold { pes, from, until }
+    }
+
+    fn of_one(holds: &[Hold]) -> Machine<'_> {
+        Machine { pes: 1, holds }
+    }
+
+    fn machine(holds: &[Hold]) -> Machine<'_> {
+        Machine { pes: 4, holds }
     }
 
     #[test]
     fn a_refusal_tells_the_earliest_time() {
-        let mut calendar = Calendar::new(4);
-        let first = calendar.book(booking(3, 10, 20), 4, &[]).unwrap();
-        assert_eq!(calendar.book(booking(1, 10, 30), 4, &[]), Ok(2));
-        let refused = calendar.book(booking(2, 5, 12), 4, &[]);
+        let mut calendar = Calendar::new(4, Bandwidth::default());
+        let first = calendar.book(booking(3, 10, 20), machine(&[])).unwrap();
+        assert_eq!(calendar.book(booking(1, 10, 30), machine(&[])), Ok(2));
+        let refused = calendar.book(booking(2, 5, 12), machine(&[]));
         assert_eq!(refused, Err(Refusal::NotBefore(20)));
-        assert_eq!(calendar.book(booking(2, 5, 10), 4, &[]), Ok(3));
-        let too_many = calendar.book(booking(5, 50, 60), 4, &[]);
+        assert_eq!(calendar.book(booking(2, 5, 10), machine(&[])), Ok(3));
+        let too_many = calendar.book(booking(5, 50, 60), machine(&[]));
         assert_eq!(too_many, Err(Refusal::TooMany(4)));
-        let refused = calendar.book(booking(4, 25, 26), 4, &[]);
+        let refused = calendar.book(booking(4, 25, 26), machine(&[]));
         assert_eq!(refused, Err(Refusal::NotBefore(30)));
         assert!(calendar.release(first).is_some());
         assert!(calendar.release(first).is_none());
-        assert_eq!(calendar.book(booking(2, 10, 12), 4, &[]), Ok(4));
+        assert_eq!(calendar.book(booking(2, 10, 12), machine(&[])), Ok(4));
         assert_eq!(calendar.next_change(10), Some(12));
         assert!(calendar.expire(30));
         assert!(calendar.is_empty() && calendar.next_change(0).is_none());
@@ -187,19 +312,23 @@ mod tests {
 
     #[test]
     fn running_jobs_are_in_the_way_for_as_long_as_they_are_predicted_to() {
-        let mut calendar = Calendar::new(4);
-        let holds = [Hold { pes: 2, until: 7 }, Hold { pes: 1, until: 9 }];
-        let refused = calendar.book(booking(3, 0, 5), 4, &holds);
+        let mut calendar = Calendar::new(4, Bandwidth::default());
+        let holds = [hold(2, 0, 7), hold(1, 0, 9)];
+        let refused = calendar.book(booking(3, 0, 5), machine(&holds));
         assert_eq!(refused, Err(Refusal::NotBefore(7)));
-        assert_eq!(calendar.book(booking(3, 7, 12), 4, &holds), Ok(1));
+        assert_eq!(calendar.book(booking(3, 7, 12), machine(&holds)), Ok(1));
+        // One that will go on when its booking is over.
+        let holds = [hold(2, 12, 15)];
+        let refused = calendar.book(booking(3, 10, 13), machine(&holds));
+        assert_eq!(refused, Err(Refusal::NotBefore(15)));
     }
 
     #[test]
     fn a_share_is_left_for_others() {
-        let mut calendar = Calendar::new(3);
-        let holds = [Hold { pes: 1, until: 9 }];
-        assert_eq!(calendar.book(booking(3, 0, 5), 4, &holds), Ok(1));
-        let refused = calendar.book(booking(1, 0, 5), 4, &[]);
+        let mut calendar = Calendar::new(3, Bandwidth::default());
+        let holds = [hold(1, 0, 9)];
+        assert_eq!(calendar.book(booking(3, 0, 5), machine(&holds)), Ok(1));
+        let refused = calendar.book(booking(1, 0, 5), machine(&[]));
         assert_eq!(refused, Err(Refusal::NotBefore(5)));
     }
 }

@@ -118,7 +118,7 @@ fn host(random: &mut SplitMix64) -> Host {
     let mut server = Server::idle(pes, 1 << 40, up, down);
     for _ in 0..random.below(u64::from(2 * pes)) {
         let ready_s = between(random, 0.1, 10.0) - 1.0;
-        let slot = server.backlog.slot(ready_s, 1, 4);
+        let slot = server.backlog.slot(ready_s, (1, 4), |_| 0.0);
         let seconds = between(random, 0.1, 100.0);
         server.backlog.take(ready_s, slot.pes, seconds);
     }

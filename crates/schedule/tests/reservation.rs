@@ -107,6 +107,7 @@ impl Machine {
             pes,
             from,
             until: from + length,
+            ..Booking::default()
         };
         let mut booking = at(from);
         let id = match self.queue.reserve(booking, now) {
@@ -117,7 +118,7 @@ impl Machine {
                 booking = at(earliest);
                 self.queue.reserve(booking, now).expect("it was told so")
             }
-            Err(Refusal::TooMany(_)) => panic!("there are so many"),
+            Err(Refusal::TooMany(_) | Refusal::TooFast(_)) => panic!("there are so many"),
         };
         self.check_calendar();
         for time in [booking.from, booking.until] {
@@ -235,6 +236,16 @@ fn request(id: u64, pes: u32, seconds: f64, reservation: Option<u64>) -> Request
     }
 }
 
+/// Processor elements from one second to another.
+fn booking(pes: u32, from: u64, until: u64) -> Booking {
+    Booking {
+        pes,
+        from: from * SECOND,
+        until: until * SECOND,
+        ..Booking::default()
+    }
+}
+
 #[test]
 fn short_jobs_compute_before_a_booking_and_long_ones_wait() {
     let mut queue = Queue::new(settings(Policy::Fpfs, 2));
@@ -242,6 +253,7 @@ fn short_jobs_compute_before_a_booking_and_long_ones_wait() {
         pes: 2,
         from: 10 * SECOND,
         until: 20 * SECOND,
+        ..Booking::default()
     };
     let id = queue.reserve(booking, 0).unwrap();
     assert_eq!(queue.push(request(1, 1, 15.0, None), 0), None);
@@ -267,6 +279,7 @@ fn a_job_whose_booking_is_over_waits_as_any_other() {
         pes: 1,
         from: SECOND,
         until: 2 * SECOND,
+        ..Booking::default()
     };
     let id = queue.reserve(booking, 0).unwrap();
     // It wants more than is booked, and has that.
@@ -274,9 +287,95 @@ fn a_job_whose_booking_is_over_waits_as_any_other() {
     assert_eq!(queue.push(request(3, 1, 1.0, None), 0), None);
     assert_eq!(queue.next(SECOND), None, "the first takes longer");
     queue.remove(1, 3 * SECOND);
-    assert_eq!(queue.next(3 * SECOND), Some(Start { id: 2, pes: 1 }));
-    assert_eq!(queue.next(3 * SECOND), Some(Start { id: 3, pes: 1 }));
+    // What it has of a booking is bounded by that; now it is not.
+    assert_eq!(queue.next(3 * SECOND), Some(Start { id: 2, pes: 2 }));
     assert_eq!(queue.next(3 * SECOND), None);
+    queue.remove(2, 4 * SECOND);
+    assert_eq!(queue.next(4 * SECOND), Some(Start { id: 3, pes: 1 }));
+}
+
+#[test]
+fn short_jobs_go_before_one_that_a_booking_holds_back() {
+    for policy in [Policy::Fcfs, Policy::Sjf] {
+        let mut queue = Queue::new(settings(policy, 2));
+        queue.reserve(booking(2, 10, 20), 0).unwrap();
+        for (id, seconds) in [(1, 15.0), (2, 9.0), (3, 12.0), (4, 10.0)] {
+            queue.push(request(id, 1, seconds, None), 0);
+        }
+        let mut starts: Vec<u64> = std::iter::from_fn(|| queue.next(0)).map(|s| s.id).collect();
+        // The job that came first has started with `push` where it is not held back.
+        starts.extend(queue.running().map(|start| start.id));
+        starts.sort_unstable();
+        starts.dedup();
+        assert_eq!(starts, [2, 4], "{policy:?}");
+        for id in starts {
+            queue.remove(id, 10 * SECOND);
+        }
+        assert_eq!(queue.next(19 * SECOND), None);
+        assert!(queue.next(20 * SECOND).is_some());
+    }
+}
+
+#[test]
+fn jobs_of_a_booking_go_in_order_and_share_it_among_themselves() {
+    let mut queue = Queue::new(settings(Policy::Fcfs, 4));
+    let id = queue.reserve(booking(3, 0, 100), 0).unwrap();
+    let moldable = |number| Request {
+        fewest: 1,
+        ..request(number, 4, 1.0, Some(id))
+    };
+    // Those that wait for other processor elements have no part of it.
+    for number in 1..9 {
+        queue.push(request(number, 4, 1.0, None), 0);
+    }
+    assert_eq!(queue.push(moldable(10), 0), Some(Start { id: 10, pes: 3 }));
+    assert_eq!(queue.push(request(11, 3, 1.0, Some(id)), 0), None);
+    assert_eq!(queue.push(request(12, 1, 1.0, Some(id)), 0), None);
+    let urgent = Request {
+        priority: 1,
+        ..request(13, 2, 1.0, Some(id))
+    };
+    assert_eq!(queue.push(urgent, 0), None);
+    queue.remove(10, SECOND);
+    assert_eq!(queue.next(SECOND), Some(Start { id: 13, pes: 2 }));
+    assert_eq!(queue.next(SECOND), None, "the next wants all three");
+    queue.remove(13, 2 * SECOND);
+    assert_eq!(queue.next(2 * SECOND), Some(Start { id: 11, pes: 3 }));
+}
+
+#[test]
+fn a_job_that_would_outlast_its_booking_is_not_in_the_way_of_the_next() {
+    let mut queue = Queue::new(settings(Policy::Fcfs, 2));
+    let first = queue.reserve(booking(2, 0, 10), 0).unwrap();
+    let second = queue.reserve(booking(1, 10, 20), 0).unwrap();
+    assert_eq!(queue.push(request(1, 2, 11.0, Some(first)), 0), None);
+    // Beside the second there is room for it.
+    let beside = queue.push(request(2, 1, 12.0, Some(first)), 0);
+    assert_eq!(beside, Some(Start { id: 2, pes: 1 }));
+    let refused = queue.reserve(booking(1, 10, 15), 0);
+    assert_eq!(refused, Err(Refusal::NotBefore(12 * SECOND)));
+    queue.push(request(3, 1, 5.0, Some(second)), 0);
+    assert_eq!(queue.next(10 * SECOND), Some(Start { id: 3, pes: 1 }));
+}
+
+#[test]
+fn what_is_late_is_in_the_way_of_a_booking_for_as_long_again() {
+    let mut queue = Queue::new(settings(Policy::Fcfs, 2));
+    let unknown = Request {
+        seconds: None,
+        ..request(1, 2, 0.0, None)
+    };
+    assert!(queue.push(unknown, 0).is_some());
+    let refused = queue.reserve(booking(1, 30, 31), 30 * SECOND);
+    let Err(Refusal::NotBefore(earliest)) = refused else {
+        panic!("{refused:?}");
+    };
+    assert!(
+        (59 * SECOND..=60 * SECOND).contains(&earliest),
+        "{earliest}"
+    );
+    queue.pause(1, 30 * SECOND);
+    assert!(queue.reserve(booking(1, 40, 41), 40 * SECOND).is_err());
 }
 
 #[test]
@@ -286,6 +385,7 @@ fn nothing_is_booked_where_everything_starts_at_once() {
         pes: 1,
         from: 0,
         until: SECOND,
+        ..Booking::default()
     };
     assert_eq!(queue.reserve(booking, 0), Err(Refusal::TooMany(0)));
 }

@@ -1,8 +1,10 @@
 //! What an operator can set. `docs/farcall.toml` is the same with comments for people.
 
 use crate::worker::sandbox::Sandbox;
+use farcall_flow::platform::parse_quantity;
 use farcall_schedule::Policy;
 use farcall_schedule::queue::{Patience, Settings};
+use farcall_schedule::reservation::Bandwidth;
 use ipnet::IpNet;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -122,6 +124,13 @@ pub struct Limits {
     pub reservations_per_user: usize,
     /// Seconds from now within which a reservation must end.
     pub reserve_ahead_s: f64,
+    /// Bytes per second that come to the server by the network at most, of which some can be
+    /// reserved; 0 means that none can.
+    #[serde(deserialize_with = "rate")]
+    pub bandwidth_up: u64,
+    /// The same for bytes that leave it.
+    #[serde(deserialize_with = "rate")]
+    pub bandwidth_down: u64,
 }
 
 /// Which call computes next, and on how many processor elements.
@@ -160,7 +169,8 @@ pub struct Parallel {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Workers {
-    /// Calls that compute at the same time; 0 means as many as the processor elements allow.
+    /// Calls that compute at the same time, besides those of reservations; 0 means as many as the
+    /// processor elements allow.
     pub count: usize,
     /// Processor elements, and so threads of the library, of a call whose interface does not say
     /// how many it wants.
@@ -269,6 +279,8 @@ impl Default for Limits {
             files: 4 << 30,
             reservations_per_user: 4,
             reserve_ahead_s: 3600.0,
+            bandwidth_up: 0,
+            bandwidth_down: 0,
         }
     }
 }
@@ -340,6 +352,15 @@ impl Config {
 }
 
 impl Limits {
+    /// Bandwidth that can be reserved: a tenth stays for everybody.
+    pub(crate) fn reservable(&self) -> Bandwidth {
+        let part = |whole: u64| whole - whole.div_ceil(10);
+        Bandwidth {
+            up: part(self.bandwidth_up),
+            down: part(self.bandwidth_down),
+        }
+    }
+
     /// For how many seconds a transfer may stand still, where there is a bound.
     pub(crate) fn stalled(&self, is_busy: bool) -> Option<f64> {
         let bounds = [Some(self.stalled_s), is_busy.then_some(self.stalled_busy_s)];
@@ -388,6 +409,24 @@ impl Queue {
             unreservable: self.unreservable_pes,
             ..Settings::new(pes)
         }
+    }
+}
+
+/// Bytes per second: a number, or text with a unit such as `100Mbit/s`.
+fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Given {
+        Number(f64),
+        Text(String),
+    }
+    let rate = match Given::deserialize(deserializer)? {
+        Given::Number(number) => number,
+        Given::Text(text) => parse_quantity(&text).map_err(D::Error::custom)?,
+    };
+    match rate.is_finite() && rate >= 0.0 {
+        true => Ok(rate as u64),
+        false => Err(D::Error::custom(format!("{rate} bytes per second"))),
     }
 }
 

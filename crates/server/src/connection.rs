@@ -1,9 +1,11 @@
 //! One client connection: moves bytes between the socket, the protocol and the job buffers.
 
 use crate::access::Evidence;
+use crate::allowance::Allowance;
 use crate::buffer::Segment;
 use crate::job::Job;
-use crate::listen::Accepted;
+use crate::listen::{Accepted, bound_ahead};
+use crate::reactor::Way;
 use crate::user::User;
 use farcall_rpc_proto::HandleId;
 use farcall_rpc_proto::server::{self, Event};
@@ -47,6 +49,8 @@ pub(crate) enum Step {
     Event(Event),
     /// The socket has no more.
     Blocked,
+    /// No more may be read now.
+    UsedUp,
     /// The client closed its side.
     Closed,
 }
@@ -98,6 +102,16 @@ enum Part {
     Frames { start: usize, end: usize },
     /// A piece of a job's buffer.
     Data { job: usize, piece: Piece },
+}
+
+impl Part {
+    /// Bytes.
+    fn length(&self) -> usize {
+        match self {
+            Part::Frames { start, end } => end - start,
+            Part::Data { piece, .. } => piece.length as usize,
+        }
+    }
 }
 
 /// The socket under TLS.
@@ -159,6 +173,12 @@ pub(crate) struct Connection {
     pub(crate) waiting: Option<(CallId, Offer)>,
     /// Calls that wait for a grant, in their order.
     pub(crate) held: VecDeque<(CallId, Offer)>,
+    /// Whether its bytes cross a link.
+    pub(crate) crosses_link: bool,
+    /// The reservation whose bandwidth it has.
+    pub(crate) reservation: Option<u64>,
+    /// What it may move, up and down.
+    pub(crate) allowed: [Allowance; 2],
     /// The event mask it is registered with.
     pub(crate) interest: EventFlags,
     input: Vec<u8>,
@@ -194,6 +214,9 @@ impl Connection {
             is_ready: false,
             waiting: None,
             held: VecDeque::new(),
+            crosses_link: !accepted.is_unix,
+            reservation: None,
+            allowed: Default::default(),
             interest: EventFlags::IN,
             input: vec![0; INPUT_BYTES],
             unread: 0..0,
@@ -212,6 +235,20 @@ impl Connection {
     /// Whether more input can be handled now.
     pub(crate) fn takes_input(&self) -> bool {
         self.waiting.is_none() && !self.proto.is_congested()
+    }
+
+    /// Bounds what its client may send before it is read, or does so no longer.
+    pub(crate) fn bound_ahead(&self, bytes: Option<u32>) {
+        if self.crosses_link
+            && let Err(error) = bound_ahead(self.fd(), bytes)
+        {
+            tracing::debug!("{}: its buffer cannot be set: {error}", self.peer);
+        }
+    }
+
+    /// Whether it waits until it may move more.
+    pub(crate) fn waits(&self, way: Way) -> bool {
+        self.allowed[way as usize].is_used_up()
     }
 
     /// What it shows of its client, who gives this token.
@@ -237,7 +274,8 @@ impl Connection {
             return self.take_data(jobs, chunk, now);
         }
         if self.unread.is_empty() {
-            return self.read(Vec::new());
+            let most = self.allowed_in(0);
+            return self.read(Vec::new(), most);
         }
         let input = &self.input[self.unread.clone()];
         let (taken, event) = self.proto.handle_input(input, now)?;
@@ -264,8 +302,16 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads into `places`, and what comes beyond them into the input buffer.
-    fn read<'a>(&'a mut self, mut places: Vec<IoSliceMut<'a>>) -> Result<Step, Broken> {
+    /// Reads into `places`, and what comes beyond them into the input buffer; at most so many
+    /// bytes, which are as many as the places have or more.
+    fn read<'a>(
+        &'a mut self,
+        mut places: Vec<IoSliceMut<'a>>,
+        most: usize,
+    ) -> Result<Step, Broken> {
+        if most == 0 {
+            return Ok(Step::UsedUp);
+        }
         if self.speaks_tls.is_none()
             && let Err(error) = self.look_for_tls()
         {
@@ -275,8 +321,14 @@ impl Connection {
             };
         }
         let room: usize = places.iter().map(|place| place.len()).sum();
-        let most = if room > 0 { LOOK_AHEAD } else { INPUT_BYTES };
-        places.push(IoSliceMut::new(&mut self.input[..most]));
+        let ahead = match room > 0 || self.allowed[Way::Up as usize].is_limited() {
+            true => LOOK_AHEAD,
+            false => INPUT_BYTES,
+        };
+        let ahead = ahead.min(most.saturating_sub(room));
+        if ahead > 0 {
+            places.push(IoSliceMut::new(&mut self.input[..ahead]));
+        }
         let read = match &mut self.session {
             None => readv(&self.socket, &mut places).map_err(io::Error::from),
             Some(session) => session.read(&mut Bare(self.socket.as_fd()), &mut places),
@@ -284,6 +336,7 @@ impl Connection {
         match read {
             Ok(0) => Ok(Step::Closed),
             Ok(count) => {
+                self.allowed[Way::Up as usize].spend(count as u64);
                 self.unread = 0..count.saturating_sub(room);
                 Ok(Step::Progress(count))
             }
@@ -312,14 +365,24 @@ impl Connection {
         let room = self
             .landing
             .plan(chunk.length, MAX_SLICES, |most| job.next_incoming(most));
-        let places = self.landing.pieces().map(|piece| {
+        let allowance = &mut self.allowed[Way::Up as usize];
+        let most = match self.unread.is_empty() {
+            true => usize::try_from(allowance.of(chunk.length)).unwrap_or(usize::MAX),
+            false => usize::MAX,
+        };
+        let mut left = most;
+        let places = self.landing.pieces().map_while(|piece| {
             // SAFETY: the pieces of a stream are distinct parts of the job's buffer, which lives
             // as long as the job and which no worker has while arguments arrive.
-            IoSliceMut::new(unsafe { &mut *job.memory(piece) })
+            let place = unsafe { &mut *job.memory(piece) };
+            let length = place.len().min(left);
+            let is_over = left == 0;
+            left -= length;
+            (!is_over).then(|| IoSliceMut::new(&mut place[..length]))
         });
         let mut places: Vec<_> = places.collect();
         let step = if self.unread.is_empty() {
-            self.read(places)?
+            self.read(places, most)?
         } else {
             Step::Progress(self.copy_unread(&mut places))
         };
@@ -330,6 +393,12 @@ impl Connection {
         self.landing.fill(taken);
         let event = self.proto.handle_data(taken, now);
         Ok(event.map_or(Step::Progress(count), Step::Event))
+    }
+
+    /// How many bytes of so many that are to come may be read now.
+    fn allowed_in(&mut self, pending: u64) -> usize {
+        let allowance = &mut self.allowed[Way::Up as usize];
+        usize::try_from(allowance.of(pending)).unwrap_or(usize::MAX)
     }
 
     /// Copies bytes that came with an earlier read.
@@ -349,7 +418,8 @@ impl Connection {
     fn discard(&mut self, chunk: Chunk, now: Nanos) -> Result<Step, Broken> {
         self.landing.clear();
         if self.unread.is_empty() {
-            return self.read(Vec::new());
+            let most = self.allowed_in(chunk.length);
+            return self.read(Vec::new(), most);
         }
         let count = self
             .unread
@@ -382,8 +452,13 @@ impl Connection {
                 // What was gathered keeps the connection waiting for its next turn.
                 return Ok(false);
             }
-            match self.write(jobs) {
+            let most = self.allowed_out();
+            if most == 0 {
+                return Ok(false);
+            }
+            match self.write(jobs, most) {
                 Ok(count) => {
+                    self.allowed[Way::Down as usize].spend(count as u64);
                     self.descriptors.clear();
                     self.written(count);
                     self.taken = clock();
@@ -417,7 +492,9 @@ impl Connection {
     /// Collects what the protocol wants sent, up to a bound.
     fn gather(&mut self, jobs: &mut Slab<Job>, now: Nanos) {
         let mut gathered = 0;
-        while gathered < GATHER_BYTES {
+        // What has no room yet would only be in the way of what comes up until then.
+        let bound = GATHER_BYTES.min(self.allowed[Way::Down as usize].left().max(1));
+        while gathered < bound {
             let start = self.frames.len();
             let transmit = self.proto.poll_transmit(&mut self.frames, now);
             let end = self.frames.len();
@@ -447,12 +524,30 @@ impl Connection {
         }
     }
 
-    fn write(&mut self, jobs: &Slab<Job>) -> io::Result<usize> {
-        let slices = self.parts.iter().take(MAX_SLICES).map(|part| match part {
-            Part::Frames { start, end } => IoSlice::new(&self.frames[*start..*end]),
-            // SAFETY: the job lives until its last piece is written, and its worker has finished
-            // with the buffer.
-            Part::Data { job, piece } => IoSlice::new(unsafe { &*jobs[*job].memory(piece) }),
+    /// How many of the gathered bytes may be written now.
+    fn allowed_out(&mut self) -> usize {
+        let allowance = &mut self.allowed[Way::Down as usize];
+        if !allowance.is_limited() {
+            return usize::MAX;
+        }
+        let pending = self.parts.iter().map(Part::length).sum::<usize>();
+        usize::try_from(allowance.of(pending as u64)).unwrap_or(usize::MAX)
+    }
+
+    /// Writes at most so many bytes.
+    fn write(&mut self, jobs: &Slab<Job>, most: usize) -> io::Result<usize> {
+        let mut left = most;
+        let slices = self.parts.iter().take(MAX_SLICES).map_while(|part| {
+            let bytes = match part {
+                Part::Frames { start, end } => &self.frames[*start..*end],
+                // SAFETY: the job lives until its last piece is written, and its worker has
+                // finished with the buffer.
+                Part::Data { job, piece } => unsafe { &*jobs[*job].memory(piece) },
+            };
+            let is_over = left == 0;
+            let bytes = &bytes[..bytes.len().min(left)];
+            left -= bytes.len();
+            (!is_over).then(|| IoSlice::new(bytes))
         });
         let slices: Vec<_> = slices.collect();
         if let Some(session) = &mut self.session {
@@ -474,10 +569,7 @@ impl Connection {
             let Some(part) = self.parts.front_mut() else {
                 return;
             };
-            let length = match part {
-                Part::Frames { start, end } => *end - *start,
-                Part::Data { piece, .. } => piece.length as usize,
-            };
+            let length = part.length();
             if count < length {
                 match part {
                     Part::Frames { start, .. } => *start += count,

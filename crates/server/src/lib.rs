@@ -13,6 +13,7 @@
 //! `buffer` is the memory they share.
 
 mod access;
+mod allowance;
 mod audit;
 mod buffer;
 mod config;

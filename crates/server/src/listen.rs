@@ -242,15 +242,35 @@ fn interface_addresses() -> Vec<IpAddr> {
 /// what has not been sent; within a host data pass to the other side at once, and wait there to be
 /// read.
 fn bound_queue(stream: &TcpStream, is_within_host: bool) -> io::Result<()> {
-    let (option, bytes): (_, libc::c_int) = match is_within_host {
+    let (option, bytes) = match is_within_host {
         true => (libc::TCP_WINDOW_CLAMP, 1 << 20),
         false => (libc::TCP_NOTSENT_LOWAT, 64 << 10),
     };
+    set_option(stream.as_fd(), libc::IPPROTO_TCP, option, bytes)
+}
+
+/// Bounds what the other side may send before it is read; without a bound the system finds one.
+pub(crate) fn bound_ahead(socket: BorrowedFd<'_>, bytes: Option<u32>) -> io::Result<()> {
+    match bytes {
+        Some(bytes) => Ok(sockopt::set_socket_recv_buffer_size(
+            socket,
+            bytes as usize,
+        )?),
+        None => set_option(socket, libc::SOL_SOCKET, libc::SO_BUF_LOCK, 0),
+    }
+}
+
+fn set_option(
+    socket: BorrowedFd<'_>,
+    level: libc::c_int,
+    option: libc::c_int,
+    bytes: libc::c_int,
+) -> io::Result<()> {
     // SAFETY: the value is one of this frame, as long as said.
     let set = unsafe {
         libc::setsockopt(
-            stream.as_raw_fd(),
-            libc::IPPROTO_TCP,
+            socket.as_raw_fd(),
+            level,
             option,
             (&raw const bytes).cast(),
             size_of_val(&bytes) as libc::socklen_t,

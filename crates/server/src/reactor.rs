@@ -14,6 +14,7 @@ mod drain;
 mod estimate;
 mod events;
 mod kept;
+mod lanes;
 mod limits;
 mod membership;
 mod named;
@@ -44,8 +45,10 @@ use crate::store::Store;
 use crate::worker::{Launcher, LibrarySource, Nursery, Ready, State, Worker, files};
 pub(crate) use estimate::Links;
 use farcall_rpc_proto::{FailureKind, Nanos};
+use farcall_schedule::queue::Settings;
 use farcall_schedule::{Policy, Queue};
 use farcall_spin::Spin;
+pub(crate) use lanes::Way;
 pub use membership::Standing;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
@@ -147,6 +150,7 @@ pub(crate) struct Reactor {
     /// Who computes, and who waits for processor elements.
     queue: Queue,
     reservations: reservations::Reservations,
+    lanes: lanes::Lanes,
     /// Jobs that have processor elements and wait for a worker.
     admitted: VecDeque<usize>,
     /// When a brief job that waits for a certain worker is to have another one.
@@ -235,7 +239,10 @@ impl Reactor {
         if let Some(folder) = &config.state {
             learned::load(folder, &mut functions, &mut links);
         }
-        let settings = config.queue.settings(&config.workers);
+        let settings = Settings {
+            bandwidth: config.limits.reservable(),
+            ..config.queue.settings(&config.workers)
+        };
         let mut reactor = Reactor {
             pool: BufferPool::new(usize::try_from(config.limits.memory).unwrap_or(usize::MAX)),
             launcher: Launcher {
@@ -280,6 +287,7 @@ impl Reactor {
             admitted: VecDeque::new(),
             queue: Queue::new(settings),
             reservations: reservations::Reservations::default(),
+            lanes: lanes::Lanes::default(),
             held_until: None,
             links,
             learned_since: None,
@@ -489,7 +497,9 @@ impl Reactor {
         let patience = self.workers.iter();
         let patience = patience.filter_map(|(_, worker)| worker.patience());
         let expiry = self.next_expiry(now);
-        let change = self.queue.next_change(self.nanos());
+        let nanos = self.nanos();
+        let change = self.queue.next_change(nanos).into_iter();
+        let change = change.chain(self.lanes.next_change(nanos)).min();
         let change = change.map(|nanos| self.start + Duration::from_nanos(nanos));
         let next = running
             .chain(sweep)

@@ -123,6 +123,8 @@ pub(crate) struct Spool {
     kept: HashMap<JobId, Kept>,
     /// In the order of submission.
     numbers: BTreeMap<u64, JobId>,
+    /// No call of a server before this one has a greater number.
+    inherited: u64,
     /// Those that wait for their turn, in the order of submission.
     pub(crate) backlog: VecDeque<JobId>,
     expiries: BTreeSet<(u64, JobId)>,
@@ -203,6 +205,7 @@ impl Spool {
             settings,
             kept: HashMap::new(),
             numbers: BTreeMap::new(),
+            inherited: records.last().map_or(0, |record| record.number),
             backlog: VecDeque::new(),
             expiries: BTreeSet::new(),
             usage: HashMap::new(),
@@ -228,6 +231,11 @@ impl Spool {
             spool.keep(record, user, Stage::Disk);
         }
         Ok(spool)
+    }
+
+    /// Whether a call was submitted to this server, and not to one before it.
+    pub(crate) fn is_own(&self, record: &Record) -> bool {
+        record.number > self.inherited
     }
 
     /// An id that nobody guesses.

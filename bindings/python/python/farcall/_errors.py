@@ -67,9 +67,14 @@ class LibraryError(Error, RuntimeError):
 
 
 class ServerError(Error, RuntimeError):
-    """The server refused the call or failed: busy, stopping, call too large."""
+    """The server refused the call or failed: busy, stopping, call too large.
+
+    Where something could not be reserved because it is not free then, `earliest` is how many
+    seconds after the refusal it can be had.
+    """
 
     fault = "machine"
+    earliest: float | None = None
 
 
 class ChannelError(Error, RuntimeError):

@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::objects;
 use crate::target::Target;
 use clap::Args;
+use farcall_client::ReservationName;
 use serde_json::json;
 use std::time::Duration;
 
@@ -12,8 +13,9 @@ use std::time::Duration;
 ///
 /// Prints the id of the call once the server has recorded it. `farcall fetch` gets the results.
 #[derive(Args)]
-#[command(after_help = "Example:
-  farcall submit dgesv n=100 nrhs=1 a=@a.npy lda=100 b=@b.npy ldb=100 --keep 48")]
+#[command(after_help = "Examples:
+  farcall submit dgesv n=100 nrhs=1 a=@a.npy lda=100 b=@b.npy ldb=100 --keep 48
+  farcall submit dgesv n=100 nrhs=1 a=@a.npy lda=100 b=@b.npy ldb=100 --reservation 3")]
 pub(crate) struct Arguments {
     /// Name of the function, with or without its module
     function: String,
@@ -22,6 +24,9 @@ pub(crate) struct Arguments {
     arguments: Vec<String>,
     #[command(flatten)]
     target: Target,
+    /// Compute on the processor elements of this reservation, which `farcall reserve` has made
+    #[arg(long, value_name = "ID")]
+    reservation: Option<ReservationName>,
     /// Hours for which the outcome is kept [default: the server's]
     #[arg(long, value_name = "HOURS")]
     keep: Option<f64>,
@@ -39,6 +44,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let keep = keep.transpose()?;
     let server = arguments.target.connect(None)?;
     let function = objects::no_method(&server, &arguments.function)?;
+    let function = function.with_reservation(arguments.reservation.clone());
     let name = function.qualified_name().to_string();
     let job = Call::to_submit(function, &arguments.arguments)?.submit(keep)?;
     match arguments.json {

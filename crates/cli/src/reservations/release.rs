@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::target::Target;
 use clap::Args;
+use farcall_client::ReservationName;
 
 /// End reservations before their time
 ///
@@ -12,15 +13,19 @@ use clap::Args;
 pub(crate) struct Arguments {
     /// Numbers of reservations, as `farcall reserve` printed them
     #[arg(required = true, value_name = "ID")]
-    ids: Vec<u64>,
+    ids: Vec<ReservationName>,
     #[command(flatten)]
     target: Target,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let server = arguments.target.connect(None)?;
-    for id in &arguments.ids {
-        server.release(*id)?;
+    for name in &arguments.ids {
+        let server = match &name.at {
+            Some(address) => server.behind(address)?,
+            None => server.clone(),
+        };
+        server.release(name.id)?;
     }
     Ok(())
 }

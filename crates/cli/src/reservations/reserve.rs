@@ -4,29 +4,48 @@ use super::to_json;
 use crate::failure::Failure;
 use crate::target::Target;
 use clap::Args;
+use farcall_client::{ReservationName, Wanted};
+use farcall_flow::platform::parse_quantity;
 use serde_json::json;
 use std::time::Duration;
 
-/// Reserve processor elements of a server ahead of time
+/// Reserve processor elements of a server, and bandwidth to it, ahead of time
 ///
-/// Prints the number of the reservation, which `farcall call --reservation` takes. Where they are
-/// not free then, the error says from when on they are.
+/// Prints the number of the reservation, which `farcall call --reservation` and `farcall submit
+/// --reservation` take; of a metaserver's with the server that it is at. Where they are not free
+/// then, the error says from when on they are.
 #[derive(Args)]
-#[command(after_help = "Example:
+#[command(after_help = "Examples:
   id=$(farcall reserve --pes 2 --start 30 --seconds 60)
-  farcall call --reservation $id ddot n=3 x=1,2,3 incx=1 y=4,5,6 incy=1")]
+  farcall call --reservation $id ddot n=3 x=1,2,3 incx=1 y=4,5,6 incy=1
+  farcall reserve --pes 4 --seconds 60 --earliest --json
+  farcall reserve --pes 0 --up 20Mbit/s --down 5MB/s --seconds 60
+  farcall reserve --server meta://head --function dgesv --pes 4 --seconds 60")]
 pub(crate) struct Arguments {
     /// Server to ask; the same as --server
     #[arg(value_name = "SERVER")]
     address: Option<String>,
     #[command(flatten)]
     target: Target,
-    /// Processor elements
+    /// Reserve for calls of this function: at a metaserver, at the server that has it and can have
+    /// them first
+    #[arg(long, value_name = "NAME")]
+    function: Option<String>,
+    /// Processor elements; 0 for bandwidth alone
     #[arg(long, value_name = "N", default_value_t = 1)]
     pes: u32,
+    /// Bytes per second to the server, as 5e6, 5MB/s or 40Mbit/s
+    #[arg(long, value_name = "RATE", default_value = "0", value_parser = rate)]
+    up: u64,
+    /// Bytes per second from the server
+    #[arg(long, value_name = "RATE", default_value = "0", value_parser = rate)]
+    down: u64,
     /// Seconds from now until it begins
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds)]
     start: Duration,
+    /// Where they are not free then, begin as soon as they are
+    #[arg(long)]
+    earliest: bool,
     /// For how many seconds
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     seconds: Duration,
@@ -37,14 +56,31 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let server = arguments.target.connect(arguments.address.as_deref())?;
-    let made = server.reserve(arguments.pes, arguments.start, arguments.seconds)?;
+    let wanted = Wanted {
+        pes: arguments.pes,
+        up: arguments.up,
+        down: arguments.down,
+        start: arguments.start,
+        latest: arguments.earliest.then_some(Duration::MAX),
+        length: arguments.seconds,
+    };
+    let made = match &arguments.function {
+        Some(name) => server.function(name)?.reserve(&wanted)?,
+        None => server.reserve(&wanted)?,
+    };
     if arguments.json {
         let reservation = to_json(&made);
         println!("{}", json!({ "schema": 1, "reservation": reservation }));
+    } else if server.is_metaserver() {
+        println!("{}", ReservationName::from(&made));
     } else {
         println!("{}", made.id);
     }
     Ok(())
+}
+
+fn rate(text: &str) -> Result<u64, String> {
+    parse_quantity(text).map(|rate| rate as u64)
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

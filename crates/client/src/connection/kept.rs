@@ -1,5 +1,6 @@
 //! Requests about what the server keeps for its user: submitted calls, and arrays.
 
+use super::pace::Pace;
 use super::state::{Answer, State};
 use super::transfer::Transfer;
 use super::{Connection, Request};
@@ -12,6 +13,7 @@ use farcall_rpc_proto::{
     Submission,
 };
 use std::sync::Arc;
+use std::time::Duration;
 
 impl Connection {
     /// Whether the server keeps submitted calls; the error says that it does not.
@@ -265,6 +267,26 @@ impl Connection {
         let text = "the server is too old to reserve anything; update it";
         let failure = Failure::new(FailureKind::BadArgument, text);
         Err(Error::Failed(failure))
+    }
+
+    /// Has the bandwidth of a reservation from now on; `false` where its bytes cross no link.
+    pub(crate) fn attach(self: &Arc<Self>, reservation: u64) -> Result<bool, Error> {
+        if self.socket.is_unix() {
+            return Ok(false);
+        }
+        let page = self.reservations(ReservationRequest::Attach(reservation))?;
+        let record = page.reservations.first().ok_or_else(|| self.unexpected())?;
+        let [begins, ends] = [record.begins, record.ends].map(Duration::from_millis);
+        let pace = (record.up > 0).then(|| Pace::new(record.up, begins, ends));
+        self.lock().set_pace(pace);
+        Ok(true)
+    }
+
+    /// Is as all others again.
+    pub(crate) fn detach(&self) {
+        let mut state = self.lock();
+        state.set_pace(None);
+        self.send_soon(&mut state);
     }
 
     /// Asks about reservations.

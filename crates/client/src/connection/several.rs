@@ -162,10 +162,15 @@ fn stand_by(groups: &[Group]) -> bool {
 fn rest(groups: &[Group], left: Option<Duration>, spinning: &mut Wait<'_>) -> Result<(), Error> {
     let driven = groups.iter().filter(|group| group.driving);
     let mut entries = Vec::with_capacity(groups.len());
+    let mut left = left;
     for group in driven {
         let connection = &*group.connection;
-        let writing = connection.lock().wants_to_write();
-        entries.push((&connection.socket, &connection.waker, writing));
+        let outlook = connection.lock().outlook();
+        let pause = outlook
+            .pause
+            .map(|time| time.saturating_duration_since(Instant::now()));
+        left = left.into_iter().chain(pause).min();
+        entries.push((&connection.socket, &connection.waker, outlook.writing));
     }
     let connection = &groups[0].connection;
     if entries.is_empty() {

@@ -2,6 +2,7 @@
 //! is open on a connection. Whoever holds the lock moves them for all.
 
 use super::Bulk;
+use super::pace::Pace;
 use super::transfer::{Progress, Transfer};
 use super::waiter::Waiter;
 use crate::output::Printed;
@@ -16,6 +17,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Bytes read at once besides array data.
 const INPUT_BYTES: usize = 64 << 10;
@@ -111,6 +113,17 @@ enum Part {
     Zeros(Vec<u8>),
 }
 
+impl Part {
+    /// Bytes.
+    fn length(&self) -> usize {
+        match self {
+            Part::Frames { start, end } => end - start,
+            Part::Data { piece, .. } => piece.length as usize,
+            Part::Zeros(bytes) => bytes.len(),
+        }
+    }
+}
+
 /// A connection's state.
 pub(crate) struct State {
     proto: client::Connection,
@@ -141,6 +154,17 @@ pub(crate) struct State {
     parts: VecDeque<Part>,
     /// The socket holds bytes that wait for room.
     unsent: bool,
+    /// Where it has reserved bandwidth.
+    pace: Option<Pace>,
+}
+
+/// What a thread at the socket waits for besides answers.
+#[derive(Clone, Copy)]
+pub(crate) struct Outlook {
+    /// Room in the socket.
+    pub(crate) writing: bool,
+    /// A time to write on.
+    pub(crate) pause: Option<Instant>,
 }
 
 impl State {
@@ -174,6 +198,7 @@ impl State {
             frames: Vec::new(),
             parts: VecDeque::new(),
             unsent: false,
+            pace: None,
         }
     }
 
@@ -397,9 +422,23 @@ impl State {
         }
     }
 
-    /// Whether something waits for room in the socket.
-    pub(crate) fn wants_to_write(&self) -> bool {
+    /// Whether something waits to be written.
+    pub(crate) fn has_unsent(&self) -> bool {
         !self.parts.is_empty() || self.unsent
+    }
+
+    /// What is to be waited for besides answers.
+    pub(crate) fn outlook(&self) -> Outlook {
+        let pause = self.pace.as_ref().and_then(Pace::pause);
+        Outlook {
+            writing: self.has_unsent() && pause.is_none(),
+            pause,
+        }
+    }
+
+    /// From now on it writes no faster than `pace` lets it.
+    pub(super) fn set_pace(&mut self, pace: Option<Pace>) {
+        self.pace = pace;
     }
 
     /// Writes and reads until the socket has no more, the request `until` has ended, or it is time
@@ -489,21 +528,24 @@ impl State {
             if self.parts.is_empty() {
                 return Ok(());
             }
-            let slices: Vec<IoSlice<'_>> = self
-                .parts
-                .iter()
-                .take(MAX_SLICES)
-                .map(|part| self.source(part))
-                .collect();
-            match socket.write(&slices) {
+            let most = self.room();
+            if most == 0 {
+                return Ok(());
+            }
+            match socket.write(&self.slices(most)) {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
-                Ok(count) => self.written(count),
+                Ok(count) => {
+                    self.written(count);
+                    if let Some(pace) = &mut self.pace {
+                        pace.spend(count);
+                    }
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        // There may be more: `wants_to_write` is to say so.
+        // There may be more: `has_unsent` is to say so.
         if self.parts.is_empty() {
             self.frames.clear();
             self.gather();
@@ -511,21 +553,43 @@ impl State {
         Ok(())
     }
 
-    fn source<'s>(&'s self, part: &'s Part) -> IoSlice<'s> {
+    /// How many of the gathered bytes may be written now.
+    fn room(&mut self) -> usize {
+        match &mut self.pace {
+            None => usize::MAX,
+            Some(pace) => pace.room(self.parts.iter().map(Part::length).sum()),
+        }
+    }
+
+    /// Of what was gathered the first, at most so many bytes.
+    fn slices(&self, most: usize) -> Vec<IoSlice<'_>> {
+        let mut left = most;
+        let slices = self.parts.iter().take(MAX_SLICES).map_while(|part| {
+            let bytes = self.source(part);
+            let is_over = left == 0;
+            let bytes = &bytes[..bytes.len().min(left)];
+            left -= bytes.len();
+            (!is_over).then(|| IoSlice::new(bytes))
+        });
+        slices.collect()
+    }
+
+    fn source<'s>(&'s self, part: &'s Part) -> &'s [u8] {
         match part {
-            Part::Frames { start, end } => IoSlice::new(&self.frames[*start..*end]),
+            Part::Frames { start, end } => &self.frames[*start..*end],
             Part::Data { call, piece } => match self.open[call].transfer.as_ref() {
                 Some(transfer) => transfer.source(piece),
-                None => IoSlice::new(&[]),
+                None => &[],
             },
-            Part::Zeros(bytes) => IoSlice::new(bytes),
+            Part::Zeros(bytes) => bytes,
         }
     }
 
     /// Collects what the protocol wants sent, up to a bound.
     fn gather(&mut self) {
         let mut gathered = 0;
-        while gathered < self.gather_bytes {
+        let burst = self.pace.as_ref().map_or(u64::MAX, Pace::burst);
+        while gathered < self.gather_bytes.min(burst) {
             let start = self.frames.len();
             let transmit = self.proto.poll_transmit(&mut self.frames);
             let end = self.frames.len();
@@ -559,11 +623,7 @@ impl State {
 
     fn written(&mut self, mut count: usize) {
         while let Some(part) = self.parts.front_mut() {
-            let length = match part {
-                Part::Frames { start, end } => *end - *start,
-                Part::Data { piece, .. } => piece.length as usize,
-                Part::Zeros(bytes) => bytes.len(),
-            };
+            let length = part.length();
             if count < length {
                 match part {
                     Part::Frames { start, .. } => *start += count,

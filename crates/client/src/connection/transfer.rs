@@ -3,7 +3,7 @@
 use crate::Argument;
 use farcall_idl::Layout;
 use farcall_rpc_proto::{Direction, Piece, Pieces, Side, swap_bytes};
-use std::io::{IoSlice, IoSliceMut};
+use std::io::IoSliceMut;
 
 /// How far the arrays of a call have travelled, in bytes. Those in shared memory do not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -155,10 +155,10 @@ impl Transfer {
     }
 
     /// The bytes of a piece, to be sent.
-    pub(crate) fn source(&self, piece: &Piece) -> IoSlice<'_> {
+    pub(crate) fn source(&self, piece: &Piece) -> &[u8] {
         let start = self.start(piece);
         // SAFETY: `start` has checked the bounds; the maker of the transfer answers for the rest.
-        IoSlice::new(unsafe { std::slice::from_raw_parts(start, piece.length as usize) })
+        unsafe { std::slice::from_raw_parts(start, piece.length as usize) }
     }
 
     /// The memory of a piece, to be filled.

@@ -149,6 +149,7 @@ pub(crate) fn all() -> Vec<Case> {
         parts(),
         kept_objects(),
         reservations(),
+        bandwidth(),
         loans(),
         names(),
         register(),
@@ -673,15 +674,42 @@ fn kept_objects() -> Case {
     }
 }
 
+/// A call that names its reservation.
+fn call_within(reservation: u64) -> Request {
+    Request::Call {
+        call: Call {
+            function: FUNCTION,
+            scalars: vec![],
+            elements: vec![],
+            data_bytes: 0,
+            places: vec![],
+            output: false,
+            handles: vec![],
+            object: None,
+            reservation: Some(reservation),
+        },
+        data: vec![],
+        result_bytes: 0,
+        pause_after: None,
+        cancels: false,
+    }
+}
+
 fn reservations() -> Case {
     let about = "Two processor elements are reserved, a call names them, they are listed and\n\
-                 given up; more than are free are refused. Bit 19 of the features.";
+                 given up; more than are free are refused, or reserved for when they\n\
+                 are. Bit 19 of the features.";
     let wanted = Reserve {
         pes: 2,
         start: 1500,
         length: 60_000,
         up: 0,
         down: 0,
+        latest: None,
+    };
+    let soon = Reserve {
+        latest: Some(u64::MAX),
+        ..wanted
     };
     let record = ReservationRecord {
         id: 3,
@@ -702,34 +730,27 @@ fn reservations() -> Case {
         ends: 40_000,
         ..record
     };
-    let call = Request::Call {
-        call: Call {
-            function: FUNCTION,
-            scalars: vec![],
-            elements: vec![],
-            data_bytes: 0,
-            places: vec![],
-            output: false,
-            handles: vec![],
-            object: None,
-            reservation: Some(3),
-        },
-        data: vec![],
-        result_bytes: 0,
-        pause_after: None,
-        cancels: false,
-    };
     let text = "2 processor elements are free for 60 s in 40 s at the earliest";
-    let refused = Failure::new(FailureKind::NotFree, text);
+    let refused = Failure {
+        earliest: Some(40_000),
+        ..Failure::new(FailureKind::NotFree, text)
+    };
+    let later = ReservationRecord {
+        id: 4,
+        begins: 40_000,
+        ends: 100_000,
+        ..record
+    };
     let asked = Request::Reservations;
     let exchanges = vec![
         (asked(ReservationRequest::Reserve(wanted)), one(record)),
-        (call, Answer::Result(vec![])),
+        (call_within(3), Answer::Result(vec![])),
         (asked(ReservationRequest::List(0)), one(begun)),
         (
             asked(ReservationRequest::Reserve(wanted)),
             Answer::Failure(refused),
         ),
+        (asked(ReservationRequest::Reserve(soon)), one(later)),
         (asked(ReservationRequest::Release(3)), one(begun)),
     ];
     let mut hello = Hello::new("golden client");
@@ -737,6 +758,49 @@ fn reservations() -> Case {
     Case {
         hello,
         ..case("reservations", about, exchanges)
+    }
+}
+
+fn bandwidth() -> Case {
+    let about = "Bandwidth is reserved, and the connection has it; of another user's reservation\n\
+                 it has none. Bit 19 of the features.";
+    let wanted = Reserve {
+        pes: 0,
+        start: 0,
+        length: 60_000,
+        up: 5_000_000,
+        down: 10_000_000,
+        latest: None,
+    };
+    let record = ReservationRecord {
+        id: 4,
+        pes: 0,
+        begins: 0,
+        ends: 60_000,
+        up: wanted.up,
+        down: wanted.down,
+    };
+    let page = || {
+        Answer::Reservations(ReservationPage {
+            reservations: vec![record],
+            next: None,
+        })
+    };
+    let refused = Failure::new(FailureKind::NotFound, "there is no reservation 5");
+    let asked = Request::Reservations;
+    let exchanges = vec![
+        (asked(ReservationRequest::Reserve(wanted)), page()),
+        (asked(ReservationRequest::Attach(4)), page()),
+        (
+            asked(ReservationRequest::Attach(5)),
+            Answer::Failure(refused),
+        ),
+    ];
+    let mut hello = Hello::new("golden client");
+    hello.features = RESERVATIONS;
+    Case {
+        hello,
+        ..case("bandwidth", about, exchanges)
     }
 }
 

@@ -2,9 +2,9 @@
 
 use super::cases::{Answer, Case, Request, case};
 use farcall_directory::message::{
-    Choose, Chosen, DataFound, DataListed, Datum, Find, FindData, Found, Function, Hold, Job, Join,
-    Leave, ListData, ListedDatum, Message, Need, Noted, Observe, Offer, Phase, Rate, Report, Terms,
-    Times, Transfer,
+    Booked, Choose, Chosen, DataFound, DataListed, Datum, Find, FindData, Found, Function, Hold,
+    Job, Join, Leave, ListData, ListedDatum, Message, Need, Noted, Observe, Offer, Phase, Rate,
+    Report, Terms, Times, Transfer,
 };
 use farcall_directory::{Directory, Record, Settings, Viewer, digest};
 use farcall_rpc_proto::{DIRECTORY, Hello, Kind, NAMES};
@@ -163,6 +163,12 @@ fn report() -> Report {
         seconds: 1.5,
         up: 0,
         down: 8000,
+        reserved: Some(true),
+    };
+    let booked = Booked {
+        pes: 4,
+        from_s: 0.0,
+        until_s: 60.0,
     };
     Report {
         server: join().server,
@@ -174,6 +180,7 @@ fn report() -> Report {
             function: NAME.into(),
             rates: vec![rate],
         }],
+        booked: Some(vec![booked]),
     }
 }
 

@@ -9,14 +9,33 @@ pub struct Slot {
     pub pes: u32,
 }
 
+/// Processor elements that are kept for others for a while.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Kept {
+    /// How many, those included that the others use.
+    pub pes: u32,
+    /// Seconds from now on which it begins.
+    pub from_s: f64,
+    /// And at which it is over.
+    pub until_s: f64,
+}
+
+impl Kept {
+    fn covers(&self, time_s: f64) -> bool {
+        (self.from_s..self.until_s).contains(&time_s)
+    }
+}
+
 /// The work that a server has, as the times at which its processor elements become free if jobs
-/// start in the order in which their arguments are there (first come, first served).
+/// start in the order in which their arguments are there (first come, first served); and the times
+/// for which some are kept for others, where no job starts that would be in their way.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Backlog {
     /// Seconds from now until each processor element has done what computes and waits, in order.
     free_in: Vec<f64>,
     /// Jobs whose arguments are on the way, in the order in which they will be there.
     coming: Vec<Coming>,
+    kept: Vec<Kept>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -34,7 +53,21 @@ impl Backlog {
         Backlog {
             free_in: vec![0.0; pes.max(1) as usize],
             coming: Vec::new(),
+            kept: Vec::new(),
         }
+    }
+
+    /// Processor elements are kept for others.
+    pub fn keep(&mut self, kept: Kept) {
+        if kept.from_s.is_finite() && kept.until_s > 0.0 {
+            self.kept.push(kept);
+        }
+    }
+
+    /// Processor elements that are kept for others in so many seconds.
+    pub fn kept(&self, in_s: f64) -> u32 {
+        let kept = self.kept.iter().filter(|kept| kept.covers(in_s));
+        kept.fold(0u32, |sum, kept| sum.saturating_add(kept.pes))
     }
 
     /// Processor elements there are.
@@ -42,25 +75,67 @@ impl Backlog {
         self.free_in.len() as u32
     }
 
-    /// Processor elements that have nothing to do.
+    /// Processor elements that have nothing to do and are kept for nobody.
     pub fn free(&self) -> u32 {
-        self.free_in.partition_point(|free_in| *free_in <= 0.0) as u32
+        self.open(&self.free_in, 0.0, 0.0)
     }
 
     /// Where a job would start whose arguments are there in so many seconds: behind those whose
     /// arguments are there sooner, as soon as its fewest processor elements are free, on all that
     /// are free by then and of which it makes use. The server's queue does the same where nobody
     /// else waits.
-    pub fn slot(&self, ready_s: f64, fewest: u32, most: u32) -> Slot {
+    ///
+    /// Where processor elements are kept for others it does not start before it can end without
+    /// being in their way, if it takes as many `seconds` as are told of it on its fewest.
+    pub fn slot(
+        &self,
+        ready_s: f64,
+        (fewest, most): (u32, u32),
+        seconds: impl FnOnce(u32) -> f64,
+    ) -> Slot {
         let sooner = self.coming.partition_point(|one| one.ready_s <= ready_s);
         let free_in = self.behind(sooner);
         let fewest = fewest.clamp(1, self.pes());
         let start_s = free_in[fewest as usize - 1].max(ready_s);
-        let useful = &free_in[..most.clamp(fewest, self.pes()) as usize];
+        let most = most.clamp(fewest, self.pes());
+        if self.kept.is_empty() {
+            let useful = &free_in[..most as usize];
+            return Slot {
+                start_s,
+                pes: useful.partition_point(|free_in| *free_in <= start_s) as u32,
+            };
+        }
+        let seconds = seconds(fewest).max(0.0);
+        let start_s = self.start_beside_kept(free_in, start_s, fewest, seconds);
         Slot {
             start_s,
-            pes: useful.partition_point(|free_in| *free_in <= start_s) as u32,
+            pes: self.open(free_in, start_s, seconds).clamp(fewest, most),
         }
+    }
+
+    /// The first time, from a start on, at which so many processor elements are free for so long
+    /// and kept for nobody.
+    fn start_beside_kept(&self, free_in: &[f64], start_s: f64, pes: u32, seconds: f64) -> f64 {
+        let ends = self.kept.iter().map(|kept| kept.until_s);
+        let ends = ends.chain(free_in.iter().copied());
+        let mut starts: Vec<f64> = ends.filter(|end_s| *end_s > start_s).collect();
+        starts.push(start_s);
+        starts.sort_by(f64::total_cmp);
+        let last = starts.last().copied().unwrap_or(start_s);
+        let fits = |start_s: &f64| self.open(free_in, *start_s, seconds) >= pes;
+        starts.into_iter().find(fits).unwrap_or(last)
+    }
+
+    /// Processor elements that are free from a time on for so long, and kept for nobody.
+    fn open(&self, free_in: &[f64], from_s: f64, seconds: f64) -> u32 {
+        let begins = self.kept.iter().map(|kept| kept.from_s);
+        let begins = begins.filter(|begin_s| (from_s..from_s + seconds).contains(begin_s));
+        let times = begins.chain([from_s]);
+        let open = times.map(|time_s| {
+            let free = free_in.partition_point(|free_in| *free_in <= time_s) as u32;
+            free.saturating_sub(self.kept(time_s))
+        });
+        open.min().unwrap_or(0)
     }
 
     /// Jobs whose arguments will be there later than in so many seconds.
@@ -77,7 +152,9 @@ impl Backlog {
             return;
         }
         if ready_s <= 0.0 {
-            occupy(&mut self.free_in, 0.0, pes, seconds);
+            let mut free_in = std::mem::take(&mut self.free_in);
+            self.occupy(&mut free_in, (0.0, pes, seconds));
+            self.free_in = free_in;
             return self.follow(0);
         }
         let place = self.coming.partition_point(|one| one.ready_s <= ready_s);
@@ -100,6 +177,11 @@ impl Backlog {
         }
         let coming = self.coming.iter_mut();
         coming.for_each(|one| one.ready_s -= seconds);
+        for kept in &mut self.kept {
+            kept.from_s -= seconds;
+            kept.until_s -= seconds;
+        }
+        self.kept.retain(|kept| kept.until_s > 0.0);
         let states = self.coming.iter_mut().map(|one| &mut one.free_in);
         for free_in in states.chain([&mut self.free_in]).flatten() {
             *free_in = (*free_in - seconds).max(0.0);
@@ -118,20 +200,25 @@ impl Backlog {
     fn follow(&mut self, from: usize) {
         for place in from..self.coming.len() {
             let mut free_in = self.behind(place).to_vec();
-            let one = &mut self.coming[place];
-            occupy(&mut free_in, one.ready_s, one.pes, one.seconds);
-            one.free_in = free_in;
+            let one = &self.coming[place];
+            self.occupy(&mut free_in, (one.ready_s, one.pes, one.seconds));
+            self.coming[place].free_in = free_in;
         }
     }
-}
 
-/// A job computes as soon as so many processor elements are free; none behind it starts sooner.
-fn occupy(free_in: &mut [f64], ready_s: f64, pes: u32, seconds: f64) {
-    let pes = pes as usize;
-    let start_s = free_in[pes - 1].max(ready_s);
-    free_in[..pes].fill(start_s + seconds.max(0.0));
-    for free_in in free_in.iter_mut() {
-        *free_in = free_in.max(start_s);
+    /// A job computes as soon as so many processor elements are free; none behind it starts sooner,
+    /// but where it waits for what is kept for others.
+    fn occupy(&self, free_in: &mut [f64], (ready_s, pes, seconds): (f64, u32, f64)) {
+        let (first, seconds) = (pes as usize, seconds.max(0.0));
+        let free_s = free_in[first - 1].max(ready_s);
+        let start_s = match self.kept.is_empty() {
+            true => free_s,
+            false => self.start_beside_kept(free_in, free_s, pes, seconds),
+        };
+        free_in[..first].fill(start_s + seconds);
+        for free_in in free_in.iter_mut() {
+            *free_in = free_in.max(free_s);
+        }
+        free_in.sort_by(f64::total_cmp);
     }
-    free_in.sort_by(f64::total_cmp);
 }

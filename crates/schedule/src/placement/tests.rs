@@ -193,31 +193,84 @@ fn a_job_that_comes_later_leaves_what_is_free_sooner_to_others() {
     let mut backlog = Backlog::new(2);
     backlog.take(20.0, 1, 5.0);
     backlog.take(0.0, 1, 5.0);
-    assert_eq!(backlog.slot(0.0, 1, 1).start_s, 0.0);
-    assert_eq!(backlog.slot(0.0, 2, 2).start_s, 5.0);
+    assert_eq!(backlog.slot(0.0, (1, 1), |_| 0.0).start_s, 0.0);
+    assert_eq!(backlog.slot(0.0, (2, 2), |_| 0.0).start_s, 5.0);
     assert_eq!(
-        backlog.slot(19.0, 1, 2),
+        backlog.slot(19.0, (1, 2), |_| 0.0),
         Slot {
             start_s: 19.0,
             pes: 2
         }
     );
     assert_eq!(
-        backlog.slot(21.0, 1, 2),
+        backlog.slot(21.0, (1, 2), |_| 0.0),
         Slot {
             start_s: 21.0,
             pes: 1
         }
     );
-    assert_eq!(backlog.slot(21.0, 2, 2).start_s, 25.0);
+    assert_eq!(backlog.slot(21.0, (2, 2), |_| 0.0).start_s, 25.0);
     backlog.elapse(24.0);
     assert_eq!(
-        backlog.slot(0.0, 5, 9),
+        backlog.slot(0.0, (5, 9), |_| 0.0),
         Slot {
             start_s: 1.0,
             pes: 2
         }
     );
+}
+
+#[test]
+fn a_job_starts_where_it_is_not_in_the_way_of_what_is_kept() {
+    let mut backlog = Backlog::new(2);
+    let kept = |pes, from_s, until_s| Kept {
+        pes,
+        from_s,
+        until_s,
+    };
+    backlog.keep(kept(2, 10.0, 20.0));
+    backlog.keep(kept(1, 25.0, 30.0));
+    let start = |backlog: &Backlog, fewest, seconds: f64| {
+        let slot = backlog.slot(0.0, (fewest, 2), |_| seconds);
+        (slot.start_s, slot.pes)
+    };
+    assert_eq!(start(&backlog, 1, 10.0), (0.0, 2));
+    assert_eq!(start(&backlog, 1, 11.0), (20.0, 1));
+    assert_eq!(start(&backlog, 2, 11.0), (30.0, 2));
+    // One that waits for the end of what is kept lets shorter ones go before.
+    backlog.take(0.0, 1, 12.0);
+    assert_eq!(start(&backlog, 1, 10.0), (0.0, 1));
+    assert_eq!(start(&backlog, 1, 11.0), (30.0, 1));
+    backlog.elapse(15.0);
+    assert_eq!((backlog.free(), backlog.kept(0.0)), (0, 2));
+    assert_eq!(start(&backlog, 1, 1.0), (5.0, 1));
+    backlog.elapse(40.0);
+    assert_eq!((backlog.free(), backlog.kept(0.0)), (2, 0));
+}
+
+#[test]
+fn a_call_goes_past_a_server_that_is_booked() {
+    let mut servers = [known(2, 1e9, 1.0), known(2, 1e9, 1.5)];
+    let keep = |known: &mut Known, from_s| {
+        known.server.backlog.keep(Kept {
+            pes: 2,
+            from_s,
+            until_s: 60.0,
+        });
+    };
+    let wanted = call(&[]);
+    keep(&mut servers[0], 5.0);
+    for (name, policy) in Policy::NAMES {
+        assert_eq!(chosen(policy, &wanted, &servers), Some(0), "{name}");
+    }
+    keep(&mut servers[0], 0.5);
+    assert_eq!(chosen(Policy::Completion, &wanted, &servers), Some(1));
+    keep(&mut servers[0], 0.0);
+    for (name, policy) in Policy::NAMES.into_iter().skip(1) {
+        assert_eq!(chosen(policy, &wanted, &servers), Some(1), "{name}");
+    }
+    // Where nothing else is there, it waits.
+    assert_eq!(chosen(Policy::Completion, &wanted, &servers[..1]), Some(0));
 }
 
 #[test]

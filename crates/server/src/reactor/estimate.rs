@@ -1,7 +1,8 @@
 //! What a call would take, from what was learned of functions and links.
 
-use super::Reactor;
+use super::{Reactor, Way};
 use crate::job::Job;
+use farcall_idl::Layout;
 use farcall_rpc_proto::{Call, Estimate, Failure};
 use farcall_schedule::Throughput;
 use std::collections::HashMap;
@@ -20,6 +21,7 @@ pub(super) struct Link {
 impl Reactor {
     pub(super) fn estimate(&self, key: usize, call: &Call) -> Result<Estimate, Failure> {
         let (layout, ..) = self.prepare(key, call)?;
+        self.check_reservation(key, call)?;
         let elements = match layout.processor_elements {
             Some(most) => u32::try_from(most).unwrap_or(u32::MAX),
             None => self.config.workers.elements(),
@@ -36,21 +38,44 @@ impl Reactor {
         Ok(Estimate {
             exec: prediction.map(|prediction| nanos(prediction.seconds)),
             factor: prediction.map(|prediction| prediction.factor),
-            wait: nanos(self.backlog()),
+            wait: nanos(self.wait_of(call, &layout, prediction.map(|known| known.seconds))),
             up: rate(link.up),
             down: rate(link.down),
             pes: Some(self.queue.settings().pes),
         })
     }
 
-    /// Seconds until processor elements are free for one more call, if all computed all the time;
-    /// what was never observed counts nothing.
+    /// Seconds until a call would start that takes so many.
+    fn wait_of(&self, call: &Call, layout: &Layout, seconds: Option<f64>) -> f64 {
+        let now = self.nanos();
+        let mut bookings = self.queue.bookings();
+        if let Some(wanted) = call.reservation {
+            let own = bookings.find(|(id, _)| *id == wanted);
+            return own.map_or(0.0, |(_, own)| own.from.saturating_sub(now) as f64 * 1e-9);
+        }
+        let backlog = self.backlog();
+        if bookings.next().is_none() {
+            return backlog;
+        }
+        let fewest = layout.fewest_elements.unwrap_or(1);
+        let from = now.saturating_add(nanos(backlog));
+        let until = from.saturating_add(nanos(seconds.unwrap_or_default()).max(1));
+        let fewest = u32::try_from(fewest).unwrap_or(u32::MAX);
+        let start = self.queue.earliest(fewest, (from, until), now);
+        start.saturating_sub(now) as f64 * 1e-9
+    }
+
+    /// Seconds until processor elements that are not reserved are free for one more call, if all
+    /// computed all the time; what was never observed counts nothing.
     fn backlog(&self) -> f64 {
         if self.queue.is_empty() && self.queue.free() > 0 {
             return 0.0;
         }
         let work = |job: &Job, pes: u32, done: f64| {
             let function = self.functions.get(job.function).ok()?;
+            if self.is_reserved(job) {
+                return None;
+            }
             let seconds = function.predict(&job.layout, pes)?.seconds - done;
             Some(seconds.max(0.0) * f64::from(pes))
         };
@@ -71,17 +96,21 @@ impl Reactor {
         seconds / f64::from(self.queue.settings().pes)
     }
 
-    /// Learns the rates of a link from the streams that have ended on a connection.
+    /// Learns the rates of a link from the streams that have ended on a connection; not from those
+    /// that were held to a rate.
     pub(super) fn learn_link(&mut self, key: usize) {
         let connection = &mut self.connections[key];
         let moved = connection.proto.take_moved();
         let Some(host) = connection.host else { return };
-        let mut ends = [moved.up, moved.down].into_iter().flatten();
+        let is_paced = |way: Way| connection.allowed[way as usize].is_limited();
+        let up = moved.up.filter(|_| !is_paced(Way::Up));
+        let down = moved.down.filter(|_| !is_paced(Way::Down));
+        let mut ends = [up, down].into_iter().flatten();
         if !ends.any(|(bytes, _)| bytes >= Throughput::LEAST_BYTES) {
             return;
         }
         let link = self.links.entry(host);
-        for (throughput, stream) in [(&mut link.up, moved.up), (&mut link.down, moved.down)] {
+        for (throughput, stream) in [(&mut link.up, up), (&mut link.down, down)] {
             if let Some((bytes, nanos)) = stream {
                 throughput.observe(bytes, nanos as f64 * 1e-9);
             }

@@ -1,6 +1,6 @@
 //! What happens on sockets, pipes and timers.
 
-use super::{KEEP, LAST_WORDS, Reactor, SWEEP, Source};
+use super::{KEEP, LAST_WORDS, Reactor, SWEEP, Source, Way};
 use crate::connection::{Broken, Connection, Step, TURN_BYTES};
 use crate::job;
 use crate::listen::{Accepted, Listener};
@@ -125,7 +125,10 @@ impl Reactor {
             connection.interest,
         );
         match registered {
-            Ok(()) => drop(self.connections.insert(connection)),
+            Ok(()) => {
+                self.lanes.take_in(&connection);
+                self.connections.insert(connection);
+            }
             Err(error) => tracing::warn!("{}: {error}", connection.peer),
         }
     }
@@ -201,13 +204,22 @@ impl Reactor {
 
     /// Takes input from a connection, for one turn.
     pub(super) fn serve(&mut self, key: usize) {
+        let granted = self.grant(key, Way::Up);
+        self.take_input(key);
+        self.settle(key, Way::Up, granted);
+        if self.is_open(key) {
+            self.flush(key);
+        }
+    }
+
+    fn take_input(&mut self, key: usize) {
         let mut moved = 0;
         while self.is_open(key) && self.connections[key].takes_input() {
             let now = self.nanos();
             match self.connections[key].advance(&mut self.jobs, now) {
                 Ok(Step::Event(event)) => self.on_event(key, event),
                 Ok(Step::Progress(count)) => moved += count,
-                Ok(Step::Blocked) => break,
+                Ok(Step::Blocked | Step::UsedUp) => break,
                 Ok(Step::Closed) => return self.close(key, None),
                 Err(error) => return self.close(key, Some(error)),
             }
@@ -218,9 +230,6 @@ impl Reactor {
             if self.connections[key].proto.is_congested() {
                 self.flush(key);
             }
-        }
-        if self.is_open(key) {
-            self.flush(key);
         }
     }
 
@@ -236,7 +245,10 @@ impl Reactor {
     /// Writes what there is to write; jobs whose results are out are released.
     pub(super) fn flush(&mut self, key: usize) {
         let clock = self.clock();
-        match self.connections[key].flush(&mut self.jobs, clock) {
+        let granted = self.grant(key, Way::Down);
+        let flushed = self.connections[key].flush(&mut self.jobs, clock);
+        self.settle(key, Way::Down, granted);
+        match flushed {
             Ok(true) => {
                 for job in std::mem::take(&mut self.connections[key].sending) {
                     self.account(job);
@@ -252,11 +264,12 @@ impl Reactor {
 
     pub(super) fn update_interest(&mut self, key: usize) {
         let connection = &mut self.connections[key];
-        let mut interest = match connection.takes_input() {
+        let [reads, writes] = [Way::Up, Way::Down].map(|way| !connection.waits(way));
+        let mut interest = match connection.takes_input() && reads {
             true => EventFlags::IN,
             false => EventFlags::RDHUP,
         };
-        interest.set(EventFlags::OUT, !connection.is_flushed());
+        interest.set(EventFlags::OUT, !connection.is_flushed() && writes);
         if interest == connection.interest {
             return;
         }
@@ -316,6 +329,7 @@ impl Reactor {
             self.starved.retain(|starved| *starved != key);
             self.holding.retain(|holding| *holding != key);
             self.ready.retain(|ready| *ready != key);
+            self.lanes.forget(key);
             self.accept_again();
         }
     }
@@ -350,6 +364,7 @@ impl Reactor {
     pub(super) fn handle_deadlines(&mut self) {
         let now = Instant::now();
         self.take_back_late(now);
+        self.serve_lanes();
         let limit = self.config.workers.time_limit_s;
         let callbacks = self.config.limits.callback();
         for (_, worker) in &mut self.workers {
@@ -413,6 +428,14 @@ impl Reactor {
             let Some(connection) = job.connection.filter(|_| (1..latest).contains(&moved)) else {
                 continue;
             };
+            // Who waits for his turn is not to blame.
+            let way = match job.state {
+                job::State::Receiving => Way::Up,
+                _ => Way::Down,
+            };
+            if self.connections[connection].waits(way) {
+                continue;
+            }
             match job.state {
                 job::State::Receiving if self.connections[connection].takes_input() => {
                     silent.push(key);

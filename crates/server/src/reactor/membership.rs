@@ -3,7 +3,7 @@
 use super::Reactor;
 use crate::job::{Job, State};
 use farcall_directory::message::{
-    self, Datum, Function, MOST_JOBS, MOST_LEARNED, Phase, Report, Times,
+    self, Booked, Datum, Function, MOST_BOOKED, MOST_JOBS, MOST_LEARNED, Phase, Report, Times,
 };
 use farcall_schedule::Profile;
 use std::collections::HashMap;
@@ -18,6 +18,8 @@ const UNKNOWN_S: f64 = 0.1;
 /// How a server stands.
 #[derive(Clone, Debug)]
 pub struct Standing {
+    /// When it stood so.
+    pub at: Instant,
     /// Processor elements.
     pub pes: u32,
     /// Bytes for calls.
@@ -41,6 +43,7 @@ struct Signature {
     functions: usize,
     ended: u64,
     names: u64,
+    booked: u64,
 }
 
 /// The way to those who pass reports on.
@@ -92,6 +95,7 @@ impl Reactor {
             functions: self.functions.len(),
             ended: self.totals.ended(),
             names: self.data_names.changes(),
+            booked: self.reservations.changes(),
         }
     }
 
@@ -111,6 +115,7 @@ impl Reactor {
         if now >= reports.next && reports.said != Some(signature) {
             let is_new = reports.functions != signature.functions;
             let standing = Standing {
+                at: now,
                 pes: self.queue.settings().pes,
                 memory: self.pool.limit() as u64,
                 data: (reports.names != signature.names).then(|| self.data_names.all()),
@@ -180,7 +185,25 @@ impl Reactor {
             calls: u32::try_from(self.jobs.len()).unwrap_or(u32::MAX),
             learned: learned.collect(),
             jobs,
+            booked: self.booked(),
         }
+    }
+
+    /// What is reserved, the next to begin first; none where that is nothing.
+    fn booked(&self) -> Option<Vec<Booked>> {
+        let now = self.nanos();
+        let seconds = |time: u64| time.saturating_sub(now) as f64 * 1e-9;
+        let mut bookings: Vec<_> = self.queue.bookings().map(|(_, booking)| *booking).collect();
+        bookings.retain(|booking| booking.until > now && booking.pes > 0);
+        bookings.sort_by_key(|booking| booking.from);
+        let booked = bookings.into_iter().take(MOST_BOOKED);
+        let booked = booked.map(|booking| Booked {
+            pes: booking.pes,
+            from_s: seconds(booking.from).min(1e9),
+            until_s: seconds(booking.until).min(1e9),
+        });
+        let booked: Vec<Booked> = booked.collect();
+        (!booked.is_empty()).then_some(booked)
     }
 
     fn tell_of(&self, job: &Job) -> Option<message::Job> {
@@ -223,6 +246,7 @@ impl Reactor {
                 0
             },
             down: job.layout.returned_bytes(),
+            reserved: self.is_reserved(job).then_some(true),
         })
     }
 }

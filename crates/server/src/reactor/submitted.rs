@@ -215,8 +215,10 @@ impl Reactor {
             self.answered(connection);
         }
         let limit = self.config.limits.memory / SHARE_OF_MEMORY;
+        let has_elements = self.has_elements(key);
         let Some(spool) = &mut self.spool else { return };
-        let runs = spool.backlog.is_empty() && (spool.held == 0 || spool.held + bytes <= limit);
+        let fits = spool.backlog.is_empty() && (spool.held == 0 || spool.held + bytes <= limit);
+        let runs = fits || has_elements;
         let record = Record { number, ..*record };
         tracing::debug!("{user}: submitted {id}, {}", record.function);
         match runs {
@@ -390,6 +392,8 @@ impl Reactor {
             return Ok(false);
         }
         let (stored, big_endian) = (record.arguments, record.big_endian);
+        // Reservations end with their server, and the next one counts them anew.
+        let reservation = call.reservation.filter(|_| spool.is_own(record));
         let (message, user) = (record.call.clone(), User::named(&record.user));
         let bytes = usize::try_from(layout.bytes).unwrap_or(usize::MAX);
         let buffer = match bytes {
@@ -410,6 +414,7 @@ impl Reactor {
         job.state = job::State::OnDisk;
         job.swap = big_endian != cfg!(target_endian = "big");
         job.durability = Durability::Kept(id);
+        job.reservation = reservation;
         self.read_arguments(id, job, stored);
         Ok(true)
     }

@@ -114,6 +114,7 @@ fn report(server: u64) -> Report {
         seconds: 10.0 + job as f64,
         up: 1 << 24,
         down: 1 << 20,
+        reserved: None,
     });
     let rate = |octave| Rate {
         pes: 1,
@@ -132,6 +133,7 @@ fn report(server: u64) -> Report {
             function: FUNCTION.into(),
             rates: (20..40).map(rate).collect(),
         }],
+        booked: None,
     }
 }
 

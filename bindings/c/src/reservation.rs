@@ -1,0 +1,116 @@
+//! What is reserved ahead of time.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use farcall_client::Wanted;
+
+use crate::Status;
+use crate::connect::Server;
+use crate::error::{Problem, status};
+use crate::function::{Function, share};
+
+/// What is wanted of a server for a while, and what was reserved. All members that are not set are
+/// 0.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reservation {
+    /// `sizeof(farcall_reservation)`: later versions may have more members.
+    pub size: usize,
+    /// Its number at the server, from 1; set by `farcall_reserve`.
+    pub id: u64,
+    /// Bytes per second to the server; 0 for none.
+    pub up: u64,
+    /// Bytes per second from the server; 0 for none.
+    pub down: u64,
+    /// Processor elements; 0 for bandwidth alone.
+    pub pes: u32,
+    /// Seconds from now until it begins.
+    pub begins: f64,
+    /// Seconds from now until it is over.
+    pub ends: f64,
+}
+
+/// Reserves processor elements and bandwidth of a server from `begins` to `ends`, and sets the id.
+/// Calls that use it (`farcall_use_reservation`) start at once then, and their arrays travel at
+/// these rates on a connection of their own. Where they are not free then,
+/// `farcall_error_message` says from when on they are. It is in `FARCALL_1.4`.
+///
+/// # Safety
+///
+/// `server` is from `farcall_connect`; `reservation` points to a reservation with its size.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_reserve(
+    server: *mut Server,
+    reservation: *mut Reservation,
+) -> Status {
+    status(|| {
+        // SAFETY: the caller's promise.
+        let server = unsafe { server.as_ref() }.ok_or(Problem::null("server"))?;
+        if reservation.is_null() {
+            return Err(Problem::null("reservation"));
+        }
+        // SAFETY: every version has the size, at its start.
+        let size = unsafe { (&raw const (*reservation).size).read() };
+        if size < size_of::<Reservation>() {
+            let text = format!("its size is {size}: set it to sizeof(farcall_reservation)");
+            return Err(Problem::argument(format!("reservation: {text}")));
+        }
+        // SAFETY: it is as large as this version knows it, and the caller's alone.
+        let reservation = unsafe { &mut *reservation };
+        let wanted = wanted(reservation)?;
+        let made = server.client().reserve(&wanted)?;
+        reservation.id = made.id;
+        reservation.begins = made.begins.as_secs_f64();
+        reservation.ends = made.ends.as_secs_f64();
+        Ok(Status::FarcallOk)
+    })
+}
+
+fn wanted(reservation: &Reservation) -> Result<Wanted, Problem> {
+    let length = reservation.ends - reservation.begins;
+    let duration = |seconds: f64, name: &str| {
+        Duration::try_from_secs_f64(seconds)
+            .map_err(|error| Problem::argument(format!("reservation: {name} {seconds} s: {error}")))
+    };
+    Ok(Wanted {
+        pes: reservation.pes,
+        up: reservation.up,
+        down: reservation.down,
+        start: duration(reservation.begins, "it begins in")?,
+        length: duration(length, "it lasts for")?,
+        latest: None,
+    })
+}
+
+/// Ends a reservation before its time. Calls that use it and wait do so as all others from then on.
+/// It is in `FARCALL_1.4`.
+///
+/// # Safety
+///
+/// `server` is from `farcall_connect`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_release_reservation(server: *mut Server, id: u64) -> Status {
+    status(|| {
+        // SAFETY: the caller's promise.
+        let server = unsafe { server.as_ref() }.ok_or(Problem::null("server"))?;
+        server.client().release(id)?;
+        Ok(Status::FarcallOk)
+    })
+}
+
+/// From now on, calls of the function have what was reserved under that id; with 0 they wait as all
+/// others, as they do at first. It is in `FARCALL_1.4`.
+///
+/// # Safety
+///
+/// `function` is from `farcall_function_of`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_use_reservation(function: *mut Function, id: u64) -> Status {
+    status(|| {
+        // SAFETY: the caller's promise.
+        let function = unsafe { share(function) }?;
+        function.reservation.store(id, Ordering::Relaxed);
+        Ok(Status::FarcallOk)
+    })
+}
