@@ -48,10 +48,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     calls: Option<u64>,
     /// Seed of the calls' moments and sizes
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 5)]
     seed: u64,
     /// Part of what both servers can do that the calls ask for
-    #[arg(long, value_name = "PART", default_value_t = 0.6, value_parser = part)]
+    #[arg(long, value_name = "PART", default_value_t = 0.7, value_parser = part)]
     load: f64,
     /// Folder with linpack.idl, ep.idl and their libraries
     #[arg(long, value_name = "DIR", default_value = "libraries")]

@@ -193,7 +193,7 @@ pub(super) fn question(libraries: &Path) -> Result<Row, Failure> {
         peer: "direct",
         peer_values: theirs,
         better: Better::Lower,
-        bar: Some(2.5),
+        bar: Some(3.0),
     })
 }
 
