@@ -790,6 +790,13 @@ pub(crate) struct OutputMessage {
     pub(crate) data: Vec<u8>,
 }
 
+/// A number: that of what is asked for, or the one after which a page begins.
+#[derive(Encode, Decode)]
+pub(crate) struct NumberMessage {
+    #[n(0)]
+    pub(crate) number: u64,
+}
+
 /// Appends a control frame around a derived message.
 pub(crate) fn append(out: &mut Vec<u8>, kind: Kind, call: CallId, message: &impl Encode<()>) {
     // Writing to a Vec cannot fail.

@@ -54,12 +54,6 @@ pub struct ObjectPage {
 }
 
 #[derive(Encode, Decode)]
-struct NumberMessage {
-    #[n(0)]
-    number: u64,
-}
-
-#[derive(Encode, Decode)]
 struct NameMessage {
     #[n(0)]
     id: HandleId,
@@ -79,7 +73,7 @@ impl ObjectRequest {
             message::append(out, kind, request, &NameMessage { id });
         };
         let numbered = |out: &mut Vec<u8>, kind, number| {
-            message::append(out, kind, request, &NumberMessage { number });
+            message::append(out, kind, request, &message::NumberMessage { number });
         };
         match self {
             ObjectRequest::Keep(object) => numbered(out, Kind::KeepObject, object),
@@ -91,7 +85,7 @@ impl ObjectRequest {
 
     pub(crate) fn parse(kind: Kind, payload: &[u8]) -> Result<ObjectRequest, ProtocolError> {
         let number = |payload| {
-            Ok::<_, ProtocolError>(message::parse::<NumberMessage>(kind, payload)?.number)
+            Ok::<_, ProtocolError>(message::parse::<message::NumberMessage>(kind, payload)?.number)
         };
         let name =
             |payload| Ok::<_, ProtocolError>(message::parse::<NameMessage>(kind, payload)?.id);

@@ -77,12 +77,6 @@ pub struct ReservationPage {
     pub next: Option<u64>,
 }
 
-#[derive(Encode, Decode)]
-struct NumberMessage {
-    #[n(0)]
-    number: u64,
-}
-
 impl ReservationRequest {
     /// Whether a frame is one.
     pub(crate) fn is_kind(kind: Kind) -> bool {
@@ -101,14 +95,14 @@ impl ReservationRequest {
             ReservationRequest::List(after) => (Kind::ListReservations, after),
             ReservationRequest::Attach(id) => (Kind::AttachReservation, id),
         };
-        message::append(out, kind, request, &NumberMessage { number });
+        message::append(out, kind, request, &message::NumberMessage { number });
     }
 
     pub(crate) fn parse(kind: Kind, payload: &[u8]) -> Result<ReservationRequest, ProtocolError> {
         if kind == Kind::Reserve {
             return Ok(ReservationRequest::Reserve(message::parse(kind, payload)?));
         }
-        let NumberMessage { number } = message::parse(kind, payload)?;
+        let message::NumberMessage { number } = message::parse(kind, payload)?;
         Ok(match kind {
             Kind::Release => ReservationRequest::Release(number),
             Kind::AttachReservation => ReservationRequest::Attach(number),

@@ -279,7 +279,8 @@ impl Candidate<'_> {
     /// What the call would take here.
     pub fn terms(&self, call: &Call<'_>) -> Terms {
         let missing = self.missing(call);
-        let up_s = self.up(&missing);
+        let sharing_s = self.sharing(&missing);
+        let up_s = self.up(&missing, sharing_s);
         let slot = self.slot(call, up_s);
         let (compute, learned) = self.compute(call, slot.pes);
         let mut terms = Terms {
@@ -287,7 +288,7 @@ impl Candidate<'_> {
             wait_s: (slot.start_s - up_s).max(0.0),
             compute_s: compute.seconds,
             down_s: self.down(call, slot.start_s + compute.seconds),
-            others_s: self.others(missing.bytes, up_s, &slot, compute.seconds),
+            others_s: self.others(sharing_s, up_s, &slot, compute.seconds),
             pes: slot.pes,
             up_bytes: missing.bytes,
             factor: 1.0,
@@ -327,12 +328,13 @@ impl Candidate<'_> {
     /// the others alone say so.
     fn cost_below(&self, call: &Call<'_>, bound_s: f64) -> Option<f64> {
         let missing = self.missing(call);
-        let up_s = self.up(&missing);
+        let sharing_s = self.sharing(&missing);
+        let up_s = self.up(&missing, sharing_s);
         let slot = self.slot(call, up_s);
         let compute_s = self.seconds(call, slot.pes);
         let back_s = self.route.down.seconds(call.down_bytes as f64);
         let end_s = slot.start_s + compute_s;
-        let others_s = self.others(missing.bytes, up_s, &slot, compute_s);
+        let others_s = self.others(sharing_s, up_s, &slot, compute_s);
         if end_s + others_s + back_s >= bound_s {
             return None;
         }
@@ -343,7 +345,7 @@ impl Candidate<'_> {
     /// By how much the call delays others, all together: the transfers on the way to the server;
     /// the calls whose inputs are there later than its own; and those to come until it is done, of
     /// which those that come while it computes wait for half of that time on average.
-    fn others(&self, up_bytes: u64, up_s: f64, slot: &Slot, compute_s: f64) -> f64 {
+    fn others(&self, sharing_s: f64, up_s: f64, slot: &Slot, compute_s: f64) -> f64 {
         let (server, since_s) = (self.server, self.since_s());
         let held_s = compute_s * f64::from(slot.pes) / f64::from(server.backlog.pes());
         let later = server.backlog.later(since_s + up_s) as f64;
@@ -351,7 +353,7 @@ impl Candidate<'_> {
         let stay_s = wait_s + compute_s;
         let coming = server.arrivals.expected(self.now_s, stay_s);
         let part = (wait_s + compute_s / 2.0) / stay_s.max(f64::MIN_POSITIVE);
-        server.up.delay(up_bytes as f64, since_s) + held_s * (later + coming * part)
+        sharing_s + held_s * (later + coming * part)
     }
 
     /// What is to be sent to the server.
@@ -384,11 +386,16 @@ impl Candidate<'_> {
 
     /// Seconds until all inputs are there. What comes from the client and from holders comes at the
     /// same time and shares the server's link.
-    fn up(&self, missing: &Missing) -> f64 {
-        let shared = self.server.up.seconds(missing.bytes as f64, self.since_s());
+    fn up(&self, missing: &Missing, sharing_s: f64) -> f64 {
+        let shared = self.server.up.alone(missing.bytes as f64) + sharing_s;
         let own = self.client_up.seconds(missing.from_client as f64, 0.0);
         let latency_s = self.route.up.latency_s;
         self.sent_alone(missing).max(latency_s + own.max(shared))
+    }
+
+    /// By how much what is sent to the server and the transfers under way there delay each other.
+    fn sharing(&self, missing: &Missing) -> f64 {
+        self.server.up.delay(missing.bytes as f64, self.since_s())
     }
 
     fn since_s(&self) -> f64 {

@@ -115,13 +115,18 @@ impl Link {
 
     /// Seconds that a transfer takes which begins so many seconds from now, latency apart.
     pub fn seconds(&self, bytes: f64, from_s: f64) -> f64 {
-        bytes / self.rate + self.delay(bytes, from_s)
+        self.alone(bytes) + self.delay(bytes, from_s)
+    }
+
+    /// Seconds that a transfer takes where no other is under way, latency apart.
+    pub fn alone(&self, bytes: f64) -> f64 {
+        bytes / self.rate
     }
 
     /// By how much a transfer that begins so many seconds from now delays those under way, all
     /// together; and they delay it by as much.
     pub fn delay(&self, bytes: f64, from_s: f64) -> f64 {
-        if self.left.is_empty() || bytes / self.rate == 0.0 {
+        if self.left.is_empty() || self.alone(bytes) == 0.0 {
             return 0.0;
         }
         let (level, ended) = self.level(from_s);

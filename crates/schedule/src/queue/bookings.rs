@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Nanos, Policy, Queue, Request, Running, Waiting, predicted_end};
-use crate::reservation::{Bandwidth, Booking, Hold, Machine, Refusal};
+use crate::reservation::{Booking, Hold, Machine, Refusal};
 
 /// A job that waits for processor elements of its booking; the first in order goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,9 +84,9 @@ impl Queue {
         Some(booking)
     }
 
-    /// Bandwidth booked for now.
-    pub fn bandwidth(&self, now: Nanos) -> Bandwidth {
-        self.calendar.bandwidth(now)
+    /// The booking of that number. One that is over may be there for a while yet.
+    pub fn booking(&self, id: u64) -> Option<&Booking> {
+        self.calendar.get(id)
     }
 
     /// What is booked, by number.

@@ -48,13 +48,12 @@ impl Reactor {
     /// Seconds until a call would start that takes so many.
     fn wait_of(&self, call: &Call, layout: &Layout, seconds: Option<f64>) -> f64 {
         let now = self.nanos();
-        let mut bookings = self.queue.bookings();
-        if let Some(wanted) = call.reservation {
-            let own = bookings.find(|(id, _)| *id == wanted);
-            return own.map_or(0.0, |(_, own)| own.from.saturating_sub(now) as f64 * 1e-9);
+        if let Some(id) = call.reservation {
+            let own = self.queue.booking(id);
+            return own.map_or(0.0, |own| own.from.saturating_sub(now) as f64 * 1e-9);
         }
         let backlog = self.backlog();
-        if bookings.next().is_none() {
+        if self.queue.bookings().next().is_none() {
             return backlog;
         }
         let fewest = layout.fewest_elements.unwrap_or(1);

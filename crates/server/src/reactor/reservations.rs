@@ -227,8 +227,8 @@ impl Reactor {
 
     fn find_reservation(&self, user: &User, id: u64) -> Result<(), Failure> {
         let now = self.nanos();
-        let mut bookings = self.queue.bookings();
-        let is_there = bookings.any(|(there, booking)| there == id && booking.until > now);
+        let booking = self.queue.booking(id);
+        let is_there = booking.is_some_and(|booking| booking.until > now);
         match self.reservations.owners.get(&id) {
             Some(owner) if owner == user && is_there => Ok(()),
             _ => {
@@ -251,18 +251,15 @@ impl Reactor {
 
     /// Whether a job has, or will have, processor elements of a reservation.
     pub(super) fn is_reserved(&self, job: &Job) -> bool {
-        let now = self.nanos();
-        let mut bookings = self.queue.bookings();
-        bookings.any(|(id, booking)| {
-            Some(id) == job.reservation && booking.until > now && booking.pes > 0
-        })
+        let booking = job.reservation.and_then(|id| self.queue.booking(id));
+        booking.is_some_and(|booking| booking.until > self.nanos() && booking.pes > 0)
     }
 
     /// Whether a job's reservation has begun.
     pub(super) fn has_elements(&self, job: usize) -> bool {
-        let (now, reservation) = (self.nanos(), self.jobs[job].reservation);
-        let mut bookings = self.queue.bookings();
-        bookings.any(|(id, booking)| Some(id) == reservation && booking.covers(now))
+        let reservation = self.jobs[job].reservation;
+        let booking = reservation.and_then(|id| self.queue.booking(id));
+        booking.is_some_and(|booking| booking.covers(self.nanos()))
     }
 
     fn records(&self) -> impl Iterator<Item = (&User, ReservationRecord)> {
