@@ -1,6 +1,6 @@
 //! The calling end of a connection.
 
-use crate::frame::{BIG_ENDIAN, Header, Kind, append_control, append_flagged};
+use crate::frame::{BIG_ENDIAN, Header, append_control, append_flagged};
 use crate::handles::{
     ArrayPart, HANDLES, HandleMessage, HandlePage, HandleRecord, ListHandlesMessage, Pull, Put,
 };
@@ -19,7 +19,7 @@ use crate::objects::{KEPT_OBJECTS, ObjectPage, ObjectRequest};
 use crate::receiver::{Chunk, Frame, Receiver, Stream};
 use crate::reservations::{RESERVATIONS, ReservationPage, ReservationRequest};
 use crate::sender::{Sender, Transmit};
-use crate::{CallId, Limits, ProtocolError};
+use crate::{CallId, Kind, Limits, ProtocolError};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -30,6 +30,7 @@ mod frame;
 mod handles;
 mod ids;
 mod jobs;
+mod kind;
 mod message;
 mod names;
 mod objects;
@@ -40,12 +41,13 @@ pub mod server;
 mod stream;
 
 pub use file::{FILE_PIECE_BYTES, FileRequest};
-pub use frame::{FrameError, HEADER_BYTES, Header, Kind};
+pub use frame::{FrameError, HEADER_BYTES, Header};
 pub use handles::{
     ArrayForm, ArrayPart, FormError, HANDLES, HandlePage, HandleRecord, LOANS, PARTS, Pull, Put,
 };
 pub use ids::{HandleId, JobId, NoId};
 pub use jobs::{JOBS, JobDescription, JobPage, JobRecord, JobState, Submission};
+pub use kind::Kind;
 pub use message::{
     CALLBACK_BYTES, CALLBACKS, CREDIT, Call, Callback, CallbackAnswer, DIRECTORY, ESTIMATES,
     Estimate, FILES, Failure, FailureKind, Fault, FunctionSummary, Hello, Listing, MessageError,

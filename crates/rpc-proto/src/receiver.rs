@@ -1,7 +1,7 @@
 //! Cuts the incoming bytes into frames and follows the data streams.
 
-use crate::frame::{BIG_ENDIAN, HEADER_BYTES, Header, Kind};
-use crate::{CallId, FrameError, Limits, ProtocolError};
+use crate::frame::{BIG_ENDIAN, HEADER_BYTES, Header};
+use crate::{CallId, FrameError, Kind, Limits, ProtocolError};
 use alloc::vec::Vec;
 
 /// A part of a call's data stream.

@@ -5,8 +5,8 @@
 //! are none it is opened only when its data begin: a server that has to wait for memory before it
 //! takes them has then got all of the calls before it.
 
-use crate::frame::{BIG_ENDIAN, Header, Kind};
-use crate::{CallId, Chunk, Limits};
+use crate::frame::{BIG_ENDIAN, Header};
+use crate::{CallId, Chunk, Kind, Limits};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 

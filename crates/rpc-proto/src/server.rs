@@ -1,6 +1,6 @@
 //! The serving end of a connection.
 
-use crate::frame::{BIG_ENDIAN, Header, Kind, append_control, append_flagged};
+use crate::frame::{BIG_ENDIAN, Header, append_control, append_flagged};
 use crate::handles::{
     ArrayPart, HANDLES, HandleMessage, HandlePage, HandleRecord, LOANS, ListHandlesMessage, PARTS,
     Pull, Put,
@@ -20,7 +20,7 @@ use crate::objects::{KEPT_OBJECTS, ObjectPage, ObjectRequest};
 use crate::receiver::{Chunk, Frame, Receiver, Stream};
 use crate::reservations::{RESERVATIONS, ReservationPage, ReservationRequest};
 use crate::sender::{Sender, Transmit};
-use crate::{CallId, Limits, Nanos, ProtocolError};
+use crate::{CallId, Kind, Limits, Nanos, ProtocolError};
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -1,0 +1,281 @@
+//! Kinds of frames: their numbers on the wire.
+
+/// What a frame carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// Greeting: versions, features, who is speaking.
+    Hello = 1,
+    /// Asks for the functions served.
+    List = 2,
+    /// Answers [`Kind::List`].
+    Listing = 3,
+    /// Asks for the interface of a function.
+    Describe = 4,
+    /// Answers [`Kind::Describe`].
+    Interface = 5,
+    /// Opens a call: function, scalars, length of the data stream that follows.
+    Call = 6,
+    /// Part of a call's data stream.
+    Data = 7,
+    /// The call has been computed; its result stream follows.
+    Result = 8,
+    /// The result stream is complete; how long each part took.
+    Done = 9,
+    /// The request failed.
+    Failure = 10,
+    /// The client no longer wants the call.
+    Cancel = 11,
+    /// The connection ends, and why.
+    Goodbye = 12,
+    /// Asks for memory that both sides share.
+    Share = 13,
+    /// Answers [`Kind::Share`]; the memory itself comes beside the bytes.
+    Shared = 14,
+    /// The client no longer wants the memory.
+    Unshare = 15,
+    /// The running function calls a function of the client.
+    Callback = 16,
+    /// Answers [`Kind::Callback`].
+    Answer = 17,
+    /// What the running function has printed.
+    Output = 18,
+    /// Fills a part of an array at the server; its data stream follows.
+    PutPart = 19,
+    /// Asks for a part of an array at the server; answered as a call is.
+    GetPart = 20,
+    /// The server has room for the data stream of a request.
+    Grant = 21,
+    /// An object is to stay when its connection ends.
+    KeepObject = 22,
+    /// An object that stays is to be known on this connection.
+    AttachObject = 23,
+    /// Asks what a call would take.
+    Estimate = 24,
+    /// Answers [`Kind::Estimate`].
+    Estimated = 25,
+    /// Asks for an object of a class.
+    New = 26,
+    /// Answers [`Kind::New`].
+    Created = 27,
+    /// The client no longer wants the object.
+    Delete = 28,
+    /// An object that stays is to be destroyed.
+    DropObject = 29,
+    /// Asks for the objects that stay.
+    ListObjects = 30,
+    /// Answers [`Kind::KeepObject`], [`Kind::AttachObject`], [`Kind::DropObject`] and
+    /// [`Kind::ListObjects`].
+    Objects = 31,
+    /// Opens a call that outlives its connection; its data stream follows.
+    Submit = 32,
+    /// Answers [`Kind::Submit`]: the call will be run, whatever happens to client and server.
+    Submitted = 33,
+    /// Asks about a submitted call.
+    AskJob = 34,
+    /// Answers [`Kind::AskJob`] and [`Kind::CancelJob`].
+    Job = 35,
+    /// Asks for the results of a submitted call; answered as a call is, once it has ended.
+    Fetch = 36,
+    /// Ends a submitted call.
+    CancelJob = 37,
+    /// Asks for a page of submitted calls.
+    ListJobs = 38,
+    /// Answers [`Kind::ListJobs`].
+    Jobs = 39,
+    /// Puts an array at the server; its data stream follows.
+    Put = 40,
+    /// Asks for an array at the server; answered as a call is.
+    Get = 41,
+    /// Asks about an array at the server.
+    AskHandle = 42,
+    /// The user no longer wants an array at the server.
+    Drop = 43,
+    /// Asks for a page of the arrays at the server.
+    ListHandles = 44,
+    /// Answers [`Kind::Put`], [`Kind::AskHandle`], [`Kind::Drop`], [`Kind::Lend`] and
+    /// [`Kind::Pull`].
+    Handle = 45,
+    /// Answers [`Kind::ListHandles`].
+    Handles = 46,
+    /// Asks how the server stands.
+    Status = 48,
+    /// Answers [`Kind::Status`].
+    Standing = 49,
+    /// The server is to take no more calls, and to end after those that it has.
+    Drain = 50,
+    /// Answers [`Kind::Drain`].
+    Draining = 51,
+    /// Asks for an interface file to be served; a [`Kind::Listing`] of its functions answers.
+    Register = 56,
+    /// Asks for a name of an array that is good for one reading, by another server.
+    Lend = 57,
+    /// Has an array read from another server.
+    Pull = 58,
+    /// A server joins a metaserver's directory.
+    Join = 64,
+    /// A server says how it stands.
+    Report = 65,
+    /// A server leaves.
+    Leave = 66,
+    /// Answers [`Kind::Join`], [`Kind::Report`] and [`Kind::Leave`].
+    Noted = 67,
+    /// Asks a metaserver which servers have a function.
+    Find = 68,
+    /// Answers [`Kind::Find`].
+    Found = 69,
+    /// Asks a metaserver for the server of a call.
+    Choose = 70,
+    /// Answers [`Kind::Choose`].
+    Chosen = 71,
+    /// A client says what became of a call; nothing answers it.
+    Observe = 72,
+    /// Gives an array at the server a name.
+    Name = 73,
+    /// Answers [`Kind::Name`] and [`Kind::AskName`].
+    Named = 74,
+    /// Asks for data by name.
+    AskName = 75,
+    /// Asks for a page of the data with names.
+    ListNames = 76,
+    /// Answers [`Kind::ListNames`].
+    Names = 77,
+    /// A server tells a metaserver which named data it holds.
+    Hold = 78,
+    /// Asks a metaserver who holds data of a name.
+    FindData = 79,
+    /// Answers [`Kind::FindData`].
+    DataFound = 80,
+    /// Asks a metaserver for a page of the data with names.
+    ListData = 81,
+    /// Answers [`Kind::ListData`].
+    DataListed = 82,
+    /// Asks for something to be reserved.
+    Reserve = 83,
+    /// A reservation is given up.
+    Release = 84,
+    /// Asks for a page of the reservations.
+    ListReservations = 85,
+    /// Answers [`Kind::Reserve`], [`Kind::Release`], [`Kind::ListReservations`] and
+    /// [`Kind::AttachReservation`].
+    Reservations = 86,
+    /// The connection is to have the bandwidth of a reservation.
+    AttachReservation = 87,
+}
+
+/// Every kind, by its number.
+const BY_NUMBER: [Option<Kind>; 256] = {
+    let mut kinds = [None; 256];
+    let mut index = 0;
+    while index < Kind::ALL.len() {
+        let kind = Kind::ALL[index];
+        assert!(kinds[kind as usize].is_none(), "a kind is listed twice");
+        kinds[kind as usize] = Some(kind);
+        index += 1;
+    }
+    kinds
+};
+
+impl Kind {
+    /// Every kind.
+    const ALL: [Kind; 77] = {
+        use Kind::*;
+        [
+            Hello,
+            List,
+            Listing,
+            Describe,
+            Interface,
+            Call,
+            Data,
+            Result,
+            Done,
+            Failure,
+            Cancel,
+            Goodbye,
+            Share,
+            Shared,
+            Unshare,
+            Callback,
+            Answer,
+            Output,
+            PutPart,
+            GetPart,
+            Grant,
+            KeepObject,
+            AttachObject,
+            Estimate,
+            Estimated,
+            New,
+            Created,
+            Delete,
+            DropObject,
+            ListObjects,
+            Objects,
+            Submit,
+            Submitted,
+            AskJob,
+            Job,
+            Fetch,
+            CancelJob,
+            ListJobs,
+            Jobs,
+            Put,
+            Get,
+            AskHandle,
+            Drop,
+            ListHandles,
+            Handle,
+            Handles,
+            Status,
+            Standing,
+            Drain,
+            Draining,
+            Register,
+            Lend,
+            Pull,
+            Join,
+            Report,
+            Leave,
+            Noted,
+            Find,
+            Found,
+            Choose,
+            Chosen,
+            Observe,
+            Name,
+            Named,
+            AskName,
+            ListNames,
+            Names,
+            Hold,
+            FindData,
+            DataFound,
+            ListData,
+            DataListed,
+            Reserve,
+            Release,
+            ListReservations,
+            Reservations,
+            AttachReservation,
+        ]
+    };
+
+    pub(crate) fn from_byte(byte: u8) -> Option<Kind> {
+        BY_NUMBER[usize::from(byte)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_has_one_kind() {
+        for kind in Kind::ALL {
+            assert_eq!(Kind::from_byte(kind as u8), Some(kind));
+        }
+        let known = (0..=u8::MAX).filter_map(Kind::from_byte);
+        assert_eq!(known.count(), Kind::ALL.len());
+    }
+}
