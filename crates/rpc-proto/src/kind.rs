@@ -1,4 +1,4 @@
-//! Kinds of frames: their numbers on the wire.
+//! Kinds of frames: their numbers on the wire, and what they are about.
 
 /// What a frame carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,6 +163,35 @@ pub enum Kind {
     AttachReservation = 87,
 }
 
+/// What a frame is about: which part of either end takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// The connection itself.
+    Connection,
+    /// The functions that are served, and what a call of one would take.
+    Functions,
+    /// A call, and what passes between caller and function while it runs.
+    Calls,
+    /// The data streams of a request, and its end.
+    Streams,
+    /// Memory that both sides share.
+    Memory,
+    /// Objects, those that stay too.
+    Objects,
+    /// Submitted calls.
+    Jobs,
+    /// Arrays at the server.
+    Handles,
+    /// Data with names at a server.
+    Names,
+    /// The directory of a metaserver.
+    Directory,
+    /// How the server stands, and its end.
+    Operation,
+    /// What is reserved.
+    Reservations,
+}
+
 /// Every kind, by its number.
 const BY_NUMBER: [Option<Kind>; 256] = {
     let mut kinds = [None; 256];
@@ -263,6 +292,33 @@ impl Kind {
 
     pub(crate) fn from_byte(byte: u8) -> Option<Kind> {
         BY_NUMBER[usize::from(byte)]
+    }
+
+    pub(crate) fn subject(self) -> Subject {
+        use Kind::*;
+        match self {
+            Hello | Goodbye => Subject::Connection,
+            List | Listing | Describe | Interface | Register | Estimate | Estimated => {
+                Subject::Functions
+            }
+            Call | Callback | Answer | Output => Subject::Calls,
+            Data | Grant | Result | Done | Failure | Cancel => Subject::Streams,
+            Share | Shared | Unshare => Subject::Memory,
+            New | Created | Delete | KeepObject | AttachObject | DropObject | ListObjects
+            | Objects => Subject::Objects,
+            Submit | Submitted | AskJob | Job | Fetch | CancelJob | ListJobs | Jobs => {
+                Subject::Jobs
+            }
+            Put | PutPart | Get | GetPart | AskHandle | Drop | Lend | Pull | Handle
+            | ListHandles | Handles => Subject::Handles,
+            Name | Named | AskName | ListNames | Names => Subject::Names,
+            Join | Report | Leave | Noted | Find | Found | Choose | Chosen | Observe | Hold
+            | FindData | DataFound | ListData | DataListed => Subject::Directory,
+            Status | Standing | Drain | Draining => Subject::Operation,
+            Reserve | Release | ListReservations | AttachReservation | Reservations => {
+                Subject::Reservations
+            }
+        }
     }
 }
 

@@ -1,0 +1,184 @@
+//! The data streams of requests, how they begin, and how requests with one end.
+
+use super::{Connection, Core, Event, Opening, Request};
+use crate::frame::{Header, append_control};
+use crate::message::{self, CREDIT, Failure, ResultMessage};
+use crate::receiver::{Chunk, Stream};
+use crate::{CallId, Kind, ProtocolError};
+use alloc::vec::Vec;
+
+impl Connection {
+    /// Gives up a call; list and describe requests are left to be answered. Its end is reported as
+    /// [`Event::Done`] or [`Event::Failed`] all the same, whichever comes; result bytes that arrive
+    /// until then are marked to be thrown away.
+    ///
+    /// Returns `false` where the call was not opened yet: it has ended with this, without a word.
+    pub fn cancel(&mut self, call: CallId) -> bool {
+        let Some(request) = self.core.requests.get_mut(&call) else {
+            return true;
+        };
+        let stream = match request {
+            Request::Receiving(stream) => Some(*stream),
+            Request::Computing { .. } | Request::Submitting => None,
+            Request::Query | Request::Object | Request::Memory { .. } | Request::Cancelled(_) => {
+                return true;
+            }
+        };
+        *request = Request::Cancelled(stream);
+        if let Some(chunk) = self
+            .receiver
+            .incoming
+            .as_mut()
+            .filter(|chunk| chunk.call == call)
+        {
+            chunk.discard = true;
+        }
+        if self.core.forget_unopened(call) {
+            return false;
+        }
+        self.core.sender.drop_stream(call);
+        append_control(&mut self.core.sender.control, Kind::Cancel, call, |_| ());
+        true
+    }
+}
+
+impl Core {
+    /// What the server says of a data stream, or of the end of a request.
+    pub(super) fn about_streams(
+        &mut self,
+        kind: Kind,
+        id: CallId,
+        payload: &[u8],
+    ) -> Result<Option<Event>, ProtocolError> {
+        match kind {
+            Kind::Grant if self.grants => self.granted(id).map(|()| None),
+            Kind::Result => self
+                .result(id, message::parse(kind, payload)?)
+                .map(|()| None),
+            Kind::Done => {
+                let times = message::parse(kind, payload)?;
+                self.done(id).map(|()| Some(Event::Done(id, times)))
+            }
+            Kind::Failure => {
+                let failure: Failure = message::parse(kind, payload)?;
+                Ok(self.failed(id).then_some(Event::Failed(id, failure)))
+            }
+            _ => Err(ProtocolError::OutOfPlace(kind)),
+        }
+    }
+
+    /// Opens a request with a data stream, now or when others have ended.
+    pub(super) fn start(&mut self, call: CallId, frame: Vec<u8>, total: u64, has_room: bool) {
+        self.waiting.push_back(Opening {
+            call,
+            frame,
+            total,
+            has_room,
+        });
+        self.open_next();
+    }
+
+    /// Opens as many requests as the server allows; none before it is known whether it grants.
+    pub(super) fn open_next(&mut self) {
+        if self.features & CREDIT != 0 && !self.connected {
+            return;
+        }
+        while self.requests.len() - self.waiting.len() < self.most_open
+            && let Some(next) = self.waiting.pop_front()
+        {
+            let Opening {
+                call,
+                frame,
+                total,
+                has_room,
+            } = next;
+            let granted = has_room || !self.grants;
+            self.sender.start_call(call, frame, total, granted);
+        }
+    }
+
+    /// Forgets a request that was given up before it was opened; `false` if it is open.
+    fn forget_unopened(&mut self, call: CallId) -> bool {
+        let count = self.waiting.len();
+        self.waiting.retain(|opening| opening.call != call);
+        let was_waiting = self.waiting.len() < count;
+        if was_waiting {
+            self.requests.remove(&call);
+        }
+        was_waiting
+    }
+
+    /// The server has room for a data stream, perhaps of a call that was given up.
+    fn granted(&mut self, id: CallId) -> Result<(), ProtocolError> {
+        let known = match self.requests.get(&id) {
+            Some(Request::Computing { .. } | Request::Submitting) => self.sender.grant(id),
+            Some(Request::Cancelled(None)) | None => true,
+            Some(_) => false,
+        };
+        match known {
+            true => Ok(()),
+            false => Err(ProtocolError::OutOfPlace(Kind::Grant)),
+        }
+    }
+
+    fn result(&mut self, id: CallId, message: ResultMessage) -> Result<(), ProtocolError> {
+        // What has not got all its arguments cannot have been computed.
+        if self.sender.has_stream(id) {
+            return Err(ProtocolError::OutOfPlace(Kind::Result));
+        }
+        let stream = Stream::new(message.data_bytes);
+        match self.requests.get_mut(&id) {
+            Some(request @ Request::Computing { .. }) => {
+                let announced = message.data_bytes;
+                let Request::Computing {
+                    result_bytes: expected,
+                    calls_back: false,
+                } = *request
+                else {
+                    return Err(ProtocolError::OutOfPlace(Kind::Result));
+                };
+                if expected != announced {
+                    return Err(ProtocolError::ResultLength {
+                        expected,
+                        announced,
+                    });
+                }
+                *request = Request::Receiving(stream);
+                Ok(())
+            }
+            Some(Request::Cancelled(slot @ None)) => {
+                *slot = Some(stream);
+                Ok(())
+            }
+            _ => Err(ProtocolError::OutOfPlace(Kind::Result)),
+        }
+    }
+
+    fn done(&mut self, id: CallId) -> Result<(), ProtocolError> {
+        match self.requests.remove(&id) {
+            Some(Request::Receiving(stream) | Request::Cancelled(Some(stream)))
+                if stream.is_complete() =>
+            {
+                Ok(())
+            }
+            _ => Err(ProtocolError::OutOfPlace(Kind::Done)),
+        }
+    }
+
+    /// Closes a failed request; what of its data stream is not yet out is withdrawn.
+    fn failed(&mut self, id: CallId) -> bool {
+        let known = self.requests.remove(&id).is_some();
+        if self.sender.drop_stream(id) {
+            append_control(&mut self.sender.control, Kind::Cancel, id, |_| ());
+        }
+        known
+    }
+
+    pub(super) fn data(&mut self, header: &Header) -> Result<Chunk, ProtocolError> {
+        match self.requests.get_mut(&header.call) {
+            Some(Request::Receiving(stream)) => stream.admit(header, false),
+            Some(Request::Cancelled(Some(stream))) => stream.admit(header, true),
+            _ => Err(ProtocolError::StrayData),
+        }
+    }
+}
