@@ -320,6 +320,24 @@ impl Kind {
             }
         }
     }
+
+    /// Whether it opens a request of the client, under a number of its own.
+    pub(crate) fn opens_request(self) -> bool {
+        use Kind::*;
+        match self {
+            List | Describe | Register | Estimate | Call | Share | New | KeepObject
+            | AttachObject | DropObject | ListObjects | Submit | AskJob | Fetch | CancelJob
+            | ListJobs | Put | PutPart | Get | GetPart | AskHandle | Drop | Lend | Pull
+            | ListHandles | Name | AskName | ListNames | Join | Report | Leave | Find | Choose
+            | Hold | FindData | ListData | Status | Drain | Reserve | Release
+            | ListReservations | AttachReservation => true,
+            Hello | Goodbye | Listing | Interface | Estimated | Data | Grant | Result | Done
+            | Failure | Cancel | Callback | Answer | Output | Shared | Unshare | Created
+            | Delete | Objects | Submitted | Job | Jobs | Handle | Handles | Named | Names
+            | Noted | Found | Chosen | Observe | DataFound | DataListed | Standing | Draining
+            | Reservations => false,
+        }
+    }
 }
 
 #[cfg(test)]

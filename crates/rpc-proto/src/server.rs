@@ -1,24 +1,35 @@
-//! The serving end of a connection.
+//! The serving end of a connection: what drives it is here, what it is asked and answers in a
+//! module for each subject.
 
-use crate::frame::{BIG_ENDIAN, Header, append_control, append_flagged};
-use crate::handles::{
-    ArrayPart, HANDLES, HandleMessage, HandlePage, HandleRecord, LOANS, ListHandlesMessage, PARTS,
-    Pull, Put,
-};
+mod calls;
+mod directory;
+mod functions;
+mod handles;
+mod jobs;
+mod memory;
+mod names;
+mod objects;
+mod operation;
+mod reservations;
+mod streams;
+
+use self::memory::about_memory;
+use self::names::about_names;
+use self::operation::about_operation;
+use self::reservations::about_reservations;
+use crate::frame::Header;
+use crate::handles::{ArrayPart, HANDLES, Pull, Put};
 use crate::ids::{HandleId, JobId};
-use crate::jobs::{
-    CancelJobMessage, JOBS, JobDescription, JobMessage, JobPage, ListJobsMessage, Submission,
-};
+use crate::jobs::{JOBS, Submission};
+use crate::kind::Subject;
 use crate::message::{
-    self, CALLBACKS, CREDIT, Call, Callback, CallbackAnswer, DIRECTORY, DescribeRequest,
-    DrainingMessage, ESTIMATES, Estimate, FILES, Failure, FailureKind, GoodbyeMessage, Hello,
-    InterfaceMessage, ListRequest, Listing, MemoryMessage, NewRequest, OBJECTS, OPERATION, OUTPUT,
-    OutputMessage, REGISTER, RegisterRequest, ResultMessage, SHARED_MEMORY, StandingMessage, Times,
+    self, Call, CallbackAnswer, DIRECTORY, GoodbyeMessage, Hello, OBJECTS, OPERATION,
+    SHARED_MEMORY, Times,
 };
-use crate::names::{AskNameMessage, DataName, ListNamesMessage, NAMES, Name, NamePage, NameRecord};
-use crate::objects::{KEPT_OBJECTS, ObjectPage, ObjectRequest};
+use crate::names::{DataName, NAMES, Name};
+use crate::objects::ObjectRequest;
 use crate::receiver::{Chunk, Frame, Receiver, Stream};
-use crate::reservations::{RESERVATIONS, ReservationPage, ReservationRequest};
+use crate::reservations::{RESERVATIONS, ReservationRequest};
 use crate::sender::{Sender, Transmit};
 use crate::{CallId, Kind, Limits, Nanos, ProtocolError};
 use alloc::collections::BTreeMap;
@@ -150,6 +161,15 @@ impl State {
         }
     }
 
+    /// Whose data are for memory that is there.
+    fn offered_with_room(bytes: u64, now: Nanos) -> State {
+        State::Offered {
+            bytes,
+            since: now,
+            has_room: true,
+        }
+    }
+
     /// Of a request without data that is answered with some.
     fn waiting(now: Nanos) -> State {
         State::Running {
@@ -158,67 +178,6 @@ impl State {
             calls_back: false,
         }
     }
-}
-
-/// Whether a frame is a request about parts of arrays that stay at the server.
-fn is_about_parts(kind: Kind) -> bool {
-    matches!(kind, Kind::PutPart | Kind::GetPart)
-}
-
-/// Whether a frame is a request about arrays that stay at the server.
-fn is_about_handles(kind: Kind) -> bool {
-    matches!(
-        kind,
-        Kind::Put | Kind::Get | Kind::AskHandle | Kind::Drop | Kind::ListHandles
-    )
-}
-
-/// Whether a frame is a request about data with names at a server.
-fn is_about_names(kind: Kind) -> bool {
-    matches!(kind, Kind::Name | Kind::AskName | Kind::ListNames)
-}
-
-/// Whether a frame opens a request, under a number of its own.
-fn is_request(kind: Kind) -> bool {
-    let plain = matches!(
-        kind,
-        Kind::List
-            | Kind::Describe
-            | Kind::Estimate
-            | Kind::Register
-            | Kind::Status
-            | Kind::Drain
-            | Kind::Share
-            | Kind::New
-            | Kind::Call
-            | Kind::Lend
-            | Kind::Pull
-    );
-    let joins = is_for_directory(kind) && kind != Kind::Observe;
-    let about_objects = ObjectRequest::is_kind(kind) || ReservationRequest::is_kind(kind);
-    let about_arrays = is_about_handles(kind) || is_about_parts(kind) || is_about_names(kind);
-    plain || joins || is_about_jobs(kind) || about_arrays || about_objects
-}
-
-/// Whether a frame is for the directory of a metaserver.
-fn is_for_directory(kind: Kind) -> bool {
-    matches!(
-        kind,
-        Kind::Join | Kind::Report | Kind::Leave | Kind::Find | Kind::Choose | Kind::Observe
-    ) || is_about_data(kind)
-}
-
-/// Whether it is about named data, for a directory that knows of such.
-fn is_about_data(kind: Kind) -> bool {
-    matches!(kind, Kind::Hold | Kind::FindData | Kind::ListData)
-}
-
-/// Whether a frame is a request about submitted calls.
-fn is_about_jobs(kind: Kind) -> bool {
-    matches!(
-        kind,
-        Kind::Submit | Kind::AskJob | Kind::Fetch | Kind::CancelJob | Kind::ListJobs
-    )
 }
 
 /// State of one connection from a client. See the crate documentation for how to drive it.
@@ -283,7 +242,9 @@ impl Connection {
             taken += count;
             let event = match frame {
                 None => break,
-                Some(Frame::Control(header, payload)) => self.core.control(header, payload, now)?,
+                Some(Frame::Control(header, payload)) => {
+                    self.core.control(&header, payload, now)?
+                }
                 Some(Frame::Data(header)) => {
                     self.receiver.incoming = Some(self.core.data(&header)?);
                     break;
@@ -311,266 +272,6 @@ impl Connection {
             return None;
         }
         self.core.stream_progress(call, now)
-    }
-
-    /// Takes an offered call. Returns whether it is ready at once, having no data stream.
-    pub fn accept(&mut self, call: CallId, now: Nanos) -> bool {
-        let Some(state) = self.core.calls.get_mut(&call) else {
-            return false;
-        };
-        let State::Offered {
-            bytes,
-            since,
-            has_room,
-        } = *state
-        else {
-            return false;
-        };
-        *state = State::Receiving {
-            stream: Stream::new(bytes),
-            since,
-        };
-        if !has_room && self.waits_for_grant(bytes) {
-            append_control(&mut self.core.sender.control, Kind::Grant, call, |_| ());
-        }
-        self.core.stream_progress(call, now).is_some()
-    }
-
-    /// Whether the client sends a data stream of that length only when its request was accepted, so
-    /// that the answer may take as long as it likes.
-    pub fn waits_for_grant(&self, bytes: u64) -> bool {
-        self.core.features & CREDIT != 0 && self.core.sender.is_long(bytes)
-    }
-
-    /// Answers a list request.
-    pub fn listing(&mut self, request: CallId, listing: &Listing) {
-        message::append(
-            &mut self.core.sender.control,
-            Kind::Listing,
-            request,
-            listing,
-        );
-    }
-
-    /// Answers a describe request with canonical IDL, the number for [`Call::function`], and the
-    /// library behind the function.
-    pub fn interface(
-        &mut self,
-        request: CallId,
-        function: u64,
-        text: String,
-        library: Option<String>,
-    ) {
-        let message = InterfaceMessage {
-            function,
-            text,
-            library,
-        };
-        message::append(
-            &mut self.core.sender.control,
-            Kind::Interface,
-            request,
-            &message,
-        );
-    }
-
-    /// Answers an estimate request.
-    pub fn estimated(&mut self, request: CallId, estimate: &Estimate) {
-        let out = &mut self.core.sender.control;
-        message::append(out, Kind::Estimated, request, estimate);
-    }
-
-    /// Answers a status request with a JSON object.
-    pub fn standing(&mut self, request: CallId, text: String) {
-        let message = StandingMessage { text };
-        let out = &mut self.core.sender.control;
-        message::append(out, Kind::Standing, request, &message);
-    }
-
-    /// Answers what was for the directory with a message of this kind.
-    pub fn directory(&mut self, request: CallId, kind: Kind, message: &[u8]) {
-        let out = &mut self.core.sender.control;
-        append_control(out, kind, request, |out| out.extend_from_slice(message));
-    }
-
-    /// Answers a drain request: so many calls are to end before the server does.
-    pub fn draining(&mut self, request: CallId, calls: u64) {
-        let message = DrainingMessage { calls };
-        let out = &mut self.core.sender.control;
-        message::append(out, Kind::Draining, request, &message);
-    }
-
-    /// Answers a submission: the call is kept. One that was given up meanwhile is left alone.
-    pub fn submitted(&mut self, call: CallId, id: JobId) {
-        if let Some(State::Running { .. }) = self.core.calls.get(&call) {
-            self.core.calls.remove(&call);
-            let control = &mut self.core.sender.control;
-            message::append(control, Kind::Submitted, call, &JobMessage { id });
-        }
-    }
-
-    /// Answers a question about a submitted call.
-    pub fn job(&mut self, request: CallId, job: &JobDescription) {
-        self.core.calls.remove(&request);
-        job.append(&mut self.core.sender.control, request);
-    }
-
-    /// Answers a request for submitted calls.
-    pub fn jobs(&mut self, request: CallId, page: &JobPage) {
-        message::append(&mut self.core.sender.control, Kind::Jobs, request, page);
-    }
-
-    /// Answers about an array, one that was put here too.
-    pub fn handle(&mut self, request: CallId, record: &HandleRecord) {
-        self.core.calls.remove(&request);
-        message::append(&mut self.core.sender.control, Kind::Handle, request, record);
-    }
-
-    /// Answers a request for arrays.
-    pub fn handles(&mut self, request: CallId, page: &HandlePage) {
-        message::append(&mut self.core.sender.control, Kind::Handles, request, page);
-    }
-
-    /// Answers about data with a name.
-    pub fn named(&mut self, request: CallId, record: &NameRecord) {
-        message::append(&mut self.core.sender.control, Kind::Named, request, record);
-    }
-
-    /// Answers a request for data with names.
-    pub fn names(&mut self, request: CallId, page: &NamePage) {
-        message::append(&mut self.core.sender.control, Kind::Names, request, page);
-    }
-
-    /// Answers a fetch: sends the result stream of `result_bytes` bytes, then `times` with the
-    /// time that sending took. A fetch that is no longer open is left alone.
-    pub fn deliver(&mut self, request: CallId, result_bytes: u64, times: Times, now: Nanos) {
-        if let Some(State::Running { .. }) = self.core.calls.get(&request) {
-            self.send_result(request, result_bytes, times, now);
-        }
-    }
-
-    /// Answers a request for shared memory. The memory itself goes beside the bytes, no later than
-    /// the last of this frame.
-    pub fn shared(&mut self, request: CallId, bytes: u64) {
-        let message = MemoryMessage { bytes };
-        message::append(
-            &mut self.core.sender.control,
-            Kind::Shared,
-            request,
-            &message,
-        );
-    }
-
-    /// Answers a request for an object.
-    pub fn created(&mut self, request: CallId) {
-        append_control(
-            &mut self.core.sender.control,
-            Kind::Created,
-            request,
-            |_| (),
-        );
-    }
-
-    /// Answers a request about objects that stay.
-    pub fn objects(&mut self, request: CallId, page: &ObjectPage) {
-        message::append(&mut self.core.sender.control, Kind::Objects, request, page);
-    }
-
-    /// Answers a request about reservations.
-    pub fn reservations(&mut self, request: CallId, page: &ReservationPage) {
-        let out = &mut self.core.sender.control;
-        message::append(out, Kind::Reservations, request, page);
-    }
-
-    /// The library has returned: sends the result stream of `result_bytes` bytes, then the
-    /// times. `wait` and `exec` are what the caller measured, in nanoseconds. A call that is no
-    /// longer open is left alone.
-    pub fn complete(&mut self, call: CallId, result_bytes: u64, exec: u64, now: Nanos) {
-        let Some(State::Running { received, send, .. }) = self.core.calls.get(&call) else {
-            return;
-        };
-        let times = Times {
-            send: *send,
-            wait: now.saturating_sub(*received).saturating_sub(exec),
-            exec,
-            recv: 0,
-        };
-        self.send_result(call, result_bytes, times, now);
-    }
-
-    fn send_result(&mut self, call: CallId, result_bytes: u64, times: Times, now: Nanos) {
-        let sending = State::Sending {
-            since: now,
-            times,
-            bytes: result_bytes,
-        };
-        self.core.calls.insert(call, sending);
-        let result = ResultMessage {
-            data_bytes: result_bytes,
-        };
-        message::append(&mut self.core.sender.control, Kind::Result, call, &result);
-        self.core.sender.start_stream(call, result_bytes);
-        if result_bytes == 0 {
-            self.core.done(call, now);
-        }
-    }
-
-    /// Whether the client answers callbacks.
-    pub fn answers_callbacks(&self) -> bool {
-        self.core.features & CALLBACKS != 0
-    }
-
-    /// Whether files of the client travel.
-    pub fn moves_files(&self) -> bool {
-        self.core.features & (FILES | CALLBACKS) == FILES | CALLBACKS
-    }
-
-    /// Whether the client takes what functions print.
-    pub fn takes_output(&self) -> bool {
-        self.core.features & OUTPUT != 0
-    }
-
-    /// Sends what the function of a running call has printed. A call that does not run is left
-    /// alone.
-    pub fn print(&mut self, call: CallId, data: Vec<u8>) {
-        if let Some(State::Running { .. }) = self.core.calls.get(&call) {
-            let message = OutputMessage { data };
-            message::append(&mut self.core.sender.control, Kind::Output, call, &message);
-        }
-    }
-
-    /// A running call calls a function of the client, which overtakes all array data on their way.
-    /// One callback at a time; [`Event::Answer`] follows. A call that does not run is left alone.
-    pub fn call_back(&mut self, call: CallId, callback: &Callback) {
-        let Some(State::Running { calls_back, .. }) = self.core.calls.get_mut(&call) else {
-            return;
-        };
-        *calls_back = true;
-        let flags = if callback.big_endian { BIG_ENDIAN } else { 0 };
-        let control = &mut self.core.sender.control;
-        append_flagged(control, Kind::Callback, flags, call, |out| {
-            callback.encode(out);
-        });
-    }
-
-    /// Fails a request of any kind. Data of the call that still arrive are to be thrown away.
-    pub fn fail(&mut self, request: CallId, failure: &Failure) {
-        let core = &mut self.core;
-        match core.calls.remove(&request) {
-            Some(State::Offered { bytes, .. }) if bytes > 0 => {
-                core.calls
-                    .insert(request, State::Discarding(Stream::new(bytes)));
-            }
-            Some(State::Receiving { stream, .. }) => {
-                core.calls.insert(request, State::Discarding(stream));
-                if let Some(chunk) = self.receiver.incoming.as_mut() {
-                    chunk.discard |= chunk.call == request;
-                }
-            }
-            _ => {}
-        }
-        core.sender.drop_stream(request);
-        message::append(&mut core.sender.control, Kind::Failure, request, failure);
     }
 
     /// Says why the connection ends; close it once this is sent.
@@ -618,25 +319,10 @@ impl Connection {
     }
 }
 
-/// A request about data with names.
-fn about_names(kind: Kind, id: CallId, payload: &[u8]) -> Result<Event, ProtocolError> {
-    Ok(match kind {
-        Kind::Name => Event::Name(id, message::parse(kind, payload)?),
-        Kind::AskName => {
-            let AskNameMessage { name } = message::parse(kind, payload)?;
-            Event::AskName(id, name)
-        }
-        _ => {
-            let ListNamesMessage { after } = message::parse(Kind::ListNames, payload)?;
-            Event::ListNames(id, after)
-        }
-    })
-}
-
 impl Core {
     fn control(
         &mut self,
-        header: Header,
+        header: &Header,
         payload: &[u8],
         now: Nanos,
     ) -> Result<Option<Event>, ProtocolError> {
@@ -644,188 +330,38 @@ impl Core {
         if !self.connected {
             return self.greet(kind, payload).map(Some);
         }
-        if is_request(kind) && (id == 0 || self.calls.contains_key(&id)) {
+        if kind.opens_request() && (id == 0 || self.calls.contains_key(&id)) {
             return Err(ProtocolError::OutOfPlace(kind));
         }
-        Ok(match kind {
-            Kind::List => {
-                let ListRequest { from } = message::parse(kind, payload)?;
-                Some(Event::List(id, from))
+        match kind.subject() {
+            Subject::Functions => self.about_functions(kind, id, payload).map(Some),
+            Subject::Calls => self.about_calls(header, payload, now),
+            Subject::Streams if kind == Kind::Cancel => Ok(self.cancel(id)),
+            Subject::Memory if self.has(SHARED_MEMORY) => about_memory(kind, id, payload).map(Some),
+            Subject::Objects if self.has(OBJECTS) => {
+                self.about_objects(kind, id, payload).map(Some)
             }
-            Kind::Describe => {
-                let DescribeRequest { name } = message::parse(kind, payload)?;
-                Some(Event::Describe(id, name))
+            Subject::Jobs if self.has(JOBS) => self.about_jobs(kind, id, payload, now).map(Some),
+            Subject::Handles => self.about_handles(kind, id, payload, now).map(Some),
+            Subject::Names if self.has(NAMES | HANDLES) => about_names(kind, id, payload).map(Some),
+            Subject::Directory if self.has(DIRECTORY) => {
+                self.about_directory(kind, id, payload).map(Some)
             }
-            Kind::Call => {
-                let call = message::parse_call(payload)?;
-                self.open(id, State::offered(call.data_bytes, now))?;
-                Some(Event::Call(id, call))
+            Subject::Operation if self.has(OPERATION) => about_operation(kind, id).map(Some),
+            Subject::Reservations if self.has(RESERVATIONS) => {
+                about_reservations(kind, id, payload).map(Some)
             }
-            kind if is_about_jobs(kind) && self.features & JOBS != 0 => {
-                self.about_jobs(kind, id, payload, now).map(Some)?
-            }
-            kind if is_about_handles(kind) && self.features & HANDLES != 0 => {
-                self.about_handles(kind, id, payload, now).map(Some)?
-            }
-            kind if is_about_parts(kind)
-                && self.features & (PARTS | HANDLES) == PARTS | HANDLES =>
-            {
-                self.about_parts(kind, id, payload, now).map(Some)?
-            }
-            Kind::Lend if self.features & LOANS != 0 => {
-                let HandleMessage { id: handle } = message::parse(kind, payload)?;
-                Some(Event::Lend(id, handle))
-            }
-            Kind::Pull if self.features & LOANS != 0 => {
-                let pull = message::parse(kind, payload)?;
-                self.open(id, State::Asking)?;
-                Some(Event::Pull(id, pull))
-            }
-            Kind::Estimate if self.features & ESTIMATES != 0 => {
-                Some(Event::Estimate(id, message::parse_call(payload)?))
-            }
-            Kind::Register if self.features & REGISTER != 0 => {
-                let RegisterRequest { path, text } = message::parse(kind, payload)?;
-                Some(Event::Register(id, path, text))
-            }
-            kind if is_about_names(kind)
-                && self.features & (NAMES | HANDLES) == NAMES | HANDLES =>
-            {
-                about_names(kind, id, payload).map(Some)?
-            }
-            kind if is_about_data(kind) && self.features & NAMES == 0 => {
-                return Err(ProtocolError::OutOfPlace(kind));
-            }
-            kind if is_for_directory(kind) && self.features & DIRECTORY != 0 => {
-                Some(Event::Directory(id, kind, payload.to_vec()))
-            }
-            Kind::Status if self.features & OPERATION != 0 => Some(Event::Status(id)),
-            Kind::Drain if self.features & OPERATION != 0 => Some(Event::Drain(id)),
-            Kind::Share if self.features & SHARED_MEMORY != 0 => {
-                let MemoryMessage { bytes } = message::parse(kind, payload)?;
-                Some(Event::Share(id, bytes))
-            }
-            Kind::Unshare if self.features & SHARED_MEMORY != 0 => Some(Event::Unshare(id)),
-            Kind::New if self.features & OBJECTS != 0 => {
-                let NewRequest { class } = message::parse(kind, payload)?;
-                Some(Event::New(id, class))
-            }
-            Kind::Delete if self.features & OBJECTS != 0 => Some(Event::Delete(id)),
-            kind if ObjectRequest::is_kind(kind)
-                && self.features & (OBJECTS | KEPT_OBJECTS) == OBJECTS | KEPT_OBJECTS =>
-            {
-                Some(Event::Objects(id, ObjectRequest::parse(kind, payload)?))
-            }
-            kind if ReservationRequest::is_kind(kind) && self.features & RESERVATIONS != 0 => {
-                let asked = ReservationRequest::parse(kind, payload)?;
-                Some(Event::Reservations(id, asked))
-            }
-            Kind::Answer if self.features & CALLBACKS != 0 => {
-                let big_endian = header.flags & BIG_ENDIAN != 0;
-                let answer = CallbackAnswer::decode(payload, big_endian);
-                let answer = message::parse_with(kind, answer)?;
-                self.answer(id)?.then_some(Event::Answer(id, answer))
-            }
-            Kind::Cancel => self.cancel(id),
-            Kind::Goodbye => {
+            Subject::Connection if kind == Kind::Goodbye => {
                 let GoodbyeMessage { reason } = message::parse(kind, payload)?;
-                return Err(ProtocolError::Goodbye(reason));
+                Err(ProtocolError::Goodbye(reason))
             }
-            _ => return Err(ProtocolError::OutOfPlace(kind)),
-        })
+            _ => Err(ProtocolError::OutOfPlace(kind)),
+        }
     }
 
-    fn open(&mut self, id: CallId, state: State) -> Result<(), ProtocolError> {
-        if self.calls.len() >= self.limits.calls {
-            return Err(ProtocolError::TooManyCalls(self.limits.calls));
-        }
-        self.calls.insert(id, state);
-        Ok(())
-    }
-
-    /// A request about submitted calls.
-    fn about_jobs(
-        &mut self,
-        kind: Kind,
-        id: CallId,
-        payload: &[u8],
-        now: Nanos,
-    ) -> Result<Event, ProtocolError> {
-        Ok(match kind {
-            Kind::Submit => {
-                let submission = message::parse_with(kind, Submission::decode(payload))?;
-                self.open(id, State::offered(submission.call.data_bytes, now))?;
-                Event::Submit(id, submission)
-            }
-            Kind::Fetch => {
-                let JobMessage { id: job } = message::parse(kind, payload)?;
-                self.open(id, State::waiting(now))?;
-                Event::Fetch(id, job)
-            }
-            Kind::CancelJob => {
-                let CancelJobMessage { id: job, forget } = message::parse(kind, payload)?;
-                self.open(id, State::Asking)?;
-                Event::CancelJob(id, job, forget)
-            }
-            Kind::AskJob => {
-                let JobMessage { id: job } = message::parse(kind, payload)?;
-                Event::AskJob(id, job)
-            }
-            _ => {
-                let ListJobsMessage { after } = message::parse(Kind::ListJobs, payload)?;
-                Event::ListJobs(id, after)
-            }
-        })
-    }
-
-    /// A request about arrays that stay here.
-    fn about_handles(
-        &mut self,
-        kind: Kind,
-        id: CallId,
-        payload: &[u8],
-        now: Nanos,
-    ) -> Result<Event, ProtocolError> {
-        if kind == Kind::Put {
-            let put: Put = message::parse(kind, payload)?;
-            self.open(id, State::offered(put.data_bytes, now))?;
-            return Ok(Event::Put(id, put));
-        }
-        if kind == Kind::ListHandles {
-            let ListHandlesMessage { after } = message::parse(kind, payload)?;
-            return Ok(Event::ListHandles(id, after));
-        }
-        let HandleMessage { id: handle } = message::parse(kind, payload)?;
-        Ok(match kind {
-            Kind::Get => {
-                self.open(id, State::waiting(now))?;
-                Event::Get(id, handle)
-            }
-            Kind::Drop => Event::Drop(id, handle),
-            _ => Event::AskHandle(id, handle),
-        })
-    }
-
-    /// A request about a part of an array that stays here.
-    fn about_parts(
-        &mut self,
-        kind: Kind,
-        id: CallId,
-        payload: &[u8],
-        now: Nanos,
-    ) -> Result<Event, ProtocolError> {
-        let part: ArrayPart = message::parse(kind, payload)?;
-        if kind == Kind::GetPart {
-            self.open(id, State::waiting(now))?;
-            return Ok(Event::GetPart(id, part));
-        }
-        let offered = State::Offered {
-            bytes: part.bytes,
-            since: now,
-            has_room: true,
-        };
-        self.open(id, offered)?;
-        Ok(Event::PutPart(id, part))
+    /// Whether both sides have all of these features.
+    fn has(&self, features: u64) -> bool {
+        self.features & features == features
     }
 
     fn greet(&mut self, kind: Kind, payload: &[u8]) -> Result<Event, ProtocolError> {
@@ -842,83 +378,11 @@ impl Core {
         Ok(Event::Connected(theirs))
     }
 
-    /// Whether the answer is one that a call waits for; those of calls that have ended are late.
-    fn answer(&mut self, call: CallId) -> Result<bool, ProtocolError> {
-        match self.calls.get_mut(&call) {
-            Some(State::Running { calls_back, .. }) if *calls_back => {
-                *calls_back = false;
-                Ok(true)
-            }
-            Some(_) => Err(ProtocolError::OutOfPlace(Kind::Answer)),
-            None => Ok(false),
+    fn open(&mut self, id: CallId, state: State) -> Result<(), ProtocolError> {
+        if self.calls.len() >= self.limits.calls {
+            return Err(ProtocolError::TooManyCalls(self.limits.calls));
         }
-    }
-
-    fn cancel(&mut self, call: CallId) -> Option<Event> {
-        match self.calls.remove(&call)? {
-            State::Discarding(_) => None,
-            // It is answered all the same.
-            State::Asking => {
-                self.calls.insert(call, State::Asking);
-                None
-            }
-            _ => {
-                self.sender.drop_stream(call);
-                let failure = Failure::new(FailureKind::Cancelled, "cancelled by the client");
-                message::append(&mut self.sender.control, Kind::Failure, call, &failure);
-                Some(Event::Cancelled(call))
-            }
-        }
-    }
-
-    fn data(&mut self, header: &Header) -> Result<Chunk, ProtocolError> {
-        match self.calls.get_mut(&header.call) {
-            Some(State::Receiving { stream, .. }) => stream.admit(header, false),
-            Some(State::Discarding(stream)) => stream.admit(header, true),
-            _ => Err(ProtocolError::StrayData),
-        }
-    }
-
-    /// A chunk of the call's stream has been taken whole.
-    fn stream_progress(&mut self, call: CallId, now: Nanos) -> Option<Event> {
-        match self.calls.get_mut(&call)? {
-            State::Receiving { stream, .. } | State::Discarding(stream)
-                if !stream.is_complete() =>
-            {
-                None
-            }
-            state @ State::Receiving { .. } => {
-                let State::Receiving { since, stream } = *state else {
-                    return None;
-                };
-                let send = now.saturating_sub(since);
-                self.moved.up = Some((stream.bytes(), send));
-                *state = State::Running {
-                    received: now,
-                    send,
-                    calls_back: false,
-                };
-                Some(Event::Ready(call))
-            }
-            State::Discarding(_) => {
-                self.calls.remove(&call);
-                None
-            }
-            _ => None,
-        }
-    }
-
-    fn done(&mut self, call: CallId, now: Nanos) {
-        let state = self.calls.remove(&call);
-        if let Some(State::Sending {
-            since,
-            mut times,
-            bytes,
-        }) = state
-        {
-            times.recv = now.saturating_sub(since);
-            self.moved.down = Some((bytes, times.recv));
-            message::append(&mut self.sender.control, Kind::Done, call, &times);
-        }
+        self.calls.insert(id, state);
+        Ok(())
     }
 }

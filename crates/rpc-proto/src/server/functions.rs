@@ -1,0 +1,78 @@
+//! The functions that are served, and what a call of one would take.
+
+use super::{Connection, Core, Event};
+use crate::message::{
+    self, DescribeRequest, ESTIMATES, Estimate, InterfaceMessage, ListRequest, Listing, REGISTER,
+    RegisterRequest,
+};
+use crate::{CallId, Kind, ProtocolError};
+use alloc::string::String;
+
+impl Connection {
+    /// Answers a list request.
+    pub fn listing(&mut self, request: CallId, listing: &Listing) {
+        message::append(
+            &mut self.core.sender.control,
+            Kind::Listing,
+            request,
+            listing,
+        );
+    }
+
+    /// Answers a describe request with canonical IDL, the number for [`Call::function`], and the
+    /// library behind the function.
+    pub fn interface(
+        &mut self,
+        request: CallId,
+        function: u64,
+        text: String,
+        library: Option<String>,
+    ) {
+        let message = InterfaceMessage {
+            function,
+            text,
+            library,
+        };
+        message::append(
+            &mut self.core.sender.control,
+            Kind::Interface,
+            request,
+            &message,
+        );
+    }
+
+    /// Answers an estimate request.
+    pub fn estimated(&mut self, request: CallId, estimate: &Estimate) {
+        let out = &mut self.core.sender.control;
+        message::append(out, Kind::Estimated, request, estimate);
+    }
+}
+
+impl Core {
+    /// A request about the functions.
+    pub(super) fn about_functions(
+        &self,
+        kind: Kind,
+        id: CallId,
+        payload: &[u8],
+    ) -> Result<Event, ProtocolError> {
+        match kind {
+            Kind::List => {
+                let ListRequest { from } = message::parse(kind, payload)?;
+                Ok(Event::List(id, from))
+            }
+            Kind::Describe => {
+                let DescribeRequest { name } = message::parse(kind, payload)?;
+                Ok(Event::Describe(id, name))
+            }
+            Kind::Estimate if self.has(ESTIMATES) => {
+                Ok(Event::Estimate(id, message::parse_call(payload)?))
+            }
+            Kind::Register if self.has(REGISTER) => {
+                let RegisterRequest { path, text } = message::parse(kind, payload)?;
+                Ok(Event::Register(id, path, text))
+            }
+            _ => Err(ProtocolError::OutOfPlace(kind)),
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Submitted calls, which outlive the connection.
+
+use super::{Connection, Core, Event, State};
+use crate::ids::JobId;
+use crate::jobs::{
+    CancelJobMessage, JobDescription, JobMessage, JobPage, ListJobsMessage, Submission,
+};
+use crate::message;
+use crate::{CallId, Kind, Nanos, ProtocolError};
+
+impl Connection {
+    /// Answers a submission: the call is kept. One that was given up meanwhile is left alone.
+    pub fn submitted(&mut self, call: CallId, id: JobId) {
+        if let Some(State::Running { .. }) = self.core.calls.get(&call) {
+            self.core.calls.remove(&call);
+            let control = &mut self.core.sender.control;
+            message::append(control, Kind::Submitted, call, &JobMessage { id });
+        }
+    }
+
+    /// Answers a question about a submitted call.
+    pub fn job(&mut self, request: CallId, job: &JobDescription) {
+        self.core.calls.remove(&request);
+        job.append(&mut self.core.sender.control, request);
+    }
+
+    /// Answers a request for submitted calls.
+    pub fn jobs(&mut self, request: CallId, page: &JobPage) {
+        message::append(&mut self.core.sender.control, Kind::Jobs, request, page);
+    }
+}
+
+impl Core {
+    /// A request about submitted calls.
+    pub(super) fn about_jobs(
+        &mut self,
+        kind: Kind,
+        id: CallId,
+        payload: &[u8],
+        now: Nanos,
+    ) -> Result<Event, ProtocolError> {
+        match kind {
+            Kind::Submit => {
+                let submission = message::parse_with(kind, Submission::decode(payload))?;
+                self.open(id, State::offered(submission.call.data_bytes, now))?;
+                Ok(Event::Submit(id, submission))
+            }
+            Kind::Fetch => {
+                let JobMessage { id: job } = message::parse(kind, payload)?;
+                self.open(id, State::waiting(now))?;
+                Ok(Event::Fetch(id, job))
+            }
+            Kind::CancelJob => {
+                let CancelJobMessage { id: job, forget } = message::parse(kind, payload)?;
+                self.open(id, State::Asking)?;
+                Ok(Event::CancelJob(id, job, forget))
+            }
+            Kind::AskJob => {
+                let JobMessage { id: job } = message::parse(kind, payload)?;
+                Ok(Event::AskJob(id, job))
+            }
+            Kind::ListJobs => {
+                let ListJobsMessage { after } = message::parse(kind, payload)?;
+                Ok(Event::ListJobs(id, after))
+            }
+            _ => Err(ProtocolError::OutOfPlace(kind)),
+        }
+    }
+}

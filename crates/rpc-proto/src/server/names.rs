@@ -1,0 +1,34 @@
+//! Data with names.
+
+use super::{Connection, Event};
+use crate::message;
+use crate::names::{AskNameMessage, ListNamesMessage, NamePage, NameRecord};
+use crate::{CallId, Kind, ProtocolError};
+
+impl Connection {
+    /// Answers about data with a name.
+    pub fn named(&mut self, request: CallId, record: &NameRecord) {
+        message::append(&mut self.core.sender.control, Kind::Named, request, record);
+    }
+
+    /// Answers a request for data with names.
+    pub fn names(&mut self, request: CallId, page: &NamePage) {
+        message::append(&mut self.core.sender.control, Kind::Names, request, page);
+    }
+}
+
+/// A request about data with names.
+pub(super) fn about_names(kind: Kind, id: CallId, payload: &[u8]) -> Result<Event, ProtocolError> {
+    match kind {
+        Kind::Name => Ok(Event::Name(id, message::parse(kind, payload)?)),
+        Kind::AskName => {
+            let AskNameMessage { name } = message::parse(kind, payload)?;
+            Ok(Event::AskName(id, name))
+        }
+        Kind::ListNames => {
+            let ListNamesMessage { after } = message::parse(kind, payload)?;
+            Ok(Event::ListNames(id, after))
+        }
+        _ => Err(ProtocolError::OutOfPlace(kind)),
+    }
+}

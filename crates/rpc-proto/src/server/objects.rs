@@ -1,0 +1,46 @@
+//! Objects, whose methods are called, and those of them that stay.
+
+use super::{Connection, Core, Event};
+use crate::frame::append_control;
+use crate::message::{self, NewRequest};
+use crate::objects::{KEPT_OBJECTS, ObjectPage, ObjectRequest};
+use crate::{CallId, Kind, ProtocolError};
+
+impl Connection {
+    /// Answers a request for an object.
+    pub fn created(&mut self, request: CallId) {
+        append_control(
+            &mut self.core.sender.control,
+            Kind::Created,
+            request,
+            |_| (),
+        );
+    }
+
+    /// Answers a request about objects that stay.
+    pub fn objects(&mut self, request: CallId, page: &ObjectPage) {
+        message::append(&mut self.core.sender.control, Kind::Objects, request, page);
+    }
+}
+
+impl Core {
+    /// A request about objects, or the end of one.
+    pub(super) fn about_objects(
+        &self,
+        kind: Kind,
+        id: CallId,
+        payload: &[u8],
+    ) -> Result<Event, ProtocolError> {
+        match kind {
+            Kind::New => {
+                let NewRequest { class } = message::parse(kind, payload)?;
+                Ok(Event::New(id, class))
+            }
+            Kind::Delete => Ok(Event::Delete(id)),
+            kind if ObjectRequest::is_kind(kind) && self.has(KEPT_OBJECTS) => {
+                Ok(Event::Objects(id, ObjectRequest::parse(kind, payload)?))
+            }
+            _ => Err(ProtocolError::OutOfPlace(kind)),
+        }
+    }
+}

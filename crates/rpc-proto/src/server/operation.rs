@@ -1,0 +1,31 @@
+//! What an operator asks of the server.
+
+use super::{Connection, Event};
+use crate::message::{self, DrainingMessage, StandingMessage};
+use crate::{CallId, Kind, ProtocolError};
+use alloc::string::String;
+
+impl Connection {
+    /// Answers a status request with a JSON object.
+    pub fn standing(&mut self, request: CallId, text: String) {
+        let message = StandingMessage { text };
+        let out = &mut self.core.sender.control;
+        message::append(out, Kind::Standing, request, &message);
+    }
+
+    /// Answers a drain request: so many calls are to end before the server does.
+    pub fn draining(&mut self, request: CallId, calls: u64) {
+        let message = DrainingMessage { calls };
+        let out = &mut self.core.sender.control;
+        message::append(out, Kind::Draining, request, &message);
+    }
+}
+
+/// A request of an operator.
+pub(super) fn about_operation(kind: Kind, id: CallId) -> Result<Event, ProtocolError> {
+    match kind {
+        Kind::Status => Ok(Event::Status(id)),
+        Kind::Drain => Ok(Event::Drain(id)),
+        _ => Err(ProtocolError::OutOfPlace(kind)),
+    }
+}

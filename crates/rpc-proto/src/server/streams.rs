@@ -1,0 +1,169 @@
+//! The data streams of requests, how they begin, and how requests end.
+
+use super::{Connection, Core, Event, State};
+use crate::frame::{Header, append_control};
+use crate::message::{self, CREDIT, Failure, FailureKind, ResultMessage, Times};
+use crate::receiver::{Chunk, Stream};
+use crate::{CallId, Kind, Nanos, ProtocolError};
+
+impl Connection {
+    /// Takes an offered call. Returns whether it is ready at once, having no data stream.
+    pub fn accept(&mut self, call: CallId, now: Nanos) -> bool {
+        let Some(state) = self.core.calls.get_mut(&call) else {
+            return false;
+        };
+        let State::Offered {
+            bytes,
+            since,
+            has_room,
+        } = *state
+        else {
+            return false;
+        };
+        *state = State::Receiving {
+            stream: Stream::new(bytes),
+            since,
+        };
+        if !has_room && self.waits_for_grant(bytes) {
+            append_control(&mut self.core.sender.control, Kind::Grant, call, |_| ());
+        }
+        self.core.stream_progress(call, now).is_some()
+    }
+
+    /// Whether the client sends a data stream of that length only when its request was accepted, so
+    /// that the answer may take as long as it likes.
+    pub fn waits_for_grant(&self, bytes: u64) -> bool {
+        self.core.features & CREDIT != 0 && self.core.sender.is_long(bytes)
+    }
+
+    /// Answers a fetch: sends the result stream of `result_bytes` bytes, then `times` with the
+    /// time that sending took. A fetch that is no longer open is left alone.
+    pub fn deliver(&mut self, request: CallId, result_bytes: u64, times: Times, now: Nanos) {
+        if let Some(State::Running { .. }) = self.core.calls.get(&request) {
+            self.send_result(request, result_bytes, times, now);
+        }
+    }
+
+    /// The library has returned: sends the result stream of `result_bytes` bytes, then the
+    /// times. `wait` and `exec` are what the caller measured, in nanoseconds. A call that is no
+    /// longer open is left alone.
+    pub fn complete(&mut self, call: CallId, result_bytes: u64, exec: u64, now: Nanos) {
+        let Some(State::Running { received, send, .. }) = self.core.calls.get(&call) else {
+            return;
+        };
+        let times = Times {
+            send: *send,
+            wait: now.saturating_sub(*received).saturating_sub(exec),
+            exec,
+            recv: 0,
+        };
+        self.send_result(call, result_bytes, times, now);
+    }
+
+    fn send_result(&mut self, call: CallId, result_bytes: u64, times: Times, now: Nanos) {
+        let sending = State::Sending {
+            since: now,
+            times,
+            bytes: result_bytes,
+        };
+        self.core.calls.insert(call, sending);
+        let result = ResultMessage {
+            data_bytes: result_bytes,
+        };
+        message::append(&mut self.core.sender.control, Kind::Result, call, &result);
+        self.core.sender.start_stream(call, result_bytes);
+        if result_bytes == 0 {
+            self.core.done(call, now);
+        }
+    }
+
+    /// Fails a request of any kind. Data of the call that still arrive are to be thrown away.
+    pub fn fail(&mut self, request: CallId, failure: &Failure) {
+        let core = &mut self.core;
+        match core.calls.remove(&request) {
+            Some(State::Offered { bytes, .. }) if bytes > 0 => {
+                core.calls
+                    .insert(request, State::Discarding(Stream::new(bytes)));
+            }
+            Some(State::Receiving { stream, .. }) => {
+                core.calls.insert(request, State::Discarding(stream));
+                if let Some(chunk) = self.receiver.incoming.as_mut() {
+                    chunk.discard |= chunk.call == request;
+                }
+            }
+            _ => {}
+        }
+        core.sender.drop_stream(request);
+        message::append(&mut core.sender.control, Kind::Failure, request, failure);
+    }
+}
+
+impl Core {
+    pub(super) fn cancel(&mut self, call: CallId) -> Option<Event> {
+        match self.calls.remove(&call)? {
+            State::Discarding(_) => None,
+            // It is answered all the same.
+            State::Asking => {
+                self.calls.insert(call, State::Asking);
+                None
+            }
+            _ => {
+                self.sender.drop_stream(call);
+                let failure = Failure::new(FailureKind::Cancelled, "cancelled by the client");
+                message::append(&mut self.sender.control, Kind::Failure, call, &failure);
+                Some(Event::Cancelled(call))
+            }
+        }
+    }
+
+    pub(super) fn data(&mut self, header: &Header) -> Result<Chunk, ProtocolError> {
+        match self.calls.get_mut(&header.call) {
+            Some(State::Receiving { stream, .. }) => stream.admit(header, false),
+            Some(State::Discarding(stream)) => stream.admit(header, true),
+            _ => Err(ProtocolError::StrayData),
+        }
+    }
+
+    /// A chunk of the call's stream has been taken whole.
+    pub(super) fn stream_progress(&mut self, call: CallId, now: Nanos) -> Option<Event> {
+        match self.calls.get_mut(&call)? {
+            State::Receiving { stream, .. } | State::Discarding(stream)
+                if !stream.is_complete() =>
+            {
+                None
+            }
+            state @ State::Receiving { .. } => {
+                let State::Receiving { since, stream } = *state else {
+                    return None;
+                };
+                let send = now.saturating_sub(since);
+                self.moved.up = Some((stream.bytes(), send));
+                *state = State::Running {
+                    received: now,
+                    send,
+                    calls_back: false,
+                };
+                Some(Event::Ready(call))
+            }
+            State::Discarding(_) => {
+                self.calls.remove(&call);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn done(&mut self, call: CallId, now: Nanos) {
+        let state = self.calls.remove(&call);
+        if let Some(State::Sending {
+            since,
+            mut times,
+            bytes,
+        }) = state
+        {
+            times.recv = now.saturating_sub(since);
+            self.moved.down = Some((bytes, times.recv));
+            message::append(&mut self.sender.control, Kind::Done, call, &times);
+        }
+    }
+}
