@@ -13,19 +13,22 @@ mod operation;
 mod reservations;
 mod streams;
 
+use crate::call::Times;
+use crate::callback::Callback;
+use crate::failure::Failure;
 use crate::frame::Header;
+use crate::functions::{Estimate, Listing};
 use crate::handles::{HANDLES, HandlePage, HandleRecord};
+use crate::hello::{DIRECTORY, GoodbyeMessage, Hello};
 use crate::ids::JobId;
 use crate::jobs::{JOBS, JobDescription, JobPage};
 use crate::kind::Subject;
-use crate::message::{
-    self, CREDIT, Callback, DIRECTORY, Estimate, Failure, GoodbyeMessage, Hello, Listing, Times,
-};
+use crate::message;
 use crate::names::{NAMES, NamePage, NameRecord};
 use crate::objects::ObjectPage;
 use crate::receiver::{Chunk, Frame, Receiver, Stream};
 use crate::reservations::{RESERVATIONS, ReservationPage};
-use crate::sender::{Sender, Transmit};
+use crate::sender::{CREDIT, Sender, Transmit};
 use crate::{CallId, Kind, Limits, ProtocolError};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
@@ -43,7 +46,7 @@ pub enum Event {
     Interface {
         /// The describe request.
         request: CallId,
-        /// For [`Call::function`].
+        /// For [`Call::function`](crate::Call::function).
         function: u64,
         /// Canonical IDL of one function.
         text: String,

@@ -6,6 +6,10 @@ use alloc::vec;
 use alloc::vec::Vec;
 use farcall_idl::Scalar;
 
+/// Feature bit: files that arguments name travel, piece by piece. Needs
+/// [`CALLBACKS`](crate::CALLBACKS).
+pub const FILES: u64 = 1 << 3;
+
 /// Most bytes of a file in one request or answer.
 pub const FILE_PIECE_BYTES: usize = 960 << 10;
 

@@ -1,7 +1,9 @@
 //! Messages about submitted calls, which outlive their connection and the server.
 
+use crate::call::Call;
+use crate::failure::Failure;
 use crate::ids::JobId;
-use crate::message::{Call, Failure, MessageError};
+use crate::message::MessageError;
 use crate::{CallId, Kind, ProtocolError, message};
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -24,44 +24,55 @@
 
 extern crate alloc;
 
+mod call;
+mod callback;
 pub mod client;
+mod failure;
 mod file;
 mod frame;
+mod functions;
 mod handles;
+mod hello;
 mod ids;
 mod jobs;
 mod kind;
+mod memory;
 mod message;
 mod names;
 mod objects;
+mod operation;
 mod receiver;
 mod reservations;
+mod scalars;
 mod sender;
 pub mod server;
 mod stream;
 
-pub use file::{FILE_PIECE_BYTES, FileRequest};
+pub use call::{Call, OUTPUT, Times};
+pub use callback::{CALLBACK_BYTES, CALLBACKS, Callback, CallbackAnswer};
+pub use failure::{Failure, FailureKind, Fault};
+pub use file::{FILE_PIECE_BYTES, FILES, FileRequest};
 pub use frame::{FrameError, HEADER_BYTES, Header};
+pub use functions::{ESTIMATES, Estimate, FunctionSummary, Listing, REGISTER};
 pub use handles::{
     ArrayForm, ArrayPart, FormError, HANDLES, HandlePage, HandleRecord, LOANS, PARTS, Pull, Put,
 };
+pub use hello::{DIRECTORY, Hello, VERSION_MAX, VERSION_MIN};
 pub use ids::{HandleId, JobId, NoId};
 pub use jobs::{JOBS, JobDescription, JobPage, JobRecord, JobState, Submission};
 pub use kind::Kind;
-pub use message::{
-    CALLBACK_BYTES, CALLBACKS, CREDIT, Call, Callback, CallbackAnswer, DIRECTORY, ESTIMATES,
-    Estimate, FILES, Failure, FailureKind, Fault, FunctionSummary, Hello, Listing, MessageError,
-    OBJECTS, OPERATION, OUTPUT, REGISTER, SHARED_MEMORY, Times, VERSION_MAX, VERSION_MIN,
-};
+pub use memory::SHARED_MEMORY;
+pub use message::MessageError;
 pub use names::{
     DataName, Edition, MOST_NAME, NAMES, Name, NamePage, NameRecord, NoName, check_name,
 };
-pub use objects::{KEPT_OBJECTS, ObjectPage, ObjectRecord, ObjectRequest};
+pub use objects::{KEPT_OBJECTS, OBJECTS, ObjectPage, ObjectRecord, ObjectRequest};
+pub use operation::OPERATION;
 pub use receiver::Chunk;
 pub use reservations::{
     RESERVATIONS, ReservationPage, ReservationRecord, ReservationRequest, Reserve,
 };
-pub use sender::Transmit;
+pub use sender::{CREDIT, Transmit};
 pub use stream::{Direction, Landing, Piece, Pieces, Side, swap_bytes};
 
 use alloc::string::String;

@@ -6,7 +6,10 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use minicbor::{Decode, Encode};
 
-/// Feature bit: objects may stay when their connection ends. Needs [`OBJECTS`](crate::OBJECTS).
+/// Feature bit: the server keeps objects, whose methods are called.
+pub const OBJECTS: u64 = 1 << 5;
+
+/// Feature bit: objects may stay when their connection ends. Needs [`OBJECTS`].
 pub const KEPT_OBJECTS: u64 = 1 << 10;
 
 /// What a client asks about objects that stay. [`ObjectPage`] answers all of it.
@@ -51,6 +54,14 @@ pub struct ObjectPage {
     /// Ask for those after this number next, if there are more.
     #[n(1)]
     pub next: Option<u64>,
+}
+
+/// Asks for an object.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct NewRequest {
+    /// Name of the class, qualified or not.
+    #[n(0)]
+    pub(crate) class: String,
 }
 
 #[derive(Encode, Decode)]

@@ -10,6 +10,9 @@ use crate::{CallId, Chunk, Kind, Limits};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
+/// Feature bit: streams longer than a chunk wait for the server's word that there is room.
+pub const CREDIT: u64 = 1 << 7;
+
 /// What `poll_transmit` has put out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transmit {

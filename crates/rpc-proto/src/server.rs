@@ -17,17 +17,19 @@ use self::memory::about_memory;
 use self::names::about_names;
 use self::operation::about_operation;
 use self::reservations::about_reservations;
+use crate::call::{Call, Times};
+use crate::callback::CallbackAnswer;
 use crate::frame::Header;
 use crate::handles::{ArrayPart, HANDLES, Pull, Put};
+use crate::hello::{DIRECTORY, GoodbyeMessage, Hello};
 use crate::ids::{HandleId, JobId};
 use crate::jobs::{JOBS, Submission};
 use crate::kind::Subject;
-use crate::message::{
-    self, Call, CallbackAnswer, DIRECTORY, GoodbyeMessage, Hello, OBJECTS, OPERATION,
-    SHARED_MEMORY, Times,
-};
+use crate::memory::SHARED_MEMORY;
+use crate::message;
 use crate::names::{DataName, NAMES, Name};
-use crate::objects::ObjectRequest;
+use crate::objects::{OBJECTS, ObjectRequest};
+use crate::operation::OPERATION;
 use crate::receiver::{Chunk, Frame, Receiver, Stream};
 use crate::reservations::{RESERVATIONS, ReservationRequest};
 use crate::sender::{Sender, Transmit};

@@ -1,8 +1,10 @@
 //! Calls, and what passes between caller and function while one runs.
 
 use super::{Connection, Core, Event, Request};
+use crate::call::{Call, OUTPUT, OutputMessage};
+use crate::callback::{CALLBACKS, Callback, CallbackAnswer};
 use crate::frame::{BIG_ENDIAN, Header, append_control, append_flagged};
-use crate::message::{self, CALLBACKS, Call, Callback, CallbackAnswer, OUTPUT, OutputMessage};
+use crate::message;
 use crate::{CallId, Kind, ProtocolError};
 use alloc::vec::Vec;
 

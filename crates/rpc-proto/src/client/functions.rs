@@ -1,8 +1,10 @@
 //! The functions that a server has, and what a call of one would take.
 
 use super::{Connection, Core, Event, Request};
+use crate::call::Call;
 use crate::frame::append_control;
-use crate::message::{self, Call, DescribeRequest, InterfaceMessage, ListRequest, RegisterRequest};
+use crate::functions::{DescribeRequest, InterfaceMessage, ListRequest, RegisterRequest};
+use crate::message;
 use crate::{CallId, Kind, ProtocolError};
 
 impl Connection {

@@ -2,7 +2,8 @@
 
 use super::{Connection, Core, Event, Request};
 use crate::frame::append_control;
-use crate::message::{self, MemoryMessage};
+use crate::memory::MemoryMessage;
+use crate::message;
 use crate::{CallId, Kind, ProtocolError};
 
 impl Connection {

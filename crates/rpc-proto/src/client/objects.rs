@@ -2,8 +2,8 @@
 
 use super::{Connection, Core, Event, Request};
 use crate::frame::append_control;
-use crate::message::{self, NewRequest};
-use crate::objects::{KEPT_OBJECTS, ObjectRequest};
+use crate::message;
+use crate::objects::{KEPT_OBJECTS, NewRequest, ObjectRequest};
 use crate::{CallId, Kind, ProtocolError};
 
 impl Connection {

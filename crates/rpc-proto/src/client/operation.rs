@@ -2,7 +2,7 @@
 
 use super::{Connection, Core, Event, Request};
 use crate::frame::append_control;
-use crate::message::{DrainingMessage, StandingMessage};
+use crate::operation::{DrainingMessage, StandingMessage};
 use crate::{CallId, Kind, ProtocolError};
 
 impl Connection {

@@ -1,9 +1,12 @@
 //! The data streams of requests, how they begin, and how requests with one end.
 
 use super::{Connection, Core, Event, Opening, Request};
+use crate::call::ResultMessage;
+use crate::failure::Failure;
 use crate::frame::{Header, append_control};
-use crate::message::{self, CREDIT, Failure, ResultMessage};
+use crate::message;
 use crate::receiver::{Chunk, Stream};
+use crate::sender::CREDIT;
 use crate::{CallId, Kind, ProtocolError};
 use alloc::vec::Vec;
 

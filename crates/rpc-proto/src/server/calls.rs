@@ -1,8 +1,11 @@
 //! Calls, and what passes between caller and function while one runs.
 
 use super::{Connection, Core, Event, State};
+use crate::call::{OUTPUT, OutputMessage, parse_call};
+use crate::callback::{CALLBACKS, Callback, CallbackAnswer};
+use crate::file::FILES;
 use crate::frame::{BIG_ENDIAN, Header, append_flagged};
-use crate::message::{self, CALLBACKS, Callback, CallbackAnswer, FILES, OUTPUT, OutputMessage};
+use crate::message;
 use crate::{CallId, Kind, Nanos, ProtocolError};
 use alloc::vec::Vec;
 
@@ -57,7 +60,7 @@ impl Core {
         let (kind, id) = (header.kind, header.call);
         match kind {
             Kind::Call => {
-                let call = message::parse_call(payload)?;
+                let call = parse_call(payload)?;
                 self.open(id, State::offered(call.data_bytes, now))?;
                 Ok(Some(Event::Call(id, call)))
             }

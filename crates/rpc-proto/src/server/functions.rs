@@ -1,10 +1,12 @@
 //! The functions that are served, and what a call of one would take.
 
 use super::{Connection, Core, Event};
-use crate::message::{
-    self, DescribeRequest, ESTIMATES, Estimate, InterfaceMessage, ListRequest, Listing, REGISTER,
+use crate::call::parse_call;
+use crate::functions::{
+    DescribeRequest, ESTIMATES, Estimate, InterfaceMessage, ListRequest, Listing, REGISTER,
     RegisterRequest,
 };
+use crate::message;
 use crate::{CallId, Kind, ProtocolError};
 use alloc::string::String;
 
@@ -19,8 +21,8 @@ impl Connection {
         );
     }
 
-    /// Answers a describe request with canonical IDL, the number for [`Call::function`], and the
-    /// library behind the function.
+    /// Answers a describe request with canonical IDL, the number for
+    /// [`Call::function`](crate::Call::function), and the library behind the function.
     pub fn interface(
         &mut self,
         request: CallId,
@@ -65,9 +67,7 @@ impl Core {
                 let DescribeRequest { name } = message::parse(kind, payload)?;
                 Ok(Event::Describe(id, name))
             }
-            Kind::Estimate if self.has(ESTIMATES) => {
-                Ok(Event::Estimate(id, message::parse_call(payload)?))
-            }
+            Kind::Estimate if self.has(ESTIMATES) => Ok(Event::Estimate(id, parse_call(payload)?)),
             Kind::Register if self.has(REGISTER) => {
                 let RegisterRequest { path, text } = message::parse(kind, payload)?;
                 Ok(Event::Register(id, path, text))

@@ -1,7 +1,8 @@
 //! Memory that both sides share.
 
 use super::{Connection, Event};
-use crate::message::{self, MemoryMessage};
+use crate::memory::MemoryMessage;
+use crate::message;
 use crate::{CallId, Kind, ProtocolError};
 
 impl Connection {

@@ -1,7 +1,8 @@
 //! What an operator asks of the server.
 
 use super::{Connection, Event};
-use crate::message::{self, DrainingMessage, StandingMessage};
+use crate::message;
+use crate::operation::{DrainingMessage, StandingMessage};
 use crate::{CallId, Kind, ProtocolError};
 use alloc::string::String;
 

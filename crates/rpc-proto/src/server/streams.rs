@@ -1,9 +1,12 @@
 //! The data streams of requests, how they begin, and how requests end.
 
 use super::{Connection, Core, Event, State};
+use crate::call::{ResultMessage, Times};
+use crate::failure::{Failure, FailureKind};
 use crate::frame::{Header, append_control};
-use crate::message::{self, CREDIT, Failure, FailureKind, ResultMessage, Times};
+use crate::message;
 use crate::receiver::{Chunk, Stream};
+use crate::sender::CREDIT;
 use crate::{CallId, Kind, Nanos, ProtocolError};
 
 impl Connection {

@@ -1,0 +1,105 @@
+//! Greetings and farewells.
+
+use crate::ProtocolError;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use minicbor::{Decode, Encode};
+
+/// Oldest protocol version this code speaks.
+pub const VERSION_MIN: u32 = 1;
+
+/// Newest protocol version this code speaks.
+pub const VERSION_MAX: u32 = 1;
+
+/// Feature bit: it is a metaserver, which keeps a directory of servers.
+pub const DIRECTORY: u64 = 1 << 17;
+
+/// First bytes of every greeting, so that a stranger on the port is recognised at once.
+const MAGIC: &str = "farcall";
+
+/// Greeting of either side.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Hello {
+    #[n(0)]
+    magic: String,
+    /// Oldest version spoken; in the server's greeting, the version chosen.
+    #[n(1)]
+    pub version_min: u32,
+    /// Newest version spoken; in the server's greeting, the version chosen.
+    #[n(2)]
+    pub version_max: u32,
+    /// Optional features, one bit each; unknown bits are ignored.
+    #[n(3)]
+    pub features: u64,
+    /// Program and version, for logs and error messages.
+    #[n(4)]
+    pub agent: String,
+    /// What proves who the client is, where the server asks for it.
+    #[n(5)]
+    pub token: Option<String>,
+    /// In the server's greeting to a client on the same host: the abstract Unix socket on which it
+    /// listens too.
+    #[n(6)]
+    pub local: Option<String>,
+    /// In the server's greeting, with [`PARTS`](crate::PARTS): the IP addresses, with ports, at
+    /// which it listens too.
+    #[n(7)]
+    pub ways: Option<Vec<String>>,
+    /// In the server's greeting: how many requests may be open at once.
+    #[n(8)]
+    pub calls: Option<u32>,
+}
+
+impl Hello {
+    /// A greeting for every version this code speaks.
+    pub fn new(agent: &str) -> Hello {
+        Hello {
+            magic: MAGIC.to_string(),
+            version_min: VERSION_MIN,
+            version_max: VERSION_MAX,
+            features: 0,
+            agent: agent.to_string(),
+            token: None,
+            local: None,
+            ways: None,
+            calls: None,
+        }
+    }
+
+    /// The newest version both sides speak.
+    pub(crate) fn agree(&self) -> Result<u32, ProtocolError> {
+        if self.magic != MAGIC {
+            return Err(ProtocolError::NotFarcall);
+        }
+        let newest = self.version_max.min(VERSION_MAX);
+        if newest < self.version_min.max(VERSION_MIN) {
+            return Err(ProtocolError::Version {
+                theirs_min: self.version_min,
+                theirs_max: self.version_max,
+            });
+        }
+        Ok(newest)
+    }
+}
+
+/// Why a connection ends.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct GoodbyeMessage {
+    #[n(0)]
+    pub(crate) reason: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_without_overlap_are_refused() {
+        let mut hello = Hello::new("test");
+        hello.version_min = VERSION_MAX + 1;
+        hello.version_max = VERSION_MAX + 3;
+        assert!(matches!(hello.agree(), Err(ProtocolError::Version { .. })));
+        hello.version_min = VERSION_MIN;
+        assert_eq!(hello.agree(), Ok(VERSION_MAX));
+    }
+}
