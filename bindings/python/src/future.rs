@@ -11,8 +11,9 @@ use pyo3::prelude::*;
 
 use crate::array::{Kept, Slot};
 use crate::error;
-use crate::function::{Function, Times};
+use crate::function::Function;
 use crate::server::seconds;
+use crate::times::Times;
 
 /// The future of a call. Its arrays are held until it is done; dropped before, the call is given
 /// up.

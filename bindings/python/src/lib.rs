@@ -23,6 +23,7 @@ mod server;
 #[cfg(target_os = "linux")]
 mod serving;
 mod texts;
+mod times;
 mod transaction;
 mod transaction_plan;
 
@@ -35,7 +36,7 @@ mod _native {
     #[pymodule_export]
     use crate::flow::{FlowPattern, FlowPlatform, simulate_flow};
     #[pymodule_export]
-    use crate::function::{Function, Times, show_progress};
+    use crate::function::{Function, show_progress};
     #[pymodule_export]
     use crate::future::Future;
     #[pymodule_export]
@@ -54,6 +55,8 @@ mod _native {
     use crate::reservation::Reservation;
     #[pymodule_export]
     use crate::server::{FunctionSummary, Server, connect};
+    #[pymodule_export]
+    use crate::times::Times;
     #[pymodule_export]
     use crate::transaction::{RemoteArray, Transaction, transaction};
     #[pymodule_export]

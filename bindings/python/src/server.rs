@@ -12,12 +12,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::error;
-use crate::function::{Function, Times};
+use crate::function::Function;
 use crate::handle::{Data, Handle, KnownData};
 use crate::job::{Job, JobStatus};
 use crate::memory::SharedMemory;
 use crate::object::Object;
 use crate::reservation::{self, Rate, Reservation};
+use crate::times::Times;
 use crate::transaction::Transaction;
 
 /// Connects to a server: `farcall://host:port` or `unix:///path`.

@@ -1,0 +1,290 @@
+//! From what the caller gives to what the client takes: arguments by their parameters, the sizes
+//! that follow from them, and the memory of the arrays.
+
+use farcall_client::{Argument, Callback, CallbackArguments, Scalar};
+use farcall_idl::{Layout, Mode, Param};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString, PyTuple};
+
+use super::Function;
+use crate::array::{self, Slot, Typed};
+use crate::handle::{self, Keep};
+use crate::interface::Interface;
+use crate::{callback, error, scalar, texts, transaction};
+
+/// What the caller gave for each parameter.
+pub(super) type Given<'py> = Vec<Option<Bound<'py, PyAny>>>;
+
+impl Function {
+    pub(super) fn params(&self) -> &[Param] {
+        &self.client.interface().params
+    }
+
+    /// The functions of the caller.
+    pub(super) fn callbacks<'a>(
+        &self,
+        py: Python<'_>,
+        given: &Given<'_>,
+    ) -> PyResult<Vec<Argument<'a>>> {
+        let callbacks = &self.client.interface().callbacks;
+        let given = &given[self.params().len()..];
+        let callable = |(known, given): (&farcall_idl::Callback, &Option<Bound<'_, PyAny>>)| {
+            let callable = given.as_ref().filter(|given| given.is_callable());
+            let Some(callable) = callable else {
+                let given = given.as_ref().map_or("nothing".into(), error::describe);
+                let expected = format!("a callable with {} arguments", known.params.len());
+                return Err(error::argument(
+                    py,
+                    &self.name,
+                    &known.name,
+                    &expected,
+                    &given,
+                ));
+            };
+            let callable = callable.clone().unbind();
+            let run =
+                move |arguments: &mut CallbackArguments<'_>| callback::run(&callable, arguments);
+            Ok(Argument::Function(Callback::new(run)))
+        };
+        callbacks.iter().zip(given).map(callable).collect()
+    }
+
+    /// The name by which Python passes the parameter or callback with this index.
+    fn passed_name(&self, index: usize) -> String {
+        let interface = self.client.interface();
+        let name = match interface.params.get(index) {
+            Some(param) => &param.name,
+            None => &interface.callbacks[index - interface.params.len()].name,
+        };
+        Interface::python_name(name)
+    }
+
+    /// Assigns the arguments to the parameters.
+    pub(super) fn bind<'py>(
+        &self,
+        py: Python<'py>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Given<'py>> {
+        let interface = self.client.interface();
+        let count = interface.params.len() + interface.callbacks.len();
+        let mut given: Given<'py> = vec![None; count];
+        if args.len() > self.passed.len() {
+            let text = format!(
+                "takes {} arguments ({}), given {}",
+                self.passed.len(),
+                self.signature(),
+                args.len()
+            );
+            return Err(error::arguments(py, &self.name, &text));
+        }
+        for (value, &index) in args.iter().zip(&self.passed) {
+            given[index] = Some(value);
+        }
+        for (name, value) in kwargs.into_iter().flatten() {
+            let name = name.cast::<PyString>()?.to_str()?;
+            let matches = |&&index: &&usize| self.passed_name(index) == name;
+            let Some(&index) = self.passed.iter().find(matches) else {
+                let text = format!("has no argument `{name}`; it takes {}", self.signature());
+                return Err(error::arguments(py, &self.name, &text));
+            };
+            if given[index].replace(value).is_some() {
+                let text = format!("argument `{name}` is given twice");
+                return Err(error::arguments(py, &self.name, &text));
+            }
+        }
+        for value in given.iter_mut().flatten() {
+            if let Some(array) = transaction::for_server(py, value, self.client.server())? {
+                *value = array;
+            }
+        }
+        Ok(given)
+    }
+
+    pub(super) fn signature(&self) -> String {
+        let names: Vec<String> = self.passed.iter().map(|&i| self.passed_name(i)).collect();
+        names.join(", ")
+    }
+
+    /// Reads the scalars, checks the types of the arrays, and computes the sizes.
+    #[allow(clippy::type_complexity)]
+    pub(super) fn lay_out<'py>(
+        &self,
+        py: Python<'py>,
+        given: &Given<'py>,
+    ) -> PyResult<(Layout, Vec<Option<Scalar>>, Vec<Option<Typed<'py>>>)> {
+        let interface = self.client.interface();
+        let is_needed = |index: usize| interface.params[index].mode != Mode::Out;
+        let (scalars, mut arrays) = self.read(py, given, is_needed)?;
+        let elements = self.elements(py, &scalars, &mut arrays)?;
+        let layout = interface
+            .layout(&scalars, &elements)
+            .map_err(|error| error::arguments(py, &self.name, &error.to_string()))?;
+        Ok((layout, scalars, arrays))
+    }
+
+    /// Reads the scalars and checks the types of the arrays; what is needed must be given.
+    #[allow(clippy::type_complexity)]
+    pub(super) fn read<'py>(
+        &self,
+        py: Python<'py>,
+        given: &Given<'py>,
+        is_needed: impl Fn(usize) -> bool,
+    ) -> PyResult<(Vec<Option<Scalar>>, Vec<Option<Typed<'py>>>)> {
+        let mut scalars = Vec::with_capacity(given.len());
+        let mut arrays = Vec::with_capacity(given.len());
+        for (index, (param, value)) in self.params().iter().zip(given).enumerate() {
+            let value = value.as_ref().filter(|value| !value.is_none());
+            if value.is_none() && param.is_passed() && is_needed(index) {
+                let expected = match param.is_value() {
+                    true => scalar::expected(param).to_owned(),
+                    false if param.is_fixed_texts() => texts::expected(param).to_owned(),
+                    false => format!("an array of {}", array::dtype_name(param.ty)),
+                };
+                let name = &param.name;
+                return Err(error::argument(py, &self.name, name, &expected, "nothing"));
+            }
+            let (mut scalar, mut array) = (None, None);
+            match value {
+                Some(value) if param.is_value() => {
+                    scalar = Some(scalar::read(&self.name, param, value)?);
+                }
+                Some(value) if param.is_fixed_texts() => {
+                    array = Some(array::typed(&self.name, param, value)?);
+                }
+                // The server checks the form of what it has.
+                Some(value) if handle::stays(value) => {}
+                Some(value) if transaction::given(value).is_some() => {}
+                Some(value) if param.mode.is_returned() && value.cast::<Keep>().is_ok() => {}
+                Some(value) => array = Some(array::typed(&self.name, param, value)?),
+                None => {}
+            }
+            scalars.push(scalar);
+            arrays.push(array);
+        }
+        Ok((scalars, arrays))
+    }
+
+    /// The elements of IN arrays that sizes depend on.
+    pub(super) fn elements<'py>(
+        &self,
+        py: Python<'py>,
+        scalars: &[Option<Scalar>],
+        arrays: &mut [Option<Typed<'py>>],
+    ) -> PyResult<Vec<i64>> {
+        let interface = self.client.interface();
+        if interface.element_refs.is_empty() {
+            return Ok(Vec::new());
+        }
+        for reference in &interface.element_refs {
+            let ty = interface.params[reference.param].ty;
+            let array = &mut arrays[reference.param];
+            *array = array.take().map(|array| array.convert(ty)).transpose()?;
+        }
+        let bytes = |param: usize| arrays[param].as_ref().map_or(&[][..], Typed::bytes);
+        interface
+            .element_values(scalars, bytes)
+            .map_err(|error| error::arguments(py, &self.name, &error.to_string()))
+    }
+
+    pub(super) fn place<'py>(
+        &self,
+        py: Python<'py>,
+        layout: &Layout,
+        given: &Given<'py>,
+        mut typed: Vec<Option<Typed<'py>>>,
+    ) -> PyResult<Vec<Option<Slot<'py>>>> {
+        let mut slots: Vec<Option<Slot<'py>>> = given.iter().map(|_| None).collect();
+        for layout in &layout.arrays {
+            let (index, order) = (layout.param, self.order);
+            let param = &self.params()[index];
+            slots[index] = match (&given[index], typed[index].take()) {
+                _ if param.mode == Mode::Work => None,
+                (Some(given), None)
+                    if handle::stays(given) || transaction::given(given).is_some() =>
+                {
+                    Some(Slot::at_server(given.clone())?)
+                }
+                (Some(given), None) if let Ok(keep) = given.cast::<Keep>() => {
+                    let whose = (self.process, self.settings.clone());
+                    let server = self.client.server();
+                    let form = (layout, order);
+                    let made = keep.get().make(py, server, whose, param, form)?;
+                    Some(Slot::at_server(Bound::new(py, made)?.into_any())?)
+                }
+                (Some(given), Some(typed)) => Some(array::place(
+                    &self.name, param, layout, order, given, typed,
+                )?),
+                _ => Some(Slot::make(py, param, layout, order)?),
+            };
+        }
+        Ok(slots)
+    }
+
+    /// Sees to it that no array which is written shares memory with another.
+    pub(super) fn part(&self, py: Python<'_>, slots: &mut [Option<Slot<'_>>]) -> PyResult<()> {
+        let returned = |index: usize| self.params()[index].mode.is_returned();
+        for written in 0..slots.len() {
+            let Some(range) = slots[written].as_ref().map(Slot::range) else {
+                continue;
+            };
+            if !returned(written) {
+                continue;
+            }
+            for index in (0..slots.len()).filter(|&index| index != written) {
+                let Some(other) = &slots[index] else { continue };
+                let range_of_other = other.range();
+                let apart = range.is_empty()
+                    || range_of_other.is_empty()
+                    || range.end <= range_of_other.start
+                    || range_of_other.end <= range.start;
+                let same = slots[written]
+                    .as_ref()
+                    .is_some_and(|slot| slot.given.is(&other.given));
+                if returned(index) && (!apart || same) {
+                    let (a, b) = (&self.params()[written].name, &self.params()[index].name);
+                    let text = format!("arguments `{a}` and `{b}` are written and share memory");
+                    return Err(error::arguments(py, &self.name, &text));
+                }
+                if let Some(other) = slots[index].as_mut().filter(|_| !apart) {
+                    other.detach(self.params()[index].ty, self.order)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The arguments for the client. They live as long as the caller keeps the slots.
+    pub(super) fn arguments<'a>(
+        &self,
+        scalars: Vec<Option<Scalar>>,
+        slots: &[Option<Slot<'_>>],
+    ) -> Vec<Argument<'a>> {
+        let argument = |((param, scalar), slot): ((&Param, Option<Scalar>), &Option<Slot<'_>>)| {
+            match (scalar, slot) {
+                (Some(scalar), _) => Argument::Scalar(scalar),
+                (None, None) => Argument::Skip,
+                (None, Some(slot))
+                    if let Some(kept) = handle::argument(&slot.given, self.client.server()) =>
+                {
+                    kept
+                }
+                // In a transaction, where the client knows it; otherwise it is a handle.
+                (None, Some(slot)) if let Some(remote) = transaction::given(&slot.given) => {
+                    remote.get().argument()
+                }
+                // SAFETY: the slots outlive the call, and `part` has seen to it that no memory
+                // which is written belongs to two of them. That the user leaves the arrays alone
+                // until the call ends is the contract of the call.
+                (None, Some(slot)) => unsafe {
+                    match param.mode {
+                        Mode::In => Argument::In(slot.bytes()),
+                        _ => Argument::Out(slot.bytes_mut()),
+                    }
+                },
+            }
+        };
+        let params = self.params().iter().zip(scalars).zip(slots);
+        params.map(argument).collect()
+    }
+}
