@@ -1,6 +1,7 @@
 //! Waits for the first of several requests, of one connection or of many.
 
-use super::{Connection, NAP, Request, Waiter};
+use super::waiter::Waiter;
+use super::{Connection, NAP, Request};
 use crate::{Error, socket};
 use farcall_rpc_proto::CallId;
 use farcall_spin::Wait;

@@ -1,7 +1,7 @@
 //! Moves bytes between the socket, the protocol and the callers' arrays, for every request that
 //! is open on a connection. Whoever holds the lock moves them for all.
 
-use super::Bulk;
+use super::calls::Bulk;
 use super::pace::Pace;
 use super::transfer::{Progress, Transfer};
 use super::waiter::Waiter;
@@ -208,54 +208,6 @@ impl State {
 
     pub(crate) fn is_idle(&self) -> bool {
         self.open.is_empty()
-    }
-
-    pub(crate) fn list(&mut self, from: u32) -> Result<CallId, Loss> {
-        let id = self.proto.list(from).map_err(Loss::Protocol)?;
-        self.open.insert(id, Open::default());
-        Ok(id)
-    }
-
-    pub(crate) fn register(&mut self, path: &str, text: &str) -> Result<CallId, Loss> {
-        let id = self.proto.register(path, text).map_err(Loss::Protocol)?;
-        self.open.insert(id, Open::default());
-        Ok(id)
-    }
-
-    pub(crate) fn status(&mut self) -> Result<CallId, Loss> {
-        let id = self.proto.status().map_err(Loss::Protocol)?;
-        self.open.insert(id, Open::default());
-        Ok(id)
-    }
-
-    pub(crate) fn drain(&mut self) -> Result<CallId, Loss> {
-        let id = self.proto.drain().map_err(Loss::Protocol)?;
-        self.open.insert(id, Open::default());
-        Ok(id)
-    }
-
-    pub(crate) fn estimate(&mut self, call: &Call) -> Result<CallId, Loss> {
-        let id = self.proto.estimate(call).map_err(Loss::Protocol)?;
-        self.open.insert(id, Open::default());
-        Ok(id)
-    }
-
-    pub(crate) fn describe(&mut self, name: &str) -> Result<CallId, Loss> {
-        let id = self.proto.describe(name).map_err(Loss::Protocol)?;
-        self.open.insert(id, Open::default());
-        Ok(id)
-    }
-
-    pub(crate) fn share(&mut self, bytes: u64) -> Result<CallId, Loss> {
-        let id = self.proto.share(bytes).map_err(Loss::Protocol)?;
-        self.open.insert(id, Open::default());
-        Ok(id)
-    }
-
-    pub(crate) fn create(&mut self, class: &str) -> Result<CallId, Loss> {
-        let id = self.proto.create(class).map_err(Loss::Protocol)?;
-        self.open.insert(id, Open::default());
-        Ok(id)
     }
 
     pub(crate) fn delete(&mut self, object: CallId) {
