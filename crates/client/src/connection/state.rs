@@ -1,35 +1,35 @@
 //! Moves bytes between the socket, the protocol and the callers' arrays, for every request that
 //! is open on a connection. Whoever holds the lock moves them for all.
 
+mod events;
+mod incoming;
+mod outgoing;
+
+use self::outgoing::Part;
 use super::calls::Bulk;
 use super::pace::Pace;
 use super::transfer::{Progress, Transfer};
 use super::waiter::Waiter;
 use crate::output::Printed;
 use crate::socket::Socket;
-use farcall_rpc_proto::client::{self, Event};
+use farcall_rpc_proto::client;
 use farcall_rpc_proto::{
-    Call, CallId, Callback, CallbackAnswer, Chunk, Estimate, Failure, HandlePage, HandleRecord,
-    Hello, JobDescription, JobId, JobPage, Kind, Landing, Limits, Listing, NamePage, NameRecord,
-    ObjectPage, Piece, ProtocolError, ReservationPage, Times, Transmit,
+    Call, CallId, Callback, CallbackAnswer, Estimate, Failure, HandlePage, HandleRecord, Hello,
+    JobDescription, JobId, JobPage, Kind, Landing, Limits, Listing, NamePage, NameRecord,
+    ObjectPage, ProtocolError, ReservationPage, Times,
 };
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
 /// Bytes read at once besides array data.
 const INPUT_BYTES: usize = 64 << 10;
-/// Bytes of a read beyond the array data it is for: room for the next frame headers, and little
-/// more, because array data that land here are copied.
-const LOOK_AHEAD: usize = 1 << 10;
 /// Most buffers of one system call.
 const MAX_SLICES: usize = 512;
 /// Reads before another thread may have the lock: about a megabyte of array data.
 const TURN_READS: usize = 16;
-/// Writes likewise.
-const TURN_WRITES: usize = 8;
 /// Array bytes gathered before they are written.
 const GATHER_BYTES: u64 = 1 << 20;
 /// The same, and bytes of a frame, on the way to another host: what a call that is given up still
@@ -101,27 +101,6 @@ struct Open {
     abandoned: bool,
     /// Where its arrays are large.
     bulk: Option<Bulk>,
-}
-
-/// A part of what is to be written.
-enum Part {
-    /// A range of `frames`.
-    Frames { start: usize, end: usize },
-    /// A piece of a call's arrays.
-    Data { call: CallId, piece: Piece },
-    /// What stands for data of a call that was given up after their header was written.
-    Zeros(Vec<u8>),
-}
-
-impl Part {
-    /// Bytes.
-    fn length(&self) -> usize {
-        match self {
-            Part::Frames { start, end } => end - start,
-            Part::Data { piece, .. } => piece.length as usize,
-            Part::Zeros(bytes) => bytes.len(),
-        }
-    }
 }
 
 /// A connection's state.
@@ -363,17 +342,6 @@ impl State {
         self.withdraw(id);
     }
 
-    /// Data of the call that are promised by a header but not yet written become zeros.
-    fn withdraw(&mut self, id: CallId) {
-        for part in &mut self.parts {
-            if let Part::Data { call, piece } = part
-                && *call == id
-            {
-                *part = Part::Zeros(vec![0; piece.length as usize]);
-            }
-        }
-    }
-
     /// Whether something waits to be written.
     pub(crate) fn has_unsent(&self) -> bool {
         !self.parts.is_empty() || self.unsent
@@ -459,333 +427,6 @@ impl State {
                 Err(Loss::Protocol(said)) => return Some(Loss::Protocol(said)),
                 Ok(false) | Err(_) => return None,
             }
-        }
-    }
-
-    fn write(&mut self, socket: &Socket) -> Result<(), Loss> {
-        let written = self.write_parts(socket);
-        match socket.flush() {
-            Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error.into()),
-            _ => self.unsent = socket.wants_write(),
-        }
-        written
-    }
-
-    fn write_parts(&mut self, socket: &Socket) -> Result<(), Loss> {
-        for _ in 0..TURN_WRITES {
-            if self.parts.is_empty() {
-                self.frames.clear();
-                self.gather();
-            }
-            if self.parts.is_empty() {
-                return Ok(());
-            }
-            let most = self.room();
-            if most == 0 {
-                return Ok(());
-            }
-            match socket.write(&self.slices(most)) {
-                Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
-                Ok(count) => {
-                    self.written(count);
-                    if let Some(pace) = &mut self.pace {
-                        pace.spend(count);
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        // There may be more: `has_unsent` is to say so.
-        if self.parts.is_empty() {
-            self.frames.clear();
-            self.gather();
-        }
-        Ok(())
-    }
-
-    /// How many of the gathered bytes may be written now.
-    fn room(&mut self) -> usize {
-        match &mut self.pace {
-            None => usize::MAX,
-            Some(pace) => pace.room(self.parts.iter().map(Part::length).sum()),
-        }
-    }
-
-    /// Of what was gathered the first, at most so many bytes.
-    fn slices(&self, most: usize) -> Vec<IoSlice<'_>> {
-        let mut left = most;
-        let slices = self.parts.iter().take(MAX_SLICES).map_while(|part| {
-            let bytes = self.source(part);
-            let is_over = left == 0;
-            let bytes = &bytes[..bytes.len().min(left)];
-            left -= bytes.len();
-            (!is_over).then(|| IoSlice::new(bytes))
-        });
-        slices.collect()
-    }
-
-    fn source<'s>(&'s self, part: &'s Part) -> &'s [u8] {
-        match part {
-            Part::Frames { start, end } => &self.frames[*start..*end],
-            Part::Data { call, piece } => match self.open[call].transfer.as_ref() {
-                Some(transfer) => transfer.source(piece),
-                None => &[],
-            },
-            Part::Zeros(bytes) => bytes,
-        }
-    }
-
-    /// Collects what the protocol wants sent, up to a bound.
-    fn gather(&mut self) {
-        let mut gathered = 0;
-        let burst = self.pace.as_ref().map_or(u64::MAX, Pace::burst);
-        while gathered < self.gather_bytes.min(burst) {
-            let start = self.frames.len();
-            let transmit = self.proto.poll_transmit(&mut self.frames);
-            let end = self.frames.len();
-            if end > start {
-                self.parts.push_back(Part::Frames { start, end });
-            }
-            match transmit {
-                Transmit::Idle => return,
-                Transmit::Frames => {}
-                Transmit::Data(chunk) => {
-                    gathered += chunk.length;
-                    self.gather_chunk(&chunk);
-                }
-            }
-        }
-    }
-
-    fn gather_chunk(&mut self, chunk: &Chunk) {
-        let open = self.open.get_mut(&chunk.call);
-        let transfer = open.and_then(|open| open.transfer.as_mut());
-        let transfer = transfer.expect("only open calls are sent");
-        let mut left = chunk.length;
-        while let Some(piece) = transfer.next_outgoing(left) {
-            left -= piece.length;
-            self.parts.push_back(Part::Data {
-                call: chunk.call,
-                piece,
-            });
-        }
-    }
-
-    fn written(&mut self, mut count: usize) {
-        while let Some(part) = self.parts.front_mut() {
-            let length = part.length();
-            if count < length {
-                match part {
-                    Part::Frames { start, .. } => *start += count,
-                    Part::Data { piece, .. } => {
-                        piece.offset += count as u64;
-                        piece.length -= count as u64;
-                    }
-                    Part::Zeros(bytes) => bytes.truncate(length - count),
-                }
-                return;
-            }
-            count -= length;
-            self.parts.pop_front();
-        }
-    }
-
-    /// Handles what has been read, or reads some more; `false` when the socket has none.
-    fn read_some(&mut self, socket: &Socket) -> Result<bool, Loss> {
-        if let Some(chunk) = self.proto.incoming() {
-            return self.take_data(socket, &chunk);
-        }
-        if self.unread.is_empty() {
-            return Ok(self.read(socket, Vec::new())?.is_some());
-        }
-        let input = &self.input[self.unread.clone()];
-        let (taken, event) = self.proto.handle_input(input).map_err(Loss::Protocol)?;
-        self.unread.start += taken;
-        if let Some(event) = event {
-            self.on_event(event);
-        }
-        Ok(true)
-    }
-
-    /// Reads into `places`, and what comes beyond them into the input buffer. Returns how many
-    /// bytes came; `None` when the socket has none.
-    fn read<'a>(
-        &'a mut self,
-        socket: &Socket,
-        mut places: Vec<IoSliceMut<'a>>,
-    ) -> Result<Option<usize>, Loss> {
-        let room: usize = places.iter().map(|place| place.len()).sum();
-        let most = if room > 0 { LOOK_AHEAD } else { INPUT_BYTES };
-        places.push(IoSliceMut::new(&mut self.input[..most]));
-        match socket.read(&mut places, &mut self.handed_over) {
-            Ok(0) => {
-                let text = "the server closed the connection".to_string();
-                Err(Loss::Io(io::ErrorKind::UnexpectedEof, text))
-            }
-            Ok(count) => {
-                self.unread = 0..count.saturating_sub(room);
-                Ok(Some(count))
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Some(0)),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Moves array data to their places in the caller's arrays.
-    fn take_data(&mut self, socket: &Socket, chunk: &Chunk) -> Result<bool, Loss> {
-        let open = self
-            .open
-            .get_mut(&chunk.call)
-            .and_then(|open| open.transfer.as_mut());
-        let Some(transfer) = open.filter(|_| !chunk.discard) else {
-            return self.discard(socket, chunk);
-        };
-        transfer.foreign_order = chunk.big_endian != cfg!(target_endian = "big");
-        let room = self.landing.plan(chunk.length, MAX_SLICES, |most| {
-            transfer.next_incoming(most)
-        });
-        // SAFETY: the pieces of a stream are distinct parts of the caller's arrays.
-        let places = self
-            .landing
-            .pieces()
-            .map(|piece| unsafe { transfer.place(piece) });
-        let mut places: Vec<_> = places.collect();
-        let count = if self.unread.is_empty() {
-            match self.read(socket, places)? {
-                Some(count) => count,
-                None => return Ok(false),
-            }
-        } else {
-            self.copy_unread(&mut places)
-        };
-        let taken = (count as u64).min(room);
-        self.landing.fill(taken);
-        self.proto.handle_data(taken);
-        Ok(true)
-    }
-
-    /// Copies bytes that came with an earlier read.
-    fn copy_unread(&mut self, places: &mut [IoSliceMut<'_>]) -> usize {
-        let mut copied = 0;
-        for place in places {
-            let unread = &self.input[self.unread.clone()];
-            let count = unread.len().min(place.len());
-            place[..count].copy_from_slice(&unread[..count]);
-            self.unread.start += count;
-            copied += count;
-        }
-        copied
-    }
-
-    /// Throws away data of a call that was given up.
-    fn discard(&mut self, socket: &Socket, chunk: &Chunk) -> Result<bool, Loss> {
-        self.landing.clear();
-        if self.unread.is_empty() {
-            return Ok(self.read(socket, Vec::new())?.is_some());
-        }
-        let count = self
-            .unread
-            .len()
-            .min(usize::try_from(chunk.length).unwrap_or(usize::MAX));
-        self.unread.start += count;
-        self.proto.handle_data(count as u64);
-        Ok(true)
-    }
-
-    /// Keeps a callback for a thread that waits for the call.
-    fn calls_back(&mut self, id: CallId, callback: Callback) {
-        let Some(open) = self.open.get_mut(&id).filter(|open| !open.abandoned) else {
-            return;
-        };
-        open.callback = Some(Box::new(callback));
-        for waiter in &open.waiters {
-            waiter.wake();
-        }
-    }
-
-    fn prints(&mut self, id: CallId, bytes: &[u8]) {
-        let Some(open) = self.open.get_mut(&id).filter(|open| !open.abandoned) else {
-            return;
-        };
-        if let Some(printed) = &open.printed {
-            printed.push(bytes);
-        }
-        for waiter in &open.waiters {
-            waiter.wake();
-        }
-    }
-
-    fn on_event(&mut self, event: Event) {
-        let (id, end) = match event {
-            Event::Connected(hello) => {
-                self.connected = true;
-                self.features = hello.features;
-                self.agent = hello.agent;
-                self.local = hello.local;
-                self.ways = hello.ways.unwrap_or_default();
-                return;
-            }
-            Event::Shared(id, bytes) => match self.handed_over.pop_front() {
-                Some(memory) => (id, Ok(Answer::Shared(id, bytes, memory))),
-                None => {
-                    let text = "the server did not hand its memory over".to_string();
-                    (id, Err(Loss::Io(io::ErrorKind::InvalidData, text)))
-                }
-            },
-            Event::Listing(id, listing) => (id, Ok(Answer::Listing(listing))),
-            Event::Interface {
-                request,
-                function,
-                text,
-                library,
-            } => {
-                let answered = Answered {
-                    function,
-                    text,
-                    library,
-                };
-                (request, Ok(Answer::Interface(answered)))
-            }
-            Event::Estimated(id, estimate) => (id, Ok(Answer::Estimated(estimate))),
-            Event::Standing(id, text) => (id, Ok(Answer::Standing(text))),
-            Event::Draining(id, calls) => (id, Ok(Answer::Draining(calls))),
-            Event::Directory(id, kind, message) => (id, Ok(Answer::Directory(kind, message))),
-            Event::Submitted(id, job) => (id, Ok(Answer::Submitted(job))),
-            Event::Job(id, job) => (id, Ok(Answer::Job(job))),
-            Event::Jobs(id, page) => (id, Ok(Answer::Jobs(page))),
-            Event::Handle(id, record) => (id, Ok(Answer::Handle(record))),
-            Event::Handles(id, page) => (id, Ok(Answer::Handles(page))),
-            Event::Named(id, record) => (id, Ok(Answer::Named(record))),
-            Event::Names(id, page) => (id, Ok(Answer::Names(page))),
-            Event::Objects(id, page) => (id, Ok(Answer::Objects(id, page))),
-            Event::Reservations(id, page) => (id, Ok(Answer::Reservations(page))),
-            Event::Created(id) => (id, Ok(Answer::Created(id))),
-            Event::Callback(id, callback) => return self.calls_back(id, callback),
-            Event::Output(id, bytes) => return self.prints(id, &bytes),
-            Event::Done(id, times) => (id, Ok(Answer::Done(times))),
-            Event::Failed(id, failure) => (id, Err(Loss::Failed(failure))),
-        };
-        self.withdraw(id);
-        let Some(open) = self.open.remove(&id) else {
-            return;
-        };
-        if open.abandoned {
-            if let Ok(Answer::Shared(memory, ..)) = end {
-                self.proto.unshare(memory);
-            } else if let Ok(Answer::Created(object) | Answer::Objects(object, _)) = end {
-                self.proto.delete(object);
-            }
-            return;
-        }
-        if let Some(mut transfer) = open.transfer {
-            transfer.finish();
-        }
-        self.ended.insert(id, end);
-        for waiter in open.waiters {
-            waiter.wake();
         }
     }
 }
