@@ -34,12 +34,10 @@ use crate::audit::Audit;
 use crate::buffer::BufferPool;
 use crate::config::Config;
 use crate::connection::Connection;
-use crate::folder::Folder;
 use crate::function::FunctionTable;
 use crate::job::Job;
 use crate::learned;
 use crate::listen::Listener;
-use crate::names::Names;
 use crate::spool::Spool;
 use crate::store::Store;
 use crate::worker::{Launcher, LibrarySource, Nursery, Ready, State, Worker, files};
@@ -169,9 +167,7 @@ pub(crate) struct Reactor {
     kept: kept::KeptObjects,
     /// Arrays that come from other servers.
     pulls: pull::Pulls,
-    data_names: Names,
-    folder: Option<Folder>,
-    data_reads: named::DataReads,
+    named: named::NamedData,
     /// Jobs whose turn it may be to use arrays.
     candidates: VecDeque<usize>,
     /// Memory has become free that submitted calls may wait for.
@@ -210,6 +206,30 @@ fn allow_files(connections: usize) {
     }
 }
 
+/// What the queue is made with.
+fn settings(config: &Config) -> Settings {
+    Settings {
+        bandwidth: config.limits.reservable(),
+        ..config.queue.settings(&config.workers)
+    }
+}
+
+/// What starts workers.
+fn launcher(config: &Config, settings: &Settings, command: WorkerCommand) -> io::Result<Launcher> {
+    Ok(Launcher {
+        nursery: Nursery::open()?,
+        parallel: config.parallel.launcher.clone(),
+        command,
+        threads: match settings.policy {
+            Policy::AtOnce => settings.pes,
+            _ => config.workers.elements().min(settings.pes),
+        },
+        settings: config.workers.clone(),
+        files: config.limits.files,
+        sandbox: config.sandbox()?,
+    })
+}
+
 /// Has something to read when one of these signals has come.
 fn pipe_of(signals: &[libc::c_int]) -> io::Result<UnixStream> {
     let (ours, theirs) = UnixStream::pair()?;
@@ -229,9 +249,8 @@ impl Reactor {
         libraries: Vec<LibrarySource>,
         worker_command: WorkerCommand,
     ) -> io::Result<Reactor> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let doorbell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let (data_names, folder) = named::open(&config.data, &doorbell)?;
+        let named = named::NamedData::open(&config.data, &doorbell)?;
         files::remove_left_over(&config.workers.folder());
         allow_files(config.limits.connections);
         let now = Instant::now();
@@ -239,34 +258,18 @@ impl Reactor {
         if let Some(folder) = &config.state {
             learned::load(folder, &mut functions, &mut links);
         }
-        let settings = Settings {
-            bandwidth: config.limits.reservable(),
-            ..config.queue.settings(&config.workers)
-        };
+        let settings = settings(&config);
         let mut reactor = Reactor {
             pool: BufferPool::new(usize::try_from(config.limits.memory).unwrap_or(usize::MAX)),
-            launcher: Launcher {
-                nursery: Nursery::open()?,
-                parallel: config.parallel.launcher.clone(),
-                command: worker_command,
-                threads: match settings.policy {
-                    Policy::AtOnce => settings.pes,
-                    _ => config.workers.elements().min(settings.pes),
-                },
-                settings: config.workers.clone(),
-                files: config.limits.files,
-                sandbox: config.sandbox()?,
-            },
+            launcher: launcher(&config, &settings, worker_command)?,
             kept: kept::KeptObjects::default(),
             pulls: pull::Pulls::default(),
-            data_names,
-            folder,
-            data_reads: named::DataReads::default(),
+            named,
             store: Store::new(config.data.clone(), config.limits.memory),
             config,
             access,
             audit: None,
-            epoll,
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             listeners,
             functions,
             libraries,
@@ -305,12 +308,7 @@ impl Reactor {
             reports: None,
         };
         reactor.watch_all()?;
-        if let Some(address) = reactor.config.metrics {
-            let doorbell = reactor.doorbell.try_clone()?;
-            let (address, readers) = report::serve_metrics(address, doorbell)?;
-            tracing::info!("metrics at http://{address}/metrics");
-            reactor.readers = Some(readers);
-        }
+        reactor.serve_metrics()?;
         Ok(reactor)
     }
 

@@ -88,7 +88,7 @@ impl Reactor {
             Event::Name(request, name) => self.name_array(key, request, name),
             Event::AskName(request, name) => self.tell_of_name(key, request, &name),
             Event::ListNames(request, after) => {
-                let page = self.data_names.page(&connection.user, after.as_ref());
+                let page = self.named.names.page(&connection.user, after.as_ref());
                 connection.proto.names(request, &page);
             }
             Event::ListHandles(request, after) => self.list_arrays(key, request, after),

@@ -94,7 +94,7 @@ impl Reactor {
             draining: self.draining,
             functions: self.functions.len(),
             ended: self.totals.ended(),
-            names: self.data_names.changes(),
+            names: self.named.names.changes(),
             booked: self.reservations.changes(),
         }
     }
@@ -118,7 +118,7 @@ impl Reactor {
                 at: now,
                 pes: self.queue.settings().pes,
                 memory: self.pool.limit() as u64,
-                data: (reports.names != signature.names).then(|| self.data_names.all()),
+                data: (reports.names != signature.names).then(|| self.named.names.all()),
                 functions: is_new.then(|| self.all_functions()),
                 report: self.report_of_jobs(&mut reports.told),
             };

@@ -21,7 +21,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 const MOST: usize = 8;
 
 /// Files on their way to memory.
-pub(super) struct DataReads {
+struct DataReads {
     under_way: usize,
     sender: Sender<DataRead>,
     receiver: Receiver<DataRead>,
@@ -45,20 +45,34 @@ impl Default for DataReads {
     }
 }
 
-/// The names at the start: those of the data folder.
-pub(super) fn open(data: &config::Data, doorbell: &OwnedFd) -> io::Result<(Names, Option<Folder>)> {
-    let mut names = Names::new(data.names.min(MOST_DATA));
-    let Some(path) = &data.folder else {
-        return Ok((names, None));
-    };
-    let (folder, files) = Folder::open(path, doorbell.try_clone()?)?;
-    tracing::info!(
-        "{} files in the data folder {}",
-        files.len(),
-        path.display()
-    );
-    names.set_files(files);
-    Ok((names, Some(folder)))
+/// The data with names that a server has.
+pub(super) struct NamedData {
+    pub(super) names: Names,
+    /// Where the operator puts data as files.
+    folder: Option<Folder>,
+    reads: DataReads,
+}
+
+impl NamedData {
+    /// The names at the start: those of the data folder.
+    pub(super) fn open(data: &config::Data, doorbell: &OwnedFd) -> io::Result<NamedData> {
+        let mut named = NamedData {
+            names: Names::new(data.names.min(MOST_DATA)),
+            folder: None,
+            reads: DataReads::default(),
+        };
+        if let Some(path) = &data.folder {
+            let (folder, files) = Folder::open(path, doorbell.try_clone()?)?;
+            tracing::info!(
+                "{} files in the data folder {}",
+                files.len(),
+                path.display()
+            );
+            named.names.set_files(files);
+            named.folder = Some(folder);
+        }
+        Ok(named)
+    }
 }
 
 impl Reactor {
@@ -67,11 +81,11 @@ impl Reactor {
         let own = self.store.of_user(id, user);
         match own {
             Ok(array) => Ok(array),
-            Err(_) if self.data_names.is_shared(id) => self.store.get(id).ok_or_else(|| {
+            Err(_) if self.named.names.is_shared(id) => self.store.get(id).ok_or_else(|| {
                 let text = format!("there is no array {id} at the server");
                 Failure::new(FailureKind::NotFound, text)
             }),
-            Err(failure) => Err(self.data_names.replaced(id).unwrap_or(failure)),
+            Err(failure) => Err(self.named.names.replaced(id).unwrap_or(failure)),
         }
     }
 
@@ -103,8 +117,8 @@ impl Reactor {
             None => self.next_edition(user, name)?,
         };
         let given = (edition, name.shared);
-        let before = self.data_names.put(user, &name.name, (id, &form), given)?;
-        if self.data_names.is_named(id) {
+        let before = self.named.names.put(user, &name.name, (id, &form), given)?;
+        if self.named.names.is_named(id) {
             self.store.keep(id);
         }
         if let Some(before) = before {
@@ -114,7 +128,7 @@ impl Reactor {
             name: name.name.clone(),
             owner: Some(user.to_string()),
         };
-        Ok(self.data_names.find(&own, user)?.record)
+        Ok(self.named.names.find(&own, user)?.record)
     }
 
     fn next_edition(&self, user: &User, name: &Name) -> Result<Edition, Failure> {
@@ -124,20 +138,21 @@ impl Reactor {
         let stamp = random.0.iter().take(8);
         let stamp = stamp.fold(0, |stamp, byte| stamp << 8 | u64::from(*byte));
         Ok(self
-            .data_names
+            .named
+            .names
             .next(user, &name.name, name.after, now_ms(), stamp))
     }
 
     /// A user asks for data by name. A file gets a place among the arrays.
     pub(super) fn tell_of_name(&mut self, key: usize, request: CallId, name: &DataName) {
         let user = self.connections[key].user.clone();
-        let found = self.data_names.find(name, &user).and_then(|mut found| {
+        let found = self.named.names.find(name, &user).and_then(|mut found| {
             if let (None, Some(file)) = (found.record.id, found.file) {
                 let id = Spool::new_id()
                     .map_err(|error| Failure::new(FailureKind::Internal, error.to_string()))?;
                 let id = HandleId(id.0);
                 self.store.insert_file(id, file);
-                self.data_names.attach(&found.record.name, id);
+                self.named.names.attach(&found.record.name, id);
                 found.record.id = Some(id);
             }
             Ok(found.record)
@@ -151,9 +166,9 @@ impl Reactor {
 
     /// Takes what the data folder has now. Returns whether that has changed.
     pub(super) fn serve_folder(&mut self) -> bool {
-        let changed = self.folder.as_ref().and_then(Folder::changed);
+        let changed = self.named.folder.as_ref().and_then(Folder::changed);
         let Some(files) = changed else { return false };
-        for id in self.data_names.set_files(files) {
+        for id in self.named.names.set_files(files) {
             self.end_array(id);
         }
         true
@@ -165,7 +180,7 @@ impl Reactor {
             return;
         };
         let bytes = array.bytes;
-        if self.data_reads.under_way >= MOST {
+        if self.named.reads.under_way >= MOST {
             // It is looked at again when one of them has come.
             return;
         }
@@ -179,13 +194,13 @@ impl Reactor {
         self.unmap_retired();
         let Some(buffer) = buffer else {
             // What leaves makes room, and has the job looked at again.
-            if self.store.leaving == 0 && self.data_reads.under_way == 0 {
+            if self.store.leaving == 0 && self.named.reads.under_way == 0 {
                 let text = format!("has no memory for the array {id} now; try again");
                 self.fail_job(key, FailureKind::Busy, &text);
             }
             return;
         };
-        let root = self.folder.as_ref().map(Folder::root);
+        let root = self.named.folder.as_ref().map(Folder::root);
         let (Some(Ok(root)), Ok(doorbell)) = (root, self.doorbell.try_clone()) else {
             self.pool.retire(buffer);
             return self.fail_job(key, FailureKind::Internal, "cannot reach the data folder");
@@ -193,7 +208,7 @@ impl Reactor {
         let Some(file) = self.store.file_returning(id) else {
             return self.pool.retire(buffer);
         };
-        let sender = self.data_reads.sender.clone();
+        let sender = self.named.reads.sender.clone();
         let (give, take) = channel::<JobBuffer>();
         let thread = std::thread::Builder::new().name("data file".to_string());
         let started = thread.spawn(move || {
@@ -205,7 +220,7 @@ impl Reactor {
                 let _ = rustix::io::write(&doorbell, &1u64.to_ne_bytes());
             }
         });
-        self.data_reads.under_way += 1;
+        self.named.reads.under_way += 1;
         match started {
             // The thread is there, and waits for nothing else.
             Ok(_) => drop(give.send(buffer)),
@@ -220,7 +235,7 @@ impl Reactor {
     /// Takes the files that have come. Returns whether there were any.
     pub(super) fn serve_data_reads(&mut self) -> bool {
         let mut any = false;
-        while let Ok(read) = self.data_reads.receiver.try_recv() {
+        while let Ok(read) = self.named.reads.receiver.try_recv() {
             any = true;
             self.data_read(read);
         }
@@ -228,7 +243,7 @@ impl Reactor {
     }
 
     fn data_read(&mut self, DataRead { id, buffer, read }: DataRead) {
-        self.data_reads.under_way -= 1;
+        self.named.reads.under_way -= 1;
         let failed = read.is_err();
         let memory = match read {
             Ok(()) => Ok(buffer),

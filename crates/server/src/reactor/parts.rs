@@ -29,7 +29,7 @@ impl Reactor {
     /// A client fills a part of an array.
     pub(super) fn offer_part(&mut self, key: usize, id: CallId, part: ArrayPart) {
         let wanted = self.use_of_part(key, &part).and_then(|wanted| {
-            if self.data_names.is_named(part.id) {
+            if self.named.names.is_named(part.id) {
                 let text = "the data have a name, and do not change: put a new edition";
                 return Err(Failure::new(FailureKind::BadArgument, text));
             }

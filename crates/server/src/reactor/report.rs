@@ -24,10 +24,7 @@ const MOST_USERS: usize = 200;
 pub(super) type Readers = Receiver<SyncSender<String>>;
 
 /// Serves metrics from a thread which has the server's thread make the text.
-pub(super) fn serve_metrics(
-    address: SocketAddr,
-    doorbell: OwnedFd,
-) -> std::io::Result<(SocketAddr, Readers)> {
+fn serve_metrics(address: SocketAddr, doorbell: OwnedFd) -> std::io::Result<(SocketAddr, Readers)> {
     let (asks, readers) = sync_channel::<SyncSender<String>>(1);
     let address = farcall_metrics::serve(address, move || {
         let (answers, answer) = sync_channel(1);
@@ -49,6 +46,16 @@ const STATES: [&str; 6] = [
 ];
 
 impl Reactor {
+    /// Serves metrics where the server is to have them.
+    pub(super) fn serve_metrics(&mut self) -> std::io::Result<()> {
+        if let Some(address) = self.config.metrics {
+            let (address, readers) = serve_metrics(address, self.doorbell.try_clone()?)?;
+            tracing::info!("metrics at http://{address}/metrics");
+            self.readers = Some(readers);
+        }
+        Ok(())
+    }
+
     /// Answers those who wait for the metrics.
     pub(super) fn answer_readers(&self) {
         let Some(readers) = &self.readers else {
@@ -123,7 +130,7 @@ impl Reactor {
             "memory": memory,
             "submitted": submitted,
             "arrays": { "count": arrays, "bytes": bytes, "resident_bytes": resident,
-                        "named": self.data_names.len() },
+                        "named": self.named.names.len() },
             "reservations": self.describe_reservations(user),
             "users": self.users(user),
             "functions_served": self.functions.len(),

@@ -69,7 +69,7 @@ impl Reactor {
                 return Err(bad(text));
             }
             let writes = array.mode.is_returned();
-            if writes && self.data_names.is_named(*id) {
+            if writes && self.named.names.is_named(*id) {
                 let text = format!(
                     "array `{name}` is written, and the data have a name: those do not change; \
                      put a new edition"
@@ -449,7 +449,7 @@ impl Reactor {
     }
 
     pub(super) fn end_array(&mut self, id: HandleId) {
-        self.data_names.forget(id);
+        self.named.names.forget(id);
         if let Some(memory) = self.store.drop_array(id) {
             self.free_array(memory);
         }
