@@ -24,7 +24,9 @@ mod parts;
 mod pull;
 mod register;
 mod report;
+mod requests;
 mod reservations;
+mod segments;
 mod stored;
 mod submitted;
 

@@ -2,12 +2,11 @@
 
 use super::{Reactor, Source};
 use crate::buffer::{BufferPool, JobBuffer, NoBuffer, Segment};
-use crate::connection::{MAX_SEGMENTS, Offer};
+use crate::connection::Offer;
 use crate::job::{self, Durability, Job, Printing, Task};
 use crate::store::Use;
 use crate::worker::{Death, Outcome, State, TEXT_BYTES, Withdrawal, Worker};
 use farcall_idl::{Interface, Layout, Mode, Place};
-use farcall_rpc_proto::server::Event;
 use farcall_rpc_proto::{Call, CallId, Failure, FailureKind};
 use rustix::event::epoll::{self, EventFlags};
 use rustix::fd::AsFd;
@@ -24,88 +23,13 @@ type Placed = (Vec<Option<Place>>, Vec<Rc<Segment>>);
 type Prepared = (Layout, Vec<u8>, Vec<Rc<Segment>>, Vec<Use>);
 
 impl Reactor {
-    pub(super) fn on_event(&mut self, key: usize, event: Event) {
-        let connection = &mut self.connections[key];
-        match event {
-            Event::Connected(hello) => self.welcome(key, &hello),
-            Event::List(request, from) => {
-                connection
-                    .proto
-                    .listing(request, &self.functions.page(from));
-            }
-            Event::Register(request, path, text) => {
-                self.register(key, request, path.into(), text);
-            }
-            Event::Describe(request, name) => match self.functions.describe(&name) {
-                Ok((number, text, entry)) => {
-                    let library = self.libraries[entry.file].identity(entry.function);
-                    connection
-                        .proto
-                        .interface(request, number, text.into(), library);
-                }
-                Err(failure) => connection.proto.fail(request, &failure),
-            },
-            Event::Estimate(request, call) => match self.estimate(key, &call) {
-                Ok(estimate) => self.connections[key].proto.estimated(request, &estimate),
-                Err(failure) => self.connections[key].proto.fail(request, &failure),
-            },
-            Event::Status(request) => {
-                let text = self.status(&self.connections[key].user);
-                self.connections[key].proto.standing(request, text);
-            }
-            Event::Drain(request) => self.drain_for(key, request),
-            Event::Directory(request, ..) => {
-                let text = "this is a server, not a metaserver";
-                let failure = Failure::new(FailureKind::NotAllowed, text);
-                connection.proto.fail(request, &failure);
-            }
-            Event::Share(request, bytes) => self.share(key, request, bytes),
-            Event::Unshare(request) => {
-                if let Some(segment) = connection.segments.remove(&request) {
-                    self.give_up(segment);
-                }
-            }
-            Event::Objects(request, asked) => self.about_objects(key, request, asked),
-            Event::Reservations(request, asked) => self.about_reservations(key, request, asked),
-            Event::New(request, class) => self.create_object(key, request, &class),
-            Event::Delete(request) => {
-                if let Some(object) = connection.objects.remove(&request) {
-                    self.delete_object(object);
-                }
-            }
-            Event::Call(id, call) => self.offer_in_turn(key, id, Offer::Call(call)),
-            Event::Submit(id, submission) => {
-                self.offer_in_turn(key, id, Offer::Submission(submission));
-            }
-            Event::Put(id, put) => self.offer_in_turn(key, id, Offer::Put(put)),
-            Event::PutPart(id, part) => self.offer_part(key, id, part),
-            Event::GetPart(request, part) => self.get_part(key, request, part),
-            Event::Get(request, id) => self.get_array(key, request, id),
-            Event::AskHandle(request, id) => self.tell_of_array(key, request, id),
-            Event::Drop(request, id) => self.drop_array(key, request, id),
-            Event::Lend(request, id) => self.lend_array(key, request, id),
-            Event::Pull(request, pull) => self.offer_pull(key, request, pull),
-            Event::Name(request, name) => self.name_array(key, request, name),
-            Event::AskName(request, name) => self.tell_of_name(key, request, &name),
-            Event::ListNames(request, after) => {
-                let page = self.named.names.page(&connection.user, after.as_ref());
-                connection.proto.names(request, &page);
-            }
-            Event::ListHandles(request, after) => self.list_arrays(key, request, after),
-            Event::AskJob(request, id) => self.tell_of_job(key, request, id),
-            Event::Fetch(request, id) => self.fetch(key, request, id),
-            Event::CancelJob(request, id, forget) => self.cancel_job(key, request, id, forget),
-            Event::ListJobs(request, after) => self.list_jobs(key, request, after),
-            Event::Ready(id) => self.received(self.connections[key].jobs[&id]),
-            Event::Answer(id, answer) => self.answer_callback(key, id, &answer),
-            Event::Cancelled(id) => {
-                self.forget_held(key, id);
-                if let Some(job) = self.connections[key].jobs.remove(&id) {
-                    self.abandon(job);
-                }
-                self.stop_fetching(key, Some(id));
-            }
+    /// A client gave a request up that was accepted.
+    pub(super) fn cancelled(&mut self, key: usize, id: CallId) {
+        self.forget_held(key, id);
+        if let Some(job) = self.connections[key].jobs.remove(&id) {
+            self.abandon(job);
         }
+        self.stop_fetching(key, Some(id));
     }
 
     /// A client offers a call: it gets a job buffer, waits for one, or is refused.
@@ -292,51 +216,6 @@ impl Reactor {
             ),
         };
         Failure::new(kind, text)
-    }
-
-    /// A client asks for memory that both can reach.
-    fn share(&mut self, key: usize, request: CallId, bytes: u64) {
-        let connection = &self.connections[key];
-        let shared = if connection.segments.len() >= MAX_SEGMENTS {
-            let text = format!("at most {MAX_SEGMENTS} pieces of memory on one connection");
-            Err(Failure::new(FailureKind::Busy, text))
-        } else if connection.segments.contains_key(&request) {
-            let text = "the request number was used before";
-            Err(Failure::new(FailureKind::BadArgument, text))
-        } else {
-            let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-            let segment = self.pool.share(bytes);
-            self.unmap_retired();
-            segment.map_err(|refusal| self.refusal(bytes, refusal))
-        };
-        let proto = match shared {
-            Ok(segment) => self.connections[key].share(request, segment),
-            Err(failure) => {
-                self.connections[key].proto.fail(request, &failure);
-                Ok(())
-            }
-        };
-        if let Err(error) = proto {
-            self.close(key, Some(error.into()));
-        }
-    }
-
-    /// One user of a segment is done with it.
-    pub(super) fn give_up(&mut self, segment: Rc<Segment>) {
-        if let Some(segment) = Rc::into_inner(segment) {
-            self.pool.end(segment);
-            self.unmap_retired();
-            self.wake_starved();
-        }
-    }
-
-    /// Lets the workers unmap what is no longer used.
-    pub(super) fn unmap_retired(&mut self) {
-        for id in self.pool.take_retired() {
-            for (_, worker) in &mut self.workers {
-                worker.forget(id);
-            }
-        }
     }
 
     /// All arguments of a job are there.

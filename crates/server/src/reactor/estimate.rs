@@ -3,7 +3,7 @@
 use super::{Reactor, Way};
 use crate::job::Job;
 use farcall_idl::Layout;
-use farcall_rpc_proto::{Call, Estimate, Failure};
+use farcall_rpc_proto::{Call, CallId, Estimate, Failure};
 use farcall_schedule::Throughput;
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -19,7 +19,17 @@ pub(super) struct Link {
 }
 
 impl Reactor {
-    pub(super) fn estimate(&self, key: usize, call: &Call) -> Result<Estimate, Failure> {
+    /// A client asks what a call would take.
+    pub(super) fn tell_estimate(&mut self, key: usize, request: CallId, call: &Call) {
+        let estimate = self.estimate(key, call);
+        let proto = &mut self.connections[key].proto;
+        match estimate {
+            Ok(estimate) => proto.estimated(request, &estimate),
+            Err(failure) => proto.fail(request, &failure),
+        }
+    }
+
+    fn estimate(&self, key: usize, call: &Call) -> Result<Estimate, Failure> {
         let (layout, ..) = self.prepare(key, call)?;
         self.check_reservation(key, call)?;
         let elements = match layout.processor_elements {

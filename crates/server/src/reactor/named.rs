@@ -143,6 +143,13 @@ impl Reactor {
             .next(user, &name.name, name.after, now_ms(), stamp))
     }
 
+    /// A user asks for a page of the data with names.
+    pub(super) fn list_names(&mut self, key: usize, request: CallId, after: Option<&DataName>) {
+        let connection = &mut self.connections[key];
+        let page = self.named.names.page(&connection.user, after);
+        connection.proto.names(request, &page);
+    }
+
     /// A user asks for data by name. A file gets a place among the arrays.
     pub(super) fn tell_of_name(&mut self, key: usize, request: CallId, name: &DataName) {
         let user = self.connections[key].user.clone();

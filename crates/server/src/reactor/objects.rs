@@ -64,6 +64,13 @@ impl Reactor {
         Ok(())
     }
 
+    /// A client does not want an object any more.
+    pub(super) fn give_object_up(&mut self, key: usize, request: CallId) {
+        if let Some(object) = self.connections[key].objects.remove(&request) {
+            self.delete_object(object);
+        }
+    }
+
     /// A client gives an object up, or has gone. One that stays is left alone.
     pub(super) fn delete_object(&mut self, object: Object) {
         if object.kept.is_none() {

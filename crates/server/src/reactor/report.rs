@@ -6,7 +6,7 @@ use crate::job::State;
 use crate::spool::Spool;
 use crate::user::User;
 use farcall_metrics::{Text, label};
-use farcall_rpc_proto::JobState;
+use farcall_rpc_proto::{CallId, JobState};
 use rustix::fd::OwnedFd;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -88,8 +88,14 @@ impl Reactor {
         JobState::ALL.iter().map(|state| state.name()).zip(counts)
     }
 
+    /// A user asks how the server stands.
+    pub(super) fn tell_status(&mut self, key: usize, request: CallId) {
+        let text = self.status(&self.connections[key].user);
+        self.connections[key].proto.standing(request, text);
+    }
+
     /// A JSON object for a user, who sees of the others only how many they are.
-    pub(super) fn status(&self, user: &User) -> String {
+    fn status(&self, user: &User) -> String {
         let settings = self.queue.settings();
         let jobs: serde_json::Map<String, Value> = STATES
             .into_iter()
