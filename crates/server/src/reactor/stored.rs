@@ -6,9 +6,9 @@ use crate::buffer::{JobBuffer, NoBuffer};
 use crate::connection::Offer;
 use crate::job::{self, Job, Task};
 use crate::spool::{Content, Purpose, Spool, Stored, Transfer, now_ms};
-use crate::store::{Location, Turn, Use};
+use crate::store::{Array, Location, Turn, Use};
 use crate::user::User;
-use farcall_idl::{Interface, Layout, Mode, Order, Place};
+use farcall_idl::{ArrayLayout, Interface, Layout, Mode, Order, Place};
 use farcall_rpc_proto::{
     Call, CallId, Failure, FailureKind, HandleId, HandleRecord, JobId, Pieces, Put, Times,
     swap_bytes,
@@ -49,25 +49,7 @@ impl Reactor {
             {
                 return Err(bad(format!("array `{name}` cannot be one that stays")));
             }
-            let order = interface.order();
-            let shape = array.shape(order);
-            let column_major = order == Order::ColumnMajor;
-            if !known.form.fits(array.element, &shape, column_major) || known.bytes != array.bytes {
-                let rows = |column_major| match column_major {
-                    true => "columns",
-                    false => "rows",
-                };
-                let text = format!(
-                    "array `{name}`: expected {} of shape {shape:?} in {}, the handle has {} of \
-                     shape {:?} in {}",
-                    array.element.name(),
-                    rows(column_major),
-                    known.form.element,
-                    known.form.shape,
-                    rows(known.form.column_major),
-                );
-                return Err(bad(text));
-            }
+            check_form(interface, array, known).map_err(bad)?;
             let writes = array.mode.is_returned();
             if writes && self.named.names.is_named(*id) {
                 let text = format!(
@@ -478,4 +460,27 @@ impl Reactor {
             self.end_array(id);
         }
     }
+}
+
+/// Whether the array that a handle names is what the interface says.
+fn check_form(interface: &Interface, array: &ArrayLayout, known: &Array) -> Result<(), String> {
+    let order = interface.order();
+    let shape = array.shape(order);
+    let column_major = order == Order::ColumnMajor;
+    if known.form.fits(array.element, &shape, column_major) && known.bytes == array.bytes {
+        return Ok(());
+    }
+    let rows = |column_major| match column_major {
+        true => "columns",
+        false => "rows",
+    };
+    Err(format!(
+        "array `{}`: expected {} of shape {shape:?} in {}, the handle has {} of shape {:?} in {}",
+        interface.params[array.param].name,
+        array.element.name(),
+        rows(column_major),
+        known.form.element,
+        known.form.shape,
+        rows(known.form.column_major),
+    ))
 }
