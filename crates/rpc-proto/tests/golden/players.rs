@@ -98,34 +98,6 @@ impl Client<'_> {
         let (request, answer) = &self.case.exchanges[self.next];
         self.next += 1;
         match (event, answer) {
-            (Event::Listing(id, listing), Answer::Listing(expected)) => {
-                assert_eq!((id, &listing), (open, expected));
-            }
-            (
-                Event::Interface {
-                    request,
-                    function,
-                    text,
-                    library,
-                },
-                Answer::Interface(number, expected, expected_library),
-            ) => {
-                assert_eq!((request, function, &text), (open, *number, expected));
-                assert_eq!(library, *expected_library);
-            }
-            (Event::Created(id), Answer::Created) => assert_eq!(id, open),
-            (Event::Standing(id, text), Answer::Standing(expected)) => {
-                assert_eq!((id, text.as_str()), (open, *expected));
-            }
-            (Event::Draining(id, calls), Answer::Draining(expected)) => {
-                assert_eq!((id, calls), (open, *expected));
-            }
-            (Event::Directory(id, kind, bytes), Answer::Directory(expected, message)) => {
-                assert_eq!((id, kind, &bytes), (open, *expected, message));
-            }
-            (Event::Estimated(id, estimate), Answer::Estimate(expected)) => {
-                assert_eq!((id, &estimate), (open, expected));
-            }
             (
                 Event::Done(id, times),
                 Answer::Result(expected)
@@ -145,7 +117,7 @@ impl Client<'_> {
                 assert_eq!(id, open);
                 assert!(matches!(request, Request::Call { cancels: true, .. }));
             }
-            (event, answer) => check_kept(event, open, answer),
+            (event, answer) => check_told(event, open, answer),
         }
     }
 
@@ -261,6 +233,42 @@ impl Client<'_> {
     }
 }
 
+/// An answer about the server itself.
+fn check_told(event: client::Event, open: CallId, answer: &Answer) {
+    use client::Event;
+    match (event, answer) {
+        (Event::Listing(id, listing), Answer::Listing(expected)) => {
+            assert_eq!((id, &listing), (open, expected));
+        }
+        (
+            Event::Interface {
+                request,
+                function,
+                text,
+                library,
+            },
+            Answer::Interface(number, expected, expected_library),
+        ) => {
+            assert_eq!((request, function, &text), (open, *number, expected));
+            assert_eq!(library, *expected_library);
+        }
+        (Event::Created(id), Answer::Created) => assert_eq!(id, open),
+        (Event::Standing(id, text), Answer::Standing(expected)) => {
+            assert_eq!((id, text.as_str()), (open, *expected));
+        }
+        (Event::Draining(id, calls), Answer::Draining(expected)) => {
+            assert_eq!((id, calls), (open, *expected));
+        }
+        (Event::Directory(id, kind, bytes), Answer::Directory(expected, message)) => {
+            assert_eq!((id, kind, &bytes), (open, *expected, message));
+        }
+        (Event::Estimated(id, estimate), Answer::Estimate(expected)) => {
+            assert_eq!((id, &estimate), (open, expected));
+        }
+        (event, answer) => check_kept(event, open, answer),
+    }
+}
+
 /// An answer about what the server keeps.
 fn check_kept(event: client::Event, open: CallId, answer: &Answer) {
     use client::Event;
@@ -294,8 +302,31 @@ fn check_kept(event: client::Event, open: CallId, answer: &Answer) {
     }
 }
 
+/// A question about the server itself; returns its number.
+fn asked_about_server(event: server::Event, request: &Request) -> CallId {
+    use server::Event;
+    match (event, request) {
+        (Event::List(id, from), Request::List(expected)) if from == *expected => id,
+        (Event::Describe(id, name), Request::Describe(expected)) if name == *expected => id,
+        (Event::Register(id, path, text), Request::Register(expected, what))
+            if (path.as_str(), text.as_str()) == (*expected, *what) =>
+        {
+            id
+        }
+        (Event::New(id, class), Request::New(expected)) if class == *expected => id,
+        (Event::Estimate(id, call), Request::Estimate(expected)) if call == *expected => id,
+        (Event::Status(id), Request::Status) | (Event::Drain(id), Request::Drain) => id,
+        (Event::Directory(id, kind, bytes), Request::Directory(expected, message))
+            if (kind, &bytes) == (*expected, message) =>
+        {
+            id
+        }
+        (event, request) => asked_about_kept(event, request),
+    }
+}
+
 /// A question about what the server keeps; returns its number.
-fn asked(event: server::Event, request: &Request) -> CallId {
+fn asked_about_kept(event: server::Event, request: &Request) -> CallId {
     use server::Event;
     match (event, request) {
         (Event::AskJob(id, job), Request::AskJob(expected)) if job == *expected => id,
@@ -387,37 +418,10 @@ impl<'c> Server<'c> {
         let case = self.case;
         let (request, answer) = &case.exchanges[self.next];
         match (event, request) {
-            (Event::List(id, from), Request::List(expected)) => {
-                assert_eq!(from, *expected);
-                self.answer(id, answer);
-            }
-            (Event::Describe(id, name), Request::Describe(expected)) => {
-                assert_eq!(name, *expected);
-                self.answer(id, answer);
-            }
-            (Event::Register(id, path, text), Request::Register(where_, what)) => {
-                assert_eq!((path.as_str(), text.as_str()), (*where_, *what));
-                self.answer(id, answer);
-            }
-            (Event::New(id, class), Request::New(expected)) => {
-                assert_eq!(class, *expected);
-                self.answer(id, answer);
-            }
             (Event::Delete(object), Request::DeleteAndList(expected)) => {
                 assert_eq!(object, *expected);
             }
             (Event::List(id, 0), Request::DeleteAndList(_)) => self.answer(id, answer),
-            (Event::Estimate(id, call), Request::Estimate(expected)) => {
-                assert_eq!(call, *expected);
-                self.answer(id, answer);
-            }
-            (Event::Status(id), Request::Status) | (Event::Drain(id), Request::Drain) => {
-                self.answer(id, answer);
-            }
-            (Event::Directory(id, kind, bytes), Request::Directory(expected, message)) => {
-                assert_eq!((kind, &bytes), (*expected, message));
-                self.answer(id, answer);
-            }
             (Event::Directory(id, kind, bytes), Request::ObserveAndFind(observed, find)) => {
                 match kind {
                     Kind::Observe => assert_eq!((id, &bytes), (0, observed)),
@@ -469,7 +473,7 @@ impl<'c> Server<'c> {
                 self.next += 1;
             }
             (event, request) => {
-                let id = asked(event, request);
+                let id = asked_about_server(event, request);
                 self.answer(id, answer);
             }
         }
