@@ -6,12 +6,12 @@
 
 use farcall_rpc_proto::server::{Connection, Event};
 use farcall_rpc_proto::{
-    ArrayForm, CALLBACKS, CREDIT, CallId, Callback, Chunk, DIRECTORY, DataName, Edition, Estimate,
-    Failure, FailureKind, HANDLES, HandleId, HandlePage, HandleRecord, Hello, JOBS, JobDescription,
-    JobId, JobPage, JobRecord, JobState, KEPT_OBJECTS, Kind, LOANS, Limits, Listing, NAMES,
-    NamePage, NameRecord, OBJECTS, OPERATION, OUTPUT, ObjectPage, ObjectRequest, PARTS,
-    RESERVATIONS, ReservationPage, ReservationRecord, ReservationRequest, SHARED_MEMORY, Times,
-    Transmit,
+    ArrayForm, CALLBACKS, CREDIT, Call, CallId, Callback, CallbackAnswer, Chunk, DIRECTORY,
+    DataName, Edition, Estimate, Failure, FailureKind, HANDLES, HandleId, HandlePage, HandleRecord,
+    Hello, JOBS, JobDescription, JobId, JobPage, JobRecord, JobState, KEPT_OBJECTS, Kind, LOANS,
+    Limits, Listing, NAMES, Name, NamePage, NameRecord, OBJECTS, OPERATION, OUTPUT, ObjectPage,
+    ObjectRequest, PARTS, Pull, Put, RESERVATIONS, ReservationPage, ReservationRecord,
+    ReservationRequest, SHARED_MEMORY, Times, Transmit,
 };
 use std::collections::BTreeMap;
 
@@ -170,18 +170,11 @@ impl Driver {
 
     fn on_event(&mut self, event: Event) {
         match event {
-            Event::Connected(_) => {}
-            Event::List(id, from) => {
-                let functions = vec![];
-                let next = Some(from);
-                self.proto.listing(id, &Listing { functions, next });
-            }
+            Event::Connected(_) | Event::Unshare(_) | Event::Delete(_) => {}
+            Event::Directory(_, Kind::Observe, _) => {}
+            Event::List(id, from) => self.list(id, Some(from)),
             Event::Register(id, path, text) => match (path.len() + text.len()) % 2 {
-                0 => {
-                    let functions = vec![];
-                    let next = None;
-                    self.proto.listing(id, &Listing { functions, next });
-                }
+                0 => self.list(id, None),
                 _ => self.fail(id),
             },
             Event::Describe(id, name) => match name.len() % 2 {
@@ -193,7 +186,6 @@ impl Driver {
                 _ => self.fail(id),
             },
             Event::Status(id) => self.proto.standing(id, "{}".into()),
-            Event::Directory(_, Kind::Observe, _) => {}
             Event::Directory(id, _, message) => match message.len() % 2 {
                 0 => self.proto.directory(id, Kind::Noted, &message),
                 _ => self.fail(id),
@@ -206,26 +198,13 @@ impl Driver {
                 0 => self.proto.shared(id, bytes),
                 _ => self.fail(id),
             },
-            Event::Unshare(_) | Event::Delete(_) => {}
             Event::New(id, class) => match class.len() % 2 {
                 0 => self.proto.created(id),
                 _ => self.fail(id),
             },
             Event::Call(id, call) => self.offered(id, call.function, call.data_bytes, None),
-            Event::Submit(id, submission) => {
-                let call = submission.call;
-                self.offered(id, call.function, call.data_bytes, Some(Kept::Job));
-            }
-            Event::Put(id, put) => {
-                // Whatever its form says, its length is that of the stream.
-                let _ = put.form.bytes();
-                self.offered(
-                    id,
-                    put.form.shape.len() as u64,
-                    put.data_bytes,
-                    Some(Kept::Array),
-                );
-            }
+            Event::Submit(id, submission) => self.submit(id, &submission.call),
+            Event::Put(id, put) => self.put(id, &put),
             Event::PutPart(id, part) => {
                 self.offered(id, part.offset, part.bytes, Some(Kept::Array));
             }
@@ -234,97 +213,130 @@ impl Driver {
             Event::AskHandle(id, handle) => self.proto.handle(id, &array(handle)),
             Event::Drop(id, _) => self.fail(id),
             Event::Lend(id, handle) => self.proto.handle(id, &array(handle)),
-            Event::Pull(id, pull) => match pull.stays {
-                true => self.proto.handle(id, &array(pull.loan)),
-                false => self.fail(id),
-            },
-            Event::Objects(id, ObjectRequest::Drop(_)) => self.fail(id),
-            Event::Objects(id, _) => {
-                let objects = Vec::new();
-                self.proto.objects(
-                    id,
-                    &ObjectPage {
-                        objects,
-                        next: None,
-                    },
-                );
-            }
-            Event::Reservations(id, ReservationRequest::Reserve(wanted)) if wanted.pes == 0 => {
-                let refused = Failure::new(FailureKind::NotFree, "not before that");
-                let earliest = wanted.latest;
-                self.proto.fail(
-                    id,
-                    &Failure {
-                        earliest,
-                        ..refused
-                    },
-                );
-            }
-            Event::Reservations(id, ReservationRequest::Reserve(wanted)) => {
-                let reserved = ReservationRecord {
-                    id: wanted.length,
-                    pes: wanted.pes,
-                    begins: wanted.start,
-                    ends: wanted.length,
-                    up: wanted.up,
-                    down: wanted.down,
-                };
-                let (reservations, next) = (vec![reserved], None);
-                self.proto
-                    .reservations(id, &ReservationPage { reservations, next });
-            }
-            Event::Reservations(id, ReservationRequest::Attach(_)) => {
-                let (reservations, next) = (Vec::new(), None);
-                self.proto
-                    .reservations(id, &ReservationPage { reservations, next });
-            }
-            Event::Reservations(id, _) => self.fail(id),
-            Event::ListHandles(id, after) => {
-                let (handles, next) = (vec![array(HandleId([0; 16]))], Some(after));
-                self.proto.handles(id, &HandlePage { handles, next });
-            }
-            Event::Name(id, name) => match name.shared {
-                true => self
-                    .proto
-                    .named(id, &named(DataName::plain(&name.name), name.id)),
-                false => self.fail(id),
-            },
-            Event::AskName(id, name) => match name.check() {
-                Ok(()) => {
-                    assert_eq!(name.to_string().parse(), Ok(name.clone()));
-                    self.proto.named(id, &named(name, HandleId([0; 16])));
-                }
-                Err(_) => self.fail(id),
-            },
-            Event::ListNames(id, next) => {
-                let names = vec![named(DataName::plain("a"), HandleId([0; 16]))];
-                self.proto.names(id, &NamePage { names, next });
-            }
+            Event::Pull(id, pull) => self.pull(id, &pull),
+            Event::Objects(id, asked) => self.about_objects(id, asked),
+            Event::Reservations(id, asked) => self.about_reservations(id, asked),
+            Event::ListHandles(id, after) => self.list_handles(id, after),
+            Event::Name(id, name) => self.name(id, &name),
+            Event::AskName(id, name) => self.ask_name(id, name),
+            Event::ListNames(id, after) => self.list_names(id, after),
             Event::AskJob(id, job) => self.tell(id, job),
-            // Answered at once, or never.
-            Event::CancelJob(id, job, forget) => match forget {
-                true => self.tell(id, job),
-                false => self.fail(id),
-            },
+            Event::CancelJob(id, job, forget) => self.cancel_job(id, job, forget),
             Event::Fetch(id, job) => self.fetch(id, job.0[0]),
-            Event::ListJobs(id, after) => {
-                let (jobs, next) = (vec![record(JobId([0; 16]))], Some(after));
-                self.proto.jobs(id, &JobPage { jobs, next });
-            }
+            Event::ListJobs(id, after) => self.list_jobs(id, after),
             Event::Ready(id) => self.ready(id),
-            Event::Answer(id, answer) => {
-                self.proto.print(id, answer.data.clone());
-                assert!(answer.data.len() <= CONTROL_BYTES);
-                let call = self.open.get_mut(&id).expect("an answer to an open call");
-                assert!(std::mem::take(&mut call.calls_back));
-                // Half of the calls go on.
-                if answer.data.len() % 2 == 0 {
-                    self.call_back(id);
-                } else {
-                    self.fail(id);
-                }
-            }
+            Event::Answer(id, answer) => self.answered(id, &answer),
             Event::Cancelled(id) => assert!(self.open.remove(&id).is_some()),
+        }
+    }
+
+    fn list(&mut self, id: CallId, next: Option<u32>) {
+        let functions = vec![];
+        self.proto.listing(id, &Listing { functions, next });
+    }
+
+    fn about_objects(&mut self, id: CallId, asked: ObjectRequest) {
+        if let ObjectRequest::Drop(_) = asked {
+            return self.fail(id);
+        }
+        let (objects, next) = (Vec::new(), None);
+        self.proto.objects(id, &ObjectPage { objects, next });
+    }
+
+    fn about_reservations(&mut self, id: CallId, asked: ReservationRequest) {
+        let reservations = match asked {
+            ReservationRequest::Reserve(wanted) if wanted.pes == 0 => {
+                let refused = Failure {
+                    earliest: wanted.latest,
+                    ..Failure::new(FailureKind::NotFree, "not before that")
+                };
+                return self.proto.fail(id, &refused);
+            }
+            ReservationRequest::Reserve(wanted) => vec![ReservationRecord {
+                id: wanted.length,
+                pes: wanted.pes,
+                begins: wanted.start,
+                ends: wanted.length,
+                up: wanted.up,
+                down: wanted.down,
+            }],
+            ReservationRequest::Attach(_) => Vec::new(),
+            ReservationRequest::Release(_) | ReservationRequest::List(_) => return self.fail(id),
+        };
+        let next = None;
+        self.proto
+            .reservations(id, &ReservationPage { reservations, next });
+    }
+
+    /// Whatever its form says, its length is that of the stream.
+    fn put(&mut self, id: CallId, put: &Put) {
+        let _ = put.form.bytes();
+        let rank = put.form.shape.len() as u64;
+        self.offered(id, rank, put.data_bytes, Some(Kept::Array));
+    }
+
+    fn pull(&mut self, id: CallId, pull: &Pull) {
+        match pull.stays {
+            true => self.proto.handle(id, &array(pull.loan)),
+            false => self.fail(id),
+        }
+    }
+
+    fn list_handles(&mut self, id: CallId, after: u64) {
+        let (handles, next) = (vec![array(HandleId([0; 16]))], Some(after));
+        self.proto.handles(id, &HandlePage { handles, next });
+    }
+
+    fn name(&mut self, id: CallId, name: &Name) {
+        match name.shared {
+            true => self
+                .proto
+                .named(id, &named(DataName::plain(&name.name), name.id)),
+            false => self.fail(id),
+        }
+    }
+
+    fn ask_name(&mut self, id: CallId, name: DataName) {
+        match name.check() {
+            Ok(()) => {
+                assert_eq!(name.to_string().parse(), Ok(name.clone()));
+                self.proto.named(id, &named(name, HandleId([0; 16])));
+            }
+            Err(_) => self.fail(id),
+        }
+    }
+
+    fn list_names(&mut self, id: CallId, next: Option<DataName>) {
+        let names = vec![named(DataName::plain("a"), HandleId([0; 16]))];
+        self.proto.names(id, &NamePage { names, next });
+    }
+
+    fn submit(&mut self, id: CallId, call: &Call) {
+        self.offered(id, call.function, call.data_bytes, Some(Kept::Job));
+    }
+
+    /// Answered at once, or never.
+    fn cancel_job(&mut self, id: CallId, job: JobId, forget: bool) {
+        match forget {
+            true => self.tell(id, job),
+            false => self.fail(id),
+        }
+    }
+
+    fn list_jobs(&mut self, id: CallId, after: u64) {
+        let (jobs, next) = (vec![record(JobId([0; 16]))], Some(after));
+        self.proto.jobs(id, &JobPage { jobs, next });
+    }
+
+    fn answered(&mut self, id: CallId, answer: &CallbackAnswer) {
+        self.proto.print(id, answer.data.clone());
+        assert!(answer.data.len() <= CONTROL_BYTES);
+        let call = self.open.get_mut(&id).expect("an answer to an open call");
+        assert!(std::mem::take(&mut call.calls_back));
+        // Half of the calls go on.
+        match answer.data.len() % 2 {
+            0 => self.call_back(id),
+            _ => self.fail(id),
         }
     }
 
