@@ -9,7 +9,8 @@ use farcall_rpc_proto::client::{Connection, Event};
 use farcall_rpc_proto::{
     ArrayForm, ArrayPart, CALLBACKS, CREDIT, Call, CallId, CallbackAnswer, DIRECTORY, DataName,
     HANDLES, HandleId, Hello, JOBS, JobId, KEPT_OBJECTS, Kind, LOANS, Limits, NAMES, Name, OUTPUT,
-    ObjectRequest, PARTS, Pull, Put, RESERVATIONS, ReservationRequest, Submission, Transmit,
+    ObjectRequest, PARTS, ProtocolError, Pull, Put, RESERVATIONS, ReservationRequest, Submission,
+    Transmit,
 };
 use std::collections::BTreeMap;
 
@@ -58,6 +59,20 @@ pub fn run(data: &[u8]) {
     }
 }
 
+fn call(result_bytes: u64) -> Call {
+    Call {
+        function: 7,
+        scalars: vec![Some(Scalar::Int(2)), None],
+        elements: vec![],
+        data_bytes: result_bytes * 3,
+        places: vec![],
+        output: false,
+        handles: vec![],
+        object: None,
+        reservation: None,
+    }
+}
+
 impl Driver {
     fn new() -> Driver {
         let limits = Limits {
@@ -69,38 +84,60 @@ impl Driver {
         let mut hello = Hello::new("fuzz");
         hello.features = CALLBACKS | OUTPUT | JOBS | HANDLES | DIRECTORY | LOANS;
         hello.features |= PARTS | CREDIT | NAMES | KEPT_OBJECTS | RESERVATIONS;
-        let mut proto = Connection::new(limits, &hello);
-        let mut open = BTreeMap::new();
-        open.insert(proto.describe("dgesv").unwrap(), 0);
-        let call = |result_bytes| Call {
-            function: 7,
-            scalars: vec![Some(Scalar::Int(2)), None],
-            elements: vec![],
-            data_bytes: result_bytes * 3,
-            places: vec![],
-            output: false,
-            handles: vec![],
-            object: None,
-            reservation: None,
+        let mut driver = Driver {
+            proto: Connection::new(limits, &hello),
+            open: BTreeMap::new(),
+            cancelled: None,
         };
+        driver.open_calls();
+        driver.open_jobs();
+        driver.open_arrays();
+        driver.open_names();
+        driver.open_others();
+        driver
+    }
+
+    /// A request was made, of which so many result bytes are expected.
+    fn opened(&mut self, id: Result<CallId, ProtocolError>, result_bytes: u64) {
+        self.open.insert(id.unwrap(), result_bytes);
+    }
+
+    /// Questions about functions and the server, and calls.
+    fn open_calls(&mut self) {
+        let id = self.proto.describe("dgesv");
+        self.opened(id, 0);
         for result_bytes in RESULTS {
-            let id = proto.call(&call(result_bytes), result_bytes).unwrap();
-            open.insert(id, result_bytes);
+            let id = self.proto.call(&call(result_bytes), result_bytes);
+            self.opened(id, result_bytes);
         }
-        open.insert(proto.list(0).unwrap(), 0);
-        open.insert(proto.estimate(&call(0)).unwrap(), 0);
-        open.insert(proto.share(MEMORY_BYTES).unwrap(), 0);
-        open.insert(proto.status().unwrap(), 0);
-        open.insert(proto.drain().unwrap(), 0);
+        let asked = [
+            self.proto.list(0),
+            self.proto.estimate(&call(0)),
+            self.proto.share(MEMORY_BYTES),
+            self.proto.status(),
+            self.proto.drain(),
+        ];
+        asked.into_iter().for_each(|id| self.opened(id, 0));
+    }
+
+    fn open_jobs(&mut self) {
         let submission = Submission {
             call: call(20),
             keep: None,
         };
-        open.insert(proto.submit(&submission).unwrap(), 0);
-        open.insert(proto.ask_job(JOB).unwrap(), 0);
-        open.insert(proto.cancel_job(JOB, true).unwrap(), 0);
-        open.insert(proto.list_jobs(0).unwrap(), 0);
-        open.insert(proto.fetch(JOB, FETCHED).unwrap(), FETCHED);
+        let asked = [
+            self.proto.submit(&submission),
+            self.proto.ask_job(JOB),
+            self.proto.cancel_job(JOB, true),
+            self.proto.list_jobs(0),
+        ];
+        asked.into_iter().for_each(|id| self.opened(id, 0));
+        let id = self.proto.fetch(JOB, FETCHED);
+        self.opened(id, FETCHED);
+    }
+
+    /// Arrays that stay, and objects.
+    fn open_arrays(&mut self) {
         let put = Put {
             form: ArrayForm {
                 element: "char".into(),
@@ -110,27 +147,36 @@ impl Driver {
             data_bytes: 90,
             stays: false,
         };
-        open.insert(proto.put(&put).unwrap(), 0);
-        open.insert(proto.ask_handle(ARRAY).unwrap(), 0);
-        open.insert(proto.drop_handle(ARRAY).unwrap(), 0);
-        open.insert(proto.lend(ARRAY).unwrap(), 0);
         let pull = Pull {
             address: "farcall://host".into(),
             loan: ARRAY,
-            form: put.form,
+            form: put.form.clone(),
             stays: false,
         };
-        open.insert(proto.pull(&pull).unwrap(), 0);
-        open.insert(proto.list_handles(0).unwrap(), 0);
-        open.insert(proto.objects(ObjectRequest::List(0)).unwrap(), 0);
-        open.insert(proto.get(ARRAY, FETCHED).unwrap(), FETCHED);
+        let asked = [
+            self.proto.put(&put),
+            self.proto.ask_handle(ARRAY),
+            self.proto.drop_handle(ARRAY),
+            self.proto.lend(ARRAY),
+            self.proto.pull(&pull),
+            self.proto.list_handles(0),
+            self.proto.objects(ObjectRequest::List(0)),
+        ];
+        asked.into_iter().for_each(|id| self.opened(id, 0));
         let part = ArrayPart {
             id: ARRAY,
             offset: 1,
             bytes: FETCHED,
         };
-        open.insert(proto.put_part(&part).unwrap(), 0);
-        open.insert(proto.get_part(&part).unwrap(), FETCHED);
+        let id = self.proto.get(ARRAY, FETCHED);
+        self.opened(id, FETCHED);
+        let id = self.proto.put_part(&part);
+        self.opened(id, 0);
+        let id = self.proto.get_part(&part);
+        self.opened(id, FETCHED);
+    }
+
+    fn open_names(&mut self) {
         let name = Name {
             id: ARRAY,
             name: "a".into(),
@@ -138,21 +184,23 @@ impl Driver {
             after: 0,
             copy: None,
         };
-        open.insert(proto.name(&name).unwrap(), 0);
-        open.insert(proto.ask_name(&DataName::plain("a")).unwrap(), 0);
-        open.insert(proto.list_names(None).unwrap(), 0);
-        open.insert(proto.create("counter").unwrap(), 0);
-        open.insert(proto.ask_directory(Kind::Find, b"f").unwrap(), 0);
-        let list = ReservationRequest::List(0);
-        open.insert(proto.reservations(list).unwrap(), 0);
-        let attach = ReservationRequest::Attach(1);
-        open.insert(proto.reservations(attach).unwrap(), 0);
-        proto.observe(b"o");
-        Driver {
-            proto,
-            open,
-            cancelled: None,
-        }
+        let asked = [
+            self.proto.name(&name),
+            self.proto.ask_name(&DataName::plain("a")),
+            self.proto.list_names(None),
+        ];
+        asked.into_iter().for_each(|id| self.opened(id, 0));
+    }
+
+    fn open_others(&mut self) {
+        let asked = [
+            self.proto.create("counter"),
+            self.proto.ask_directory(Kind::Find, b"f"),
+            self.proto.reservations(ReservationRequest::List(0)),
+            self.proto.reservations(ReservationRequest::Attach(1)),
+        ];
+        asked.into_iter().for_each(|id| self.opened(id, 0));
+        self.proto.observe(b"o");
     }
 
     /// Gives input; returns how much was taken, or nothing once the connection is over.
