@@ -12,6 +12,7 @@ use cluster::{
 };
 use database::Database;
 use farcall_client::{Error, Function, wait_any};
+use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
@@ -199,10 +200,8 @@ fn who_proves_nothing_has_no_servers_join() {
     cluster.servers.clear();
 }
 
-#[test]
-fn servers_and_metaservers_know_each_other_by_certificates() {
-    let cluster = Cluster::new();
-    let folder = cluster.folder.path();
+/// Those of the host, of a server's user and of another user, in the folder `tls`.
+fn make_certificates(folder: &Path) {
     for words in [
         ["server", "tls", "127.0.0.1"],
         ["client", "tls", "node"],
@@ -216,6 +215,13 @@ fn servers_and_metaservers_know_each_other_by_certificates() {
             .unwrap();
         assert!(made.status.success(), "{made:?}");
     }
+}
+
+#[test]
+fn servers_and_metaservers_know_each_other_by_certificates() {
+    let cluster = Cluster::new();
+    let folder = cluster.folder.path();
+    make_certificates(folder);
     let believed = ["--tls", "tls", "--tls-clients", "tls/authority.pem"];
     let metaserver = cluster.metaserver(&[&believed[..], &["--server-user", "node"]].concat());
     assert!(
