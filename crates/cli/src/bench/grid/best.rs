@@ -22,8 +22,8 @@ pub(super) struct Simulated {
     pub(super) best: f64,
 }
 
-/// The run under the default policy as the simulator sees it. Each computation takes as long as it did where the call was
-/// placed, and at the other server in proportion to the speeds.
+/// The run under the default policy as the simulator sees it. Each computation takes as long as it
+/// did where the call was placed, and at the other server in proportion to the speeds.
 pub(super) fn scenario(plan: &[Planned], round: &Round) -> Scenario {
     let machine = |(speed, [_, down]): (&Speed, [u64; 2])| {
         let [linpack, ep] = speed.operations;
