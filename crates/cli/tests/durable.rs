@@ -18,6 +18,7 @@ Define copy(OUT char out[n], IN char in[n], IN long n) Repeatable \"yes\"
     Calls \"C\" memcpy(out, in, n);
 Define once(IN string folder, IN int mode, OUT int *again) Calls \"C\" again = mkdir(folder, mode);
 Define nap(IN int us) Calls \"C\" usleep(us);
+Define read_gate(IN string gate, IN int mode) Calls \"C\" open(gate, mode);
 ";
 
 fn int(value: i64) -> Argument<'static> {
@@ -283,27 +284,32 @@ fn what_was_computed_is_kept_when_the_server_is_told_to_stop() {
 fn a_server_that_drains_leaves_what_was_not_begun_to_the_next() {
     // Calls that wait may hold a quarter of the memory: one of these at a time.
     let settings = "[limits]\nmemory = 40000000\n";
-    let options = ["--workers", "1"];
+    let options = ["--workers", "1", "--no-sandbox"];
     let mut server = Server::configured("drained", FUNCTIONS, settings, &options);
     let connection = connect(&server.address());
     let copy = connection.function("copy").unwrap();
-    let nap = connection.function("nap").unwrap();
-    let first = nap.submit(&mut [int(300_000)], None).unwrap();
+    // It ends when somebody opens the other end.
+    let gate = server.folder().join("gate");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &gate, 0o600.into()).unwrap();
+    let read_gate = connection.function("read_gate").unwrap();
+    let name = Argument::Scalar(Scalar::Text(gate.to_str().unwrap().into()));
+    let first = read_gate.submit(&mut [name, int(0)], None).unwrap();
     let data = vec![9; 4_000_000];
     let submit = |_| {
         let arguments = &mut [Argument::Skip, Argument::In(&data), int(data.len() as i64)];
         copy.submit(arguments, None).unwrap()
     };
     let jobs: Vec<Job> = (0..6).map(submit).collect();
-    let last = jobs[5].id();
-    let address = server.address();
-    let waits = std::thread::spawn(move || fetch(&connect(&address).job(last), 4_000_000));
+    let last = connect(&server.address()).job(jobs[5].id());
+    let waits = std::thread::spawn(move || fetch(&last, 4_000_000));
     wait_until("the first one runs", || {
         first.status().unwrap().state == JobState::Running
     });
     server.drain();
     let waited = waits.join().unwrap();
     assert!(waited.is_err(), "it waits for nothing that comes");
+    std::fs::OpenOptions::new().write(true).open(&gate).unwrap();
+    server.end();
     server.restart();
     let connection = connect(&server.address());
     assert_eq!(

@@ -334,12 +334,11 @@ impl Candidate<'_> {
         let compute_s = self.seconds(call, slot.pes);
         let back_s = self.route.down.seconds(call.down_bytes as f64);
         let end_s = slot.start_s + compute_s;
+        let is_below = |cost_s: f64| (cost_s < bound_s).then_some(cost_s);
+        is_below(end_s + back_s)?;
         let others_s = self.others(sharing_s, up_s, &slot, compute_s);
-        if end_s + others_s + back_s >= bound_s {
-            return None;
-        }
-        let cost_s = end_s + others_s + self.down(call, end_s);
-        (cost_s < bound_s).then_some(cost_s)
+        is_below(end_s + others_s + back_s)?;
+        is_below(end_s + others_s + self.down(call, end_s))
     }
 
     /// By how much the call delays others, all together: the transfers on the way to the server;

@@ -4,16 +4,17 @@
 mod best;
 mod calls;
 mod cost;
+mod round;
 pub(super) mod world;
 
-use super::load::problem::Problem;
 use super::table::{Better, Row, median, report};
 use crate::failure::Failure;
 use best::{Simulated, simulated};
-use calls::{Made, PROBES, Planned, Speed};
+use calls::{Made, Planned};
 use clap::Args;
 use farcall_gridsim::Outcome;
 use indicatif::{ProgressBar, ProgressStyle};
+use round::{Course, Round, TOLERANCE};
 use std::path::PathBuf;
 use world::World;
 
@@ -24,6 +25,8 @@ const STEPS: usize = 4000;
 const QUICK_STEPS: usize = 400;
 const CALLS: usize = 200;
 const QUICK_CALLS: usize = 60;
+const ROUNDS: u64 = 3;
+const QUICK_ROUNDS: u64 = 1;
 /// The default policy comes first.
 const POLICIES: [&str; 3] = ["completion", "round-robin", "least-load"];
 
@@ -41,17 +44,20 @@ pub(crate) struct Arguments {
     /// Exit with status 1 where a bar is missed
     #[arg(long)]
     check: bool,
-    /// Fewer calls and a shorter search
+    /// Fewer calls, one round whatever its load turns out to be, and a shorter search
     #[arg(long)]
     quick: bool,
     /// Calls under each policy [default: 200, with --quick 60]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     calls: Option<u64>,
+    /// Rounds, each under all policies [default: 3, with --quick 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=99))]
+    rounds: Option<u64>,
     /// Seed of the calls' moments and sizes
     #[arg(long, default_value_t = 5)]
     seed: u64,
     /// Part of what both servers can do that the calls ask for
-    #[arg(long, value_name = "PART", default_value_t = 0.7, value_parser = part)]
+    #[arg(long, value_name = "PART", default_value_t = 0.65, value_parser = part)]
     load: f64,
     /// Folder with linpack.idl, ep.idl and their libraries
     #[arg(long, value_name = "DIR", default_value = "libraries")]
@@ -79,6 +85,15 @@ impl Arguments {
         self.calls.map_or(default, |calls| calls as usize)
     }
 
+    fn rounds(&self) -> usize {
+        let default = if self.quick { QUICK_ROUNDS } else { ROUNDS };
+        self.rounds.unwrap_or(default) as usize
+    }
+
+    fn tolerance(&self) -> f64 {
+        if self.quick { f64::INFINITY } else { TOLERANCE }
+    }
+
     fn steps(&self) -> usize {
         if self.quick { QUICK_STEPS } else { STEPS }
     }
@@ -91,48 +106,28 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let interfaces: Vec<PathBuf> = interfaces.into_iter().collect::<Result<_, _>>()?;
     let world = World::build()?;
     let plan = calls::plan(arguments.calls(), arguments.seed);
-    let speeds = calls::speeds(&world, &world.start(POLICIES[0], &interfaces)?)?;
-    let window_s = window(&plan, &speeds, world.processors()) / arguments.load;
-    let bar = progress(POLICIES.len() * plan.len())?;
-    let mut runs = Vec::new();
-    for policy in POLICIES {
-        bar.set_message(format!("{policy}, calls within {window_s:.0} s"));
-        let grid = world.start(policy, &interfaces)?;
-        let made = calls::make(&world, &grid, &plan, window_s, &bar)?;
-        tell(arguments, policy, window_s, &plan, &made);
-        runs.push(made);
-    }
-    let processors = world.processors();
+    let bar = progress(arguments.rounds() * POLICIES.len() * plan.len())?;
+    let course = Course {
+        world: &world,
+        interfaces: &interfaces,
+        plan: &plan,
+        load: arguments.load,
+        tolerance: arguments.tolerance(),
+        each: arguments.each,
+        quiet: arguments.json,
+        bar: &bar,
+    };
+    let rounds = course.rounds(arguments.rounds())?;
     drop(world);
     bar.finish_and_clear();
-    let mut rows = rows(arguments, &plan, window_s, (&speeds, processors), &runs)?;
+    let mut rows = rows(arguments, &plan, &rounds)?;
     rows.push(cost::placement()?);
     rows.push(cost::question(&arguments.libraries)?);
     report(&rows, arguments.json, arguments.check)
 }
 
-/// Seconds that the calls keep all processors busy, or all links where that is longer.
-fn window(plan: &[Planned], speeds: &[Speed], processors: f64) -> f64 {
-    let fastest = |kind: usize| {
-        let speeds = speeds.iter().map(|speed| speed.operations[kind]);
-        speeds.fold(0.0, f64::max)
-    };
-    let of = |one: &Planned| {
-        let is_it = |probe: &Problem| probe.function() == one.problem.function();
-        let kind = PROBES.iter().position(is_it);
-        one.problem.operations() / fastest(kind.unwrap_or(0))
-    };
-    let computed_s = plan.iter().map(of).sum::<f64>() / processors;
-    let bytes: f64 = plan.iter().map(|one| one.problem.ways()[0]).sum();
-    let sent_s = bytes / speeds.iter().map(|speed| speed.up).sum::<f64>();
-    computed_s.max(sent_s)
-}
-
 /// What came of a policy: a run takes minutes.
-fn tell(arguments: &Arguments, policy: &str, window_s: f64, plan: &[Planned], made: &[Made]) {
-    if arguments.json {
-        return;
-    }
+fn tell(policy: &str, window_s: f64, plan: &[Planned], made: &[Made], with_each: bool) {
     let far = made.iter().filter(|one| one.server > 0).count();
     println!(
         "{policy:12} calls within {window_s:.1} s: all done after {:.1} s, mean {:.2} s, {far} of \
@@ -142,22 +137,9 @@ fn tell(arguments: &Arguments, policy: &str, window_s: f64, plan: &[Planned], ma
         made.len(),
         median(&errors(made)),
     );
-    if arguments.each {
+    if with_each {
         each(plan, made);
     }
-}
-
-/// What the servers and their links could do in the runs, and how much of it was asked for.
-fn tell_of_speeds(speeds: &[Speed], load: f64) {
-    for (server, Speed { operations, up }) in speeds.iter().enumerate() {
-        let [linpack, ep] = operations.map(|rate| rate * 1e-6);
-        println!(
-            "server {server}: Linpack {linpack:.0} Mflop/s, EP {ep:.1} million operations/s, {:.2} \
-             MB/s to it",
-            up * 1e-6
-        );
-    }
-    println!("the calls asked for {load:.2} of what both can do");
 }
 
 /// What was predicted of each call, and what it took, in milliseconds.
@@ -221,71 +203,69 @@ const FIGURES: [Figure; 2] = [
     ("mean response", mean_response, Outcome::mean_response_s),
 ];
 
-fn rows(
-    arguments: &Arguments,
-    plan: &[Planned],
-    window_s: f64,
-    (speeds, processors): (&[Speed], f64),
-    runs: &[Vec<Made>],
-) -> Result<Vec<Row>, Failure> {
-    let (ours, others) = (&runs[0], &runs[1..]);
-    let speeds = speeds.iter().enumerate();
-    let speeds = speeds.map(|(server, speed)| speed.refined(server, plan, runs));
-    let speeds: Vec<Speed> = speeds.collect();
-    if !arguments.json {
-        tell_of_speeds(&speeds, window(plan, &speeds, processors) / window_s);
-    }
-    let scenario = best::scenario(plan, window_s, &speeds, ours);
-    let bar = progress(FIGURES.len() * arguments.steps())?;
+fn rows(arguments: &Arguments, plan: &[Planned], rounds: &[Round]) -> Result<Vec<Row>, Failure> {
+    let bar = progress(rounds.len() * FIGURES.len() * arguments.steps())?;
     bar.set_message("search for the best assignment");
     let mut rows = Vec::new();
     for (figure_name, figure, simulated_figure) in FIGURES {
-        let value = figure(ours);
-        for (policy, other) in POLICIES[1..].iter().zip(others) {
-            rows.push(row(
-                figure_name.into(),
-                value,
-                (policy, figure(other)),
-                Some(0.75),
-            ));
+        let of = |policy: usize| {
+            rounds
+                .iter()
+                .map(|round| figure(&round.runs[policy]))
+                .collect()
+        };
+        let ours: Vec<f64> = of(0);
+        for (policy, name) in POLICIES.into_iter().enumerate().skip(1) {
+            rows.push(row(figure_name, &ours, (name, of(policy)), Some(0.75)));
         }
-        let Simulated {
-            placed,
-            policy,
-            best,
-        } = simulated(&scenario, ours, simulated_figure, arguments.steps(), &bar);
+        let simulated = rounds.iter().map(|round| {
+            let scenario = best::scenario(plan, round);
+            simulated(
+                &scenario,
+                &round.runs[0],
+                simulated_figure,
+                arguments.steps(),
+                &bar,
+            )
+        });
+        let simulated: Vec<Simulated> = simulated.collect();
+        let of = |pick: fn(&Simulated) -> f64| simulated.iter().map(pick).collect();
+        let best: Vec<f64> = of(|one| one.best);
         rows.push(row(
-            figure_name.into(),
-            value,
-            ("best found", best),
+            figure_name,
+            &ours,
+            ("best found", best.clone()),
             Some(1.15),
         ));
         let name = format!("{figure_name}, as placed");
-        rows.push(row(name, value, ("simulated", placed), None));
+        rows.push(row(&name, &ours, ("simulated", of(|one| one.placed)), None));
         let name = format!("{figure_name}, placed in simulation");
-        rows.push(row(name, policy, ("best found", best), None));
+        let policy: Vec<f64> = of(|one| one.policy);
+        rows.push(row(&name, &policy, ("best found", best), None));
     }
     bar.finish_and_clear();
-    let error = median(&errors(ours));
+    let off = rounds.iter().map(|round| median(&errors(&round.runs[0])));
+    let off: Vec<f64> = off.collect();
+    let name = "median error of predicted times";
     rows.push(Row {
         unit: "",
-        ..row(
-            "median error of predicted times".into(),
-            error,
-            ("at most", 0.15),
-            Some(1.0),
-        )
+        ..row(name, &off, ("at most", vec![0.15]), Some(1.0))
     });
     Ok(rows)
 }
 
-fn row(name: String, value: f64, (peer, peer_value): (&'static str, f64), bar: Option<f64>) -> Row {
+fn row(
+    name: &str,
+    values: &[f64],
+    (peer, peer_values): (&'static str, Vec<f64>),
+    bar: Option<f64>,
+) -> Row {
     Row {
-        name,
+        name: name.into(),
         unit: "s",
-        values: vec![value],
+        values: values.to_vec(),
         peer,
-        peer_values: vec![peer_value],
+        peer_values,
         better: Better::Lower,
         bar,
     }

@@ -91,9 +91,9 @@ fn print_table(rows: &[Row]) {
     println!("{name:40} {ours:>12} {range:>21} {peer:>14} {its:>10} {ratio:>7} {bar:>8}");
     for row in rows {
         let (least, most) = spread(&row.values);
-        // A figure without a unit is near one.
-        let digits = if row.unit.is_empty() { 3 } else { 1 };
-        let value = format!("{:.digits$} {}", median(&row.values), row.unit);
+        let (ours, its) = (median(&row.values), median(&row.peer_values));
+        let digits = digits(ours);
+        let value = format!("{ours:.digits$} {}", row.unit);
         let range = format!("{least:.digits$}..{most:.digits$}");
         let bar = match (row.bar, row.better) {
             (None, _) => String::new(),
@@ -102,12 +102,21 @@ fn print_table(rows: &[Row]) {
         };
         let mark = if row.misses_bar() { " missed" } else { "" };
         println!(
-            "{:40} {value:>12} {range:>21} {:>14} {:>10.1} {:>7.2} {bar:>8}{mark}",
+            "{:40} {value:>12} {range:>21} {:>14} {its:>10.*} {:>7.2} {bar:>8}{mark}",
             row.name,
             row.peer,
-            median(&row.peer_values),
+            self::digits(its),
             row.ratio(),
         );
+    }
+}
+
+/// Digits after the point, for three that count.
+fn digits(value: f64) -> usize {
+    match value.abs() {
+        small if small < 1.0 => 3,
+        small if small < 10.0 => 2,
+        _ => 1,
     }
 }
 

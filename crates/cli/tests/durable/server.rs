@@ -143,17 +143,22 @@ impl Server {
     /// Ends it as an operator does.
     pub(crate) fn stop(&mut self) {
         self.signal("-TERM");
+        self.end();
     }
 
     /// Has it take no more calls, and end when those that were begun have ended.
-    pub(crate) fn drain(&mut self) {
+    pub(crate) fn drain(&self) {
         self.signal("-USR1");
     }
 
-    fn signal(&mut self, signal: &str) {
+    fn signal(&self, signal: &str) {
         let pid = self.process.id().to_string();
         let told = Command::new("kill").args([signal, &pid]).status().unwrap();
         assert!(told.success());
+    }
+
+    /// Waits until it has ended.
+    pub(crate) fn end(&mut self) {
         assert!(self.process.wait().unwrap().success());
     }
 

@@ -1,6 +1,7 @@
 //! The best assignment of the same calls, in simulation with what was measured.
 
 use super::calls::{Made, Planned, Speed};
+use super::round::Round;
 use super::world::LINKS;
 use crate::bench::load::problem::Problem;
 use farcall_gridsim::{
@@ -21,14 +22,9 @@ pub(super) struct Simulated {
     pub(super) best: f64,
 }
 
-/// The run as the simulator sees it. Each computation takes as long as it did where the call was
-/// placed, and at the other server in proportion to the speeds.
-pub(super) fn scenario(
-    plan: &[Planned],
-    window_s: f64,
-    speeds: &[Speed],
-    made: &[Made],
-) -> Scenario {
+/// The run under the default policy as the simulator sees it. Each computation takes as long as it
+/// did where the call was placed, and at the other server in proportion to the speeds.
+pub(super) fn scenario(plan: &[Planned], round: &Round) -> Scenario {
     let machine = |(speed, [_, down]): (&Speed, [u64; 2])| {
         let [linpack, ep] = speed.operations;
         Machine {
@@ -41,7 +37,7 @@ pub(super) fn scenario(
             },
         }
     };
-    let machines: Vec<Machine> = speeds.iter().zip(LINKS).map(machine).collect();
+    let machines: Vec<Machine> = round.speeds.iter().zip(LINKS).map(machine).collect();
     let arrival = |(one, made): (&Planned, &Made)| {
         let size = one.problem.size() as u32;
         let function = match one.problem {
@@ -51,13 +47,13 @@ pub(super) fn scenario(
         let arrival = Arrival::new(function, size);
         let speed = machines[made.server].speeds[function as usize];
         Arrival {
-            at_s: one.at * window_s,
+            at_s: one.at * round.window_s,
             most: 1,
             noise: made.times.exec * speed / arrival.work,
             ..arrival
         }
     };
-    let arrivals = plan.iter().zip(made).map(arrival).collect();
+    let arrivals = plan.iter().zip(&round.runs[0]).map(arrival).collect();
     Scenario {
         arrivals,
         machines,
