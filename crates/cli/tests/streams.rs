@@ -17,7 +17,7 @@ Define copy(OUT char out[n], IN char in[n], IN long n)
 /// Slow enough that a busy machine makes no difference.
 const SHAPE: Shape = Shape::FAST_ETHERNET;
 const BYTES: usize = 33 << 20;
-/// Part of the bytes on the lesser link where one is used, and where both are, at most and at least.
+/// Part of the bytes on the lesser link: at most where one is used, at least where both are.
 const ONE: f64 = 0.02;
 const BOTH: f64 = 0.15;
 

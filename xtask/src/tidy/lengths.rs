@@ -11,7 +11,10 @@ const FUNCTION_LINES: usize = 70;
 const FILE_LINES: usize = 600;
 
 /// Files that may be longer than [`FILE_LINES`], with the reason.
-const LONG_FILES: &[(&str, &str)] = &[];
+const LONG_FILES: &[(&str, &str)] = &[(
+    "bindings/pmpi/record.c",
+    "its users compile it with one command on one file",
+)];
 
 /// Kinds of file whose lines are held to [`COLUMNS`].
 const CODE: &[&str] = &[
