@@ -196,11 +196,10 @@ fn makespan(seconds: f64) -> Result<Row, Failure> {
     let start = Instant::now();
     let jobs: Result<Vec<_>, _> = (0..2)
         .map(|_| {
-            daemon
-                .run(elements)
-                .args(["element", "work", "0", &nanos.to_string()])
-                .stdout(Stdio::null())
-                .spawn()
+            let mut command = daemon.run(elements);
+            command.args(["element", "work", "0", &nanos.to_string()]);
+            command.stdout(Stdio::null());
+            crate::child::spawn(command)
         })
         .collect();
     for mut job in jobs? {
