@@ -1,6 +1,6 @@
-//! What benchmarks leave behind when they are killed.
+//! What benchmarks leave behind when they are killed, and what they refuse.
 
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -59,5 +59,16 @@ fn a_killed_benchmark_takes_its_processes_along() {
             None => Some(()),
             Some(_) => None,
         });
+    }
+}
+
+#[test]
+fn a_time_too_short_for_a_switch_is_refused() {
+    for seconds in ["1", "0", "NaN", "inf"] {
+        let Output { status, stderr, .. } =
+            bench(&["gang", "--seconds", seconds]).output().unwrap();
+        let text = String::from_utf8_lossy(&stderr);
+        assert_eq!(status.code(), Some(2), "{text}");
+        assert!(text.contains("3 to 3600 seconds"), "{text}");
     }
 }
