@@ -7,6 +7,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -62,6 +63,9 @@ pub enum StartError {
     /// The engine cannot start.
     #[error(transparent)]
     Engine(#[from] farcall_channel::EngineError),
+    /// The file for the trace cannot be made.
+    #[error("--trace {0}: {1}")]
+    Trace(PathBuf, #[source] io::Error),
     /// The system refused something else.
     #[error("cannot start the daemon: {0}")]
     System(#[from] io::Error),
@@ -164,7 +168,10 @@ impl Daemon {
                  group instead, and what leaves that group goes on"
             );
         }
-        let trace = config.trace.as_deref().map(Trace::create).transpose()?;
+        let create = |path: &PathBuf| {
+            Trace::create(path).map_err(|source| StartError::Trace(path.clone(), source))
+        };
+        let trace = config.trace.as_ref().map(create).transpose()?;
         let mut daemon = Daemon {
             address: tcp.local_addr()?,
             tcp,

@@ -1,7 +1,7 @@
 //! A line for each switch: what a chart of slices and a breakdown of times are made from.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, LineWriter, Write};
 use std::path::Path;
 
 /// When the steps of one switch were over, at the root, in nanoseconds of the monotonic clock.
@@ -34,12 +34,12 @@ impl Times {
     }
 }
 
-/// The file of `--trace`.
-pub(crate) struct Trace(BufWriter<File>);
+/// The file of `--trace`: whole lines, while the daemon runs and where it is killed.
+pub(crate) struct Trace(LineWriter<File>);
 
 impl Trace {
     pub(crate) fn create(path: &Path) -> io::Result<Trace> {
-        let mut file = BufWriter::new(File::create(path)?);
+        let mut file = LineWriter::new(File::create(path)?);
         writeln!(
             file,
             "switch,start_ns,stopped_ns,frozen_ns,saved_ns,restored_ns,run_ns,out,in,nodes"
@@ -76,8 +76,20 @@ impl Trace {
             nodes.join(" ")
         );
     }
+}
 
-    pub(crate) fn flush(&mut self) {
-        let _ = self.0.flush();
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_in_the_file_at_once() {
+        let path = std::env::temp_dir().join(format!("farcall-trace-{}", std::process::id()));
+        let mut trace = Trace::create(&path).unwrap();
+        let lines = || std::fs::read_to_string(&path).unwrap().lines().count();
+        assert_eq!(lines(), 1);
+        trace.write(1, &Times::default(), (&[], &[1]), &["node".to_owned()]);
+        assert_eq!(lines(), 2);
+        std::fs::remove_file(&path).unwrap();
     }
 }

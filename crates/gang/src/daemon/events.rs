@@ -447,9 +447,6 @@ impl Daemon {
                 self.handle(source);
             }
         }
-        if let Some(trace) = &mut self.trace {
-            trace.flush();
-        }
         if !self.config.control.starts_with('@') {
             let _ = std::fs::remove_file(&self.config.control);
         }
