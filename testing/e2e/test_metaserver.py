@@ -99,6 +99,8 @@ def test_what_stays_is_at_one_server(cluster):
         server.put(np.zeros(3))
     with pytest.raises(farcall.UnknownFunction, match="farcall ls"):
         server.function("missing")
+    with pytest.raises(farcall.UnknownFunction, match="did you mean `again`"):
+        server.function("agan")
 
 
 def test_the_command_asks_the_metaserver_of_the_environment(cluster):

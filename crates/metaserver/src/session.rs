@@ -377,7 +377,7 @@ fn refusal(refusal: Refusal) -> Failure {
     let kind = match refusal {
         Refusal::NotJoined => FailureKind::NotJoined,
         Refusal::Full(_) => FailureKind::Busy,
-        Refusal::Unknown(_) | Refusal::Ambiguous { .. } => FailureKind::UnknownFunction,
+        Refusal::Unknown { .. } | Refusal::Ambiguous { .. } => FailureKind::UnknownFunction,
         Refusal::NoServer { .. } => FailureKind::NoServer,
     };
     Failure::new(kind, refusal.to_string())
