@@ -115,5 +115,6 @@ def test_the_command_asks_the_metaserver_of_the_environment(cluster):
 
     wait_until(lambda: "again" in run("ls").stdout, what="that a server has joined")
     assert "[3.000000, 5.000000]" in run("call", "again", "n=2", "seconds=0", "x=1,2").stdout
+    assert "drain its servers one by one" in run("drain").stderr
     plan = run("describe", "again", "--plan", "n=2", "seconds=0").stdout
     assert "total s" in plan and "127.0.0.1" in plan
