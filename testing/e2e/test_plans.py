@@ -158,6 +158,11 @@ def test_the_plan_of_the_guide(two, tmp_path):
     assert np.allclose(np.load(tmp_path / "product.npy"), a @ b)
 
 
+def test_a_plan_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"nothing\.toml"):
+        farcall.load_plan(tmp_path / "nothing.toml")
+
+
 def test_named_data_go_in_and_out(two, tmp_path):
     path = tmp_path / "plan.toml"
     server = two[0].connect()
