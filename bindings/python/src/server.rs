@@ -71,8 +71,8 @@ pub(crate) fn connect(
         .map_err(|error| match error {
             farcall_client::Error::Connect { .. } if !is_named => {
                 let text = format!(
-                    "{error}; for another server give its address, or set FARCALL_SERVER or \
-                     FARCALL_METASERVER"
+                    "{error} (another server is named by its address, or by FARCALL_SERVER or \
+                     FARCALL_METASERVER)"
                 );
                 error::connection(py, text)
             }
