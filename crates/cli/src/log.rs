@@ -2,8 +2,12 @@
 
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Stderr};
+use std::str::FromStr;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::SubscriberBuilder;
+use tracing_subscriber::fmt::format::{DefaultFields, Format, Full};
 
 /// What to log, and how.
 #[derive(Args)]
@@ -16,7 +20,7 @@ pub(crate) struct Log {
         default_value = "info",
         env = "FARCALL_LOG"
     )]
-    log: String,
+    log: Filter,
     /// How to log: text, or one JSON object a line
     #[arg(
         long,
@@ -25,6 +29,46 @@ pub(crate) struct Log {
         env = "FARCALL_LOG_FORMAT"
     )]
     log_format: LogFormat,
+}
+
+/// What to log: levels, or targets with levels.
+#[derive(Clone, Debug)]
+pub(crate) struct Filter(String);
+
+impl FromStr for Filter {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Filter, String> {
+        EnvFilter::try_new(text).map_err(|error| error.to_string())?;
+        // A word that is no level would be taken for a target, and nothing be logged.
+        let is_level = |word: &str| word.parse::<LevelFilter>().is_ok();
+        let other = |word: &&str| !word.contains(['=', '[']) && !is_level(word);
+        match text.split(',').find(other) {
+            None => Ok(Filter(text.to_owned())),
+            Some(word) => Err(format!(
+                "`{word}` is no level: write error, warn, info, debug, trace, or TARGET=LEVEL"
+            )),
+        }
+    }
+}
+
+type Plain = SubscriberBuilder<DefaultFields, Format<Full>, EnvFilter, fn() -> Stderr>;
+
+impl Filter {
+    /// Logs as text from now on.
+    pub(crate) fn init(&self) -> Result<(), Failure> {
+        self.log()?.init();
+        Ok(())
+    }
+
+    fn log(&self) -> Result<Plain, Failure> {
+        let filter = EnvFilter::try_new(&self.0).map_err(Failure::usage)?;
+        Ok(tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_target(false)
+            .with_ansi(std::io::stderr().is_terminal())
+            .with_writer(std::io::stderr as fn() -> Stderr))
+    }
 }
 
 /// How to log.
@@ -37,16 +81,28 @@ enum LogFormat {
 impl Log {
     /// Logs from now on.
     pub(crate) fn init(&self) -> Result<(), Failure> {
-        let filter = EnvFilter::try_new(&self.log).map_err(Failure::usage)?;
-        let log = tracing_subscriber::fmt()
-            .with_env_filter(filter)
-            .with_target(false)
-            .with_ansi(std::io::stderr().is_terminal())
-            .with_writer(std::io::stderr);
         match self.log_format {
-            LogFormat::Text => log.init(),
-            LogFormat::Json => log.json().flatten_event(true).init(),
+            LogFormat::Text => self.log.init(),
+            LogFormat::Json => {
+                let log = self.log.log()?.json().flatten_event(true);
+                log.init();
+                Ok(())
+            }
         }
-        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_is_no_level_is_refused() {
+        for text in ["info", "off", "info,farcall::call=debug", "WARN"] {
+            assert!(text.parse::<Filter>().is_ok(), "{text}");
+        }
+        for text in ["foo", "info,verbose", "info=x"] {
+            assert!(text.parse::<Filter>().is_err(), "{text}");
+        }
     }
 }

@@ -4,6 +4,7 @@ mod arrays;
 mod bench;
 mod call;
 mod certificate;
+mod child;
 mod describe;
 mod doctor;
 mod drain;

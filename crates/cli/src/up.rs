@@ -133,19 +133,7 @@ impl Cluster {
             .stdout(Stdio::piped());
         // A Ctrl-C of the terminal goes to this process alone, which ends the others in order.
         command.process_group(0);
-        let parent = rustix::process::getpid();
-        // SAFETY: only system calls between fork and exec.
-        unsafe {
-            command.pre_exec(move || {
-                rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
-                // It may have died before.
-                match rustix::process::getppid() == Some(parent) {
-                    true => Ok(()),
-                    false => Err(std::io::ErrorKind::Interrupted.into()),
-                }
-            });
-        }
-        let mut child = command.spawn()?;
+        let mut child = crate::child::spawn(command)?;
         let stdout = child.stdout.take();
         let mut stdout = BufReader::new(stdout.ok_or_else(|| Failure::failed("no output"))?);
         let mut line = String::new();

@@ -297,13 +297,13 @@ impl LabServer {
     fn start(lab: &Lab, libraries: &Path) -> Result<LabServer, Failure> {
         let idl = super::interface_file(libraries, "bench.idl")?;
         let program = std::env::current_exe()?;
-        let mut process = lab
-            .command(0, &program.to_string_lossy())
+        let mut command = lab.command(0, &program.to_string_lossy());
+        command
             .arg("serve")
             .arg(idl)
             .args(["--listen", "0.0.0.0:0", "--log", "error"])
-            .stdout(Stdio::piped())
-            .spawn()?;
+            .stdout(Stdio::piped());
+        let mut process = crate::child::spawn(command)?;
         let mut line = String::new();
         if let Some(out) = process.stdout.take() {
             BufReader::new(out).read_line(&mut line)?;

@@ -375,13 +375,14 @@ struct LocalServer {
 impl LocalServer {
     fn start(libraries: &std::path::Path, options: &[&str]) -> Result<LocalServer, Failure> {
         let idl = super::interface_file(libraries, "bench.idl")?;
-        let mut process = Command::new(std::env::current_exe()?)
+        let mut command = Command::new(std::env::current_exe()?);
+        command
             .arg("serve")
             .arg(idl)
             .args(["--listen", "127.0.0.1:0", "--log", "error"])
             .args(options)
-            .stdout(Stdio::piped())
-            .spawn()?;
+            .stdout(Stdio::piped());
+        let mut process = crate::child::spawn(command)?;
         let mut line = String::new();
         if let Some(out) = process.stdout.take() {
             BufReader::new(out).read_line(&mut line)?;

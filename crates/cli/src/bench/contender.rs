@@ -30,11 +30,11 @@ impl Contender {
     }
 
     fn start(mut command: Command, name: &str) -> Result<Contender, Failure> {
-        let mut process = command
+        command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()?;
+            .stderr(Stdio::null());
+        let mut process = crate::child::spawn(command)?;
         let requests = process.stdin.take();
         let answers = process.stdout.take().map(BufReader::new);
         let mut contender = Contender {

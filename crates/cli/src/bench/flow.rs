@@ -7,7 +7,7 @@
 mod rows;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use crate::failure::Failure;
 use clap::Args;
@@ -318,7 +318,7 @@ fn own(case: &Case) -> Result<Measured, Failure> {
     if case.steps > 0 {
         command.args(["--steps", &case.steps.to_string()]);
     }
-    report(&mut command)
+    report(command)
 }
 
 fn peer(case: &Case, driver: &Path, folder: &Path) -> Result<Measured, Failure> {
@@ -340,24 +340,25 @@ fn peer(case: &Case, driver: &Path, folder: &Path) -> Result<Measured, Failure> 
         std::fs::write(&file, lines)?;
         command.arg(file);
     }
-    report(&mut command)
+    report(command)
 }
 
 /// Runs a command that prints one JSON object.
-fn report(command: &mut Command) -> Result<Measured, Failure> {
-    let output = command.stdin(Stdio::null()).output()?;
+fn report(command: Command) -> Result<Measured, Failure> {
+    let told = format!("{command:?}");
+    let output = crate::child::output(command)?;
     let text = String::from_utf8_lossy(&output.stdout);
     let value: Value = match serde_json::from_str(text.trim()) {
         Ok(value) if output.status.success() => value,
         _ => {
             let error = String::from_utf8_lossy(&output.stderr);
-            return Err(Failure::failed(format!("{command:?}: {text} {error}")));
+            return Err(Failure::failed(format!("{told}: {text} {error}")));
         }
     };
     let field = |name: &str| {
         value[name]
             .as_f64()
-            .ok_or_else(|| Failure::failed(format!("{command:?}: no `{name}` in {text}")))
+            .ok_or_else(|| Failure::failed(format!("{told}: no `{name}` in {text}")))
     };
     Ok(Measured {
         makespan: field("makespan")?,

@@ -40,8 +40,8 @@ pub(crate) struct Arguments {
     /// Every length of slice with every number of elements, in both forms
     #[arg(long)]
     matrix: bool,
-    /// Seconds of each measured run
-    #[arg(long, default_value_t = 6.0, value_name = "SECONDS")]
+    /// Seconds of each measured run, at least 3: a switch comes after a slice of 500 ms
+    #[arg(long, default_value_t = 6.0, value_name = "SECONDS", value_parser = seconds)]
     seconds: f64,
 }
 
@@ -55,6 +55,13 @@ enum Part {
     Channel,
     /// Engines of two nodes beside plain UDP
     Nodes,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (3.0..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err(format!("`{text}`: 3 to 3600 seconds")),
+    }
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -145,6 +152,12 @@ fn measure(load: &Load) -> Result<Vec<Row>, Failure> {
         true => breakdown.seen / f64::from(load.elements),
         false => breakdown.median,
     };
+    if !each.is_finite() {
+        return Err(Failure::failed(format!(
+            "no switch was seen in {} s of slices of {} ms: measure longer by --seconds",
+            load.seconds, load.slice_ms
+        )));
+    }
     let lost = each / slice * 100.0;
     let whole = load.seconds * 1e9 * cores;
     let less = (base.processor - gang.processor) / whole * 100.0;
@@ -196,11 +209,10 @@ fn makespan(seconds: f64) -> Result<Row, Failure> {
     let start = Instant::now();
     let jobs: Result<Vec<_>, _> = (0..2)
         .map(|_| {
-            daemon
-                .run(elements)
-                .args(["element", "work", "0", &nanos.to_string()])
-                .stdout(Stdio::null())
-                .spawn()
+            let mut command = daemon.run(elements);
+            command.args(["element", "work", "0", &nanos.to_string()]);
+            command.stdout(Stdio::null());
+            crate::child::spawn(command)
         })
         .collect();
     for mut job in jobs? {

@@ -40,7 +40,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "K")]
     steps: Option<u64>,
     /// Messages per pair
-    #[arg(long, value_name = "M", default_value_t = 1)]
+    #[arg(long, value_name = "M", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     count: u32,
     /// Largest relative change that ends the rounds of --mode iterated
     #[arg(long, default_value_t = 0.01)]
@@ -49,7 +49,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "S", default_value_t = 0.0)]
     resolution: f64,
     /// Sends that a node may have under way at a time
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     window: u32,
     /// When a send is complete, so that the next may start
     #[arg(long, value_enum, default_value = "destination")]
@@ -58,7 +58,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "BYTES", default_value_t = 1500.0)]
     packet_size: f64,
     /// Packets that the buffer at the end of a link holds in --mode packets
-    #[arg(long, value_name = "N", default_value_t = 16)]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
     buffer: u32,
     /// Let packets pass a blocked one that waits for another link, in --mode packets
     #[arg(long)]
@@ -168,6 +168,12 @@ impl Options {
 
     fn workload(&self, platform: &Platform) -> Result<Workload, Failure> {
         let limits = Limits::default();
+        let is_file = self.pattern.starts_with("file:") || self.pattern.starts_with("goal:");
+        if is_file && self.size.is_some() {
+            return Err(Failure::usage(
+                "--size: the file tells the sizes; leave it out",
+            ));
+        }
         let in_file = |file: &str, error| Failure::failed(format!("{file}: {error}"));
         if let Some(file) = self.pattern.strip_prefix("file:") {
             let script = Script::parse_csv(&read(file)?, limits);

@@ -2,13 +2,13 @@
 
 use super::{bytes, duration};
 use crate::failure::Failure;
+use crate::log::Filter;
 use clap::{Args, ValueEnum};
 use farcall_gang::{Config, DEFAULT_CONTROL, Daemon, Form, Freeze};
 use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
-use tracing_subscriber::EnvFilter;
 
 /// Run the daemon of a node
 ///
@@ -71,7 +71,7 @@ pub(crate) struct Arguments {
         default_value = "warn",
         env = "FARCALL_LOG"
     )]
-    log: String,
+    log: Filter,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -87,12 +87,7 @@ enum FreezeName {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
-    let filter = EnvFilter::try_new(&arguments.log).map_err(Failure::usage)?;
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_target(false)
-        .with_writer(std::io::stderr)
-        .init();
+    arguments.log.init()?;
     if arguments.slice < Duration::from_millis(20) {
         return Err(Failure::usage("--slice is at least 20ms"));
     }

@@ -1,13 +1,13 @@
 //! `farcall trunk up`
 
 use crate::failure::Failure;
+use crate::log::Filter;
 use clap::{Args, ValueEnum};
 use farcall_trunk::{Config, Daemon, FaultPlan, LinkConfig, Policy};
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tracing_subscriber::EnvFilter;
 
 /// Join links into one virtual interface
 ///
@@ -50,7 +50,7 @@ pub(crate) struct Arguments {
         default_value = "info",
         env = "FARCALL_LOG"
     )]
-    log: String,
+    log: Filter,
     /// Spoil what is sent on a link, for tests: IF:loss=0.5%,delay=1ms,duplicate=1%,reorder=1%
     #[arg(long = "fault", value_name = "PLAN", hide = true, value_parser = fault)]
     faults: Vec<(String, FaultPlan)>,
@@ -69,12 +69,7 @@ enum PolicyName {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let filter = EnvFilter::try_new(&arguments.log).map_err(Failure::usage)?;
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_target(false)
-        .with_writer(std::io::stderr)
-        .init();
+    arguments.log.init()?;
     let config = configuration(arguments)?;
     let daemon = Daemon::start(&config).map_err(Failure::failed)?;
     let mut out = std::io::stdout().lock();

@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use farcall_channel::{Segment, Shape};
 
 use super::element::now;
+use crate::child;
 use crate::failure::Failure;
 
 /// What is measured.
@@ -85,7 +86,7 @@ impl Load {
                 let keep = [fd, bell.as_raw_fd()];
                 // SAFETY: the closure makes only system calls on values of its own.
                 unsafe { command.pre_exec(move || inherit(&keep, processor)) };
-                command.spawn()
+                child::spawn(command)
             })
             .collect();
         let mut text = String::new();
@@ -101,7 +102,9 @@ impl Load {
     /// Runs the same as a job that is switched out and in at every slice.
     pub(super) fn with_gang(&self) -> Result<(Sums, Breakdown, f64), Failure> {
         let daemon = BenchDaemon::start(self.slice_ms, self.form)?;
-        let output = daemon.run(self.elements).args(self.arguments()).output()?;
+        let mut command = daemon.run(self.elements);
+        command.args(self.arguments());
+        let output = child::output(command)?;
         if !output.status.success() {
             let text = String::from_utf8_lossy(&output.stderr).into_owned();
             return Err(Failure::failed(format!("the measured job failed: {text}")));
@@ -182,7 +185,8 @@ impl BenchDaemon {
         let number = now();
         let control = format!("@farcall-bench-{}-{number}", std::process::id());
         let trace = std::env::temp_dir().join(format!("farcall-bench-{number}.csv"));
-        let mut process = Command::new(std::env::current_exe()?)
+        let mut command = Command::new(std::env::current_exe()?);
+        command
             .args([
                 "gang",
                 "daemon",
@@ -194,8 +198,8 @@ impl BenchDaemon {
             .args(["--slice", &format!("{slice_ms}ms")])
             .arg("--trace")
             .arg(&trace)
-            .stdout(Stdio::piped())
-            .spawn()?;
+            .stdout(Stdio::piped());
+        let mut process = child::spawn(command)?;
         let mut line = String::new();
         if let Some(out) = process.stdout.take() {
             BufReader::new(out).read_line(&mut line)?;

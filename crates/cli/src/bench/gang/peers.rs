@@ -12,11 +12,9 @@ const MPI: &str = "benches/gang/mpi.c";
 const SLURM: &str = "benches/gang/slurm.py";
 
 /// Runs a command to its end: what it printed, or a line that says why there is nothing.
-fn told(command: &mut Command) -> Result<String, String> {
+fn told(command: Command) -> Result<String, String> {
     let program = command.get_program().to_string_lossy().into_owned();
-    let output = command
-        .output()
-        .map_err(|error| format!("{program}: {error}"))?;
+    let output = crate::child::output(command).map_err(|error| format!("{program}: {error}"))?;
     match output.status.success() {
         true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
         false => Err(String::from_utf8_lossy(&output.stderr).trim().to_string()),
@@ -57,15 +55,12 @@ fn run_mpich() -> Result<[f64; 3], String> {
         return Err(format!("no {MPI}: run it in the project's folder"));
     }
     let program = std::env::temp_dir().join(format!("farcall-mpi-{}", std::process::id()));
-    told(
-        Command::new("mpicc.mpich")
-            .args(["-O2", "-o"])
-            .arg(&program)
-            .arg(MPI),
-    )?;
+    let mut build = Command::new("mpicc.mpich");
+    build.args(["-O2", "-o"]).arg(&program).arg(MPI);
+    told(build)?;
     let mut run = Command::new("mpirun.mpich");
     run.args(["-bind-to", "user:0,1", "-n", "2"]).arg(&program);
-    let figures = told(&mut run);
+    let figures = told(run);
     let _ = std::fs::remove_file(&program);
     let figures = figures?;
     let found = numbers(&figures).try_into();
@@ -80,7 +75,7 @@ pub(super) fn slurm(seconds: f64, ours: f64) -> Result<Vec<Row>, Failure> {
         .arg(std::env::current_exe()?)
         .args(["element", "work", "0", &nanos]);
     let told = match Path::new(SLURM).is_file() {
-        true => told(&mut run),
+        true => told(run),
         false => Err(format!("no {SLURM}: run it in the project's folder")),
     };
     match told.map(|text| numbers(&text)).as_deref() {

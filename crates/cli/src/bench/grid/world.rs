@@ -108,7 +108,8 @@ pub(in crate::bench) struct Process {
 impl Process {
     /// Starts it, and learns its port from its first line.
     pub(in crate::bench) fn start(mut command: Command) -> Result<Process, Failure> {
-        let child = command.stdout(Stdio::piped()).spawn()?;
+        command.stdout(Stdio::piped());
+        let child = crate::child::spawn(command)?;
         let mut process = Process { child, port: 0 };
         let mut line = String::new();
         if let Some(out) = process.child.stdout.take() {

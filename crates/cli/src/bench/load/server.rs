@@ -58,15 +58,15 @@ impl LoadServer {
         options: &[String],
     ) -> Result<LoadServer, Failure> {
         let idl = crate::bench::interface_file(libraries, problem.file())?;
-        let mut process = command
+        command
             .arg("serve")
             .arg(idl)
             .args(["--listen", listen, "--log-format", "json"])
             .args(["--log", "error,farcall::call=debug"])
             .args(options)
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()?;
+            .stderr(Stdio::piped());
+        let mut process = crate::child::spawn(command)?;
         let (sender, log) = channel();
         if let Some(lines) = process.stderr.take() {
             std::thread::spawn(move || {

@@ -48,7 +48,7 @@ fn beside_a_ping(arguments: &Arguments, farcall: &Program, policy: &str) -> Resu
     let mut ping = lab.command(1, "ping");
     ping.args(["-q", "-i", "1", "-w", &seconds, &address])
         .stdout(Stdio::null());
-    let mut ping = ping.spawn()?;
+    let mut ping = crate::child::spawn(ping)?;
     let rate = bulk(&lab, 2, arguments.duration())? / shape.ideal() / 2.0;
     ping.wait()?;
     let (limit, (better, bar)) = at_least(97.0);

@@ -1,0 +1,34 @@
+//! What `farcall flow run` refuses instead of taking something else for it.
+
+use std::process::Command;
+
+#[test]
+fn what_would_not_count_is_refused() {
+    let file = std::env::temp_dir().join(format!("farcall-pattern-{}.csv", std::process::id()));
+    std::fs::write(&file, "0,1,1,20KB\n").unwrap();
+    let of_file = format!("file:{}", file.display());
+    for (pattern, option, value) in [
+        ("ring", "--count", "0"),
+        ("ring", "--window", "0"),
+        ("ring", "--buffer", "0"),
+        (&of_file, "--size", "1KB"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_farcall"));
+        command.args([
+            "flow",
+            "run",
+            "--platform",
+            "torus:4x4",
+            "--pattern",
+            pattern,
+        ]);
+        if option != "--size" {
+            command.args(["--size", "1KB"]);
+        }
+        let output = command.args([option, value]).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{option} {value}: {text}");
+        assert!(text.contains(option), "{text}");
+    }
+    std::fs::remove_file(&file).unwrap();
+}
