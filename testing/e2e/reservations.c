@@ -1,6 +1,7 @@
 /* Reserves processor elements and bandwidth, uses them, and gives them up: ADDRESS. */
 
 #include <farcall.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -38,6 +39,13 @@ int main(int count, char **words)
     if (farcall_reserve(server, &more) == FARCALL_OK)
         return fails("twice");
     printf("%s\n", farcall_error_message());
+    if (more.earliest < 50 || more.earliest > 60)
+        return fails("the end of the first one");
+    more.latest = INFINITY;
+    if (farcall_reserve(server, &more) != FARCALL_OK || more.begins < 50 || more.earliest != 0)
+        return fails("as soon as it is free");
+    if (farcall_release_reservation(server, more.id) != FARCALL_OK)
+        return fails("release of what has not begun");
 
     memset(there, 7, sizeof there);
     long n = sizeof there;

@@ -99,6 +99,8 @@ def test_what_stays_is_at_one_server(cluster):
         server.put(np.zeros(3))
     with pytest.raises(farcall.UnknownFunction, match="farcall ls"):
         server.function("missing")
+    with pytest.raises(farcall.UnknownFunction, match="did you mean `again`"):
+        server.function("agan")
 
 
 def test_the_command_asks_the_metaserver_of_the_environment(cluster):
@@ -113,5 +115,9 @@ def test_the_command_asks_the_metaserver_of_the_environment(cluster):
 
     wait_until(lambda: "again" in run("ls").stdout, what="that a server has joined")
     assert "[3.000000, 5.000000]" in run("call", "again", "n=2", "seconds=0", "x=1,2").stdout
+    for wrong, reason in ("1,b", "numbers with commas"), (f"@{__file__}", "numpy.save writes"):
+        refused = run("call", "again", "n=2", "seconds=0", f"x={wrong}").stderr
+        assert refused.startswith("error: `x`: ") and reason in refused
+    assert "drain its servers one by one" in run("drain").stderr
     plan = run("describe", "again", "--plan", "n=2", "seconds=0").stdout
     assert "total s" in plan and "127.0.0.1" in plan

@@ -241,6 +241,10 @@ def test_there_are_so_many(process, server):
 
 
 def test_wrong_uses_are_told(process, server):
+    with pytest.raises(farcall.UnknownFunction, match="did you mean `Counter`"):
+        server.new("Countr")
+    with pytest.raises(farcall.UnknownFunction, match=r"did you mean `Counter\.add`"):
+        server.function("counters/Counter.ad")
     with pytest.raises(farcall.UnknownFunction, match="no class `Nothing`"):
         server.new("Nothing")
     with pytest.raises(farcall.ArgumentError, match="is a method: make an object of `Counter`"):

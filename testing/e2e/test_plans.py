@@ -1,12 +1,13 @@
 """Transactions that are written down: saved from Python, run by Python and by the command."""
 
 import json
+import re
 import subprocess
 
 import farcall
 import numpy as np
 import pytest
-from servers import FARCALL, LIBRARIES, ServerProcess
+from servers import FARCALL, LIBRARIES, ROOT, ServerProcess
 
 STEPS = """\
 Module test;
@@ -144,6 +145,22 @@ def test_a_plan_written_by_hand(two, tmp_path):
         path.write_text(HAND.replace(*change, 1))
         done = command(two, path, check=False)
         assert done.returncode in (1, 2) and wanted in done.stderr, (change, done.stderr)
+
+
+def test_the_plan_of_the_guide(two, tmp_path):
+    guide = (ROOT / "docs" / "transactions.md").read_text()
+    (plan,) = re.findall(r"^```toml\n(.*?)^```$", guide, re.DOTALL | re.MULTILINE)
+    (tmp_path / "plan.toml").write_text(plan)
+    a, b = np.random.default_rng(2).random((2, 9, 9))
+    for name, array in ("a", a), ("b", b), ("c", np.zeros((9, 9))):
+        np.save(tmp_path / f"{name}.npy", array)
+    command(two, tmp_path / "plan.toml")
+    assert np.allclose(np.load(tmp_path / "product.npy"), a @ b)
+
+
+def test_a_plan_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"nothing\.toml"):
+        farcall.load_plan(tmp_path / "nothing.toml")
 
 
 def test_named_data_go_in_and_out(two, tmp_path):

@@ -284,6 +284,8 @@ def test_what_cannot_be_part_of_one_says_why(start, steps):
             copy(n=n, in_=handle)
         with pytest.raises(farcall.ArgumentError, match="leave the argument out"):
             copy(n=n, in_=x, out=farcall.keep())
+        with pytest.raises(farcall.ArgumentError, match=r"numpy\.zeros"):
+            fill(farcall.keep(), 1, n)
         with pytest.raises(farcall.ArgumentError, match="call_async"):
             copy.call_async(n=n, in_=x)
         with pytest.raises(farcall.ArgumentError, match="order of memory"):

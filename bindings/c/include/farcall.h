@@ -313,6 +313,16 @@ typedef struct {
    * Seconds from now until it is over.
    */
   double ends;
+  /**
+   * Seconds from now until it begins at the latest, where it is not free at `begins`; `INFINITY`
+   * for whenever it is, and 0 for no later.
+   */
+  double latest;
+  /**
+   * Set by `farcall_reserve` where it cannot be had: seconds from then on after which it can; 0
+   * where no time is known.
+   */
+  double earliest;
 } farcall_reservation;
 
 /**
@@ -822,10 +832,11 @@ farcall_status farcall_forward_output(farcall_function *function,
 farcall_status farcall_keep_output(farcall_function *function);
 
 /**
- * Reserves processor elements and bandwidth of a server from `begins` to `ends`, and sets the id.
- * Calls that use it (`farcall_use_reservation`) start at once then, and their arrays travel at
- * these rates on a connection of their own. Where they are not free then,
- * `farcall_error_message` says from when on they are. It is in `FARCALL_1.4`.
+ * Reserves processor elements and bandwidth of a server from `begins` to `ends`, or for as long by
+ * `latest`, and sets the id and when it is. Calls that use it (`farcall_use_reservation`) start at
+ * once then, and their arrays travel at these rates on a connection of their own. Where they are
+ * not free then, `earliest` and `farcall_error_message` say from when on they are. It is in
+ * `FARCALL_1.4`.
  *
  * `server` is from `farcall_connect`; `reservation` points to a reservation with its size.
  */

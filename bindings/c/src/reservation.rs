@@ -29,12 +29,19 @@ pub struct Reservation {
     pub begins: f64,
     /// Seconds from now until it is over.
     pub ends: f64,
+    /// Seconds from now until it begins at the latest, where it is not free at `begins`; `INFINITY`
+    /// for whenever it is, and 0 for no later.
+    pub latest: f64,
+    /// Set by `farcall_reserve` where it cannot be had: seconds from then on after which it can; 0
+    /// where no time is known.
+    pub earliest: f64,
 }
 
-/// Reserves processor elements and bandwidth of a server from `begins` to `ends`, and sets the id.
-/// Calls that use it (`farcall_use_reservation`) start at once then, and their arrays travel at
-/// these rates on a connection of their own. Where they are not free then,
-/// `farcall_error_message` says from when on they are. It is in `FARCALL_1.4`.
+/// Reserves processor elements and bandwidth of a server from `begins` to `ends`, or for as long by
+/// `latest`, and sets the id and when it is. Calls that use it (`farcall_use_reservation`) start at
+/// once then, and their arrays travel at these rates on a connection of their own. Where they are
+/// not free then, `earliest` and `farcall_error_message` say from when on they are. It is in
+/// `FARCALL_1.4`.
 ///
 /// # Safety
 ///
@@ -59,7 +66,10 @@ pub unsafe extern "C" fn farcall_reserve(
         // SAFETY: it is as large as this version knows it, and the caller's alone.
         let reservation = unsafe { &mut *reservation };
         let wanted = wanted(reservation)?;
-        let made = server.client().reserve(&wanted)?;
+        reservation.earliest = 0.0;
+        let made = server.client().reserve(&wanted).inspect_err(|error| {
+            reservation.earliest = error.earliest().unwrap_or_default().as_secs_f64();
+        })?;
         reservation.id = made.id;
         reservation.begins = made.begins.as_secs_f64();
         reservation.ends = made.ends.as_secs_f64();
@@ -79,7 +89,11 @@ fn wanted(reservation: &Reservation) -> Result<Wanted, Problem> {
         down: reservation.down,
         start: duration(reservation.begins, "it begins in")?,
         length: duration(length, "it lasts for")?,
-        latest: None,
+        latest: match reservation.latest {
+            0.0 => None,
+            f64::INFINITY => Some(Duration::MAX),
+            latest => Some(duration(latest, "it begins at the latest in")?),
+        },
     })
 }
 

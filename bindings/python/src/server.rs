@@ -24,9 +24,9 @@ use crate::transaction::Transaction;
 /// Connects to a server: `farcall://host:port` or `unix:///path`.
 ///
 /// Without an address it is the one of the environment variable `FARCALL_SERVER`, or of
-/// `NINF_SERVER` and `NINF_SERVER_PORT`, or the metaserver of `FARCALL_METASERVER`. Behind a
-/// metaserver, `meta://host:port`, are all servers that have joined it: each call goes to the one
-/// that will have done it first, and to another where that one is lost.
+/// `NINF_SERVER` and `NINF_SERVER_PORT`, or the metaserver of `FARCALL_METASERVER`, or else this
+/// machine. Behind a metaserver, `meta://host:port`, are all servers that have joined it: each call
+/// goes to the one that will have done it first, and to another where that one is lost.
 ///
 /// `timeout` bounds every call and `connect_timeout` the connection, in seconds. Where a server
 /// reached over TCP turns out to be on this host, the connection changes to a Unix socket and
@@ -53,14 +53,9 @@ pub(crate) fn connect(
     authorities: Option<PathBuf>,
     certificate: Option<(PathBuf, PathBuf)>,
 ) -> PyResult<Server> {
-    let address = match address.or_else(farcall_client::address_from_environment) {
-        Some(address) => address,
-        None => {
-            let text = "no server: give an address such as farcall://host:3717, or set \
-                        FARCALL_SERVER or FARCALL_METASERVER";
-            return Err(error::connection(py, text.to_owned()));
-        }
-    };
+    let named = address.or_else(farcall_client::address_from_environment);
+    let is_named = named.is_some();
+    let address = named.unwrap_or_else(farcall_client::default_address);
     let options = Options {
         connect_timeout: seconds(py, "connect_timeout", connect_timeout)?,
         timeout: timeout
@@ -73,7 +68,16 @@ pub(crate) fn connect(
     };
     let client = py
         .detach(|| farcall_client::Server::connect(&address, options))
-        .map_err(|error| error::from_client(py, &error))?;
+        .map_err(|error| match error {
+            farcall_client::Error::Connect { .. } if !is_named => {
+                let text = format!(
+                    "{error} (another server is named by its address, or by FARCALL_SERVER or \
+                     FARCALL_METASERVER)"
+                );
+                error::connection(py, text)
+            }
+            other => error::from_client(py, &other),
+        })?;
     Ok(Server {
         client,
         process: Process::current(),

@@ -28,10 +28,16 @@ pub(crate) struct TransactionPlan {
 #[pyfunction]
 pub(crate) fn load_plan(path: PathBuf) -> PyResult<TransactionPlan> {
     let wrong = |text: String| PyValueError::new_err(format!("{}: {text}", path.display()));
-    if std::fs::metadata(&path)?.len() > MOST_BYTES as u64 {
+    let named = |error: std::io::Error| {
+        PyErr::from(std::io::Error::new(
+            error.kind(),
+            format!("{}: {error}", path.display()),
+        ))
+    };
+    if std::fs::metadata(&path).map_err(named)?.len() > MOST_BYTES as u64 {
         return Err(wrong(format!("a plan has at most {MOST_BYTES} bytes")));
     }
-    let text = std::fs::read_to_string(&path)?;
+    let text = std::fs::read_to_string(&path).map_err(named)?;
     let plan = Plan::parse(&text).map_err(|error| wrong(error.to_string()))?;
     Ok(TransactionPlan { plan, path })
 }

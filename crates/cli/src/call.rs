@@ -167,7 +167,7 @@ impl Call {
                     handles.insert(param, id.map_err(Failure::usage)?);
                     continue;
                 }
-                None => Given::Array(read_array(&text)?),
+                None => Given::Array(read_array(&text, &declared.name)?),
             };
             given.insert(param, array);
         }
@@ -317,7 +317,11 @@ pub(crate) fn sizes(
     let mut arrays = BTreeMap::new();
     for (param, text) in values {
         if decides_sizes(interface, param) && arrays::named(&text).is_none() {
-            arrays.insert(param, array_bytes(interface, param, read_array(&text)?)?);
+            let name = &interface.params[param].name;
+            arrays.insert(
+                param,
+                array_bytes(interface, param, read_array(&text, name)?)?,
+            );
         }
     }
     let bytes = |param| arrays.get(&param).map_or(&[][..], Vec::as_slice);
@@ -515,11 +519,12 @@ fn parse_scalar(text: &str, param: &Param) -> Result<Scalar, Failure> {
     scalar.convert(param).map_err(Failure::usage)
 }
 
-fn read_array(text: &str) -> Result<Array, Failure> {
-    match text.strip_prefix('@') {
+fn read_array(text: &str, name: &str) -> Result<Array, Failure> {
+    let array = match text.strip_prefix('@') {
         Some(path) => Array::read(Path::new(path)),
         None => Array::inline(text),
-    }
+    };
+    array.map_err(|failure| failure.of(format_args!("`{name}`")))
 }
 
 fn refuse_overwriting(

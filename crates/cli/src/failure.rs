@@ -27,6 +27,14 @@ impl Failure {
         }
     }
 
+    /// The same, of what is named.
+    pub(crate) fn of(self, what: impl fmt::Display) -> Failure {
+        Failure {
+            message: format!("{what}: {}", self.message),
+            ..self
+        }
+    }
+
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.status)
     }

@@ -85,6 +85,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let command = Cli::parse().command;
+    fail_where_output_cannot_go();
     if !matches!(
         command,
         Command::Serve(_) | Command::Meta(_) | Command::Up(_) | Command::Worker
@@ -133,6 +134,21 @@ fn main() -> ExitCode {
             failure.exit_code()
         }
     }
+}
+
+/// Makes output that cannot be written, such as to a full disk, a failure as any other.
+fn fail_where_output_cannot_go() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let text = panic.payload_as_str().unwrap_or_default();
+        match text.strip_prefix("failed printing to stdout: ") {
+            Some(reason) => {
+                anstream::eprintln!("\x1b[1;31merror\x1b[0m: standard output: {reason}");
+                std::process::exit(1);
+            }
+            None => before(panic),
+        }
+    }));
 }
 
 /// Lets `farcall ls | head` end quietly when its reader does.

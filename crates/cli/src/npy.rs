@@ -43,7 +43,8 @@ impl Array {
         let fail =
             |error: &dyn std::fmt::Display| Failure::failed(format!("{}: {error}", path.display()));
         let mut reader = BufReader::new(File::open(path).map_err(|error| fail(&error))?);
-        let header = NpyHeader::from_reader(&mut reader).map_err(|error| fail(&error))?;
+        let header = NpyHeader::from_reader(&mut reader)
+            .map_err(|error| fail(&format!("{error}; numpy.save writes such files")))?;
         let npyz::DType::Plain(element) = header.dtype() else {
             return Err(fail(&"structured arrays cannot be passed"));
         };

@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(4);
 /// all do.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  farcall up --local 3 libraries/lapack.idl
+  farcall up --local 3 libraries/blas.idl
   farcall up --local 2 my.idl --listen 127.0.0.1:0 --threads 1 --pes 1
 Then, in another shell:
   FARCALL_METASERVER=localhost farcall call ddot n=3 x=1,2,3 incx=1 y=4,5,6 incy=1")]

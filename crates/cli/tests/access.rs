@@ -510,7 +510,13 @@ fn files_that_cannot_be_used_are_named_before_the_server_starts() {
     let folder = folder("files");
     for (option, value, text) in [
         ("--tokens", "missing", "missing: No such file"),
+        (
+            "--tokens",
+            "missing",
+            "`farcall token add missing NAME` makes it",
+        ),
         ("--tls", ".", "server.pem: "),
+        ("--tls", ".", "`farcall certificate` makes"),
     ] {
         let arguments = [
             "serve",

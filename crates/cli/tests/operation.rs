@@ -247,3 +247,20 @@ fn the_systemd_unit_is_accepted() {
     }
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+#[test]
+fn output_that_cannot_be_written_is_a_failure_with_its_cause() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+    let server = start("127.0.0.1:0", &[]);
+    let output = Command::new(env!("CARGO_BIN_EXE_farcall"))
+        .args(["ls", &server.address])
+        .stdout(full.unwrap())
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(
+        text.starts_with("error: standard output: No space left"),
+        "{text}"
+    );
+}

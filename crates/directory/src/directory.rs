@@ -49,6 +49,18 @@ impl Default for Settings {
     }
 }
 
+/// A name without its module.
+fn plain(name: &str) -> &str {
+    name.rsplit_once('/').map_or(name, |(_, plain)| plain)
+}
+
+fn hint(closest: Option<&str>) -> String {
+    match closest {
+        Some(known) => format!("did you mean `{known}`?"),
+        None => "`farcall ls` lists what there is".to_string(),
+    }
+}
+
 /// Why something that a peer wants cannot be done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -59,8 +71,13 @@ pub enum Refusal {
     #[error("{0} servers have joined, as many as there may be")]
     Full(usize),
     /// No server has the function.
-    #[error("no server has a function `{0}`; `farcall ls` lists what there is")]
-    Unknown(String),
+    #[error("no server has a function `{name}`; {}", hint(.closest.as_deref()))]
+    Unknown {
+        /// As it was asked for.
+        name: String,
+        /// The name of a function that is little else.
+        closest: Option<String>,
+    },
     /// Several modules have a function of that name.
     #[error("`{name}` is several functions: {}; name one with its module", .found.join(", "))]
     Ambiguous {
@@ -414,6 +431,18 @@ impl Directory {
         true
     }
 
+    /// The function, without its module, whose name is at most two letters away.
+    fn closest(&self, name: &str) -> Option<&str> {
+        let asked = plain(name);
+        self.functions
+            .keys()
+            .map(|known| plain(known))
+            .map(|known| (strsim::damerau_levenshtein(known, asked), known))
+            .filter(|(distance, _)| *distance <= 2)
+            .min()
+            .map(|(_, known)| known)
+    }
+
     /// The qualified name of a function that is asked for, with or without its module.
     ///
     /// # Errors
@@ -426,7 +455,10 @@ impl Directory {
         let mut found: Vec<String> = self.functions.keys().filter(is_it).cloned().collect();
         match (found.pop(), found.is_empty()) {
             (Some(one), true) => Ok(one),
-            (None, _) => Err(Refusal::Unknown(name.to_string())),
+            (None, _) => Err(Refusal::Unknown {
+                name: name.to_string(),
+                closest: self.closest(name).map(str::to_string),
+            }),
             (Some(last), false) => {
                 found.push(last);
                 let name = name.to_string();

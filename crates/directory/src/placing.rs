@@ -56,7 +56,10 @@ impl Directory {
             most: wanted.most.unwrap_or(1),
         };
         let Some(field) = self.field(&function, site, wanted) else {
-            return Err(Refusal::Unknown(function));
+            return Err(Refusal::Unknown {
+                name: function,
+                closest: None,
+            });
         };
         let candidates = field.candidates();
         if wanted.explain {

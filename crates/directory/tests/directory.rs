@@ -99,11 +99,17 @@ fn a_lease_ends_without_reports_and_holds_with_them() {
     assert_eq!(directory.servers().count(), 2);
     directory.leave(T0 + 22.0, 2);
     assert_eq!(directory.resolve("null"), Ok("bench/null".into()));
-    directory.leave(T0 + 22.0, 1);
+    let nearly = directory.resolve("bench/nul").unwrap_err().to_string();
     assert_eq!(
-        directory.resolve("null"),
-        Err(Refusal::Unknown("null".into()))
+        nearly,
+        "no server has a function `bench/nul`; did you mean `null`?"
     );
+    directory.leave(T0 + 22.0, 1);
+    let unknown = Refusal::Unknown {
+        name: "null".into(),
+        closest: None,
+    };
+    assert_eq!(directory.resolve("null"), Err(unknown));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What is wrong with a file of interfaces, where, and what to do about it.
 
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
@@ -107,7 +108,12 @@ pub fn position(text: &str, offset: usize) -> Position {
     }
 }
 
-/// Findings as text for a terminal: the line, a caret and what to do.
+/// Errors, and warnings, of a file that are shown one by one. A file that is no file of interfaces
+/// has one in every line.
+const MOST_SHOWN: usize = 20;
+
+/// Findings as text for a terminal: the line, a caret and what to do. Of more than twenty errors or
+/// warnings the rest is counted.
 pub fn render(diagnostics: &[Diagnostic], path: &str, text: &str, colour: bool) -> String {
     let renderer = if colour {
         Renderer::styled()
@@ -115,9 +121,23 @@ pub fn render(diagnostics: &[Diagnostic], path: &str, text: &str, colour: bool) 
         Renderer::plain()
     };
     let mut rendered = String::new();
+    let (mut errors, mut warnings) = (0, 0);
     for diagnostic in diagnostics {
-        rendered.push_str(&renderer.render(&[group(diagnostic, path, text)]));
-        rendered.push_str("\n\n");
+        let count = match diagnostic.severity {
+            Severity::Error => &mut errors,
+            Severity::Warning => &mut warnings,
+        };
+        *count += 1;
+        if *count <= MOST_SHOWN {
+            rendered.push_str(&renderer.render(&[group(diagnostic, path, text)]));
+            rendered.push_str("\n\n");
+        }
+    }
+    for (count, what) in [(errors, "errors"), (warnings, "warnings")] {
+        if count > MOST_SHOWN {
+            let rest = count - MOST_SHOWN;
+            rendered.push_str(&format!("{rest} more {what} in {path}\n\n"));
+        }
     }
     rendered
 }

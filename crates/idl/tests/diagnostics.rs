@@ -39,3 +39,13 @@ fn colour_is_only_there_where_asked_for() {
     assert!(render(&parsed.diagnostics, "f.idl", text, true).contains('\x1b'));
     assert!(!render(&parsed.diagnostics, "f.idl", text, false).contains('\x1b'));
 }
+
+#[test]
+fn a_file_of_another_kind_is_not_shown_line_by_line() {
+    let text = "$HOME\n".repeat(500);
+    let parsed = parse_document(&text);
+    let rendered = render(&parsed.diagnostics, "f.sh", &text, false);
+    assert_eq!(rendered.matches("error: ").count(), 20);
+    let rest = format!("{} more errors in f.sh\n\n", parsed.diagnostics.len() - 20);
+    assert!(rendered.ends_with(&rest), "{rendered}");
+}

@@ -37,7 +37,8 @@ impl Loaded {
     /// the system looks.
     pub(crate) fn open(name: &str, folder: &Path) -> Result<Loaded, LoadError> {
         let candidates = candidates(name, folder);
-        let mut message = String::new();
+        // The first candidate says more than those after it: files that are there come first.
+        let mut reason = None;
         for candidate in &candidates {
             match open(candidate) {
                 Ok(handle) => {
@@ -46,8 +47,15 @@ impl Loaded {
                         handle,
                     });
                 }
-                Err(error) => message = error,
+                Err(error) => reason = reason.or(Some(error)),
             }
+        }
+        let mut message = reason.unwrap_or_default();
+        if message.contains("No such file") {
+            message.push_str(match name.contains('/') {
+                true => "; build it, or correct its path in the interface file",
+                false => "; build or install it, or name its folder in FARCALL_LIBRARY_PATH",
+            });
         }
         Err(LoadError {
             name: name.to_string(),
@@ -122,5 +130,34 @@ fn last_error() -> String {
             return "cannot be loaded".to_string();
         }
         CStr::from_ptr(message).to_string_lossy().into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reason(name: &str, folder: &Path) -> String {
+        Loaded::open(name, folder).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_library_that_is_not_there_is_an_error_with_a_remedy() {
+        let folder = Path::new("/nothing");
+        assert!(reason("libnot-there.so.1", folder).contains("FARCALL_LIBRARY_PATH"));
+        assert!(reason("./libnot-there.so.1", folder).contains("correct its path"));
+    }
+
+    #[test]
+    fn a_library_that_is_there_and_cannot_be_loaded_is_told_of_itself() {
+        let folder = std::env::temp_dir().join(format!("farcall-loader-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("libtext.so"), "no library").unwrap();
+        let text = reason("libtext.so", &folder);
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(
+            text.contains("/libtext.so: ") && !text.contains("No such file"),
+            "{text}"
+        );
     }
 }

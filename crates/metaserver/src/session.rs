@@ -199,7 +199,13 @@ impl Session<'_> {
                     Err(failure) => self.proto.fail(request, &failure),
                 }
             }
-            Event::Describe(request, _) | Event::Call(request, _) | Event::Drain(request) => {
+            Event::Drain(request) => {
+                let text = "this is a metaserver: drain its servers one by one, which `farcall \
+                            status` lists, and end a metaserver with SIGTERM";
+                let failure = Failure::new(FailureKind::NotAllowed, text);
+                self.proto.fail(request, &failure);
+            }
+            Event::Describe(request, _) | Event::Call(request, _) => {
                 let text = "this is a metaserver: it computes nothing; a newer client asks it \
                             where to call";
                 let failure = Failure::new(FailureKind::NotAllowed, text);
@@ -377,7 +383,7 @@ fn refusal(refusal: Refusal) -> Failure {
     let kind = match refusal {
         Refusal::NotJoined => FailureKind::NotJoined,
         Refusal::Full(_) => FailureKind::Busy,
-        Refusal::Unknown(_) | Refusal::Ambiguous { .. } => FailureKind::UnknownFunction,
+        Refusal::Unknown { .. } | Refusal::Ambiguous { .. } => FailureKind::UnknownFunction,
         Refusal::NoServer { .. } => FailureKind::NoServer,
     };
     Failure::new(kind, refusal.to_string())

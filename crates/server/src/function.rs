@@ -225,7 +225,17 @@ impl FunctionTable {
     /// The class of that name, qualified or not: its file, and its own name.
     pub(crate) fn class(&self, name: &str) -> Result<(usize, &str), Failure> {
         let found = self.catalog.find_class(name);
-        found.map_err(|error| Failure::new(FailureKind::UnknownFunction, error.to_string()))
+        found.map_err(|error| {
+            let is_unknown = matches!(error, CatalogError::UnknownClass(_));
+            let functions = self.functions.iter();
+            let classes = functions.filter_map(|function| function.interface.class.as_deref());
+            let hint = match closest(plain(name), classes) {
+                Some(known) if is_unknown => format!("; did you mean `{known}`?"),
+                None if is_unknown => "; `farcall ls` lists the methods there are".to_string(),
+                _ => String::new(),
+            };
+            Failure::new(FailureKind::UnknownFunction, format!("{error}{hint}"))
+        })
     }
 
     /// `module/class`.
@@ -274,22 +284,32 @@ impl FunctionTable {
         if !matches!(error, CatalogError::Unknown(_)) {
             return Failure::new(FailureKind::UnknownFunction, error.to_string());
         }
-        let entry = name.rsplit('/').next().unwrap_or(name);
-        let closest = self
-            .functions
-            .iter()
-            .map(|function| function.interface.name.as_str())
-            .map(|known| (strsim::damerau_levenshtein(known, entry), known))
-            .filter(|(distance, _)| *distance <= 2)
-            .min();
-        let hint = match closest {
-            Some((_, known)) => format!("; did you mean `{known}`?"),
+        let functions = self.functions.iter();
+        let names: Vec<_> = functions
+            .map(|known| known.interface.plain_name())
+            .collect();
+        let hint = match closest(plain(name), names.iter().map(|known| &**known)) {
+            Some(known) => format!("; did you mean `{known}`?"),
             None => "; `farcall ls` lists what there is".to_string(),
         };
         let shown: String = name.chars().take(100).collect();
         let text = format!("there is no function `{shown}`{hint}");
         Failure::new(FailureKind::UnknownFunction, text)
     }
+}
+
+/// A name without its module.
+fn plain(name: &str) -> &str {
+    name.rsplit_once('/').map_or(name, |(_, plain)| plain)
+}
+
+/// The name that is at most two letters away.
+fn closest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    known
+        .map(|known| (strsim::damerau_levenshtein(known, name), known))
+        .filter(|(distance, _)| *distance <= 2)
+        .min()
+        .map(|(_, known)| known)
 }
 
 /// The first line of the description.

@@ -2,7 +2,7 @@
 
 use crate::{Identity, Trust};
 use rustls::pki_types::ServerName;
-use rustls::{ClientConnection, Connection, InvalidMessage, ServerConnection};
+use rustls::{CertificateError, ClientConnection, Connection, InvalidMessage, ServerConnection};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use webpki::EndEntityCert;
 
@@ -120,6 +120,14 @@ fn explain(error: rustls::Error) -> io::Error {
     let text = match &error {
         rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
             "the other side does not speak TLS".to_string()
+        }
+        rustls::Error::InvalidCertificate(
+            CertificateError::UnknownIssuer | CertificateError::BadSignature,
+        ) => {
+            format!(
+                "TLS: {error}: its authority is not believed here; a client names the file with \
+                 that authority's certificate in FARCALL_CA"
+            )
         }
         other => format!("TLS: {other}"),
     };

@@ -158,6 +158,7 @@ fn a_server_of_another_name_or_authority_is_not_believed() {
     for (trusted, host, reason) in [
         (&ours, "other.test", "not valid for name"),
         (&theirs, "server.test", "BadSignature"),
+        (&theirs, "server.test", "in FARCALL_CA"),
     ] {
         let trust = Trust::load(Some(&trusted.path("ca.pem")), None).unwrap();
         let (mut server, mut client) = pair(&ours.identity(None), &trust, host);

@@ -11,6 +11,20 @@ use crate::error;
 use crate::handle::Keep;
 use crate::transaction::{self, Transaction};
 
+/// What to do instead of `farcall.keep()`.
+fn not_kept(mode: Mode) -> &'static str {
+    match mode {
+        Mode::InOut => {
+            "in a transaction pass an array where data travel both ways, such as numpy.zeros: it \
+             stays at a server, and after `discard` it does not come back"
+        }
+        _ => {
+            "in a transaction leave the argument out: its array stays at a server until it is \
+             asked for"
+        }
+    }
+}
+
 impl Function {
     /// Records a call in a transaction. The result has the caller's arrays, which are filled at
     /// the end, and a remote array for each that was left out.
@@ -23,10 +37,10 @@ impl Function {
     ) -> PyResult<Bound<'py, PyAny>> {
         self.process.check(py)?;
         let mut given = self.bind(py, args, kwargs)?;
-        for value in given.iter_mut().flatten() {
+        for (param, value) in self.params().iter().zip(&mut given) {
+            let Some(value) = value else { continue };
             if value.cast::<Keep>().is_ok() {
-                let text = "in a transaction leave the argument out: its array stays at a server \
-                            until it is asked for";
+                let text = not_kept(param.mode);
                 return Err(error::arguments(py, &self.name, text));
             }
             if let Some(remote) = transaction::given(value)

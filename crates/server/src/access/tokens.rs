@@ -43,6 +43,14 @@ pub enum TokenError {
         /// What the system said.
         source: io::Error,
     },
+    /// There is none.
+    #[error(
+        "{0}: No such file or directory; `farcall token add {0} NAME` makes it", path.display()
+    )]
+    Missing {
+        /// The file.
+        path: PathBuf,
+    },
     /// It can be written by others, who could let themselves in.
     #[error("{}: others can write this file; chmod go-w it", .0.display())]
     Writable(PathBuf),
@@ -142,11 +150,16 @@ impl TokenFile {
     }
 }
 
+fn unreadable(path: &Path, source: io::Error) -> TokenError {
+    let path = path.to_path_buf();
+    match source.kind() {
+        io::ErrorKind::NotFound => TokenError::Missing { path },
+        _ => TokenError::Io { path, source },
+    }
+}
+
 fn stamp(path: &Path) -> Result<Stamp, TokenError> {
-    let metadata = fs::metadata(path).map_err(|source| TokenError::Io {
-        path: path.to_path_buf(),
-        source,
-    })?;
+    let metadata = fs::metadata(path).map_err(|source| unreadable(path, source))?;
     Ok(stamp_of(&metadata))
 }
 
@@ -156,10 +169,7 @@ fn stamp_of(metadata: &fs::Metadata) -> Stamp {
 }
 
 fn read(path: &Path) -> Result<(Stamp, String), TokenError> {
-    let failed = |source| TokenError::Io {
-        path: path.to_path_buf(),
-        source,
-    };
+    let failed = |source| unreadable(path, source);
     let file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     if metadata.mode() & 0o022 != 0 {
