@@ -7,7 +7,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -26,6 +26,10 @@ const WATCH: Duration = Duration::from_millis(500);
 
 /// How long a network may take to come to rest, before what is under way is given up.
 const DRAIN_BOUND: Duration = Duration::from_secs(1);
+
+fn create_trace(path: &Path) -> Result<Trace, StartError> {
+    Trace::create(path).map_err(|source| StartError::Trace(path.to_owned(), source))
+}
 
 /// Why a daemon cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -168,10 +172,7 @@ impl Daemon {
                  group instead, and what leaves that group goes on"
             );
         }
-        let create = |path: &PathBuf| {
-            Trace::create(path).map_err(|source| StartError::Trace(path.clone(), source))
-        };
-        let trace = config.trace.as_ref().map(create).transpose()?;
+        let trace = config.trace.as_deref().map(create_trace).transpose()?;
         let mut daemon = Daemon {
             address: tcp.local_addr()?,
             tcp,

@@ -5,6 +5,7 @@ use std::io::{IsTerminal, Read};
 use std::time::Duration;
 
 use crate::failure::Failure;
+use clap::builder::RangedI64ValueParser;
 use clap::{Args, ValueEnum};
 use farcall_flow::platform::{EdgeList, parse_quantity};
 use farcall_flow::{
@@ -15,6 +16,11 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Largest file that is read.
 const MAX_FILE: u64 = 4 << 30;
+
+/// A number that is not 0.
+fn some() -> RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..)
+}
 
 #[derive(Args)]
 pub(super) struct Options {
@@ -40,7 +46,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "K")]
     steps: Option<u64>,
     /// Messages per pair
-    #[arg(long, value_name = "M", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "M", default_value_t = 1, value_parser = some())]
     count: u32,
     /// Largest relative change that ends the rounds of --mode iterated
     #[arg(long, default_value_t = 0.01)]
@@ -49,7 +55,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "S", default_value_t = 0.0)]
     resolution: f64,
     /// Sends that a node may have under way at a time
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 1, value_parser = some())]
     window: u32,
     /// When a send is complete, so that the next may start
     #[arg(long, value_enum, default_value = "destination")]
@@ -58,7 +64,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "BYTES", default_value_t = 1500.0)]
     packet_size: f64,
     /// Packets that the buffer at the end of a link holds in --mode packets
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = some())]
     buffer: u32,
     /// Let packets pass a blocked one that waits for another link, in --mode packets
     #[arg(long)]
