@@ -72,3 +72,10 @@ fn a_time_too_short_for_a_switch_is_refused() {
         assert!(text.contains("3 to 3600 seconds"), "{text}");
     }
 }
+
+#[test]
+fn no_failures_to_measure_is_refused() {
+    let mut command = bench(&["trunk", "--trials", "0"]);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
