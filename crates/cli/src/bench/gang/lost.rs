@@ -1,9 +1,9 @@
 //! Time that elements lose by being switched out and in, beside the same elements without a gang.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use farcall_channel::{Segment, Shape};
@@ -177,7 +177,8 @@ pub(super) fn processors() -> usize {
 pub(super) struct BenchDaemon {
     process: Child,
     control: String,
-    trace: PathBuf,
+    /// Without a name, so that nothing is left of it.
+    trace: File,
 }
 
 impl BenchDaemon {
@@ -205,11 +206,15 @@ impl BenchDaemon {
             BufReader::new(out).read_line(&mut line)?;
         }
         match line.starts_with("listening on") {
-            true => Ok(BenchDaemon {
-                process,
-                control,
-                trace,
-            }),
+            true => {
+                let file = File::open(&trace)?;
+                std::fs::remove_file(&trace)?;
+                Ok(BenchDaemon {
+                    process,
+                    control,
+                    trace: file,
+                })
+            }
             false => Err(Failure::failed("the daemon did not start")),
         }
     }
@@ -232,7 +237,8 @@ impl BenchDaemon {
         let stat = std::fs::read_to_string(stat).unwrap_or_default();
         let processor = stat.split(' ').next().and_then(|field| field.parse().ok());
         self.end();
-        let text = std::fs::read_to_string(&self.trace)?;
+        let mut text = String::new();
+        self.trace.read_to_string(&mut text)?;
         Ok((breakdown(&text, sums), processor.unwrap_or(f64::NAN)))
     }
 
@@ -248,7 +254,6 @@ impl Drop for BenchDaemon {
         if self.process.try_wait().is_ok_and(|status| status.is_none()) {
             self.end();
         }
-        let _ = std::fs::remove_file(&self.trace);
     }
 }
 
