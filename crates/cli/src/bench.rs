@@ -7,6 +7,7 @@ mod flow;
 pub(crate) mod gang;
 mod grid;
 mod load;
+mod process;
 mod raw;
 mod reservation;
 mod table;

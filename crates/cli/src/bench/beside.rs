@@ -1,12 +1,11 @@
 //! What a small call waits while a large one travels, and how fast arrays travel over two links.
 
+use super::process::Process;
 use super::table::{Better, Row};
 use crate::failure::Failure;
 use farcall_client::{Argument, Function, Options, Pending, Scalar, Server};
 use farcall_trunk_lab::{Lab, LabError, Shape};
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -208,7 +207,7 @@ pub(super) fn on_links(libraries: &Path, rounds: u32) -> Result<Vec<Row>, Failur
         }
         Err(error) => return Err(Failure::failed(error.to_string())),
     };
-    let server = LabServer::start(&lab, libraries)?;
+    let server = start(&lab, libraries)?;
     let address = format!("farcall://{}:{}", lab.link_address(0, 0), server.port);
     let work = move || Ok(measure_links(&address, rounds.min(3)));
     let worker = lab.spawn(1, work).map_err(failed)?;
@@ -288,45 +287,13 @@ fn over_links(server: &Server, calls: u32) -> Result<Vec<f64>, Failure> {
 }
 
 /// A server on the first host of a lab.
-struct LabServer {
-    process: Child,
-    port: u16,
-}
-
-impl LabServer {
-    fn start(lab: &Lab, libraries: &Path) -> Result<LabServer, Failure> {
-        let idl = super::interface_file(libraries, "bench.idl")?;
-        let program = std::env::current_exe()?;
-        let mut command = lab.command(0, &program.to_string_lossy());
-        command
-            .arg("serve")
-            .arg(idl)
-            .args(["--listen", "0.0.0.0:0", "--log", "error"])
-            .stdout(Stdio::piped());
-        let mut process = crate::child::spawn(command)?;
-        let mut line = String::new();
-        if let Some(out) = process.stdout.take() {
-            BufReader::new(out).read_line(&mut line)?;
-        }
-        let port = line
-            .trim()
-            .rsplit(':')
-            .next()
-            .and_then(|port| port.parse().ok());
-        match port {
-            Some(port) => Ok(LabServer { process, port }),
-            None => {
-                let _ = process.kill();
-                let _ = process.wait();
-                Err(Failure::failed("the server did not start"))
-            }
-        }
-    }
-}
-
-impl Drop for LabServer {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+fn start(lab: &Lab, libraries: &Path) -> Result<Process, Failure> {
+    let idl = super::interface_file(libraries, "bench.idl")?;
+    let program = std::env::current_exe()?;
+    let mut command = lab.command(0, &program.to_string_lossy());
+    command
+        .arg("serve")
+        .arg(idl)
+        .args(["--listen", "0.0.0.0:0", "--log", "error"]);
+    Process::start(command)
 }

@@ -4,15 +4,15 @@ mod kept;
 
 use super::beside;
 use super::contender::Contender;
+use super::process::Process;
 use super::raw::RawPeer;
 use super::table::{Better, Row, median, report};
 use crate::failure::Failure;
 use clap::Args;
 use farcall_client::{Argument, Function, Options, Pending, Scalar, Server};
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Instant;
 
 /// Cost of a call: nothing in it, 1 KB, 64 MiB out and back, many at once, submitted, with handles
@@ -53,7 +53,7 @@ const NULL_BYTES: usize = 32;
 const PEERS_PYTHON: &str = ".venv-peers/bin/python";
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let mut server = LocalServer::start(&arguments.libraries, &[])?;
+    let server = serve(&arguments.libraries, &[])?;
     let mut rows = match arguments.beside {
         true => Vec::new(),
         false => measure(arguments, &server.address)?,
@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         &server.address,
         arguments.rounds.min(3),
     )?);
-    server.stop();
+    drop(server);
     if !arguments.beside {
         rows.extend(kept::measure(arguments)?);
     }
@@ -367,46 +367,13 @@ impl RustClient {
 }
 
 /// A server for this run, on a free port.
-struct LocalServer {
-    process: Child,
-    address: String,
-}
-
-impl LocalServer {
-    fn start(libraries: &std::path::Path, options: &[&str]) -> Result<LocalServer, Failure> {
-        let idl = super::interface_file(libraries, "bench.idl")?;
-        let mut command = Command::new(std::env::current_exe()?);
-        command
-            .arg("serve")
-            .arg(idl)
-            .args(["--listen", "127.0.0.1:0", "--log", "error"])
-            .args(options)
-            .stdout(Stdio::piped());
-        let mut process = crate::child::spawn(command)?;
-        let mut line = String::new();
-        if let Some(out) = process.stdout.take() {
-            BufReader::new(out).read_line(&mut line)?;
-        }
-        match line.trim().strip_prefix("listening on ") {
-            Some(address) => Ok(LocalServer {
-                process,
-                address: address.to_string(),
-            }),
-            None => {
-                let _ = process.wait();
-                Err(Failure::failed("the server did not start"))
-            }
-        }
-    }
-
-    fn stop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-impl Drop for LocalServer {
-    fn drop(&mut self) {
-        self.stop();
-    }
+fn serve(libraries: &Path, options: &[&str]) -> Result<Process, Failure> {
+    let idl = super::interface_file(libraries, "bench.idl")?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command
+        .arg("serve")
+        .arg(idl)
+        .args(["--listen", "127.0.0.1:0", "--log", "error"])
+        .args(options);
+    Process::start(command)
 }

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use best::{Simulated, simulated};
 use calls::{Made, Planned};
 use clap::Args;
-use farcall_gridsim::Outcome;
+use farcall_gridsim::{Outcome, Scenario};
 use indicatif::{ProgressBar, ProgressStyle};
 use round::{Course, Round, TOLERANCE};
 use std::path::PathBuf;
@@ -206,6 +206,8 @@ const FIGURES: [Figure; 2] = [
 fn rows(arguments: &Arguments, plan: &[Planned], rounds: &[Round]) -> Result<Vec<Row>, Failure> {
     let bar = progress(rounds.len() * FIGURES.len() * arguments.steps())?;
     bar.set_message("search for the best assignment");
+    let scenario = |round| best::scenario(plan, round);
+    let scenarios: Vec<Scenario> = rounds.iter().map(scenario).collect();
     let mut rows = Vec::new();
     for (figure_name, figure, simulated_figure) in FIGURES {
         let of = |policy: usize| {
@@ -218,15 +220,9 @@ fn rows(arguments: &Arguments, plan: &[Planned], rounds: &[Round]) -> Result<Vec
         for (policy, name) in POLICIES.into_iter().enumerate().skip(1) {
             rows.push(row(figure_name, &ours, (name, of(policy)), Some(0.75)));
         }
-        let simulated = rounds.iter().map(|round| {
-            let scenario = best::scenario(plan, round);
-            simulated(
-                &scenario,
-                &round.runs[0],
-                simulated_figure,
-                arguments.steps(),
-                &bar,
-            )
+        let simulated = rounds.iter().zip(&scenarios).map(|(round, scenario)| {
+            let (made, steps) = (&round.runs[0], arguments.steps());
+            simulated(scenario, made, simulated_figure, steps, &bar)
         });
         let simulated: Vec<Simulated> = simulated.collect();
         let of = |pick: fn(&Simulated) -> f64| simulated.iter().map(pick).collect();

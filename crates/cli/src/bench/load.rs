@@ -230,7 +230,7 @@ impl Case {
         pace: Pace,
     ) -> Result<Case, Failure> {
         let machine = Machine::watch();
-        let places = vec![Place::here(&server.address); clients];
+        let places = vec![Place::here(server.address()); clients];
         let mut run = clients::run(&places, problem, pace)?;
         let machine = machine.end();
         run.take_waits(server.calls(run.all_calls)?);

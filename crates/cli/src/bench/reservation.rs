@@ -1,7 +1,7 @@
 //! `farcall bench reservation`: a transfer beside bulk data of others, with bandwidth reserved and
 //! without.
 
-use super::grid::world::Process;
+use super::process::Process;
 use super::table::{Better, Row, report};
 use crate::failure::Failure;
 use clap::Args;

@@ -92,7 +92,7 @@ fn print_table(rows: &[Row]) {
     for row in rows {
         let (least, most) = spread(&row.values);
         let (ours, its) = (median(&row.values), median(&row.peer_values));
-        let digits = digits(ours);
+        let (digits, its_digits) = (digits_of(ours), digits_of(its));
         let value = format!("{ours:.digits$} {}", row.unit);
         let range = format!("{least:.digits$}..{most:.digits$}");
         let bar = match (row.bar, row.better) {
@@ -102,17 +102,16 @@ fn print_table(rows: &[Row]) {
         };
         let mark = if row.misses_bar() { " missed" } else { "" };
         println!(
-            "{:40} {value:>12} {range:>21} {:>14} {its:>10.*} {:>7.2} {bar:>8}{mark}",
+            "{:40} {value:>12} {range:>21} {:>14} {its:>10.its_digits$} {:>7.2} {bar:>8}{mark}",
             row.name,
             row.peer,
-            self::digits(its),
             row.ratio(),
         );
     }
 }
 
 /// Digits after the point, for three that count.
-fn digits(value: f64) -> usize {
+fn digits_of(value: f64) -> usize {
     match value.abs() {
         small if small < 1.0 => 3,
         small if small < 10.0 => 2,

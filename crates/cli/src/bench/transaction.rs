@@ -3,7 +3,7 @@
 
 mod program;
 
-use super::grid::world::Process;
+use super::process::Process;
 use super::table::{Better, Row, report};
 use crate::failure::Failure;
 use clap::Args;

@@ -33,8 +33,8 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=60))]
     seconds: u64,
     /// Failures of each kind
-    #[arg(long, default_value_t = 5, value_parser = trials)]
-    trials: usize,
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    trials: u32,
     /// Only measurements whose name contains this: (a) to (h), learned a to
     /// learned h, change, ping, loss, speed, busy, failure in, failure out,
     /// failure both ways, each with ", MPTCP", small packets, sparse, stages,
@@ -53,13 +53,6 @@ impl Arguments {
 
     fn duration(&self) -> Duration {
         Duration::from_secs(self.seconds)
-    }
-}
-
-fn trials(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(trials) if (1..=1000).contains(&trials) => Ok(trials),
-        _ => Err(format!("`{text}`: 1 to 1000")),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the server keeps: arrays that stay, and submitted calls.
 
-use super::{Arguments, LocalServer, median_of};
+use super::{Arguments, median_of, serve};
 use crate::bench::raw::RawPeer;
 use crate::bench::table::{Better, Row};
 use crate::failure::Failure;
@@ -40,7 +40,7 @@ impl Drop for Folder {
 pub(super) fn measure(arguments: &Arguments) -> Result<Vec<Row>, Failure> {
     let folder = Folder::make()?;
     let state = folder.0.join("state").to_string_lossy().into_owned();
-    let process = LocalServer::start(&arguments.libraries, &["--state", &state])?;
+    let process = serve(&arguments.libraries, &["--state", &state])?;
     let options = Options {
         same_host: false,
         ..Options::default()

@@ -1,6 +1,7 @@
 //! What a metaserver costs: a decision among many servers, and the question to it before a call.
 
-use super::world::{Grid, Process};
+use super::world::Grid;
+use crate::bench::process::Process;
 use crate::bench::table::{Better, Row};
 use crate::failure::Failure;
 use farcall_client::{Argument, Function, Options, Scalar, Server};

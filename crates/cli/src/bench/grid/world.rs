@@ -1,10 +1,9 @@
 //! Two servers behind unequal links, a metaserver and a client, each on a host of its own.
 
+use crate::bench::process::Process;
 use crate::failure::Failure;
 use farcall_trunk_lab::{Lab, LabError, Quota};
-use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 
 /// Bits a second to each server and from it.
 pub(super) const LINKS: [[u64; 2]; 2] = [[100_000_000, 60_000_000], [10_000_000, 25_000_000]];
@@ -97,35 +96,4 @@ pub(super) struct Grid {
     /// Addresses of the servers.
     pub(super) servers: Vec<String>,
     _processes: Vec<Process>,
-}
-
-/// A daemon that ends when this is dropped.
-pub(in crate::bench) struct Process {
-    child: Child,
-    pub(in crate::bench) port: u16,
-}
-
-impl Process {
-    /// Starts it, and learns its port from its first line.
-    pub(in crate::bench) fn start(mut command: Command) -> Result<Process, Failure> {
-        command.stdout(Stdio::piped());
-        let child = crate::child::spawn(command)?;
-        let mut process = Process { child, port: 0 };
-        let mut line = String::new();
-        if let Some(out) = process.child.stdout.take() {
-            BufReader::new(out).read_line(&mut line)?;
-        }
-        let port = line.trim().rsplit(':').next();
-        process.port = port
-            .and_then(|port| port.parse().ok())
-            .ok_or_else(|| Failure::failed("a server or the metaserver did not start"))?;
-        Ok(process)
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }

@@ -175,7 +175,7 @@ fn rates(
     let n = problem.size();
     let mut figures = [const { Vec::new() }; 4];
     for _ in 0..rounds {
-        let remote = clients::few(&server.address, problem, 2)?;
+        let remote = clients::few(server.address(), problem, 2)?;
         let blocked = local.solve("linpack", n)?;
         let unblocked = local.solve("unblocked", n)?;
         let mflops = |seconds: f64| problem.operations() / seconds * 1e-6;

@@ -2,12 +2,13 @@
 
 use super::clients::Place;
 use super::problem::Problem;
+use crate::bench::process::Process;
 use crate::failure::Failure;
 use farcall_trunk_lab::Sites;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{ChildStderr, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -21,10 +22,9 @@ pub(super) struct ServerCall {
     pub(super) wait_s: f64,
 }
 
-/// A server process on a free port, ended on drop.
+/// A server on a free port, ended on drop.
 pub(super) struct LoadServer {
-    process: Child,
-    pub(super) address: String,
+    process: Process,
     log: Receiver<ServerCall>,
 }
 
@@ -64,11 +64,10 @@ impl LoadServer {
             .args(["--listen", listen, "--log-format", "json"])
             .args(["--log", "error,farcall::call=debug"])
             .args(options)
-            .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let mut process = crate::child::spawn(command)?;
+        let mut process = Process::start(command)?;
         let (sender, log) = channel();
-        if let Some(lines) = process.stderr.take() {
+        if let Some(lines) = process.take_log() {
             std::thread::spawn(move || {
                 for call in calls(lines) {
                     if sender.send(call).is_err() {
@@ -77,37 +76,21 @@ impl LoadServer {
                 }
             });
         }
-        let mut line = String::new();
-        if let Some(out) = process.stdout.take() {
-            BufReader::new(out).read_line(&mut line)?;
-        }
-        match line.trim().strip_prefix("listening on ") {
-            Some(address) => Ok(LoadServer {
-                process,
-                address: address.to_string(),
-                log,
-            }),
-            None => {
-                let _ = process.wait();
-                Err(Failure::failed("the server did not start"))
-            }
-        }
+        Ok(LoadServer { process, log })
+    }
+
+    /// Where clients on its own host reach it.
+    pub(super) fn address(&self) -> &str {
+        &self.process.address
     }
 
     /// A client at a site of the lab that it runs in.
-    pub(super) fn seen_from<'l>(
-        &self,
-        sites: &'l Sites,
-        site: usize,
-    ) -> Result<Place<'l>, Failure> {
-        let (_, port) = self
-            .address
-            .rsplit_once(':')
-            .ok_or_else(|| Failure::failed("the server did not say where it listens"))?;
-        Ok(Place {
+    pub(super) fn seen_from<'l>(&self, sites: &'l Sites, site: usize) -> Place<'l> {
+        let port = self.process.port;
+        Place {
             address: format!("farcall://{}:{port}", Sites::address(site)),
             host: Some((sites.lab(), Sites::host(site))),
-        })
+        }
     }
 
     /// The next so many calls that it has seen.
@@ -132,11 +115,4 @@ fn calls(log: ChildStderr) -> impl Iterator<Item = ServerCall> {
             let wait_s = line.get("wait_s")?.as_f64()?;
             Some(ServerCall { wait_s })
         })
-}
-
-impl Drop for LoadServer {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
 }

@@ -80,7 +80,7 @@ fn series(
     let sites = Sites::build(&first)?;
     let options = ["--pes", ELEMENTS].map(String::from);
     let server = LoadServer::start_far(&sites, &arguments.libraries, problem, &options)?;
-    let place = server.seen_from(&sites, 0)?;
+    let place = server.seen_from(&sites, 0);
     bar.set_message(format!("{} {}", link.name, problem.function()));
     let client = || calls(&sites, &place, problem, &shapes, bar);
     // A thread of its own, because it moves to its site.
