@@ -3,10 +3,11 @@
 use crate::failure::Failure;
 use crate::log::Log;
 use clap::Args;
+use farcall_access::Tls;
 use farcall_client::{Address, Credentials, Options};
 use farcall_library::Catalog;
-use farcall_metaserver::member::{self, Member};
-use farcall_server::{Config, Policy, Server, Tls};
+use farcall_server::member::{self, Member};
+use farcall_server::{Config, Policy, Server};
 use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;

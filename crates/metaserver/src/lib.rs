@@ -5,12 +5,10 @@
 //!
 //! Each connection has a thread, which reads a request, asks the directory under its lock, and
 //! answers; their number is bounded. One thread more passes what has changed on to the store, and
-//! takes in what other metaservers have put there. [`member`] is the other side: how a server
-//! joins.
+//! takes in what other metaservers have put there. How a server joins is
+//! the server's own matter.
 
 mod access;
-mod held;
-pub mod member;
 mod session;
 mod status;
 mod store;
@@ -18,9 +16,9 @@ mod store;
 pub use store::{StoreAddress, StoreError};
 
 use access::Access;
+use farcall_access::{Tls, TokenError};
 use farcall_directory::{Directory, Settings};
 use farcall_schedule::placement::Policy;
-use farcall_server::{Tls, TokenError};
 use farcall_tls::{FileError, Identity};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::HashMap;
@@ -147,10 +145,7 @@ impl Metaserver {
         if !(0.1..=86400.0).contains(&config.lease_s) {
             return Err(StartError::Lease(config.lease_s));
         }
-        let identity = config
-            .tls
-            .as_ref()
-            .map(|tls| Identity::load(&tls.certificate, &tls.key, tls.clients.as_deref()));
+        let identity = config.tls.as_ref().map(Tls::identity);
         let identity = identity.transpose()?;
         let access = Access::new(&config)?;
         let listen = |address: &SocketAddr| {

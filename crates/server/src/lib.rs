@@ -10,9 +10,8 @@
 //! on; `connection` moves bytes between a socket, the protocol and job buffers; `job` is a call
 //! on its way; `spool` keeps submitted calls, `store` arrays; `worker` is a worker process as the
 //! server sees it, `worker::process` what runs inside one; `learned` keeps what was learned;
-//! `buffer` is the memory they share.
+//! [`member`] joins metaservers; `buffer` is the memory they share.
 
-mod access;
 mod allowance;
 mod audit;
 mod buffer;
@@ -23,15 +22,14 @@ mod function;
 mod job;
 mod learned;
 mod listen;
+pub mod member;
 mod names;
 mod reactor;
 mod spool;
 mod store;
-mod user;
 mod worker;
 
-pub use access::{TokenError, TokenFile};
-pub use config::{Access, Config, Data, Jobs, Limits, Parallel, Queue, Tls, Workers};
+pub use config::{Config, Data, Jobs, Limits, Parallel, Queue, Workers};
 pub use farcall_library::{
     CallbackAnswer, CallbackRequest, Caller, Catalog, MOST_CALLBACK_BYTES, Source,
 };
@@ -42,10 +40,13 @@ pub use spool::SpoolError;
 pub use spool::journal::JournalError;
 pub use worker::process::{Callee, run_worker, run_worker_for};
 
+use access::{Access, TokenError};
 use audit::Audit;
+use farcall_access as access;
+use farcall_access as user;
 use farcall_idl::Document;
 use farcall_library::CompileError;
-use farcall_tls::{FileError, Identity};
+use farcall_tls::FileError;
 use function::FunctionTable;
 use listen::Listener;
 use reactor::Reactor;
@@ -151,7 +152,7 @@ impl Server {
         let libraries = libraries(&catalog, config.allow_code)?;
         let table = FunctionTable::new(catalog, &config.queue.priorities);
         let functions = table.len();
-        let access = access::Access::new(&config)?;
+        let access = Access::new("server", &config.access, config.tls.as_ref())?;
         let audit = config.access.audit.as_deref().map(|path| {
             Audit::open(path).map_err(|source| StartError::Audit {
                 path: path.to_path_buf(),
@@ -216,7 +217,7 @@ fn libraries(catalog: &Catalog, allow_code: bool) -> Result<Vec<LibrarySource>, 
 }
 
 /// Says so where anybody on a network may call.
-fn warn_of_strangers(config: &Config, access: &access::Access) {
+fn warn_of_strangers(config: &Config, access: &Access) {
     let open = config.listen.iter().find(|at| !at.ip().is_loopback());
     if let Some(address) = open.filter(|_| access.is_open()) {
         tracing::warn!(
@@ -228,14 +229,7 @@ fn warn_of_strangers(config: &Config, access: &access::Access) {
 
 fn listen(config: &Config) -> Result<Vec<Listener>, StartError> {
     let mut listeners = Vec::new();
-    let identity = config.tls.as_ref().map(|tls| {
-        let Tls {
-            certificate,
-            key,
-            clients,
-        } = tls;
-        Identity::load(certificate, key, clients.as_deref())
-    });
+    let identity = config.tls.as_ref().map(access::Tls::identity);
     let identity = identity.transpose()?;
     for address in &config.listen {
         let listener = Listener::tcp(*address, identity.clone(), config.takeover);

@@ -10,7 +10,7 @@ use super::{Failure, Finding};
 
 /// The layers, lowest first. A crate may depend on crates of lower layers.
 const LAYERS: &[(&str, &[&str])] = &[
-    ("leaf", &["crates/idl"]),
+    ("leaf", &["crates/idl", "crates/quantity", "crates/random"]),
     (
         "core",
         &[
@@ -42,6 +42,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "shell",
         &[
+            "crates/access",
             "crates/client",
             "crates/gang",
             "crates/metaserver",
@@ -68,7 +69,8 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("crates/gridsim", "crates/flow"),
     ("crates/gridsim", "crates/schedule"),
     ("crates/metaserver", "crates/client"),
-    ("crates/metaserver", "crates/server"),
+    ("crates/metaserver", "crates/access"),
+    ("crates/server", "crates/access"),
     ("crates/schedule", "crates/flow"),
     ("crates/trunk-lab", "crates/trunk-device"),
     ("crates/server", "crates/client"),

@@ -1,9 +1,10 @@
 //! `farcall gang run`
 
-use super::{Control, bytes};
+use super::Control;
 use crate::failure::Failure;
 use clap::Args;
 use farcall_gang::JobSpec;
+use farcall_quantity::bytes;
 use std::time::Instant;
 
 /// Exit status where Farcall failed, not the program.
