@@ -11,13 +11,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use farcall_channel::Engine;
-use farcall_gang_proto::{Action, Message, Step, Switch};
+use farcall_channel::{Engine, Shape};
+use farcall_gang_proto::{Action, Message, Order, Root, Settings, Step, Switch};
 use farcall_metrics::Text;
 
 use crate::link::{self, Link};
 use crate::node::Node;
-use crate::root::{Order, Root};
 use crate::trace::{Times, Trace};
 use crate::{Config, Freeze, process};
 
@@ -123,14 +122,10 @@ pub struct Daemon {
     times: Times,
     /// Seconds of all switches so far by their steps, and their number.
     spent: ([f64; 5], u64),
-    /// When the slice ends, and when jobs are watched next; the root's.
-    deadline: Option<Instant>,
-    watch: Instant,
     /// When the network of the jobs that go must rest at last.
     drained: Option<Instant>,
     /// When the other daemons are to hear from this one again.
     beat: Instant,
-    wants_switch: bool,
     is_ending: bool,
     processors: Vec<u16>,
 }
@@ -194,11 +189,8 @@ impl Daemon {
             page,
             times: Times::default(),
             spent: ([0.0; 5], 0),
-            deadline: None,
-            watch: Instant::now() + WATCH,
             drained: None,
             beat: Instant::now(),
-            wants_switch: false,
             is_ending: false,
             processors,
             config,
@@ -222,8 +214,16 @@ impl Daemon {
             let memory = self.config.memory.unwrap_or_else(machine_memory);
             let now = SystemTime::now().duration_since(UNIX_EPOCH);
             let epoch = now.map_or(0, |now| now.as_millis() as u64) & 0xff_ffff_ffff;
-            let mut root = Root::new(memory, epoch);
-            root.join(&self.config.node, self.processors.clone(), engine);
+            let settings = Settings {
+                memory,
+                epoch,
+                slice: nanos(self.config.slice),
+                watch: nanos(WATCH),
+                switch_alone: self.config.switch_alone,
+                receive: Shape::RECEIVE.bytes,
+            };
+            let mut root = Root::new(settings, self.now());
+            root.handle_join(&self.config.node, self.processors.clone(), engine);
             self.root = Some(root);
             return Ok(());
         };
@@ -294,10 +294,10 @@ impl Daemon {
             return;
         };
         match message {
-            Message::Output(job, ..) => root.output(job, message),
-            Message::ElementEnded(job, rank, ended) => root.element_ended(job, rank, ended),
-            Message::Inspected(job, node, report) => root.inspected(job, node, report),
-            Message::Lost(node) => root.lose(node),
+            Message::Output(job, ..) => root.handle_output(job, message),
+            Message::ElementEnded(job, rank, ended) => root.handle_element_ended(job, rank, ended),
+            Message::Inspected(job, node, report) => root.handle_inspected(job, node, report),
+            Message::Lost(node) => root.handle_lost(node),
             _ => {}
         }
     }
@@ -308,20 +308,16 @@ impl Daemon {
             for message in std::mem::take(&mut self.node.messages) {
                 self.report(message);
             }
-            let orders = self
-                .root
-                .as_mut()
-                .map(|root| std::mem::take(&mut root.orders));
-            let orders = orders.unwrap_or_default();
-            if orders.is_empty() && self.node.messages.is_empty() {
-                return;
-            }
-            for order in orders {
+            let mut was_told = false;
+            while let Some(order) = self.root.as_mut().and_then(Root::poll_order) {
+                was_told = true;
                 match order {
                     Order::Nodes(message) => self.broadcast(message),
                     Order::Front(front, message) => self.send(front, &message),
-                    Order::SwitchNow => self.wants_switch = true,
                 }
+            }
+            if !was_told && self.node.messages.is_empty() {
+                return;
             }
         }
     }
@@ -334,22 +330,11 @@ impl Daemon {
 
     /// Begins a switch if one is due and none is under way.
     fn switch_if_due(&mut self) {
-        let Some(root) = &mut self.root else {
-            return;
-        };
-        let is_over = self
-            .deadline
-            .is_none_or(|deadline| Instant::now() >= deadline);
-        if self.switch.step().is_some() || !(self.wants_switch || is_over && !root.is_idle()) {
-            return;
-        }
-        self.wants_switch = false;
-        let Some((out, into)) = root.next_switch(self.config.switch_alone) else {
-            root.switched(&[], &[], 0);
-            self.deadline = Some(Instant::now() + self.config.slice);
-            return;
-        };
         let now = self.now();
+        let switch = self.root.as_mut().and_then(|root| root.poll_switch(now));
+        let Some((out, into)) = switch else {
+            return;
+        };
         self.times = Times {
             start: now,
             ..Times::default()
@@ -432,9 +417,8 @@ impl Daemon {
         self.spent.1 += 1;
         if let Some(root) = &mut self.root {
             let nanos = self.times.run - self.times.start;
-            root.switched(&round.out, &round.into, nanos);
+            root.handle_switched((&round.out, &round.into), nanos, self.times.run);
         }
-        self.deadline = Some(Instant::now() + self.config.slice);
     }
 }
 
@@ -454,7 +438,7 @@ impl Daemon {
         };
         let mut text = Text::new("farcall_gang");
         if let Some(root) = &self.root {
-            root.describe(&mut text);
+            describe(root, &mut text);
             let values: Vec<(&str, f64)> = STEPS.into_iter().zip(self.spent.0).collect();
             let name = "switch_seconds_total";
             text.metric(
@@ -487,6 +471,35 @@ impl Daemon {
         );
         *page.lock().unwrap_or_else(PoisonError::into_inner) = text.finish();
     }
+}
+
+fn describe(root: &Root, text: &mut Text) {
+    let counts = root.counts();
+    text.metric(
+        ("jobs", "gauge", "Jobs by what they do."),
+        &[
+            ("state=\"running\"", counts.running),
+            ("state=\"waiting\"", counts.waiting),
+            ("state=\"stopped\"", counts.stopped),
+        ],
+    );
+    text.metric(
+        ("jobs_ended_total", "counter", "Jobs that have ended."),
+        &[
+            ("outcome=\"success\"", counts.succeeded),
+            ("outcome=\"failure\"", counts.failed),
+        ],
+    );
+    let slices = "Slices that the jobs there are have had.";
+    text.metric(("slices", "gauge", slices), &[("", counts.slices)]);
+    let nodes = ("nodes", "gauge", "Nodes that have joined.");
+    text.metric(nodes, &[("", counts.nodes)]);
+    let slots = ("slots", "gauge", "Elements that run at a time.");
+    text.metric(slots, &[("", counts.slots)]);
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// What Prometheus reads, as it was last made.
