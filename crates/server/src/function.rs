@@ -4,12 +4,15 @@ use farcall_idl::{Document, Interface, Layout};
 use farcall_library::{Catalog, CatalogError, Entry, Source};
 use farcall_rpc_proto::{Failure, FailureKind, FunctionSummary, Listing};
 use farcall_schedule::{Prediction, Profile};
+use farcall_spelling::closest;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Functions of one page of a listing.
 const PAGE: usize = 256;
+/// So many edits away is a function that may have been meant.
+const MOST_EDITS: usize = 2;
 
 /// One function served.
 pub(crate) struct Function {
@@ -229,7 +232,7 @@ impl FunctionTable {
             let is_unknown = matches!(error, CatalogError::UnknownClass(_));
             let functions = self.functions.iter();
             let classes = functions.filter_map(|function| function.interface.class.as_deref());
-            let hint = match closest(plain(name), classes) {
+            let hint = match closest(plain(name), classes, MOST_EDITS) {
                 Some(known) if is_unknown => format!("; did you mean `{known}`?"),
                 None if is_unknown => "; `farcall ls` lists the methods there are".to_string(),
                 _ => String::new(),
@@ -288,7 +291,7 @@ impl FunctionTable {
         let names: Vec<_> = functions
             .map(|known| known.interface.plain_name())
             .collect();
-        let hint = match closest(plain(name), names.iter().map(|known| &**known)) {
+        let hint = match closest(plain(name), names.iter().map(|known| &**known), MOST_EDITS) {
             Some(known) => format!("; did you mean `{known}`?"),
             None => "; `farcall ls` lists what there is".to_string(),
         };
@@ -301,15 +304,6 @@ impl FunctionTable {
 /// A name without its module.
 fn plain(name: &str) -> &str {
     name.rsplit_once('/').map_or(name, |(_, plain)| plain)
-}
-
-/// The name that is at most two letters away.
-fn closest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    known
-        .map(|known| (strsim::damerau_levenshtein(known, name), known))
-        .filter(|(distance, _)| *distance <= 2)
-        .min()
-        .map(|(_, known)| known)
 }
 
 /// The first line of the description.

@@ -10,7 +10,15 @@ use super::{Failure, Finding};
 
 /// The layers, lowest first. A crate may depend on crates of lower layers.
 const LAYERS: &[(&str, &[&str])] = &[
-    ("leaf", &["crates/idl", "crates/quantity", "crates/random"]),
+    (
+        "leaf",
+        &[
+            "crates/idl",
+            "crates/quantity",
+            "crates/random",
+            "crates/spelling",
+        ],
+    ),
     (
         "core",
         &[
@@ -69,6 +77,7 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("crates/gridsim", "crates/flow"),
     ("crates/gridsim", "crates/schedule"),
     ("crates/metaserver", "crates/client"),
+    ("crates/idl", "crates/spelling"),
     ("crates/metaserver", "crates/access"),
     ("crates/server", "crates/access"),
     ("crates/schedule", "crates/flow"),
