@@ -281,6 +281,7 @@ impl Root {
                 self.handle_element_ended(id, rank, ended);
             }
         }
+        self.await_no_longer(number);
     }
 
     /// Starts a job for a front end.

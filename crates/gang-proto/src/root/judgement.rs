@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use super::{Inspection, Order, Root, SIGKILL};
+use super::{Inspection, Job, Order, Root, SIGKILL};
 use crate::{Blocked, Element, FARCALL_FAILED, Global, JobId, Message, Report, Waits, judge};
 
 /// Room below which a receive FIFO counts as full: the longest part of a message.
@@ -52,8 +52,9 @@ impl Root {
                 continue;
             };
             if inspection.awaited.is_none() && !self.running.contains(id) {
-                let nodes: BTreeSet<u16> = job.placement.nodes.iter().copied().collect();
-                inspection.awaited = Some(nodes);
+                let nodes = job.placement.nodes.iter().copied();
+                let is_there = |node: &u16| !self.nodes[usize::from(*node)].is_lost;
+                inspection.awaited = Some(nodes.filter(is_there).collect());
                 self.orders.push_back(Order::Nodes(Message::Inspect(*id)));
             }
         }
@@ -61,19 +62,33 @@ impl Root {
 
     /// What a node knows of a job at rest.
     pub fn handle_inspected(&mut self, id: JobId, node: u16, report: Report) {
+        let job = self.jobs.get_mut(&id);
+        if let Some(inspection) = job.and_then(|job| job.inspection.as_mut()) {
+            inspection.reports.push(report);
+            if let Some(awaited) = &mut inspection.awaited {
+                awaited.remove(&node);
+            }
+            self.conclude(id);
+        }
+    }
+
+    /// A node is gone: nobody waits for its reports any more.
+    pub(super) fn await_no_longer(&mut self, node: u16) {
+        let awaited_by = |(id, job): (&JobId, &mut Job)| {
+            let awaited = job.inspection.as_mut()?.awaited.as_mut()?;
+            awaited.remove(&node).then_some(*id)
+        };
+        let jobs: Vec<JobId> = self.jobs.iter_mut().filter_map(awaited_by).collect();
+        jobs.into_iter().for_each(|id| self.conclude(id));
+    }
+
+    /// Judges a job once all nodes have reported.
+    fn conclude(&mut self, id: JobId) {
         let Some(job) = self.jobs.get_mut(&id) else {
             return;
         };
-        let Some(inspection) = &mut job.inspection else {
-            return;
-        };
-        inspection.reports.push(report);
-        let awaited = inspection.awaited.get_or_insert_default();
-        awaited.remove(&node);
-        if !awaited.is_empty() {
-            return;
-        }
-        let Some(inspection) = job.inspection.take() else {
+        let is_whole = |it: &mut Inspection| it.awaited.as_ref().is_some_and(BTreeSet::is_empty);
+        let Some(inspection) = job.inspection.take_if(is_whole) else {
             return;
         };
         let receive = match job.spec.receive.0 {
