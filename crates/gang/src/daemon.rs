@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use farcall_channel::{Engine, Shape};
 use farcall_gang_proto::{Action, Message, Order, Root, Settings, Step, Switch};
-use farcall_metrics::Text;
+use farcall_metrics::{Answer, Text};
 
 use crate::link::{self, Link};
 use crate::node::Node;
@@ -422,13 +422,7 @@ impl Daemon {
     }
 }
 
-const STEPS: [&str; 5] = [
-    "step=\"stop\"",
-    "step=\"rest\"",
-    "step=\"save\"",
-    "step=\"restore\"",
-    "step=\"run\"",
-];
+const STEPS: [&str; 5] = ["stop", "rest", "save", "restore", "run"];
 
 impl Daemon {
     /// Renews what Prometheus reads.
@@ -439,63 +433,44 @@ impl Daemon {
         let mut text = Text::new("farcall_gang");
         if let Some(root) = &self.root {
             describe(root, &mut text);
-            let values: Vec<(&str, f64)> = STEPS.into_iter().zip(self.spent.0).collect();
-            let name = "switch_seconds_total";
-            text.metric(
-                (name, "counter", "Time of all switches by their steps."),
-                &values,
-            );
-            let count = ("switches_total", "counter", "Switches.");
-            text.metric(count, &[("", self.spent.1)]);
+            let steps = STEPS.map(|step| vec![("step", step.to_string())]);
+            let spent = steps.into_iter().zip(self.spent.0);
+            let help = "Time of all switches by their steps.";
+            text.counters("switch_seconds", help, spent);
+            text.counter("switches", "Switches.", self.spent.1);
         }
-        let elements = (
-            "elements",
-            "gauge",
-            "Elements of this node that have not ended.",
-        );
-        text.metric(elements, &[("", self.node.elements())]);
+        let help = "Elements of this node that have not ended.";
+        text.gauge("elements", help, self.node.elements());
         let traffic = self.node.engine.traffic();
-        let packets = (
-            "packets_total",
-            "counter",
-            "Packets between this node and others.",
-        );
-        text.metric(
-            packets,
-            &[
-                ("way=\"sent\"", traffic.sent),
-                ("way=\"received\"", traffic.received),
-                ("way=\"stray\"", traffic.strays),
-                ("way=\"refused\"", traffic.refused),
-            ],
-        );
-        *page.lock().unwrap_or_else(PoisonError::into_inner) = text.finish();
+        let packets = [
+            ("sent", traffic.sent),
+            ("received", traffic.received),
+            ("stray", traffic.strays),
+            ("refused", traffic.refused),
+        ];
+        let packets = packets.map(|(way, count)| (vec![("way", way.to_string())], count));
+        let help = "Packets between this node and others.";
+        text.counters("packets", help, packets);
+        *page.lock().unwrap_or_else(PoisonError::into_inner) = text;
     }
 }
 
 fn describe(root: &Root, text: &mut Text) {
     let counts = root.counts();
-    text.metric(
-        ("jobs", "gauge", "Jobs by what they do."),
-        &[
-            ("state=\"running\"", counts.running),
-            ("state=\"waiting\"", counts.waiting),
-            ("state=\"stopped\"", counts.stopped),
-        ],
-    );
-    text.metric(
-        ("jobs_ended_total", "counter", "Jobs that have ended."),
-        &[
-            ("outcome=\"success\"", counts.succeeded),
-            ("outcome=\"failure\"", counts.failed),
-        ],
-    );
-    let slices = "Slices that the jobs there are have had.";
-    text.metric(("slices", "gauge", slices), &[("", counts.slices)]);
-    let nodes = ("nodes", "gauge", "Nodes that have joined.");
-    text.metric(nodes, &[("", counts.nodes)]);
-    let slots = ("slots", "gauge", "Elements that run at a time.");
-    text.metric(slots, &[("", counts.slots)]);
+    let jobs = [
+        ("running", counts.running),
+        ("waiting", counts.waiting),
+        ("stopped", counts.stopped),
+    ];
+    let jobs = jobs.map(|(state, count)| (vec![("state", state.to_string())], count));
+    text.gauges("jobs", "Jobs by what they do.", jobs);
+    let past = [("success", counts.succeeded), ("failure", counts.failed)];
+    let past = past.map(|(outcome, count)| (vec![("outcome", outcome.to_string())], count));
+    text.counters("jobs_ended", "Jobs that have ended.", past);
+    let help = "Slices that the jobs there are have had.";
+    text.gauge("slices", help, counts.slices);
+    text.gauge("nodes", "Nodes that have joined.", counts.nodes);
+    text.gauge("slots", "Elements that run at a time.", counts.slots);
 }
 
 fn nanos(time: Duration) -> u64 {
@@ -503,23 +478,19 @@ fn nanos(time: Duration) -> u64 {
 }
 
 /// What Prometheus reads, as it was last made.
-type Page = Arc<Mutex<String>>;
+type Page = Arc<Mutex<Text>>;
 
 fn serve_metrics(address: SocketAddr) -> Result<Page, StartError> {
-    let page = Page::default();
-    let served = page.clone();
-    let text = move || {
-        Some(
-            served
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone(),
-        )
+    let page = Arc::new(Mutex::new(Text::new("farcall_gang")));
+    let served = Arc::clone(&page);
+    let answer = move |answer: Answer| {
+        let page = served.lock().unwrap_or_else(PoisonError::into_inner);
+        answer(page.clone());
     };
-    match farcall_metrics::serve(address, text) {
-        Ok(_) => Ok(page),
-        Err(source) => Err(StartError::Listen { address, source }),
-    }
+    TcpListener::bind(address)
+        .and_then(|listener| farcall_web::serve(listener, answer))
+        .map_err(|source| StartError::Listen { address, source })?;
+    Ok(page)
 }
 
 /// The daemon must preempt elements the moment it has something to do.

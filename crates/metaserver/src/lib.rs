@@ -18,6 +18,7 @@ pub use store::{StoreAddress, StoreError};
 use access::Access;
 use farcall_access::{Tls, TokenError};
 use farcall_directory::{Directory, Settings};
+use farcall_metrics::Text;
 use farcall_schedule::placement::Policy;
 use farcall_tls::{FileError, Identity};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -187,6 +188,12 @@ impl Metaserver {
             ends: AtomicBool::new(false),
         });
         Ok(Metaserver { listeners, shared })
+    }
+
+    /// A way to ask, from any thread, for what Prometheus is to be told.
+    pub fn readings(&self) -> impl Fn() -> Text + Send + Sync + use<> {
+        let shared = Arc::clone(&self.shared);
+        move || status::metrics(&shared)
     }
 
     /// Where it listens, as clients write it.

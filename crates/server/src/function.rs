@@ -2,6 +2,7 @@
 
 use farcall_idl::{Document, Interface, Layout};
 use farcall_library::{Catalog, CatalogError, Entry, Source};
+use farcall_metrics::Histogram;
 use farcall_rpc_proto::{Failure, FailureKind, FunctionSummary, Listing};
 use farcall_schedule::{Prediction, Profile};
 use farcall_spelling::closest;
@@ -65,8 +66,10 @@ impl Function {
 }
 
 /// What calls have come to, since the server started.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
+    /// Its place in the order in which functions were first called, from 1.
+    pub(crate) place: Option<u32>,
     /// Calls whose results have left.
     pub(crate) done: u64,
     pub(crate) failed: u64,
@@ -74,6 +77,21 @@ pub(crate) struct Counts {
     pub(crate) bytes: [u64; 2],
     /// Nanoseconds of SEND, waiting, EXEC and RECV.
     pub(crate) nanos: [u64; 4],
+    /// EXEC of each.
+    pub(crate) execs: Histogram,
+}
+
+impl Counts {
+    /// Those of another function as well.
+    pub(crate) fn merge(&mut self, other: &Counts) {
+        self.done += other.done;
+        self.failed += other.failed;
+        let sums = self.bytes.iter_mut().chain(&mut self.nanos);
+        let values = other.bytes.iter().chain(&other.nanos);
+        sums.zip(values)
+            .for_each(|(sum, value)| *sum = sum.saturating_add(*value));
+        self.execs.merge(&other.execs);
+    }
 }
 
 /// All functions served.

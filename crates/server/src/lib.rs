@@ -17,6 +17,7 @@ mod audit;
 mod buffer;
 mod config;
 mod connection;
+mod disk_use;
 mod folder;
 mod function;
 mod job;
@@ -35,7 +36,7 @@ pub use farcall_library::{
 };
 pub use farcall_rpc_proto::{Failure, FailureKind};
 pub use farcall_schedule::Policy;
-pub use reactor::Standing;
+pub use reactor::{Readings, Standing};
 pub use spool::SpoolError;
 pub use spool::journal::JournalError;
 pub use worker::process::{Callee, run_worker, run_worker_for};
@@ -183,6 +184,14 @@ impl Server {
     /// for the metaservers that it joins. One that is not taken is followed by a newer one.
     pub fn subscribe(&mut self) -> Receiver<Standing> {
         self.reactor.subscribe()
+    }
+
+    /// A way to ask, from any thread, for what Prometheus is to be told.
+    ///
+    /// # Errors
+    /// The system refuses a thread or a descriptor.
+    pub fn readings(&mut self) -> io::Result<Readings> {
+        self.reactor.readings()
     }
 
     /// Number of functions served.

@@ -50,6 +50,7 @@ use farcall_schedule::{Policy, Queue};
 use farcall_spin::Spin;
 pub(crate) use lanes::Way;
 pub use membership::Standing;
+pub use report::Readings;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd};
@@ -261,7 +262,7 @@ impl Reactor {
             learned::load(folder, &mut functions, &mut links);
         }
         let settings = settings(&config);
-        let mut reactor = Reactor {
+        let reactor = Reactor {
             pool: BufferPool::new(usize::try_from(config.limits.memory).unwrap_or(usize::MAX)),
             launcher: launcher(&config, &settings, worker_command)?,
             kept: kept::KeptObjects::default(),
@@ -310,7 +311,6 @@ impl Reactor {
             reports: None,
         };
         reactor.watch_all()?;
-        reactor.serve_metrics()?;
         Ok(reactor)
     }
 

@@ -51,6 +51,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "shell",
         &[
             "crates/access",
+            "crates/web",
             "crates/client",
             "crates/gang",
             "crates/metaserver",
@@ -76,6 +77,8 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("crates/directory", "crates/schedule"),
     ("crates/gridsim", "crates/flow"),
     ("crates/gridsim", "crates/schedule"),
+    ("crates/gang", "crates/web"),
+    ("crates/trunk", "crates/web"),
     ("crates/metaserver", "crates/client"),
     ("crates/idl", "crates/spelling"),
     ("crates/metaserver", "crates/access"),

@@ -76,7 +76,7 @@ impl Reactor {
 
     /// Seconds until processor elements that are not reserved are free for one more call, if all
     /// computed all the time; what was never observed counts nothing.
-    fn backlog(&self) -> f64 {
+    pub(super) fn backlog(&self) -> f64 {
         if self.queue.is_empty() && self.queue.free() > 0 {
             return 0.0;
         }
