@@ -91,6 +91,7 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("crates/trunk-lab", "crates/trunk-device"),
     ("crates/server", "crates/client"),
     ("crates/worker", "crates/library"),
+    ("crates/worker", "crates/spin"),
 ];
 
 /// Packages that do I/O, or read clocks or entropy: not for a pure core.
