@@ -87,7 +87,9 @@ impl Checker {
         most_pes: u32,
     ) {
         let Some(user) = self.calls.get(&tag).map(|known| known.user) else {
-            return self.fail(format!("a worker is handed call {tag}, which nobody has made"));
+            return self.fail(format!(
+                "a worker is handed call {tag}, which nobody has made"
+            ));
         };
         let owner = *self.users.entry(worker).or_insert(user);
         if owner != user {
@@ -98,9 +100,8 @@ impl Checker {
         for (other, running) in &self.workers {
             for known in running {
                 for (key, writes) in &memory {
-                    let clash = |(held, written): &(MemoryKey, bool)| {
-                        held == key && (*written || *writes)
-                    };
+                    let clash =
+                        |(held, written): &(MemoryKey, bool)| held == key && (*written || *writes);
                     if known.memory.iter().any(clash) && known.call != call {
                         let text = format!(
                             "call {tag} is handed memory that a call at worker {other:?} has"
@@ -190,7 +191,10 @@ impl Checker {
     pub(crate) fn received(&mut self, user: u8, tag: u64, bytes: &[u8]) {
         let is_foreign = |byte: &&u8| **byte != 0 && **byte >> 4 != user;
         if let Some(byte) = bytes.iter().find(is_foreign) {
-            let text = format!("call {tag} of user {user} is sent bytes of user {}", byte >> 4);
+            let text = format!(
+                "call {tag} of user {user} is sent bytes of user {}",
+                byte >> 4
+            );
             self.fail(text);
         }
     }

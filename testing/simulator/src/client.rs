@@ -4,12 +4,12 @@ use crate::checker::{Checker, Told};
 use crate::options::Options;
 use farcall_idl::{Document, Scalar};
 use farcall_random::SplitMix64;
+use farcall_rpc_proto as proto;
 use farcall_rpc_proto::client::{Connection, Event};
 use farcall_rpc_proto::{
     ArrayForm, Call, CallId, Failure, FailureKind, HandleId, Hello, JobId, Limits, Put, Submission,
     Transmit,
 };
-use farcall_rpc_proto as proto;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Requests of one client at a time.
@@ -210,7 +210,10 @@ impl Client {
             MAKE => VecDeque::new(),
             _ => self.bytes(random, count),
         };
-        let mut scalars = vec![Some(Scalar::Int(tag as i64)), Some(Scalar::Int(count as i64))];
+        let mut scalars = vec![
+            Some(Scalar::Int(tag as i64)),
+            Some(Scalar::Int(count as i64)),
+        ];
         scalars.resize(if function == LOOK { 4 } else { 3 }, None);
         let call = Call {
             function: self.functions[&function],
@@ -438,7 +441,14 @@ impl Client {
                     let mut bytes = [0; 8];
                     bytes.copy_from_slice(&open.received);
                     let bytes = u64::from_le_bytes(bytes);
-                    self.kept.insert(id, Kept { tag, bytes, asks: 0 });
+                    self.kept.insert(
+                        id,
+                        Kept {
+                            tag,
+                            bytes,
+                            asks: 0,
+                        },
+                    );
                 }
             }
             Event::Handle(request, record) => {

@@ -2,6 +2,7 @@
 
 use crate::client::{self, LOOK, MAKE};
 use farcall_idl::{Document, Interface, Place};
+use farcall_random::SplitMix64;
 use farcall_rpc_proto::{Call, Failure, Transmit};
 use farcall_schedule::Policy;
 use farcall_schedule::queue;
@@ -9,7 +10,6 @@ use farcall_server_proto::{
     ArrayLimits, CallKey, ConnectionKey, DurableLimits, Key, Limits, MemoryKey, Now, Server,
     Settings, WorkerKey,
 };
-use farcall_random::SplitMix64;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Bytes of memory that a simulated server has.
@@ -280,9 +280,8 @@ impl Machine {
                         let Some((memory, piece)) = next else { break };
                         let offset = piece.offset as usize;
                         let bytes = self.memories.get(&memory);
-                        let bytes = bytes.and_then(|all| {
-                            all.get(offset..offset + piece.length as usize)
-                        });
+                        let bytes =
+                            bytes.and_then(|all| all.get(offset..offset + piece.length as usize));
                         out.extend_from_slice(bytes.unwrap_or_default());
                         left -= piece.length;
                     }

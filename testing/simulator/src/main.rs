@@ -12,7 +12,10 @@ const SHOWN: usize = 60;
 ///
 /// A seed that breaks a promise is shown with a history that was made as short as it could be.
 #[derive(Parser)]
-#[command(name = "cargo xtask simulate", after_help = "Example:\n  cargo xtask simulate --seconds 60")]
+#[command(
+    name = "cargo xtask simulate",
+    after_help = "Example:\n  cargo xtask simulate --seconds 60"
+)]
 struct Arguments {
     /// Play this seed alone.
     #[arg(long)]

@@ -12,8 +12,14 @@ pub fn minimise(options: &Options) -> Options {
             clients,
             ..best.clone()
         });
-        let wishes = [best.wishes / 2, best.wishes * 3 / 4, best.wishes.saturating_sub(1)];
-        let wishes = wishes.into_iter().filter(|wishes| (1..best.wishes).contains(wishes));
+        let wishes = [
+            best.wishes / 2,
+            best.wishes * 3 / 4,
+            best.wishes.saturating_sub(1),
+        ];
+        let wishes = wishes
+            .into_iter()
+            .filter(|wishes| (1..best.wishes).contains(wishes));
         let fewer_wishes = wishes.map(|wishes| Options {
             wishes,
             ..best.clone()

@@ -210,8 +210,12 @@ impl World {
         let lacking: Vec<String> = clients
             .map(|(number, client)| format!("client {number} lacks {}", client.lacks()))
             .collect();
-        let figures = self.machine.as_ref().map(|machine| machine.server.figures());
-        self.checker.fail(format!("{why}: {}; {figures:?}", lacking.join("; ")));
+        let figures = self
+            .machine
+            .as_ref()
+            .map(|machine| machine.server.figures());
+        self.checker
+            .fail(format!("{why}: {}; {figures:?}", lacking.join("; ")));
     }
 
     /// Whether the server has nothing to do any more.
@@ -230,7 +234,10 @@ impl World {
         let Some(machine) = &self.machine else { return };
         let figures = machine.server.figures();
         if figures.pes_used != 0 {
-            let text = format!("{} processor elements are never given back", figures.pes_used);
+            let text = format!(
+                "{} processor elements are never given back",
+                figures.pes_used
+            );
             self.checker.fail(text);
         }
     }
@@ -348,13 +355,17 @@ impl World {
     /// Moves bytes on all connections that can go on.
     fn serve(&mut self) {
         loop {
-            let Some(machine) = &mut self.machine else { return };
+            let Some(machine) = &mut self.machine else {
+                return;
+            };
             let resumed = machine.resumed.pop();
             if let Some(key) = resumed {
                 self.take_input(key);
                 continue;
             }
-            let Some(key) = machine.unflushed.pop() else { return };
+            let Some(key) = machine.unflushed.pop() else {
+                return;
+            };
             self.flush(key);
         }
     }
@@ -362,7 +373,9 @@ impl World {
     fn take_input(&mut self, key: ConnectionKey) {
         loop {
             let now = self.clock();
-            let Some(machine) = &mut self.machine else { return };
+            let Some(machine) = &mut self.machine else {
+                return;
+            };
             machine.server.set_time(now);
             if !machine.take_input(key) {
                 return self.flush(key);
@@ -381,7 +394,9 @@ impl World {
 
     fn flush(&mut self, key: ConnectionKey) {
         let now = self.now;
-        let Some(machine) = &mut self.machine else { return };
+        let Some(machine) = &mut self.machine else {
+            return;
+        };
         let Some(link) = machine.sockets.get(&key).map(|socket| socket.link) else {
             return;
         };
@@ -505,7 +520,9 @@ impl World {
 
     fn to_server(&mut self, link: usize, bytes: &[u8]) {
         let Some(key) = self.key(link) else { return };
-        let Some(machine) = &mut self.machine else { return };
+        let Some(machine) = &mut self.machine else {
+            return;
+        };
         let Some(socket) = machine.sockets.get_mut(&key) else {
             return;
         };
@@ -574,7 +591,9 @@ impl World {
     }
 
     fn worker_dies(&mut self, worker: WorkerKey) {
-        let Some(machine) = &mut self.machine else { return };
+        let Some(machine) = &mut self.machine else {
+            return;
+        };
         let Some(gone) = machine.workers.remove(&worker) else {
             return;
         };

@@ -2,17 +2,19 @@
 
 use super::{MS, S, ToLife, World};
 use crate::machine::Worker;
+use farcall_rpc_proto::{JobId, Pieces, User};
 use farcall_server_proto::{
     Action, CallKey, DiskError, Event, Finished, Identity, MemoryKey, Withdrawal, WorkerKey,
 };
-use farcall_rpc_proto::{JobId, Pieces, User};
 use farcall_server_proto::{Content, Stored};
 
 impl World {
     /// Does what the server wants done, until there is no more. It may be killed before any of it.
     pub(super) fn act(&mut self) {
         loop {
-            let Some(machine) = &mut self.machine else { return };
+            let Some(machine) = &mut self.machine else {
+                return;
+            };
             let Some(action) = machine.server.poll_action() else {
                 break;
             };
@@ -26,8 +28,13 @@ impl World {
                 machine.server.handle(event);
             }
         }
-        if self.machine.as_ref().is_some_and(|machine| machine.is_too_large()) {
-            self.checker.fail("the server takes more memory than it may".to_string());
+        if self
+            .machine
+            .as_ref()
+            .is_some_and(|machine| machine.is_too_large())
+        {
+            self.checker
+                .fail("the server takes more memory than it may".to_string());
         }
     }
 
@@ -199,7 +206,9 @@ impl World {
             return Some(Event::NotRun(worker, call, "it has no process".to_string()));
         };
         let memory = posted.arrays.iter();
-        let memory = memory.map(|array| (array.memory, array.is_written)).collect();
+        let memory = memory
+            .map(|array| (array.memory, array.is_written))
+            .collect();
         let tag = posted.tag;
         known.posted.push_back(posted);
         let is_first = known.posted.len() == 1;
@@ -225,7 +234,12 @@ impl World {
     fn withdraw(&mut self, worker: WorkerKey, call: CallKey) -> Event {
         let machine = self.machine.as_mut();
         let known = machine.and_then(|machine| machine.workers.get_mut(&worker));
-        let posted = known.and_then(|known| known.posted.iter_mut().find(|one| one.call == call));
+        let posted = known.and_then(|known| {
+            known
+                .posted
+                .iter_mut()
+                .find(|one| one.call == call && !one.is_withdrawn)
+        });
         let withdrawal = match posted {
             None => Withdrawal::Finished,
             Some(posted) if posted.has_begun => Withdrawal::Runs,
@@ -242,7 +256,9 @@ impl World {
 
     /// A worker begins with a call, or ends it.
     pub(super) fn worker_steps(&mut self, worker: WorkerKey, step: u64) {
-        let Some(machine) = &mut self.machine else { return };
+        let Some(machine) = &mut self.machine else {
+            return;
+        };
         let Some(known) = machine.workers.get_mut(&worker) else {
             return;
         };
