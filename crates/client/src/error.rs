@@ -1,6 +1,10 @@
 //! Why a call failed, and whose fault it was.
 
-use crate::{Address, AddressError, ArgumentError};
+mod argument;
+
+pub use argument::ArgumentError;
+
+use crate::address::{Address, AddressError};
 use farcall_rpc_proto::{self as proto, Failure, FailureKind, ProtocolError};
 use std::io;
 use std::path::PathBuf;
@@ -157,6 +161,11 @@ pub enum Fault {
 }
 
 impl Error {
+    /// What the client itself reports in the words of a server.
+    pub(crate) fn failed(kind: FailureKind, text: impl Into<String>) -> Error {
+        Error::Failed(Failure::new(kind, text))
+    }
+
     /// Whether the server that was asked has let the client go without having begun with what was
     /// asked for, so that it can be asked of the server that follows it.
     pub(crate) fn was_let_go(&self) -> bool {

@@ -23,56 +23,56 @@
 
 mod address;
 mod argument;
+mod call;
 mod callback;
-mod connection;
 mod credentials;
 mod data;
+mod description;
 mod error;
-mod files;
 mod function;
 mod grid;
 mod handle;
-mod job;
-mod memory;
 mod metaserver;
-mod object;
+mod offer;
+mod options;
+mod outcome;
 mod output;
 mod pending;
 mod plan;
 mod playback;
+mod progress;
+mod remote;
 mod reservation;
 mod server;
-mod socket;
-mod staging;
-mod streams;
 mod transaction;
 
 pub use address::{
     Address, AddressError, DEFAULT_PORT, METASERVER_PORT, address_from_environment, default_address,
 };
-pub use argument::{Argument, ArgumentError};
+pub use argument::{Argument, Array, Element};
+pub use call::LaidOut;
 pub use callback::{Callback, CallbackArguments};
-pub use connection::Progress;
 pub use credentials::Credentials;
 pub use data::{DataStatus, Named};
-pub use error::{CallbackError, Error, Fault};
-pub use farcall_directory::message as directory;
-pub use farcall_directory::message::{Offer, Terms};
+pub use description::FunctionSummary;
+pub use error::{ArgumentError, CallbackError, Error, Fault};
 pub use farcall_idl::{Interface, Scalar};
 pub use farcall_rpc_proto::{
-    ArrayForm, DataName, Failure, FailureKind, FunctionSummary, HandleId, JobId, JobState, NoId,
-    NoName,
+    ArrayForm, DataName, Failure, FailureKind, HandleId, JobId, JobState, NoId, NoName,
 };
-pub use function::{Function, Outcome, Placement, Times};
-pub use handle::{Handle, HandleStatus};
-pub use job::{Job, JobStatus, Submitted};
-pub use memory::SharedMemory;
+pub use function::Function;
 pub use metaserver::Metaserver;
-pub use object::{Object, ObjectStatus};
+pub use offer::{Offer, Terms};
+pub use options::Options;
+pub use outcome::{Outcome, Placement, Times};
 pub use output::Output;
 pub use pending::{Pending, wait_any};
 pub use plan::Plan;
 pub use playback::{Load, Playback};
+pub use progress::Progress;
+pub use remote::{
+    Handle, HandleStatus, Job, JobStatus, Object, ObjectStatus, SharedMemory, Submitted,
+};
 pub use reservation::{Reservation, ReservationName, Wanted};
-pub use server::{Options, Server};
+pub use server::Server;
 pub use transaction::{Deferred, Identity, Input, Recording, Report, Transaction, Ways};

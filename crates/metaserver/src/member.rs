@@ -1,8 +1,8 @@
 //! How a server is a member of a metaserver's directory: it joins, says how it stands, and leaves.
 
 use crate::held::Held;
-use farcall_client::directory::{Function, Join, MOST_LEARNED, Report, Times};
 use farcall_client::{Address, Error, Metaserver, Options};
+use farcall_directory::message::{Function, Join, MOST_LEARNED, Report, Times};
 use farcall_server::Standing;
 use std::collections::BTreeMap;
 use std::io;

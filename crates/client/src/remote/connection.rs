@@ -6,37 +6,34 @@
 //! one stream, whose chunks take turns.
 
 mod calls;
-mod directory;
-mod functions;
 mod greeting;
-mod handles;
-mod jobs;
 mod memory;
-mod names;
-mod objects;
-mod operation;
 mod pace;
 mod request;
-mod reservations;
 mod several;
 mod state;
 mod transfer;
 mod waiter;
 
-use crate::memory::Pool;
-use crate::socket::{self, Socket, Waker};
-use crate::{Address, Error, Options};
-use farcall_rpc_proto::CallId;
-use farcall_spin::Spin;
+pub use memory::SharedMemory;
+pub(crate) use memory::{Pool, Segment};
+pub(crate) use pace::Pace;
 pub(crate) use request::{Reply, Request};
 pub(crate) use several::wait_for_any;
-pub(crate) use state::Answered;
+pub(crate) use state::{Answer, Answered};
+pub(crate) use transfer::Transfer;
+
+use crate::address::Address;
+use crate::error::Error;
+use crate::options::Options;
+use crate::remote::socket::{self, Socket, Waker};
+use farcall_rpc_proto::{CallId, DIRECTORY, ProtocolError, client};
+use farcall_spin::Spin;
 use state::{Loss, Outlook, State};
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
-pub use transfer::Progress;
 
 /// A signal that comes to a thread asleep, or just before it waits at the socket, cannot be seen
 /// otherwise than by asking so often.
@@ -66,6 +63,31 @@ impl Connection {
     /// Its number, never used twice in this process.
     pub(crate) fn number(&self) -> u64 {
         self.number
+    }
+
+    /// Where it leads.
+    pub(crate) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Whether the other end has an optional feature.
+    pub(crate) fn has(&self, feature: u64) -> bool {
+        self.features & feature != 0
+    }
+
+    /// Whether a metaserver is at the other end.
+    pub(crate) fn is_to_metaserver(&self) -> bool {
+        self.has(DIRECTORY)
+    }
+
+    /// Whether it is a Unix socket.
+    pub(crate) fn is_unix(&self) -> bool {
+        self.socket.is_unix()
+    }
+
+    /// Whether this process has made it. A child that was forked has it from its parent.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.process == std::process::id()
     }
 
     /// Whether new requests should rather have another connection.
@@ -129,6 +151,45 @@ impl Connection {
         let id = open(&mut state).map_err(|loss| self.error(loss))?;
         self.send_soon(&mut state);
         Ok(Request::new(self.clone(), id))
+    }
+
+    /// Begins a request without data.
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        open: impl FnOnce(&mut client::Connection) -> Result<CallId, ProtocolError>,
+    ) -> Result<Request, Error> {
+        self.start(|state| state.ask(open))
+    }
+
+    /// Asks something without data, and waits for the answer.
+    pub(crate) fn ask(
+        self: &Arc<Self>,
+        open: impl FnOnce(&mut client::Connection) -> Result<CallId, ProtocolError>,
+    ) -> Result<Answer, Error> {
+        self.begin(open)?.finish()
+    }
+
+    /// Begins a request with data, either way.
+    pub(crate) fn carry(
+        self: &Arc<Self>,
+        open: impl FnOnce(&mut client::Connection) -> Result<CallId, ProtocolError>,
+        transfer: Transfer,
+    ) -> Result<Request, Error> {
+        self.start(|state| state.move_data(open, transfer))
+    }
+
+    /// Says something that has no answer.
+    pub(crate) fn tell(&self, tell: impl FnOnce(&mut client::Connection)) {
+        let mut state = self.lock();
+        state.tell(tell);
+        self.send_soon(&mut state);
+    }
+
+    /// From now on it writes no faster than `pace` lets it.
+    pub(crate) fn set_pace(&self, pace: Option<Pace>) {
+        let mut state = self.lock();
+        state.set_pace(pace);
+        self.send_soon(&mut state);
     }
 
     /// Waits at the socket, without the lock.

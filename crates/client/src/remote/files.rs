@@ -1,8 +1,8 @@
 //! Files that arguments name. The server asks for what it needs of them while the call runs; what
 //! comes back takes the place of a file when the call has succeeded, all at once.
 
-use crate::Error;
-use crate::connection::Progress;
+use crate::error::Error;
+use crate::progress::Progress;
 use farcall_idl::{Interface, Mode, Scalar};
 use farcall_rpc_proto::{self as proto, CallbackAnswer, FileRequest};
 use std::fs::{self, File, OpenOptions};

@@ -1,7 +1,11 @@
 //! Arrays that stay at a server.
 
-use crate::{Argument, ArrayForm, Error, HandleId, Named, Server};
-use farcall_rpc_proto::HandleRecord;
+use crate::address::Address;
+use crate::data::Named;
+use crate::error::Error;
+use crate::remote::requests::arrays;
+use crate::remote::server::Server;
+use farcall_rpc_proto::{ArrayForm, HandleId, HandleRecord, Pull, Put};
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -57,22 +61,17 @@ impl Handle {
         self.named.as_ref()
     }
 
-    /// What a call of a function of that server passes for it: by its name where the server of the
-    /// call is chosen later.
-    pub fn argument(&self, server: &Server) -> Argument<'static> {
-        match &self.named {
-            Some(named) if server.is_metaserver() => Argument::Named(named.name.clone()),
-            _ => Argument::Handle(self.id),
-        }
-    }
-
     /// Names it, in this program and in others of the same user.
     pub fn id(&self) -> HandleId {
         self.id
     }
 
-    /// The server that has it.
-    pub fn server(&self) -> &Server {
+    /// Where it is.
+    pub fn address(&self) -> &Address {
+        self.server.address()
+    }
+
+    pub(crate) fn at(&self) -> &Server {
         &self.server
     }
 
@@ -83,41 +82,93 @@ impl Handle {
 
     /// Asks what is known of it.
     pub fn status(&self) -> Result<HandleStatus, Error> {
-        Ok(HandleStatus::new(
-            self.server.connection()?.handle(self.id)?,
-        ))
+        Ok(HandleStatus::new(arrays::handle(
+            &self.server.connection()?,
+            self.id,
+        )?))
     }
 
     /// Gets it, in its own order; `bytes` is as long as it is.
     pub fn get(&self, bytes: &mut [u8]) -> Result<(), Error> {
         let unit = self.form.ty().map_or(1, farcall_idl::Type::swap_unit) as usize;
-        self.server.connection()?.get(self.id, bytes, unit)
+        arrays::get(&self.server.connection()?, self.id, bytes, unit)
     }
 
     /// A name of the array that another server may read it by, once and within a minute.
     pub fn lend(&self) -> Result<HandleId, Error> {
-        self.server.connection()?.lend(self.id)
+        arrays::lend(&self.server.connection()?, self.id)
     }
 
-    /// A copy of the array at another server, which reads it from this one: nothing of it passes
-    /// through the client. The other server must be able to reach this one by the address that the
-    /// client has of it, and must allow it (`data.peers` in its configuration).
-    pub fn copy_to(&self, server: &Server, stays: bool) -> Result<Handle, Error> {
+    /// A copy of the array at another server, which reads it from this one.
+    pub(crate) fn copy(&self, server: &Server, stays: bool) -> Result<Handle, Error> {
         let loan = self.lend()?;
         server.pull(self.server.address(), loan, self.form.clone(), stays)
     }
 
     /// The server need not keep it any more. Calls that use it go on.
     pub fn drop_array(&self) -> Result<(), Error> {
-        self.server.connection()?.drop_handle(self.id).map(drop)
+        arrays::drop_handle(&self.server.connection()?, self.id).map(drop)
     }
 
     /// The same without waiting for the answer.
     pub fn drop_soon(&self) {
         // With its connection it is gone already.
         if let Some(connection) = self.server.live_connection() {
-            connection.drop_handle_soon(self.id);
+            arrays::drop_handle_soon(&connection, self.id);
         }
+    }
+}
+
+impl Server {
+    pub(crate) fn put(&self, form: ArrayForm, bytes: &[u8], stays: bool) -> Result<Handle, Error> {
+        let data_bytes = bytes.len() as u64;
+        let put = Put {
+            form,
+            data_bytes,
+            stays,
+        };
+        let record = arrays::put(&self.connection()?, &put, bytes)?;
+        Ok(Handle::new(self.clone(), record))
+    }
+
+    /// Has the server read an array from `from`, which has lent it under the name `loan`.
+    pub(crate) fn pull(
+        &self,
+        from: &Address,
+        loan: HandleId,
+        form: ArrayForm,
+        stays: bool,
+    ) -> Result<Handle, Error> {
+        let pull = Pull {
+            address: from.to_string(),
+            loan,
+            form,
+            stays,
+        };
+        let record = arrays::pull(&self.connection()?, &pull)?;
+        Ok(Handle::new(self.clone(), record))
+    }
+
+    /// Reads an array that is lent under that name.
+    pub(crate) fn redeem(&self, loan: HandleId, bytes: &mut [u8]) -> Result<(), Error> {
+        arrays::get(&self.connection()?, loan, bytes, 1)
+    }
+
+    pub(crate) fn handle(&self, id: HandleId) -> Result<Handle, Error> {
+        let record = arrays::handle(&self.connection()?, id)?;
+        Ok(Handle::new(self.clone(), record))
+    }
+
+    pub(crate) fn handles(&self) -> Result<Vec<HandleStatus>, Error> {
+        let mut handles = Vec::new();
+        let mut after = Some(0);
+        while let Some(number) = after {
+            let page = arrays::handles(&self.connection()?, number)?;
+            // A page that leads nowhere would be asked for without end.
+            after = page.next.filter(|&next| next > number);
+            handles.extend(page.handles.into_iter().map(HandleStatus::new));
+        }
+        Ok(handles)
     }
 }
 

@@ -1,11 +1,16 @@
 //! Submitted calls.
 
-use crate::argument::{self, Argument, Way};
-use crate::pending::Attempt;
-use crate::{Error, JobId, JobState, Outcome, Pending, Server};
+use crate::address::Address;
+use crate::argument::Argument;
+use crate::call::{self, Way};
+use crate::error::Error;
+use crate::remote::attempt::Attempt;
+use crate::remote::requests::jobs;
+use crate::remote::server::Server;
 use farcall_idl::{Interface, Layout, Scalar};
-use farcall_rpc_proto::{Failure, JobDescription, JobRecord};
+use farcall_rpc_proto::{Failure, JobDescription, JobId, JobRecord, JobState};
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A submitted call, by its id alone: it may have been submitted by another program.
@@ -44,34 +49,29 @@ pub struct Submitted {
     status: JobStatus,
     interface: Interface,
     scalars: Vec<Option<Scalar>>,
-    layout: Layout,
+    layout: Arc<Layout>,
 }
 
 impl Job {
-    pub(crate) fn new(server: Server, id: JobId) -> Job {
-        Job { server, id }
-    }
-
     /// Its id.
     pub fn id(&self) -> JobId {
         self.id
     }
 
-    /// The server that has it.
-    pub fn server(&self) -> &Server {
-        &self.server
+    /// Where it is.
+    pub fn address(&self) -> &Address {
+        self.server.address()
     }
 
     /// Asks where it is.
     pub fn status(&self) -> Result<JobStatus, Error> {
-        let description = self.server.connection()?.job(self.id)?;
+        let description = jobs::job(&self.server.connection()?, self.id)?;
         Ok(JobStatus::new(description.record))
     }
 
     /// Asks how the call was made, to fetch its results.
     pub fn describe(&self) -> Result<Submitted, Error> {
-        let connection = self.server.connection()?;
-        let JobDescription { record, call } = connection.job(self.id)?;
+        let JobDescription { record, call } = jobs::job(&self.server.connection()?, self.id)?;
         let unreadable = |reason: String| Error::Interface {
             address: self.server.address().clone(),
             function: record.function.clone(),
@@ -87,20 +87,20 @@ impl Job {
             status: JobStatus::new(record),
             interface,
             scalars: call.scalars,
-            layout,
+            layout: Arc::new(layout),
         })
     }
 
     /// Ends it, if it has not ended: then it is cancelled, and the library is stopped. Returns what
     /// it has come to.
     pub fn cancel(&self) -> Result<JobStatus, Error> {
-        let description = self.server.connection()?.cancel_job(self.id, false)?;
+        let description = jobs::cancel_job(&self.server.connection()?, self.id, false)?;
         Ok(JobStatus::new(description.record))
     }
 
     /// The same, and the server keeps nothing of it.
     pub fn forget(&self) -> Result<JobStatus, Error> {
-        let description = self.server.connection()?.cancel_job(self.id, true)?;
+        let description = jobs::cancel_job(&self.server.connection()?, self.id, true)?;
         Ok(JobStatus::new(description.record))
     }
 }
@@ -126,39 +126,46 @@ impl Submitted {
         &self.layout
     }
 
-    /// Waits for the end of the call and fills OUT and INOUT arrays with its results. `arguments`
-    /// has one for each parameter: those, and [`Argument::Skip`]. The server keeps the results.
-    pub fn fetch(&self, arguments: &mut [Argument<'_>]) -> Result<Outcome, Error> {
-        // SAFETY: the borrows outlive the request, which is over or given up when this returns.
-        unsafe { self.start(arguments) }?.wait()
-    }
-
-    /// Begins to fetch, and returns at once.
+    /// Begins to fetch the results into OUT and INOUT arrays.
     ///
     /// # Safety
-    /// Until [`Pending::wait`] returns or the [`Pending`] is dropped, the arrays of `arguments`
-    /// stay where they are and are not touched.
-    pub unsafe fn start(&self, arguments: &mut [Argument<'_>]) -> Result<Pending, Error> {
+    /// Until the attempt is over or dropped, the arrays of `arguments` stay where they are and are
+    /// not touched.
+    pub(crate) unsafe fn begin(&self, arguments: &mut [Argument<'_>]) -> Result<Attempt, Error> {
         let start = Instant::now();
-        let wrong = |source| Error::Argument {
+        let checked = call::check_count(self.interface.params.len(), arguments)
+            .and_then(|()| call::check_arrays(&self.interface, &self.layout, arguments, Way::Back));
+        checked.map_err(|source| Error::Argument {
             function: self.status.function.clone(),
             source,
-        };
-        let expected = self.interface.params.len();
-        if arguments.len() != expected {
-            let given = arguments.len();
-            return Err(wrong(crate::ArgumentError::Count { expected, given }));
-        }
-        for array in &self.layout.arrays {
-            let param = &self.interface.params[array.param];
-            let argument = &arguments[array.param];
-            argument::check_array(param, array, argument, Way::Back).map_err(wrong)?;
-        }
+        })?;
         let connection = self.job.server.connection()?;
         let layout = self.layout.clone();
         // SAFETY: the caller's promise.
-        let request = unsafe { connection.fetch(self.job.id, arguments, layout) }?;
-        Ok(Pending::new(Attempt::new(request, None, None, start)))
+        let request = unsafe { jobs::fetch(&connection, self.job.id, arguments, layout) }?;
+        Ok(Attempt::new(request, None, None, start))
+    }
+}
+
+impl Server {
+    /// The submitted call of that id. Nothing is asked of the server yet.
+    pub(crate) fn job(&self, id: JobId) -> Job {
+        Job {
+            server: self.clone(),
+            id,
+        }
+    }
+
+    pub(crate) fn jobs(&self) -> Result<Vec<JobStatus>, Error> {
+        let mut all = Vec::new();
+        let mut after = Some(0);
+        while let Some(number) = after {
+            let page = jobs::jobs(&self.connection()?, number)?;
+            // A page that leads nowhere would be asked for without end.
+            after = page.next.filter(|&next| next > number);
+            all.extend(page.jobs.into_iter().map(JobStatus::new));
+        }
+        Ok(all)
     }
 }
 

@@ -1,8 +1,10 @@
 //! Remote objects: state that lives on the server, in a process of its own.
 
-use crate::connection::Connection;
-use crate::{Error, Function, HandleId, Server};
-use farcall_rpc_proto::{CallId, Failure, FailureKind, ObjectRecord, ObjectRequest};
+use crate::error::Error;
+use crate::remote::connection::Connection;
+use crate::remote::requests::objects;
+use crate::remote::server::Server;
+use farcall_rpc_proto::{CallId, FailureKind, HandleId, ObjectRecord, ObjectRequest};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -50,39 +52,35 @@ impl ObjectStatus {
 }
 
 impl Server {
-    /// Makes an object of a class, `module/class` or `class` alone.
-    pub fn new_object(&self, class: &str) -> Result<Object, Error> {
+    pub(crate) fn new_object(&self, class: &str) -> Result<Object, Error> {
         let connection = self.connection()?;
-        let id = connection.create(class)?.ok_or_else(|| {
+        let id = objects::create(&connection, class)?.ok_or_else(|| {
             let text = "the server is too old to keep objects; update it";
-            Error::Failed(Failure::new(FailureKind::Internal, text))
+            Error::failed(FailureKind::Internal, text)
         })?;
         Ok(Object::new(self.clone(), connection, id, class.to_string()))
     }
 
-    /// An object that stays at the server by now.
-    pub fn object(&self, id: HandleId) -> Result<Object, Error> {
+    pub(crate) fn object(&self, id: HandleId) -> Result<Object, Error> {
         let connection = self.connection()?;
-        let (number, record) = connection.object(ObjectRequest::Attach(id))?;
+        let (number, record) = objects::object(&connection, ObjectRequest::Attach(id))?;
         Ok(Object::new(self.clone(), connection, number, record.class))
     }
 
-    /// The caller's objects that stay at this server, in the order of their creation.
-    pub fn objects(&self) -> Result<Vec<ObjectStatus>, Error> {
-        let mut objects = Vec::new();
+    pub(crate) fn objects(&self) -> Result<Vec<ObjectStatus>, Error> {
+        let mut all = Vec::new();
         let mut after = Some(0);
         while let Some(number) = after {
-            let (_, page) = self.connection()?.objects(ObjectRequest::List(number))?;
+            let (_, page) = objects::objects(&self.connection()?, ObjectRequest::List(number))?;
             // A page that leads nowhere would be asked for without end.
             after = page.next.filter(|&next| next > number);
-            objects.extend(page.objects.into_iter().map(ObjectStatus::new));
+            all.extend(page.objects.into_iter().map(ObjectStatus::new));
         }
-        Ok(objects)
+        Ok(all)
     }
 
-    /// Destroys an object that stays: what runs is ended, and later calls fail.
-    pub fn drop_object(&self, id: HandleId) -> Result<(), Error> {
-        self.connection()?.object(ObjectRequest::Drop(id)).map(drop)
+    pub(crate) fn drop_object(&self, id: HandleId) -> Result<(), Error> {
+        objects::object(&self.connection()?, ObjectRequest::Drop(id)).map(drop)
     }
 }
 
@@ -101,10 +99,10 @@ impl Object {
     }
 
     /// Lets it stay when the connection ends, or this is closed; other programs of the same user
-    /// find it by its name ([`Server::object`]). [`Server::drop_object`] destroys it.
+    /// find it by its name ([`crate::Server::object`]). [`crate::Server::drop_object`] destroys it.
     pub fn keep(&self) -> Result<HandleId, Error> {
         let asked = ObjectRequest::Keep(self.instance.id);
-        Ok(self.instance.connection.object(asked)?.1.id)
+        Ok(objects::object(&self.instance.connection, asked)?.1.id)
     }
 
     /// The class, as it was asked for.
@@ -112,17 +110,12 @@ impl Object {
         &self.instance.class
     }
 
-    /// The server that has it.
-    pub fn server(&self) -> &Server {
+    pub(crate) fn at(&self) -> &Server {
         &self.server
     }
 
-    /// The method of that name, as a function that is called on this object. The methods of an
-    /// object run one after the other.
-    pub fn method(&self, name: &str) -> Result<Function, Error> {
-        let name = format!("{}.{name}", self.class());
-        let method = self.server.function(&name)?;
-        Ok(method.on(self.instance.clone()))
+    pub(crate) fn instance(&self) -> &Arc<Instance> {
+        &self.instance
     }
 
     /// Destroys it: what runs is ended, and later calls fail.
@@ -134,7 +127,7 @@ impl Object {
 impl Instance {
     fn close(&self) {
         if !self.is_closed.swap(true, Ordering::Relaxed) {
-            self.connection.delete(self.id);
+            objects::delete(&self.connection, self.id);
         }
     }
 }

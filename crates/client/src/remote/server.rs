@@ -1,187 +1,96 @@
-//! A server as its clients see it.
+//! A server, or a metaserver: the program at an address, whatever connection leads to it by now.
 
-use crate::connection::Connection;
-use crate::function::Described;
-use crate::grid::Grid;
-use crate::reservation::Reserved;
-use crate::streams::Streams;
-use crate::{
-    Address, ArrayForm, Credentials, Error, Function, Handle, HandleId, HandleStatus, Job, JobId,
-    JobStatus, SharedMemory,
-};
-use farcall_rpc_proto::{FunctionSummary, Pull, Put};
+use crate::address::Address;
+use crate::description::FunctionSummary;
+use crate::error::Error;
+use crate::options::Options;
+use crate::remote::catalogue::Entry;
+use crate::remote::connection::{Connection, SharedMemory};
+use crate::remote::requests::{directory, functions, operation};
+use crate::remote::reserved::Reserved;
+use crate::remote::ways::Ways;
 use std::collections::HashMap;
-use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How to talk to a server.
+/// Bytes of a call that may overtake the arrays of larger ones.
+const SMALL: u64 = 64 << 10;
+/// Arrays of a call that come to less take no turns on several connections.
+const LARGE: u64 = 4 << 20;
+
+/// A server. Clones share its connection and interfaces.
 #[derive(Clone)]
-pub struct Options {
-    /// Longest time to wait for a connection.
-    pub connect_timeout: Duration,
-    /// Longest time for one operation, from its start to its end; `None` waits for ever.
-    pub timeout: Option<Duration>,
-    /// Longest time for which a thread looks for the answer before it sleeps, while the cores have
-    /// nothing else to do. It saves the time to wake up; zero saves the processor instead.
-    pub spin: Duration,
-    /// Whether to change to a Unix socket and shared memory where the server is on this host.
-    pub same_host: bool,
-    /// Connections over which the arrays of one call may travel at once, where measurement shows
-    /// that they pay; 1 keeps to one.
-    pub streams: usize,
-    /// What proves who the client is, and which servers it believes.
-    pub credentials: Credentials,
-    /// Asked whenever a signal interrupts the wait for the server, and ten times a second, because
-    /// a signal may come just before the wait; `true` gives the operation up.
-    pub on_interrupt: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
-}
+pub(crate) struct Server(Arc<Shared>);
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            connect_timeout: Duration::from_secs(10),
-            timeout: None,
-            spin: Duration::from_micros(100),
-            same_host: true,
-            streams: 8,
-            credentials: Credentials::from_environment(),
-            on_interrupt: None,
-        }
-    }
-}
-
-impl fmt::Debug for Options {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options")
-            .field("connect_timeout", &self.connect_timeout)
-            .field("timeout", &self.timeout)
-            .finish_non_exhaustive()
-    }
-}
-
-/// A server. Clones share its connection and interfaces; all of it may be used from any thread,
-/// and any number of calls may be under way at once.
-#[derive(Clone)]
-pub struct Server(pub(crate) Arc<Shared>);
-
-pub(crate) struct Shared {
-    pub(crate) address: Address,
-    pub(crate) options: Options,
+struct Shared {
+    address: Address,
+    options: Options,
     /// Where to connect: the address, or those of several metaservers.
-    ways: Vec<Address>,
-    /// What is behind a metaserver.
-    grid: Option<Grid>,
+    at: Vec<Address>,
     connection: Mutex<Arc<Connection>>,
     /// For small calls while large arrays travel on the other one; made when it is first needed.
     express: Mutex<Option<Arc<Connection>>>,
-    functions: Mutex<HashMap<String, Arc<Described>>>,
+    functions: Mutex<HashMap<String, Arc<Entry>>>,
     /// For calls of reservations of bandwidth.
-    pub(crate) reserved: Mutex<Reserved>,
+    reserved: Mutex<Reserved>,
     /// For arrays that travel over several connections.
-    pub(crate) streams: Mutex<Streams>,
+    ways: Mutex<Ways>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Server {
-    /// Connects to `address` and exchanges greetings. Behind a metaserver are all servers that have
-    /// joined it: each call of its functions goes to one of them. The address of a metaserver may
-    /// be several, with commas between, that share their directory: where one is away, the next is
-    /// asked.
-    pub fn connect(address: &str, options: Options) -> Result<Server, Error> {
-        let ways = address.split(',').map(|one| one.trim().parse());
-        let ways: Vec<Address> = ways.collect::<Result<_, _>>()?;
-        let connection = open_any(&ways, &options)?;
-        if ways.len() > 1 {
-            connection.check_metaserver()?;
+    /// Connects and exchanges greetings. Where `addresses` are several, with commas between, all
+    /// are metaservers.
+    pub(crate) fn connect(addresses: &str, options: Options) -> Result<Server, Error> {
+        let at = addresses.split(',').map(|one| one.trim().parse());
+        let at: Vec<Address> = at.collect::<Result<_, _>>()?;
+        let connection = open_any(&at, &options)?;
+        if at.len() > 1 {
+            directory::check_metaserver(&connection)?;
         }
-        let address = ways
-            .first()
-            .cloned()
-            .unwrap_or_else(|| unreachable!("split gives one"));
-        let grid = Grid::behind(&connection);
-        let connection = Mutex::new(connection);
-        let functions = Mutex::default();
+        let address = at.first().cloned();
         Ok(Server(Arc::new(Shared {
-            address,
+            address: address.unwrap_or_else(|| unreachable!("split gives one")),
             options,
-            ways,
-            grid,
-            connection,
+            at,
+            connection: Mutex::new(connection),
             express: Mutex::default(),
-            functions,
+            functions: Mutex::default(),
             reserved: Mutex::default(),
-            streams: Mutex::default(),
+            ways: Mutex::default(),
         })))
     }
 
-    /// Where the server is.
-    pub fn address(&self) -> &Address {
+    /// Where it is.
+    pub(crate) fn address(&self) -> &Address {
         &self.0.address
     }
 
-    /// The server's program and version, as it says.
-    pub fn agent(&self) -> Result<String, Error> {
-        Ok(self.connection()?.agent())
+    pub(crate) fn options(&self) -> &Options {
+        &self.0.options
     }
 
-    /// Whether the server is on this host, so that arrays lie in shared memory.
-    pub fn shares_memory(&self) -> Result<bool, Error> {
-        Ok(self.connection()?.shares())
+    /// Whether it is a metaserver.
+    pub(crate) fn is_metaserver(&self) -> bool {
+        lock(&self.0.connection).is_to_metaserver()
     }
 
-    /// The time to the server and back.
-    pub fn ping(&self) -> Result<Duration, Error> {
-        let connection = self.connection()?;
-        let start = Instant::now();
-        // No server has so many functions: the page is empty.
-        connection.list(u32::MAX)?;
-        Ok(start.elapsed())
-    }
-
-    /// Has the server serve the functions of an interface file as well, until it ends: `text` is
-    /// what the file at `path` says, after the C preprocessor. Returns their names. The server
-    /// allows it to its operators only.
-    pub fn register(&self, path: &str, text: &str) -> Result<Vec<String>, Error> {
-        let listing = self.connection()?.register(path, text)?;
-        let functions = listing.functions.into_iter();
-        Ok(functions.map(|function| function.name).collect())
-    }
-
-    /// How the server stands, as a JSON object whose `schema` says which names it has: its queue,
-    /// processor elements, memory, functions, and users as far as they may be seen.
-    pub fn status(&self) -> Result<String, Error> {
-        self.connection()?.status()
-    }
-
-    /// Has the server take no more calls, and end after those that it has; returns how many these
-    /// are. Only its operators may.
-    pub fn drain(&self) -> Result<u64, Error> {
-        self.connection()?.drain()
-    }
-
-    /// All functions served, by qualified name.
-    pub fn functions(&self) -> Result<Vec<FunctionSummary>, Error> {
-        let mut functions = Vec::new();
-        let mut next = Some(0);
-        while let Some(from) = next {
-            let page = self.connection()?.list(from)?;
-            // A page that leads nowhere would be asked for without end.
-            next = page.next.filter(|&index| index > from);
-            functions.extend(page.functions);
+    /// The connection, made anew where the last one is of no more use.
+    pub(crate) fn connection(&self) -> Result<Arc<Connection>, Error> {
+        let mut connection = lock(&self.0.connection);
+        if connection.is_stale() {
+            *connection = open_any(&self.0.at, &self.0.options)?;
         }
-        Ok(functions)
+        Ok(connection.clone())
     }
 
-    /// The function of that name, `module/name` or `name` alone. Its interface is fetched once.
-    pub fn function(&self, name: &str) -> Result<Function, Error> {
-        if let Some(grid) = self.grid() {
-            return grid.function(self, name);
-        }
-        let known = self.lock_functions().get(name).cloned();
-        match known {
-            Some(described) => Ok(Function::new(self.clone(), described)),
-            None => self.fetch(name),
-        }
+    /// The connection, if it is still of use.
+    pub(crate) fn live_connection(&self) -> Option<Arc<Connection>> {
+        let connection = lock(&self.0.connection);
+        (!connection.is_stale()).then(|| connection.clone())
     }
 
     /// Does what is asked of a server, and once more on a new connection where the server lets its
@@ -198,22 +107,9 @@ impl Server {
 
     /// Leaves the connection for a new one; calls under way end on the old one.
     fn renew(&self) -> Result<(), Error> {
-        let fresh = open_any(&self.0.ways, &self.0.options)?;
-        let known = self.0.connection.lock();
-        *known.unwrap_or_else(PoisonError::into_inner) = fresh;
-        let express = self.0.express.lock();
-        *express.unwrap_or_else(PoisonError::into_inner) = None;
+        *lock(&self.0.connection) = open_any(&self.0.at, &self.0.options)?;
+        *lock(&self.0.express) = None;
         Ok(())
-    }
-
-    /// What is behind a metaserver; none at a server.
-    pub(crate) fn grid(&self) -> Option<&Grid> {
-        self.0.grid.as_ref()
-    }
-
-    /// Whether a metaserver is there: calls go to the servers behind it.
-    pub fn is_metaserver(&self) -> bool {
-        self.grid().is_some()
     }
 
     /// Leaves the connection, for one that does not work; the next request makes a new one.
@@ -222,22 +118,66 @@ impl Server {
         let _ = self.renew();
     }
 
-    /// Fetches the interface anew and keeps it.
-    pub(crate) fn fetch(&self, name: &str) -> Result<Function, Error> {
-        let (connection, answered) = self.persist(|| {
-            let connection = self.connection()?;
-            let answered = connection.describe(name)?;
-            Ok((connection, answered))
-        })?;
-        let described = Arc::new(Described::new(self, &connection, name, answered)?);
-        self.lock_functions()
-            .insert(name.to_string(), described.clone());
-        Ok(Function::new(self.clone(), described))
+    /// The function of that name, as the server has described it once.
+    pub(super) fn entry(&self, name: &str) -> Result<Arc<Entry>, Error> {
+        let known = lock(&self.0.functions).get(name).cloned();
+        known.map_or_else(|| self.fetch(name), Ok)
     }
 
-    /// Memory shared with the server, for arrays that are not to be copied; none where the server
-    /// is not on this host, or has no memory to give.
-    pub fn share(&self, bytes: usize) -> Result<Option<SharedMemory>, Error> {
+    /// Has the server describe the function anew, and keeps that.
+    pub(super) fn fetch(&self, name: &str) -> Result<Arc<Entry>, Error> {
+        let entry = self.persist(|| Entry::ask(&self.connection()?, name))?;
+        let entry = Arc::new(entry);
+        lock(&self.0.functions).insert(name.to_string(), entry.clone());
+        Ok(entry)
+    }
+
+    /// The server's program and version, as it says.
+    pub(crate) fn agent(&self) -> Result<String, Error> {
+        Ok(self.connection()?.agent())
+    }
+
+    /// Whether arrays lie in memory shared with it.
+    pub(crate) fn shares_memory(&self) -> Result<bool, Error> {
+        Ok(self.connection()?.shares())
+    }
+
+    /// The time there and back.
+    pub(crate) fn ping(&self) -> Result<Duration, Error> {
+        let connection = self.connection()?;
+        let start = Instant::now();
+        // No server has so many functions: the page is empty.
+        functions::list(&connection, u32::MAX)?;
+        Ok(start.elapsed())
+    }
+
+    pub(crate) fn register(&self, path: &str, text: &str) -> Result<Vec<String>, Error> {
+        let listing = functions::register(&self.connection()?, path, text)?;
+        let functions = listing.functions.into_iter();
+        Ok(functions.map(|function| function.name).collect())
+    }
+
+    pub(crate) fn status(&self) -> Result<String, Error> {
+        operation::status(&self.connection()?)
+    }
+
+    pub(crate) fn drain(&self) -> Result<u64, Error> {
+        operation::drain(&self.connection()?)
+    }
+
+    pub(crate) fn functions(&self) -> Result<Vec<FunctionSummary>, Error> {
+        let mut all = Vec::new();
+        let mut next = Some(0);
+        while let Some(from) = next {
+            let page = functions::list(&self.connection()?, from)?;
+            // A page that leads nowhere would be asked for without end.
+            next = page.next.filter(|&index| index > from);
+            all.extend(page.functions.into_iter().map(FunctionSummary::from));
+        }
+        Ok(all)
+    }
+
+    pub(crate) fn share(&self, bytes: usize) -> Result<Option<SharedMemory>, Error> {
         let connection = self.connection()?;
         if !connection.shares() {
             return Ok(None);
@@ -249,96 +189,15 @@ impl Server {
         }
     }
 
-    /// The submitted call of that id. Nothing is asked of the server yet.
-    pub fn job(&self, id: JobId) -> Job {
-        Job::new(self.clone(), id)
-    }
-
-    /// The caller's submitted calls at this server, in the order of submission.
-    pub fn jobs(&self) -> Result<Vec<JobStatus>, Error> {
-        let mut jobs = Vec::new();
-        let mut after = Some(0);
-        while let Some(number) = after {
-            let page = self.connection()?.jobs(number)?;
-            // A page that leads nowhere would be asked for without end.
-            after = page.next.filter(|&next| next > number);
-            jobs.extend(page.jobs.into_iter().map(JobStatus::new));
-        }
-        Ok(jobs)
-    }
-
-    /// Puts an array at the server, in the byte order of this machine: its elements one after the
-    /// other as `form` says, or nothing where it is to be zero. It goes when it is dropped, when it
-    /// was not used for long, and, unless it `stays`, when the connection ends.
-    pub fn put(&self, form: ArrayForm, bytes: &[u8], stays: bool) -> Result<Handle, Error> {
-        let data_bytes = bytes.len() as u64;
-        let put = Put {
-            form,
-            data_bytes,
-            stays,
-        };
-        let record = self.connection()?.put(&put, bytes)?;
-        Ok(Handle::new(self.clone(), record))
-    }
-
-    /// Has the server read an array from `from`, which has lent it under the name `loan`
-    /// ([`Handle::lend`]). It is kept as [`Server::put`] keeps it.
-    pub fn pull(
-        &self,
-        from: &Address,
-        loan: HandleId,
-        form: ArrayForm,
-        stays: bool,
-    ) -> Result<Handle, Error> {
-        let pull = Pull {
-            address: from.to_string(),
-            loan,
-            form,
-            stays,
-        };
-        let record = self.connection()?.pull(&pull)?;
-        Ok(Handle::new(self.clone(), record))
-    }
-
-    /// Reads an array that is lent under that name, once; `bytes` is as long as it is.
-    pub fn redeem(&self, loan: HandleId, bytes: &mut [u8]) -> Result<(), Error> {
-        self.connection()?.get(loan, bytes, 1)
-    }
-
-    /// An array that is at the server by now.
-    pub fn handle(&self, id: HandleId) -> Result<Handle, Error> {
-        let record = self.connection()?.handle(id)?;
-        Ok(Handle::new(self.clone(), record))
-    }
-
-    /// The caller's arrays at this server, in the order of their creation.
-    pub fn handles(&self) -> Result<Vec<HandleStatus>, Error> {
-        let mut handles = Vec::new();
-        let mut after = Some(0);
-        while let Some(number) = after {
-            let page = self.connection()?.handles(number)?;
-            // A page that leads nowhere would be asked for without end.
-            after = page.next.filter(|&next| next > number);
-            handles.extend(page.handles.into_iter().map(HandleStatus::new));
-        }
-        Ok(handles)
-    }
-
-    fn lock_functions(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Described>>> {
-        self.0
-            .functions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The connection for a call whose arrays come to so many bytes.
-    pub(crate) fn for_arrays(&self, first: Arc<Connection>, bytes: u64) -> Arc<Connection> {
-        /// Bytes of a call that may overtake the arrays of larger ones.
-        const SMALL: u64 = 64 << 10;
-        match bytes <= SMALL {
-            true => self.for_small(first),
-            false => self.for_large(first, bytes),
+    pub(super) fn for_arrays(&self, first: Arc<Connection>, bytes: u64) -> Arc<Connection> {
+        if bytes <= SMALL {
+            return self.for_small(first);
         }
+        if bytes < LARGE || !first.moves_parts() || self.0.options.streams < 2 {
+            return first;
+        }
+        self.ways(|ways, to| ways.next(first, to))
     }
 
     /// The connection for a small call: another than the one on which large arrays travel, so that
@@ -347,11 +206,7 @@ impl Server {
         if !connection.carries_bulk() {
             return connection;
         }
-        let mut express = self
-            .0
-            .express
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut express = lock(&self.0.express);
         if express.as_ref().is_none_or(|known| known.is_stale()) {
             // A server that is full may refuse it; the call is made all the same.
             *express = Connection::open(&self.0.address, &self.0.options).ok();
@@ -359,41 +214,31 @@ impl Server {
         express.clone().unwrap_or(connection)
     }
 
-    /// The connection, if it is still of use.
-    pub(crate) fn live_connection(&self) -> Option<Arc<Connection>> {
-        let connection = self.0.connection.lock();
-        let connection = connection.unwrap_or_else(PoisonError::into_inner);
-        (!connection.is_stale()).then(|| connection.clone())
+    /// Does something with what is known of the ways to it, by its address and options.
+    pub(super) fn ways<T>(&self, act: impl FnOnce(&mut Ways, (&Address, &Options)) -> T) -> T {
+        act(&mut lock(&self.0.ways), (&self.0.address, &self.0.options))
     }
 
-    /// The connection, made anew where the last one is of no more use.
-    pub(crate) fn connection(&self) -> Result<Arc<Connection>, Error> {
-        let mut connection = self
-            .0
-            .connection
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if connection.is_stale() {
-            *connection = open_any(&self.0.ways, &self.0.options)?;
-        }
-        Ok(connection.clone())
+    /// The same with the connections of reservations.
+    pub(super) fn reserved<T>(
+        &self,
+        act: impl FnOnce(&mut Reserved, (&Address, &Options)) -> T,
+    ) -> T {
+        act(
+            &mut lock(&self.0.reserved),
+            (&self.0.address, &self.0.options),
+        )
     }
 }
 
 /// A connection to the first address where one can be made.
-fn open_any(ways: &[Address], options: &Options) -> Result<Arc<Connection>, Error> {
+fn open_any(at: &[Address], options: &Options) -> Result<Arc<Connection>, Error> {
     let mut first = None;
-    for address in ways {
+    for address in at {
         match Connection::open(address, options) {
             Ok(connection) => return Ok(connection),
             Err(error) => first = first.or(Some(error)),
         }
     }
     Err(first.unwrap_or_else(|| unreachable!("there is an address")))
-}
-
-impl fmt::Debug for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Server({})", self.0.address)
-    }
 }

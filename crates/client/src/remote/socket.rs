@@ -1,6 +1,7 @@
 //! The byte stream to a server.
 
-use crate::{Address, Credentials};
+use crate::address::Address;
+use crate::credentials::Credentials;
 use farcall_tls::Session;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};

@@ -2,8 +2,7 @@
 //! ones are copied there and back, which is cheaper than to send them.
 
 use crate::argument::Argument;
-use crate::connection::Connection;
-use crate::memory::Segment;
+use crate::remote::connection::{Connection, Segment};
 use farcall_idl::{ArrayLayout, Interface, Layout, Mode, Place};
 use std::sync::Arc;
 
@@ -34,7 +33,7 @@ pub(crate) unsafe fn place(
     connection: &Arc<Connection>,
     interface: &Interface,
     arguments: &mut [Argument<'_>],
-    layout: &mut Layout,
+    layout: &mut Arc<Layout>,
 ) -> Option<Staging> {
     if !connection.shares() {
         return None;
@@ -71,7 +70,9 @@ pub(crate) unsafe fn place(
             places[index] = Some(Place { segment, offset });
         }
     }
-    layout.place(places);
+    if places.iter().any(Option::is_some) {
+        Arc::make_mut(layout).place(places);
+    }
     let mut staging = Staging {
         connection: connection.clone(),
         segment: segment?,
@@ -99,15 +100,7 @@ impl Staging {
     /// # Safety
     /// The argument outlives the staging, and the layout fits it.
     unsafe fn copy_in(&mut self, array: &ArrayLayout, argument: &mut Argument<'_>) {
-        let start = match argument {
-            Argument::In(bytes) => bytes.as_ptr().cast_mut(),
-            Argument::Out(bytes) => bytes.as_mut_ptr(),
-            Argument::Scalar(_)
-            | Argument::Skip
-            | Argument::Function(_)
-            | Argument::Handle(_)
-            | Argument::Named(_) => return,
-        };
+        let start = argument.memory().start;
         let place = array.place.map_or(0, |place| place.offset as usize);
         // SAFETY: the segment has room for the array at its place; nobody else uses it now.
         unsafe {

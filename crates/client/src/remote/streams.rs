@@ -5,13 +5,20 @@
 //! it is done with one, and the call names them by their handles. It begins with one connection;
 //! another one joins as long as the measured rate rises by it, and what was found is remembered.
 
-use crate::connection::{Connection, Request, wait_for_any};
-use crate::{Argument, Error, Function, HandleId, Outcome, Server, Times};
-use farcall_idl::{ArrayLayout, Layout, Mode};
-use farcall_rpc_proto::{ArrayForm, ArrayPart};
+use crate::argument::Argument;
+use crate::call::Prepared;
+use crate::error::Error;
+use crate::outcome::{Outcome, Times};
+use crate::remote::attempt::Attempt;
+use crate::remote::connection::{Connection, Request, wait_for_any};
+use crate::remote::function::Function;
+use crate::remote::requests::arrays;
+use crate::remote::server::Server;
+use crate::remote::ways::Direction;
+use farcall_idl::{ArrayLayout, Interface, Layout, Mode};
+use farcall_rpc_proto::{ArrayForm, ArrayPart, HandleId};
 use std::collections::VecDeque;
-use std::net::SocketAddr;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Arrays that come to less travel with their call.
@@ -31,31 +38,8 @@ const SETTLE: u64 = 4 << 20;
 const PAYS: f64 = 1.15;
 /// Bytes a second beyond which no connection is tried: memory is the limit, not the way.
 const FAST: f64 = 600e6;
-/// What was found holds for so long.
-const HOLDS: Duration = Duration::from_secs(300);
 /// A connection that joined and brings nothing for so long gives its pieces to the others.
 const STALLED: Duration = Duration::from_secs(2);
-/// How long another address of the server may take to answer.
-const REACH: Duration = Duration::from_millis(500);
-
-/// What is known of the ways to a server.
-#[derive(Default)]
-pub(crate) struct Streams {
-    /// Connections beside the first, in the order in which they join, and how each was reached.
-    others: Vec<(Option<SocketAddr>, Arc<Connection>)>,
-    unreachable: Vec<SocketAddr>,
-    /// Whose turn it is to have the next large call that travels on one of them.
-    turn: usize,
-    /// How many connections pay, there and back, and when that was found.
-    paying: [Option<(usize, Instant)>; 2],
-}
-
-/// Which way arrays travel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Direction {
-    There,
-    Back,
-}
 
 /// Memory of the caller that travels.
 #[derive(Clone, Copy)]
@@ -90,13 +74,16 @@ impl Function {
     /// arrays.
     pub(crate) fn call_in_streams(
         &self,
+        prepared: &mut Prepared,
         arguments: &mut [Argument<'_>],
     ) -> Result<Option<Outcome>, Error> {
-        if self.server().grid().is_some() || !self.is_large(arguments) {
+        if self.is_method() || !is_large(arguments) {
             return Ok(None);
         }
-        let connection = self.server().connection()?;
-        if !connection.moves_parts() || !self.server().may_split() {
+        let server = self.server();
+        let connection = server.connection()?;
+        let may_split = server.options().streams > 1 && server.ways(|ways, _| ways.may_split());
+        if !connection.moves_parts() || !may_split {
             return Ok(None);
         }
         // One that has bandwidth of its own has it on one connection.
@@ -104,42 +91,35 @@ impl Function {
             return Ok(None);
         }
         let start = Instant::now();
-        let Some(lent) = self.lend(&connection, arguments)? else {
+        let Some(lent) = self.lend(&connection, &prepared.layout, arguments)? else {
             return Ok(None);
         };
-        let called = self.call_lent(&connection, arguments, &lent, start);
+        let called = self.call_lent(&connection, prepared, arguments, &lent, start);
         for array in &lent {
-            connection.drop_handle_soon(array.whole.id);
+            arrays::drop_handle_soon(&connection, array.whole.id);
         }
         called
-    }
-
-    /// Whether arrays may travel over several connections, as far as their size goes.
-    pub(crate) fn is_large(&self, arguments: &[Argument<'_>]) -> bool {
-        let bytes = arguments
-            .iter()
-            .map(|argument| argument.bytes().len() as u64);
-        bytes.sum::<u64>() >= LEAST && !self.is_method()
     }
 
     /// Has the server make room for the large arrays of a call; nothing where it has none.
     fn lend(
         &self,
         connection: &Arc<Connection>,
+        layout: &Layout,
         arguments: &[Argument<'_>],
     ) -> Result<Option<Vec<Lent>>, Error> {
-        let Ok((_, layout)) = self.check(arguments) else {
-            return Ok(None);
-        };
-        let large = self.large_arrays(&layout);
+        let interface = &self.description().interface;
+        let is_here = |array: &&ArrayLayout| !arguments[array.param].is_at_server();
+        let large = large_arrays(interface, layout).filter(is_here);
+        let large: Vec<&ArrayLayout> = large.collect();
         if large.iter().map(|array| array.bytes).sum::<u64>() < LEAST {
             return Ok(None);
         }
         let mut lent: Vec<Lent> = Vec::new();
         for array in large {
-            let form = self.form_of(array);
+            let form = ArrayForm::of(array, interface.order());
             let unit = form.ty().map_or(1, farcall_idl::Type::swap_unit) as usize;
-            match connection.put_zeros(form) {
+            match arrays::put_zeros(connection, form) {
                 Ok(id) => lent.push(Lent {
                     argument: array.param,
                     mode: array.mode,
@@ -153,7 +133,7 @@ impl Function {
                 }),
                 Err(Error::Failed(_)) => {
                     lent.iter()
-                        .for_each(|array| connection.drop_handle_soon(array.whole.id));
+                        .for_each(|array| arrays::drop_handle_soon(connection, array.whole.id));
                     return Ok(None);
                 }
                 Err(error) => return Err(error),
@@ -162,29 +142,11 @@ impl Function {
         Ok(Some(lent))
     }
 
-    fn large_arrays<'l>(&self, layout: &'l Layout) -> Vec<&'l ArrayLayout> {
-        let sizes = &self.interface().element_refs;
-        let arrays = layout.arrays.iter().filter(|array| {
-            let plain = array.place.is_none() && array.is_full() && array.mode != Mode::Work;
-            let sized = sizes.iter().any(|size| size.param == array.param);
-            plain && !sized && array.bytes >= LEAST_ARRAY
-        });
-        arrays.collect()
-    }
-
-    fn form_of(&self, array: &ArrayLayout) -> ArrayForm {
-        let order = self.interface().order();
-        ArrayForm {
-            element: array.element.name().to_string(),
-            shape: array.shape(order),
-            column_major: order == farcall_idl::Order::ColumnMajor,
-        }
-    }
-
     /// Arrays there, the call, arrays back.
     fn call_lent(
         &self,
         connection: &Arc<Connection>,
+        prepared: &mut Prepared,
         arguments: &mut [Argument<'_>],
         lent: &[Lent],
         start: Instant,
@@ -195,8 +157,8 @@ impl Function {
             arrays.map(|array| array.whole).collect::<Vec<Part>>()
         };
         let server = self.server();
-        let there = match server.travel(connection, Direction::There, &of(Mode::is_sent), deadline)
-        {
+        let sent = of(Mode::is_sent);
+        let there = match travel(server, connection, Direction::There, &sent, deadline) {
             // Nothing has happened yet: the call can be made in the ordinary way.
             Err(Error::Failed(_)) => return Ok(None),
             other => other?,
@@ -207,7 +169,8 @@ impl Function {
             kept.push(std::mem::replace(&mut arguments[array.argument], handle));
         }
         // SAFETY: the borrows outlive the call, which is over or given up when this returns.
-        let outcome = unsafe { self.start(arguments) }.and_then(crate::Pending::wait);
+        let begun = unsafe { self.begin(prepared, arguments) };
+        let outcome = begun.and_then(Attempt::wait);
         for (array, argument) in lent.iter().zip(kept) {
             arguments[array.argument] = argument;
         }
@@ -217,12 +180,8 @@ impl Function {
             library,
             ..
         } = outcome?;
-        let back = server.travel(
-            connection,
-            Direction::Back,
-            &of(Mode::is_returned),
-            deadline,
-        )?;
+        let returned = of(Mode::is_returned);
+        let back = travel(server, connection, Direction::Back, &returned, deadline)?;
         let total = start.elapsed().as_secs_f64();
         let (send, recv) = (times.send + there, times.recv + back);
         let times = Times {
@@ -241,157 +200,87 @@ impl Function {
     }
 }
 
-impl Server {
-    /// The connection for a call that travels on one: where several were found to pay, large calls
-    /// take turns on them.
-    pub(crate) fn for_large(&self, first: Arc<Connection>, bytes: u64) -> Arc<Connection> {
-        if bytes < LEAST_ARRAY || !first.moves_parts() || self.0.options.streams < 2 {
-            return first;
-        }
-        let found = [Direction::There, Direction::Back].map(|direction| self.found(direction));
-        let count = found.into_iter().flatten().max().unwrap_or(1);
-        let turn = {
-            let ways = self.0.streams.lock();
-            let mut ways = ways.unwrap_or_else(PoisonError::into_inner);
-            ways.turn = (ways.turn + 1) % count.max(1);
-            ways.turn
-        };
-        match turn {
-            0 => first,
-            index => self.another(&first, index).unwrap_or(first),
-        }
-    }
+/// Whether arrays may travel over several connections, as far as their size goes.
+pub(crate) fn is_large(arguments: &[Argument<'_>]) -> bool {
+    let bytes = arguments
+        .iter()
+        .map(|argument| argument.bytes().len() as u64);
+    bytes.sum::<u64>() >= LEAST
+}
 
-    /// Whether several connections may pay, as far as is known.
-    fn may_split(&self) -> bool {
-        let ways = self
-            .0
-            .streams
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let alone = |found: &Option<(usize, Instant)>| {
-            found.is_some_and(|(count, when)| count == 1 && when.elapsed() < HOLDS)
-        };
-        self.0.options.streams > 1 && !ways.paying.iter().all(alone)
-    }
+/// The arrays that may travel on their own.
+fn large_arrays<'l>(
+    interface: &'l Interface,
+    layout: &'l Layout,
+) -> impl Iterator<Item = &'l ArrayLayout> {
+    let sizes = &interface.element_refs;
+    layout.arrays.iter().filter(|array| {
+        let plain = array.is_full() && array.mode != Mode::Work;
+        let sized = sizes.iter().any(|size| size.param == array.param);
+        plain && !sized && array.bytes >= LEAST_ARRAY
+    })
+}
 
-    /// Moves arrays; returns the seconds it took.
-    fn travel(
-        &self,
-        first: &Arc<Connection>,
-        direction: Direction,
-        arrays: &[Part],
-        deadline: Option<Instant>,
-    ) -> Result<f64, Error> {
-        let start = Instant::now();
-        let mut queue: VecDeque<Part> = arrays.iter().flat_map(pieces).collect();
-        if queue.is_empty() {
-            return Ok(0.0);
+/// Moves arrays; returns the seconds it took.
+fn travel(
+    server: &Server,
+    first: &Arc<Connection>,
+    direction: Direction,
+    arrays: &[Part],
+    deadline: Option<Instant>,
+) -> Result<f64, Error> {
+    let start = Instant::now();
+    let mut queue: VecDeque<Part> = arrays.iter().flat_map(pieces).collect();
+    if queue.is_empty() {
+        return Ok(0.0);
+    }
+    let another = |index: usize| server.ways(|ways, to| ways.another(first, index, to));
+    let found = server.ways(|ways, _| ways.found(direction));
+    let mut lines = vec![Line::new(first.clone())];
+    while lines.len() < found.unwrap_or(1)
+        && let Some(other) = another(lines.len())
+    {
+        lines.push(Line::new(other));
+    }
+    let mut probe = Probe::new(found, server.options().streams);
+    loop {
+        fill(&mut lines, &mut queue, direction)?;
+        if lines.iter().all(|line| line.pieces.is_empty()) {
+            break;
         }
-        let found = self.found(direction);
-        let mut lines = vec![Line::new(first.clone())];
-        while lines.len() < found.unwrap_or(1)
-            && let Some(other) = self.another(first, lines.len())
-        {
-            lines.push(Line::new(other));
-        }
-        let mut probe = Probe::new(found, self.0.options.streams);
-        loop {
-            fill(&mut lines, &mut queue, direction)?;
-            if lines.iter().all(|line| line.pieces.is_empty()) {
-                break;
-            }
-            wait(&lines, first, deadline)?;
-            let moved = collect(&mut lines, &mut queue)?;
-            self.leave_stalled(&mut lines, &mut queue);
-            match probe.step(moved, lines.len()) {
-                Step::Go => {}
-                Step::Add => match self.another(first, lines.len()) {
-                    Some(other) => lines.push(Line::new(other)),
-                    None => probe.end(),
-                },
-                Step::Drop => {
-                    if let Some(last) = lines.last_mut() {
-                        last.leaves = true;
-                    }
+        wait(&lines, first, deadline)?;
+        let moved = collect(&mut lines, &mut queue)?;
+        leave_stalled(server, &mut lines, &mut queue);
+        match probe.step(moved, lines.len()) {
+            Step::Go => {}
+            Step::Add => match another(lines.len()) {
+                Some(other) => lines.push(Line::new(other)),
+                None => probe.end(),
+            },
+            Step::Drop => {
+                if let Some(last) = lines.last_mut() {
+                    last.leaves = true;
                 }
             }
-            lines.retain(|line| !line.leaves || !line.pieces.is_empty());
         }
-        if let Some(count) = probe.found() {
-            let mut ways = self
-                .0
-                .streams
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            ways.paying[direction as usize] = Some((count, Instant::now()));
-        }
-        Ok(start.elapsed().as_secs_f64())
+        lines.retain(|line| !line.leaves || !line.pieces.is_empty());
     }
-
-    /// Connections that have stalled give their pieces back, and are not used again.
-    fn leave_stalled(&self, lines: &mut [Line], queue: &mut VecDeque<Part>) {
-        for line in lines.iter_mut().skip(1) {
-            if line.pieces.is_empty() || line.since.elapsed() < STALLED {
-                continue;
-            }
-            // The requests are given up with this.
-            queue.extend(line.pieces.drain(..).map(|(_, part)| part));
-            line.leaves = true;
-            let number = line.connection.number();
-            let mut ways = self
-                .0
-                .streams
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            ways.others.retain(|(_, known)| known.number() != number);
-            ways.paying = [None; 2];
-        }
+    if let Some(count) = probe.found() {
+        server.ways(|ways, _| ways.find(direction, count));
     }
+    Ok(start.elapsed().as_secs_f64())
+}
 
-    fn found(&self, direction: Direction) -> Option<usize> {
-        let ways = self
-            .0
-            .streams
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let found = ways.paying[direction as usize];
-        found
-            .filter(|(_, when)| when.elapsed() < HOLDS)
-            .map(|(count, _)| count)
-    }
-
-    /// The connection that joins as the `index`th, by the addresses of the server in turn.
-    fn another(&self, first: &Arc<Connection>, index: usize) -> Option<Arc<Connection>> {
-        let mut ways = self
-            .0
-            .streams
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        ways.others.retain(|(_, known)| !known.is_stale());
-        if let Some((_, known)) = ways.others.get(index - 1) {
-            return Some(known.clone());
+/// Connections that have stalled give their pieces back, and are not used again.
+fn leave_stalled(server: &Server, lines: &mut [Line], queue: &mut VecDeque<Part>) {
+    for line in lines.iter_mut().skip(1) {
+        if line.pieces.is_empty() || line.since.elapsed() < STALLED {
+            continue;
         }
-        let mut candidates: Vec<Option<SocketAddr>> = vec![None];
-        candidates.extend(first.ways().into_iter().map(Some));
-        candidates.retain(|way| way.is_none_or(|way| !ways.unreachable.contains(&way)));
-        let uses = |way: &Option<SocketAddr>| {
-            let others = ways.others.iter().filter(|(known, _)| known == way).count();
-            others + usize::from(way.is_none())
-        };
-        let way = candidates.into_iter().min_by_key(uses)?;
-        let mut options = self.0.options.clone();
-        options.connect_timeout = options.connect_timeout.min(REACH);
-        match Connection::open_by(&self.0.address, &options, way) {
-            Ok(connection) => {
-                ways.others.push((way, connection.clone()));
-                Some(connection)
-            }
-            Err(_) => {
-                ways.unreachable.extend(way);
-                None
-            }
-        }
+        // The requests are given up with this.
+        queue.extend(line.pieces.drain(..).map(|(_, part)| part));
+        line.leaves = true;
+        server.ways(|ways, _| ways.leave(&line.connection));
     }
 }
 
@@ -418,11 +307,11 @@ impl Line {
             match direction {
                 Direction::There => {
                     let bytes = std::slice::from_raw_parts(part.start, length);
-                    self.connection.put_part(&wanted, bytes)
+                    arrays::put_part(&self.connection, &wanted, bytes)
                 }
                 Direction::Back => {
                     let bytes = std::slice::from_raw_parts_mut(part.start, length);
-                    self.connection.get_part(&wanted, bytes, part.unit)
+                    arrays::get_part(&self.connection, &wanted, bytes, part.unit)
                 }
             }
         }

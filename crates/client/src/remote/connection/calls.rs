@@ -2,7 +2,8 @@
 
 use super::transfer::Transfer;
 use super::{Connection, Reply, Request};
-use crate::{Argument, Error};
+use crate::argument::Argument;
+use crate::error::Error;
 use farcall_idl::Layout;
 use farcall_rpc_proto::{CALLBACKS, Call, FILES, HANDLES, OUTPUT, PARTS};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ const BULK_BYTES: u64 = 1 << 20;
 impl Connection {
     /// Whether the server sends what functions print.
     pub(crate) fn forwards_output(&self) -> bool {
-        self.features & OUTPUT != 0
+        self.has(OUTPUT)
     }
 
     /// Whether the server works on files of its clients.
@@ -38,7 +39,7 @@ impl Connection {
         self: &Arc<Self>,
         call: &Call,
         arguments: &mut [Argument<'_>],
-        layout: Layout,
+        layout: Arc<Layout>,
         reply: Reply,
     ) -> Result<Request, Error> {
         let arrays = layout.sent_bytes() + layout.returned_bytes();

@@ -2,8 +2,10 @@
 
 use super::Connection;
 use super::state::{Loss, State};
-use crate::socket::{Socket, Waker};
-use crate::{Address, Error, Options};
+use crate::address::Address;
+use crate::error::Error;
+use crate::options::Options;
+use crate::remote::socket::{Socket, Waker};
 use farcall_rpc_proto::{
     CALLBACKS, CREDIT, DIRECTORY, ESTIMATES, FILES, HANDLES, Hello, JOBS, KEPT_OBJECTS, LOANS,
     NAMES, OBJECTS, OPERATION, OUTPUT, PARTS, ProtocolError, REGISTER, RESERVATIONS, SHARED_MEMORY,
@@ -23,7 +25,7 @@ impl Connection {
     pub(crate) fn open(address: &Address, options: &Options) -> Result<Arc<Connection>, Error> {
         let timeout = options.connect_timeout;
         let connection = Connection::open_by(address, options, None)?;
-        let local = connection.lock().local.take();
+        let local = connection.lock().peer.local.take();
         let Some(name) = local.filter(|_| options.same_host && !connection.socket.is_unix()) else {
             return Ok(connection);
         };
@@ -85,7 +87,7 @@ impl Connection {
             contenders: AtomicUsize::new(0),
         };
         connection.greet()?;
-        let features = connection.lock().features;
+        let features = connection.lock().peer.features;
         connection.features = features;
         Ok(Arc::new(connection))
     }
@@ -126,13 +128,13 @@ impl Connection {
 
     /// The server's program and version.
     pub(crate) fn agent(&self) -> String {
-        self.lock().agent.clone()
+        self.lock().peer.agent.clone()
     }
 
     /// Other addresses at which the server listens.
     pub(crate) fn ways(&self) -> Vec<SocketAddr> {
         let state = self.lock();
-        let ways = state.ways.iter().filter_map(|way| way.parse().ok());
+        let ways = state.peer.ways.iter().filter_map(|way| way.parse().ok());
         let peer = self.socket.peer();
         ways.filter(|way| Some(*way) != peer)
             .take(MOST_WAYS)

@@ -4,7 +4,7 @@ use farcall_schedule::TokenBucket;
 use std::time::{Duration, Instant};
 
 /// Writes no faster than reserved, from when a reservation begins until it ends.
-pub(super) struct Pace {
+pub(crate) struct Pace {
     bucket: TokenBucket,
     /// Since when the bucket's time runs.
     start: Instant,
@@ -16,7 +16,7 @@ pub(super) struct Pace {
 
 impl Pace {
     /// At `rate` bytes per second. The bucket is full when it begins.
-    pub(super) fn new(rate: u64, begins: Duration, ends: Duration) -> Pace {
+    pub(crate) fn new(rate: u64, begins: Duration, ends: Duration) -> Pace {
         let now = Instant::now();
         // A time beyond what the clock can tell is as good as none.
         let later = |time: Duration| now.checked_add(time).unwrap_or(now);

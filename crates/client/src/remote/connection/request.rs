@@ -1,14 +1,14 @@
 //! A request under way: who waits for it, and what it comes to.
 
 use super::state::{Answer, State};
-use super::transfer::Progress;
 use super::waiter::Waiter;
 use super::{Connection, NAP};
-use crate::Error;
-use crate::callback::{self, Callbacks};
-use crate::files::Files;
-use crate::function::Described;
+use crate::description::Description;
+use crate::error::Error;
 use crate::output::Printed;
+use crate::progress::Progress;
+use crate::remote::callbacks::{self, Callbacks};
+use crate::remote::files::Files;
 use farcall_rpc_proto::{CallId, Failure, FailureKind, Times};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ pub(crate) struct Reply {
     /// What it has printed, where the caller wants it.
     pub(crate) printed: Option<Arc<Printed>>,
     /// For messages.
-    pub(crate) function: Arc<Described>,
+    pub(crate) function: Arc<Description>,
 }
 
 impl Reply {
@@ -97,6 +97,17 @@ impl Request {
             files.add_to(&mut progress);
         }
         Some(progress)
+    }
+
+    /// Waits until the request has ended, as long as its own time-out allows.
+    pub(crate) fn wait_out(&self) -> Result<(), Error> {
+        let timeout = self.connection.options.timeout.unwrap_or_default();
+        self.wait(self.deadline, timeout)
+    }
+
+    /// Whether results had begun to come when the connection was lost.
+    pub(crate) fn was_returning(&self) -> bool {
+        self.connection.lock().was_returning(self.id)
     }
 
     /// When its time-out passes.
@@ -234,7 +245,7 @@ impl Request {
             Ok(None) => {}
             Ok(Some(answer)) => {
                 let mut state = self.connection.lock();
-                state.answer(self.id, &answer);
+                state.tell(|proto| proto.answer(self.id, &answer));
                 self.connection.send_soon(&mut state);
             }
             Err(error) => {
@@ -254,7 +265,7 @@ impl Request {
         let written = reply.printed.as_ref().map(|printed| printed.write(is_over));
         written
             .unwrap_or(Ok(()))
-            .map_err(|error| callback::failed(&reply.function, "output", error))
+            .map_err(|error| callbacks::failed(&reply.function, "output", error))
     }
 
     /// The last of what the function has printed, and why a callback failed.
@@ -282,9 +293,9 @@ impl Request {
         self.connection.interrupted()
     }
 
-    pub(super) fn finish(mut self) -> Result<Answer, Error> {
-        let timeout = self.connection.options.timeout.unwrap_or_default();
-        self.wait(self.deadline, timeout)?;
+    /// Waits for the answer.
+    pub(crate) fn finish(mut self) -> Result<Answer, Error> {
+        self.wait_out()?;
         self.over = true;
         self.settle()?;
         let end = self.connection.lock().take_end(self.id);
@@ -301,7 +312,7 @@ impl Request {
             return Ok(());
         };
         let files = reply.files();
-        files.map_or(Ok(()), |files| files.place(reply.function.qualified()))
+        files.map_or(Ok(()), |files| files.place(&reply.function.qualified))
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::waiter::Waiter;
 use super::{Connection, NAP, Request};
-use crate::{Error, socket};
+use crate::error::Error;
+use crate::remote::socket;
 use farcall_rpc_proto::CallId;
 use farcall_spin::Wait;
 use std::io;

@@ -5,18 +5,20 @@ mod events;
 mod incoming;
 mod outgoing;
 
-use self::outgoing::Part;
+use self::incoming::Input;
+use self::outgoing::Outgoing;
 use super::calls::Bulk;
 use super::pace::Pace;
-use super::transfer::{Progress, Transfer};
+use super::transfer::Transfer;
 use super::waiter::Waiter;
 use crate::output::Printed;
-use crate::socket::Socket;
+use crate::progress::Progress;
+use crate::remote::socket::Socket;
 use farcall_rpc_proto::client;
 use farcall_rpc_proto::{
-    Call, CallId, Callback, CallbackAnswer, Estimate, Failure, HandlePage, HandleRecord, Hello,
-    JobDescription, JobId, JobPage, Kind, Landing, Limits, Listing, NamePage, NameRecord,
-    ObjectPage, ProtocolError, ReservationPage, Times,
+    Call, CallId, Callback, Estimate, Failure, HandlePage, HandleRecord, Hello, JobDescription,
+    JobId, JobPage, Kind, Limits, Listing, NamePage, NameRecord, ObjectPage, ProtocolError,
+    ReservationPage, Times,
 };
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
@@ -106,15 +108,7 @@ struct Open {
 /// A connection's state.
 pub(crate) struct State {
     proto: client::Connection,
-    connected: bool,
-    /// The server's optional features.
-    pub(crate) features: u64,
-    /// The server's program and version.
-    pub(crate) agent: String,
-    /// The Unix socket on which a server on this host listens too.
-    pub(crate) local: Option<String>,
-    /// Other addresses at which it listens.
-    pub(crate) ways: Vec<String>,
+    pub(crate) peer: Peer,
     /// Memory that the server handed over and did not speak of yet.
     handed_over: VecDeque<OwnedFd>,
     open: HashMap<CallId, Open>,
@@ -125,16 +119,35 @@ pub(crate) struct State {
     pub(crate) driven: bool,
     /// The connection is of no more use.
     pub(crate) lost: Option<Loss>,
-    input: Vec<u8>,
-    unread: std::ops::Range<usize>,
-    landing: Landing,
-    gather_bytes: u64,
-    frames: Vec<u8>,
-    parts: VecDeque<Part>,
-    /// The socket holds bytes that wait for room.
-    unsent: bool,
-    /// Where it has reserved bandwidth.
-    pace: Option<Pace>,
+    input: Input,
+    outgoing: Outgoing,
+}
+
+/// What the server has said of itself in its greeting.
+#[derive(Default)]
+pub(crate) struct Peer {
+    /// It has greeted.
+    has_greeted: bool,
+    /// Its optional features.
+    pub(crate) features: u64,
+    /// Its program and version.
+    pub(crate) agent: String,
+    /// The Unix socket on which a server on this host listens too.
+    pub(crate) local: Option<String>,
+    /// Other addresses at which it listens.
+    pub(crate) ways: Vec<String>,
+}
+
+impl Peer {
+    fn of(hello: Hello) -> Peer {
+        Peer {
+            has_greeted: true,
+            features: hello.features,
+            agent: hello.agent,
+            local: hello.local,
+            ways: hello.ways.unwrap_or_default(),
+        }
+    }
 }
 
 /// What a thread at the socket waits for besides answers.
@@ -159,46 +172,29 @@ impl State {
         }
         State {
             proto: client::Connection::new(limits, hello),
-            connected: false,
-            features: 0,
-            agent: String::new(),
-            local: None,
-            ways: Vec::new(),
+            peer: Peer::default(),
             handed_over: VecDeque::new(),
             open: HashMap::new(),
             ended: HashMap::new(),
             returning: HashSet::new(),
             driven: false,
             lost: None,
-            input: vec![0; INPUT_BYTES],
-            unread: 0..0,
-            landing: Landing::default(),
-            gather_bytes,
-            frames: Vec::new(),
-            parts: VecDeque::new(),
-            unsent: false,
-            pace: None,
+            input: Input::new(),
+            outgoing: Outgoing::new(gather_bytes),
         }
     }
 
     pub(crate) fn is_connected(&self) -> bool {
-        self.connected
+        self.peer.has_greeted
     }
 
     pub(crate) fn is_idle(&self) -> bool {
         self.open.is_empty()
     }
 
-    pub(crate) fn delete(&mut self, object: CallId) {
-        self.proto.delete(object);
-    }
-
-    pub(crate) fn observe(&mut self, message: &[u8]) {
-        self.proto.observe(message);
-    }
-
-    pub(crate) fn unshare(&mut self, memory: CallId) {
-        self.proto.unshare(memory);
+    /// Says something that has no answer.
+    pub(super) fn tell(&mut self, tell: impl FnOnce(&mut client::Connection)) {
+        tell(&mut self.proto);
     }
 
     /// How far a call has come that has not ended.
@@ -234,16 +230,12 @@ impl State {
         transfer: Transfer,
     ) -> Result<CallId, Loss> {
         let id = open(&mut self.proto).map_err(Loss::Protocol)?;
-        self.carry(id, transfer);
-        Ok(id)
-    }
-
-    fn carry(&mut self, id: CallId, transfer: Transfer) {
         let open = Open {
             transfer: Some(transfer),
             ..Open::default()
         };
         self.open.insert(id, open);
+        Ok(id)
     }
 
     /// Opens a request without data.
@@ -272,10 +264,6 @@ impl State {
     pub(crate) fn has_work(&self, id: CallId) -> bool {
         let has_lines = |open: &Open| open.printed.as_ref().is_some_and(|p| p.has_lines());
         self.has_callback(id) || self.open.get(&id).is_some_and(has_lines)
-    }
-
-    pub(crate) fn answer(&mut self, id: CallId, answer: &CallbackAnswer) {
-        self.proto.answer(id, answer);
     }
 
     /// The end of a request, if it has come; told once.
@@ -339,17 +327,17 @@ impl State {
         if !self.proto.cancel(id) {
             self.open.remove(&id);
         }
-        self.withdraw(id);
+        self.outgoing.withdraw(id);
     }
 
     /// Whether something waits to be written.
     pub(crate) fn has_unsent(&self) -> bool {
-        !self.parts.is_empty() || self.unsent
+        self.outgoing.has_unsent()
     }
 
     /// What is to be waited for besides answers.
     pub(crate) fn outlook(&self) -> Outlook {
-        let pause = self.pace.as_ref().and_then(Pace::pause);
+        let pause = self.outgoing.pause();
         Outlook {
             writing: self.has_unsent() && pause.is_none(),
             pause,
@@ -358,7 +346,7 @@ impl State {
 
     /// From now on it writes no faster than `pace` lets it.
     pub(super) fn set_pace(&mut self, pace: Option<Pace>) {
-        self.pace = pace;
+        self.outgoing.set_pace(pace);
     }
 
     /// Writes and reads until the socket has no more, the request `until` has ended, or it is time
@@ -400,7 +388,7 @@ impl State {
                 self.ended.insert(id, Err(loss.clone()));
             }
         }
-        self.parts.clear();
+        self.outgoing.clear();
         self.lost = Some(loss);
     }
 

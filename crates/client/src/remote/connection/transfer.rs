@@ -1,35 +1,16 @@
 //! The caller's memory that a call sends from and receives into.
 
-use crate::Argument;
+use crate::argument::{Argument, Memory};
+use crate::progress::Progress;
 use farcall_idl::Layout;
 use farcall_rpc_proto::{Direction, Piece, Pieces, Side, swap_bytes};
 use std::io::IoSliceMut;
-
-/// How far the arrays of a call have travelled, in bytes. Those in shared memory do not.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// Handed to the network, and all that is to be.
-    pub sent: u64,
-    /// See `sent`.
-    pub to_send: u64,
-    /// Received, and all that is to be.
-    pub received: u64,
-    /// See `received`.
-    pub to_receive: u64,
-}
-
-/// Memory of one argument.
-#[derive(Clone, Copy)]
-struct Memory {
-    start: *mut u8,
-    bytes: usize,
-    writable: bool,
-}
+use std::sync::Arc;
 
 /// The data streams of one call, between the wire and the caller's arrays.
 pub(crate) struct Transfer {
     memory: Vec<Memory>,
-    layout: Layout,
+    layout: Arc<Layout>,
     outgoing: Pieces,
     incoming: Pieces,
     progress: Progress,
@@ -46,31 +27,8 @@ impl Transfer {
     /// # Safety
     /// Until the transfer is dropped, the arrays of `arguments` stay where they are; those that
     /// are written are not touched by anybody else, those that are read not written.
-    pub(crate) unsafe fn new(arguments: &mut [Argument<'_>], layout: Layout) -> Transfer {
-        let memory = arguments.iter_mut().map(|argument| match argument {
-            Argument::In(bytes) => {
-                let start = bytes.as_ptr().cast_mut();
-                Memory {
-                    start,
-                    bytes: bytes.len(),
-                    writable: false,
-                }
-            }
-            Argument::Out(bytes) => Memory {
-                start: bytes.as_mut_ptr(),
-                bytes: bytes.len(),
-                writable: true,
-            },
-            Argument::Scalar(_)
-            | Argument::Skip
-            | Argument::Function(_)
-            | Argument::Handle(_)
-            | Argument::Named(_) => Memory {
-                start: std::ptr::null_mut(),
-                bytes: 0,
-                writable: false,
-            },
-        });
+    pub(crate) unsafe fn new(arguments: &mut [Argument<'_>], layout: Arc<Layout>) -> Transfer {
+        let memory = arguments.iter_mut().map(Argument::memory);
         Transfer {
             memory: memory.collect(),
             outgoing: Pieces::new(&layout, Direction::Sent, Side::Client),
@@ -93,7 +51,7 @@ impl Transfer {
     /// As [`Transfer::new`].
     pub(crate) unsafe fn of_one_piece(argument: Argument<'_>, unit: usize) -> Transfer {
         let bytes = argument.bytes().len() as u64;
-        let layout = Layout {
+        let nothing = Layout {
             arrays: Vec::new(),
             bytes: 0,
             cost: None,
@@ -102,7 +60,7 @@ impl Transfer {
         };
         let sent = matches!(argument, Argument::In(_));
         // SAFETY: the caller's promise is the same.
-        let mut transfer = unsafe { Transfer::new(&mut [argument], layout) };
+        let mut transfer = unsafe { Transfer::new(&mut [argument], Arc::new(nothing)) };
         transfer.unit = unit.max(1);
         let piece = Pieces::whole(bytes);
         match sent {
@@ -116,7 +74,7 @@ impl Transfer {
     ///
     /// # Safety
     /// As [`Transfer::new`].
-    pub(crate) unsafe fn fetching(arguments: &mut [Argument<'_>], layout: Layout) -> Transfer {
+    pub(crate) unsafe fn fetching(arguments: &mut [Argument<'_>], layout: Arc<Layout>) -> Transfer {
         // SAFETY: the caller's promise is the same.
         let mut transfer = unsafe { Transfer::new(arguments, layout) };
         transfer.progress.to_send = 0;
@@ -127,7 +85,10 @@ impl Transfer {
     ///
     /// # Safety
     /// As [`Transfer::new`].
-    pub(crate) unsafe fn submitting(arguments: &mut [Argument<'_>], layout: Layout) -> Transfer {
+    pub(crate) unsafe fn submitting(
+        arguments: &mut [Argument<'_>],
+        layout: Arc<Layout>,
+    ) -> Transfer {
         // SAFETY: the caller's promise is the same.
         let mut transfer = unsafe { Transfer::new(arguments, layout) };
         transfer.progress.to_receive = 0;

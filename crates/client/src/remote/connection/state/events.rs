@@ -1,6 +1,6 @@
 //! What the server has said, told to whom it is for.
 
-use super::{Answer, Answered, Loss, State};
+use super::{Answer, Answered, Loss, Peer, State};
 use farcall_rpc_proto::client::Event;
 use farcall_rpc_proto::{CallId, Callback};
 use std::io;
@@ -9,11 +9,7 @@ impl State {
     pub(super) fn on_event(&mut self, event: Event) {
         let (id, end) = match event {
             Event::Connected(hello) => {
-                self.connected = true;
-                self.features = hello.features;
-                self.agent = hello.agent;
-                self.local = hello.local;
-                self.ways = hello.ways.unwrap_or_default();
+                self.peer = Peer::of(hello);
                 return;
             }
             Event::Shared(id, bytes) => match self.handed_over.pop_front() {
@@ -56,7 +52,7 @@ impl State {
             Event::Done(id, times) => (id, Ok(Answer::Done(times))),
             Event::Failed(id, failure) => (id, Err(Loss::Failed(failure))),
         };
-        self.withdraw(id);
+        self.outgoing.withdraw(id);
         let Some(open) = self.open.remove(&id) else {
             return;
         };

@@ -1,12 +1,13 @@
 //! Memory shared with a server on the same host, in which arrays lie instead of travelling.
 
-use farcall_rpc_proto::CallId;
+use super::Connection;
+use super::state::Answer;
+use crate::error::Error;
+use farcall_rpc_proto::{CallId, SHARED_MEMORY};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::{Arc, Weak};
-
-use crate::connection::Connection;
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 
 /// Segments kept for arrays to come.
 const MOST_IDLE: usize = 4;
@@ -165,6 +166,42 @@ impl Drop for SharedMemory {
     fn drop(&mut self) {
         if let Some(connection) = self.segment.connection.upgrade() {
             connection.pool().born.remove(&self.segment.start.addr());
+        }
+    }
+}
+
+impl Connection {
+    /// Whether arrays may lie in memory shared with the server.
+    pub(crate) fn shares(&self) -> bool {
+        self.is_unix() && self.has(SHARED_MEMORY)
+    }
+
+    /// The memory shared with the server. No segment may be dropped with the lock held.
+    pub(crate) fn pool(&self) -> MutexGuard<'_, Pool> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks for shared memory; `present` has all its pages made at once.
+    pub(crate) fn share(self: &Arc<Self>, bytes: u64, present: bool) -> Result<Segment, Error> {
+        match self.ask(|proto| proto.share(bytes))? {
+            Answer::Shared(id, bytes, fd) => Segment::map(self, id, bytes, &fd, present)
+                .map_err(|error| self.error(error.into())),
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    /// Shared memory for copies of arrays, an idle one where one fits; none where the server has
+    /// none to give.
+    pub(crate) fn staging_segment(self: &Arc<Self>, bytes: u64) -> Option<Segment> {
+        let idle = self.pool().take(usize::try_from(bytes).ok()?);
+        idle.or_else(|| self.share(bytes + bytes / 8, true).ok())
+    }
+
+    /// Gives shared memory back to the server. A child that this process forked leaves it alone:
+    /// memory and connection are the parent's.
+    fn unshare(&self, memory: CallId) {
+        if self.is_ours() {
+            self.tell(|proto| proto.unshare(memory));
         }
     }
 }
