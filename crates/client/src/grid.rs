@@ -4,6 +4,7 @@
 //! The metaserver is asked for each call. While none answers, the client decides itself, by the
 //! directory as it knew it last.
 
+mod call;
 mod data;
 mod directory;
 mod function;
@@ -11,6 +12,7 @@ mod placed;
 mod probe;
 mod reservation;
 
+pub(crate) use call::Started;
 pub(crate) use directory::Grid;
-pub(crate) use function::{Function, Started};
+pub(crate) use function::Function;
 pub(crate) use placed::Placed;

@@ -12,6 +12,7 @@ mod data;
 mod files;
 mod function;
 mod handle;
+pub(crate) mod inquiry;
 mod job;
 mod object;
 mod requests;

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::grid::Grid;
 use crate::options::Options;
 use crate::remote::{
-    self, Handle, HandleStatus, Job, JobStatus, Object, ObjectStatus, SharedMemory,
+    self, Handle, HandleStatus, Job, JobStatus, Object, ObjectStatus, SharedMemory, inquiry,
 };
 use crate::reservation::{Reservation, Wanted};
 use farcall_rpc_proto::{ArrayForm, DataName, FailureKind, HandleId, JobId, check_name};
@@ -67,41 +67,41 @@ impl Server {
 
     /// The server's program and version, as it says.
     pub fn agent(&self) -> Result<String, Error> {
-        self.peer().agent()
+        inquiry::agent(self.peer())
     }
 
     /// Whether the server is on this host, so that arrays lie in shared memory.
     pub fn shares_memory(&self) -> Result<bool, Error> {
-        self.peer().shares_memory()
+        inquiry::shares_memory(self.peer())
     }
 
     /// The time to the server and back.
     pub fn ping(&self) -> Result<Duration, Error> {
-        self.peer().ping()
+        inquiry::ping(self.peer())
     }
 
     /// Has the server serve the functions of an interface file as well, until it ends: `text` is
     /// what the file at `path` says, after the C preprocessor. Returns their names. The server
     /// allows it to its operators only.
     pub fn register(&self, path: &str, text: &str) -> Result<Vec<String>, Error> {
-        self.peer().register(path, text)
+        inquiry::register(self.peer(), path, text)
     }
 
     /// How the server stands, as a JSON object whose `schema` says which names it has: its queue,
     /// processor elements, memory, functions, and users as far as they may be seen.
     pub fn status(&self) -> Result<String, Error> {
-        self.peer().status()
+        inquiry::status(self.peer())
     }
 
     /// Has the server take no more calls, and end after those that it has; returns how many these
     /// are. Only its operators may.
     pub fn drain(&self) -> Result<u64, Error> {
-        self.peer().drain()
+        inquiry::drain(self.peer())
     }
 
     /// All functions served, by qualified name.
     pub fn functions(&self) -> Result<Vec<FunctionSummary>, Error> {
-        self.peer().functions()
+        inquiry::functions(self.peer())
     }
 
     /// The server at an address: itself, or one behind a metaserver.
@@ -118,7 +118,7 @@ impl Server {
     /// Memory shared with the server, for arrays that are not to be copied; none where the server
     /// is not on this host, or has no memory to give.
     pub fn share(&self, bytes: usize) -> Result<Option<SharedMemory>, Error> {
-        self.peer().share(bytes)
+        inquiry::share(self.peer(), bytes)
     }
 
     /// The submitted call of that id. Nothing is asked of the server yet.

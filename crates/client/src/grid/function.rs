@@ -1,21 +1,17 @@
 //! A function of all servers behind a metaserver.
 
-use crate::argument::Argument;
-use crate::call::{LaidOut, Prepared, Way};
+use crate::call::LaidOut;
 use crate::description::Description;
 use crate::error::Error;
 use crate::grid::directory::Grid;
-use crate::grid::placed::{Call, Placed};
-use crate::outcome::Outcome;
 use crate::output::Output;
 use crate::plan::Plan;
-use crate::remote::{self, Job, Server, is_large};
+use crate::remote::{self, Server};
 use crate::reservation::ReservationName;
 use farcall_directory::message::{Choose, Offer};
 use farcall_idl::Layout;
 use farcall_rpc_proto::FailureKind;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// A function of all servers behind a metaserver that have it with the same interface.
 #[derive(Clone)]
@@ -109,7 +105,7 @@ impl Function {
     }
 
     /// What is asked of a metaserver for a call.
-    fn wanted(&self, layout: &Layout) -> Choose {
+    pub(super) fn wanted(&self, layout: &Layout) -> Choose {
         let elements = |count: Option<i64>| count.map(|pes| u32::try_from(pes).unwrap_or(u32::MAX));
         Choose {
             function: self.description.qualified.clone(),
@@ -146,78 +142,4 @@ impl Function {
         let server = self.grid.server(soonest.server, &soonest.address)?;
         self.at(&server)?.plan(laid_out)
     }
-
-    fn prepare(
-        &self,
-        laid_out: Option<LaidOut>,
-        arguments: &[Argument<'_>],
-        way: Way,
-    ) -> Result<Prepared, Error> {
-        Prepared::new(&self.description, laid_out, arguments, way)
-    }
-
-    /// Makes a call: at the server of its reservation, or at the one that is chosen for it, and
-    /// there over several connections where that pays.
-    pub(crate) fn call(
-        &self,
-        laid_out: Option<LaidOut>,
-        arguments: &mut [Argument<'_>],
-    ) -> Result<Outcome, Error> {
-        if let Some(function) = self.at_reservation()? {
-            return function.call(laid_out, arguments);
-        }
-        let prepared = self.prepare(laid_out, arguments, Way::Both)?;
-        let wanted = self.wanted(&prepared.layout);
-        let is_large = is_large(arguments);
-        let call = Call::new(self, wanted, prepared, arguments)?;
-        match is_large {
-            true => call.finish(),
-            false => Placed::start(call, None)?.wait(),
-        }
-    }
-
-    /// Begins a call and returns at once.
-    ///
-    /// # Safety
-    /// As [`remote::Function::begin`], until the call is over or given up.
-    pub(crate) unsafe fn start(
-        &self,
-        laid_out: Option<LaidOut>,
-        arguments: &mut [Argument<'_>],
-    ) -> Result<Started, Error> {
-        if let Some(function) = self.at_reservation()? {
-            // SAFETY: the caller's promise is the same.
-            let attempt = unsafe { function.start(laid_out, arguments) }?;
-            return Ok(Started::There(Box::new(attempt)));
-        }
-        let prepared = self.prepare(laid_out, arguments, Way::Both)?;
-        let wanted = self.wanted(&prepared.layout);
-        let call = Call::new(self, wanted, prepared, arguments)?;
-        Ok(Started::Placed(Box::new(Placed::start(call, None)?)))
-    }
-
-    /// Submits a call to the server of its reservation, or to the one that is chosen for it.
-    pub(crate) fn submit(
-        &self,
-        prepared: Prepared,
-        arguments: &mut [Argument<'_>],
-        keep: Option<Duration>,
-    ) -> Result<Job, Error> {
-        let function = match self.at_reservation()? {
-            Some(function) => function,
-            None => {
-                let place = self.grid.choose(&self.wanted(&prepared.layout))?;
-                self.at(&self.grid.server(place.server, &place.address)?)?
-            }
-        };
-        function.submit(prepared, arguments, keep)
-    }
-}
-
-/// A call that has begun.
-pub(crate) enum Started {
-    /// It goes on elsewhere where its server is lost.
-    Placed(Box<Placed>),
-    /// It is at the server of its reservation.
-    There(Box<remote::Attempt>),
 }

@@ -1,17 +1,15 @@
 //! A server, or a metaserver: the program at an address, whatever connection leads to it by now.
 
 use crate::address::Address;
-use crate::description::FunctionSummary;
 use crate::error::Error;
 use crate::options::Options;
 use crate::remote::catalogue::Entry;
-use crate::remote::connection::{Connection, SharedMemory};
-use crate::remote::requests::{directory, functions, operation};
+use crate::remote::connection::Connection;
+use crate::remote::requests::directory;
 use crate::remote::reserved::Reserved;
 use crate::remote::ways::Ways;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 /// Bytes of a call that may overtake the arrays of larger ones.
 const SMALL: u64 = 64 << 10;
@@ -130,63 +128,6 @@ impl Server {
         let entry = Arc::new(entry);
         lock(&self.0.functions).insert(name.to_string(), entry.clone());
         Ok(entry)
-    }
-
-    /// The server's program and version, as it says.
-    pub(crate) fn agent(&self) -> Result<String, Error> {
-        Ok(self.connection()?.agent())
-    }
-
-    /// Whether arrays lie in memory shared with it.
-    pub(crate) fn shares_memory(&self) -> Result<bool, Error> {
-        Ok(self.connection()?.shares())
-    }
-
-    /// The time there and back.
-    pub(crate) fn ping(&self) -> Result<Duration, Error> {
-        let connection = self.connection()?;
-        let start = Instant::now();
-        // No server has so many functions: the page is empty.
-        functions::list(&connection, u32::MAX)?;
-        Ok(start.elapsed())
-    }
-
-    pub(crate) fn register(&self, path: &str, text: &str) -> Result<Vec<String>, Error> {
-        let listing = functions::register(&self.connection()?, path, text)?;
-        let functions = listing.functions.into_iter();
-        Ok(functions.map(|function| function.name).collect())
-    }
-
-    pub(crate) fn status(&self) -> Result<String, Error> {
-        operation::status(&self.connection()?)
-    }
-
-    pub(crate) fn drain(&self) -> Result<u64, Error> {
-        operation::drain(&self.connection()?)
-    }
-
-    pub(crate) fn functions(&self) -> Result<Vec<FunctionSummary>, Error> {
-        let mut all = Vec::new();
-        let mut next = Some(0);
-        while let Some(from) = next {
-            let page = functions::list(&self.connection()?, from)?;
-            // A page that leads nowhere would be asked for without end.
-            next = page.next.filter(|&index| index > from);
-            all.extend(page.functions.into_iter().map(FunctionSummary::from));
-        }
-        Ok(all)
-    }
-
-    pub(crate) fn share(&self, bytes: usize) -> Result<Option<SharedMemory>, Error> {
-        let connection = self.connection()?;
-        if !connection.shares() {
-            return Ok(None);
-        }
-        match connection.share(bytes.max(1) as u64, false) {
-            Ok(segment) => Ok(Some(SharedMemory::new(segment))),
-            Err(Error::Failed(_)) => Ok(None),
-            Err(error) => Err(error),
-        }
     }
 
     /// The connection for a call whose arrays come to so many bytes.
