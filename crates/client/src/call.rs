@@ -13,6 +13,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
+#[cfg(test)]
+mod tests;
+
 /// Stands for memory of the server, where an array has its place that stays there.
 const AT_SERVER: u64 = u64::MAX;
 
@@ -305,52 +308,58 @@ pub(crate) fn check_arrays(
 ) -> Result<(), ArgumentError> {
     for array in &layout.arrays {
         let (param, argument) = (&interface.params[array.param], &arguments[array.param]);
-        check_array(param, array, argument, way)?;
+        if is_elsewhere(param, argument, way) {
+            continue;
+        }
+        check_kind(param, argument, way)?;
         if let Argument::Array(given) = argument {
             given.check(param, array, interface.order())?;
+        }
+        let given = argument.bytes().len() as u64;
+        if given != array.client_bytes {
+            return Err(ArgumentError::Length {
+                argument: param.name.clone(),
+                expected: array.client_bytes,
+                given,
+            });
         }
     }
     Ok(())
 }
 
-fn check_array(
-    param: &Param,
-    array: &ArrayLayout,
-    argument: &Argument<'_>,
-    way: Way,
-) -> Result<(), ArgumentError> {
+/// Whether an array needs no memory of the caller: it does not travel this way, or is at a server,
+/// which knows its form.
+fn is_elsewhere(param: &Param, argument: &Argument<'_>, way: Way) -> bool {
     let is_idle = match way {
         Way::Both => param.mode == Mode::Work,
         Way::There => !param.mode.is_sent(),
         Way::Back => !param.mode.is_returned(),
     };
+    match argument {
+        Argument::Skip => is_idle,
+        Argument::Handle(_) => way == Way::Both && param.mode != Mode::Work,
+        Argument::Named(_) => way == Way::Both && param.mode == Mode::In,
+        _ => false,
+    }
+}
+
+/// Whether an argument is an array of the right kind.
+fn check_kind(param: &Param, argument: &Argument<'_>, way: Way) -> Result<(), ArgumentError> {
     let expected = match (param.mode, argument) {
-        (_, Argument::Skip) if is_idle => return Ok(()),
-        // The server knows its form.
-        (_, Argument::Handle(_)) if way == Way::Both && param.mode != Mode::Work => return Ok(()),
-        (Mode::In, Argument::Named(_)) if way == Way::Both => return Ok(()),
         (Mode::Work, _) => Some("nothing, it is work space"),
-        (_, array) if way == Way::There && param.mode.is_sent() && array.is_readable() => None,
+        (mode, array) if way == Way::There && mode.is_sent() && array.is_readable() => None,
         (Mode::In, array) if array.is_readable() => None,
         (Mode::Out | Mode::InOut, array) if array.is_writable() => None,
         (Mode::In, _) => Some("an IN array"),
         (Mode::Out | Mode::InOut, _) if way == Way::There => Some("an array"),
         (Mode::Out | Mode::InOut, _) => Some("an array to write to"),
     };
-    if let Some(expected) = expected {
-        return Err(ArgumentError::Kind {
+    match expected {
+        None => Ok(()),
+        Some(expected) => Err(ArgumentError::Kind {
             argument: param.name.clone(),
             expected,
             given: argument.what(),
-        });
+        }),
     }
-    let given = argument.bytes().len() as u64;
-    if given != array.client_bytes {
-        return Err(ArgumentError::Length {
-            argument: param.name.clone(),
-            expected: array.client_bytes,
-            given,
-        });
-    }
-    Ok(())
 }

@@ -1,11 +1,13 @@
 //! Why a call failed, and whose fault it was.
 
 mod argument;
+mod failure;
 
 pub use argument::ArgumentError;
+pub use failure::Failure;
 
 use crate::address::{Address, AddressError};
-use farcall_rpc_proto::{self as proto, Failure, FailureKind, ProtocolError};
+use farcall_rpc_proto::{self as proto, FailureKind, ProtocolError};
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -163,7 +165,11 @@ pub enum Fault {
 impl Error {
     /// What the client itself reports in the words of a server.
     pub(crate) fn failed(kind: FailureKind, text: impl Into<String>) -> Error {
-        Error::Failed(Failure::new(kind, text))
+        Error::Failed(Failure {
+            kind,
+            message: text.into(),
+            earliest: None,
+        })
     }
 
     /// Whether the server that was asked has let the client go without having begun with what was
@@ -205,7 +211,7 @@ impl Error {
     /// refusal it can be had.
     pub fn earliest(&self) -> Option<Duration> {
         match self {
-            Error::Failed(failure) => failure.earliest.map(Duration::from_millis),
+            Error::Failed(failure) => failure.earliest,
             _ => None,
         }
     }

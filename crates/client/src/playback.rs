@@ -8,7 +8,7 @@ use crate::server::Server;
 use crate::transaction::{Deferred, Report, Transaction, Ways};
 use farcall_idl::{ArrayLayout, Interface, Layout, Mode, Order, Param, Scalar, Type};
 use farcall_plan::{Plan, Step, Value};
-use farcall_rpc_proto::{ArrayForm, Failure, FailureKind};
+use farcall_rpc_proto::{ArrayForm, FailureKind};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
 
@@ -89,10 +89,10 @@ impl Playback {
             let at = |error: Error| {
                 let call = number + 1;
                 match error {
-                    Error::Failed(failure) => Error::Failed(Failure::new(
+                    Error::Failed(failure) => Error::failed(
                         failure.kind,
                         format!("call {call}, {name}: {}", failure.message),
-                    )),
+                    ),
                     other => other,
                 }
             };

@@ -1,11 +1,11 @@
 //! Reservations behind a metaserver: each is at one of its servers.
 
-use crate::error::Error;
+use crate::error::{Error, Failure};
 use crate::grid::directory::Grid;
 use crate::grid::function::Function;
 use crate::remote::{self, Server};
 use crate::reservation::{Reservation, Wanted};
-use farcall_rpc_proto::{Failure, FailureKind};
+use farcall_rpc_proto::FailureKind;
 use std::time::Duration;
 
 impl Function {

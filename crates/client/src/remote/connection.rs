@@ -234,7 +234,7 @@ impl Connection {
     fn error(&self, loss: Loss) -> Error {
         let address = self.address.clone();
         match loss {
-            Loss::Failed(failure) => Error::Failed(failure),
+            Loss::Failed(failure) => Error::Failed(failure.into()),
             Loss::Io(kind, text) => Error::Disconnected {
                 address,
                 source: io::Error::new(kind, text),

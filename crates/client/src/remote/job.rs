@@ -3,12 +3,12 @@
 use crate::address::Address;
 use crate::argument::Argument;
 use crate::call::{self, Way};
-use crate::error::Error;
+use crate::error::{Error, Failure};
 use crate::remote::attempt::Attempt;
 use crate::remote::requests::jobs;
 use crate::remote::server::Server;
 use farcall_idl::{Interface, Layout, Scalar};
-use farcall_rpc_proto::{Failure, JobDescription, JobId, JobRecord, JobState};
+use farcall_rpc_proto::{JobDescription, JobId, JobRecord, JobState};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -181,7 +181,7 @@ impl JobStatus {
             ended: record.ended.and_then(time),
             expires: record.expires.and_then(time),
             bytes: record.bytes,
-            failure: record.failure,
+            failure: record.failure.map(Failure::from),
         }
     }
 }

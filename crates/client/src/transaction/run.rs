@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::outcome::Outcome;
 use crate::remote;
 use crate::server::{Backend, Server};
-use farcall_rpc_proto::{Failure, FailureKind};
+use farcall_rpc_proto::FailureKind;
 use farcall_schedule::dataflow::{After, Flow, Run, Step, VersionId};
 use farcall_schedule::placement::{Input, Link, Origin, Placer, Policy};
 use std::collections::BTreeSet;
@@ -112,7 +112,7 @@ fn learn(calls: &[Recorded], sites: &mut [Site]) -> Result<(), Error> {
         let mut living = sites.iter().filter(|site| !site.is_lost);
         if !living.any(|site| site.function(call).is_some()) {
             let text = format!("no server of the transaction has `{}`", call.name);
-            let unknown = || Error::Failed(Failure::new(FailureKind::UnknownFunction, text));
+            let unknown = || Error::failed(FailureKind::UnknownFunction, text);
             let source = last.unwrap_or_else(unknown);
             return Err(call.failed(number, calls.len() - number - 1, source));
         }
@@ -196,8 +196,7 @@ impl State {
         if self.failed.is_none() && !self.run.is_over() {
             let call = self.run.ready().first().copied().unwrap_or_default();
             let text = "no server is left that has the function";
-            let failure = Failure::new(FailureKind::Unreachable, text);
-            self.fail(call, Error::Failed(failure), shared);
+            self.fail(call, Error::failed(FailureKind::Unreachable, text), shared);
         }
     }
 
@@ -385,8 +384,7 @@ impl State {
                          declared Repeatable, or what it read is nowhere any more",
                         loss.error
                     );
-                    let failure = Failure::new(FailureKind::Unreachable, text);
-                    self.fail(call, Error::Failed(failure), shared);
+                    self.fail(call, Error::failed(FailureKind::Unreachable, text), shared);
                 }
             }
         }

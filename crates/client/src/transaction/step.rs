@@ -6,7 +6,7 @@ use crate::argument::Argument;
 use crate::error::Error;
 use crate::outcome::Outcome;
 use crate::remote::{Attempt, Handle, Server};
-use farcall_rpc_proto::{ArrayForm, Failure, FailureKind};
+use farcall_rpc_proto::{ArrayForm, FailureKind};
 use farcall_schedule::dataflow::{Datum, Flow, Graph, Source, Step, VersionId};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -343,7 +343,7 @@ impl Shared<'_> {
         let text = "an array of the transaction is not where it was";
         Fault {
             server,
-            error: Error::Failed(Failure::new(FailureKind::Internal, text)),
+            error: Error::failed(FailureKind::Internal, text),
         }
     }
 }

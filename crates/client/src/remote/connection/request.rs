@@ -9,7 +9,7 @@ use crate::output::Printed;
 use crate::progress::Progress;
 use crate::remote::callbacks::{self, Callbacks};
 use crate::remote::files::Files;
-use farcall_rpc_proto::{CallId, Failure, FailureKind, Times};
+use farcall_rpc_proto::{CallId, FailureKind, Times};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -154,10 +154,10 @@ impl Request {
         Some(match end {
             Some(Ok(answer)) => Ok(answer),
             Some(Err(loss)) => Err(self.connection.error(loss)),
-            None => Err(Error::Failed(Failure::new(
+            None => Err(Error::failed(
                 FailureKind::Cancelled,
                 "the caller gave the call up",
-            ))),
+            )),
         })
     }
 
