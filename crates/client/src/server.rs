@@ -30,7 +30,10 @@ pub(crate) enum Backend {
 
 impl From<remote::Server> for Server {
     fn from(server: remote::Server) -> Server {
-        Server(Backend::One(server))
+        Server(match server.is_metaserver() {
+            true => Backend::Many(Grid::behind(server)),
+            false => Backend::One(server),
+        })
     }
 }
 
@@ -40,11 +43,7 @@ impl Server {
     /// be several, with commas between, that share their directory: where one is away, the next is
     /// asked.
     pub fn connect(address: &str, options: Options) -> Result<Server, Error> {
-        let server = remote::Server::connect(address, options)?;
-        Ok(match server.is_metaserver() {
-            true => Server(Backend::Many(Grid::behind(server))),
-            false => Server(Backend::One(server)),
-        })
+        remote::Server::connect(address, options).map(Server::from)
     }
 
     /// The program at the other end: the server, or the metaserver.

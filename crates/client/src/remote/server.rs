@@ -25,6 +25,7 @@ struct Shared {
     options: Options,
     /// Where to connect: the address, or those of several metaservers.
     at: Vec<Address>,
+    is_metaserver: bool,
     connection: Mutex<Arc<Connection>>,
     /// For small calls while large arrays travel on the other one; made when it is first needed.
     express: Mutex<Option<Arc<Connection>>>,
@@ -54,6 +55,7 @@ impl Server {
             address: address.unwrap_or_else(|| unreachable!("split gives one")),
             options,
             at,
+            is_metaserver: connection.is_to_metaserver(),
             connection: Mutex::new(connection),
             express: Mutex::default(),
             functions: Mutex::default(),
@@ -73,7 +75,7 @@ impl Server {
 
     /// Whether it is a metaserver.
     pub(crate) fn is_metaserver(&self) -> bool {
-        lock(&self.0.connection).is_to_metaserver()
+        self.0.is_metaserver
     }
 
     /// The connection, made anew where the last one is of no more use.
