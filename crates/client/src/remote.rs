@@ -15,6 +15,7 @@ mod handle;
 pub(crate) mod inquiry;
 mod job;
 mod object;
+mod pages;
 mod requests;
 mod reservation;
 mod reserved;

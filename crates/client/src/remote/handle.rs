@@ -3,6 +3,7 @@
 use crate::address::Address;
 use crate::data::Named;
 use crate::error::Error;
+use crate::remote::pages;
 use crate::remote::requests::arrays;
 use crate::remote::server::Server;
 use farcall_rpc_proto::{ArrayForm, HandleId, HandleRecord, Pull, Put};
@@ -160,15 +161,10 @@ impl Server {
     }
 
     pub(crate) fn handles(&self) -> Result<Vec<HandleStatus>, Error> {
-        let mut handles = Vec::new();
-        let mut after = Some(0);
-        while let Some(number) = after {
-            let page = arrays::handles(&self.connection()?, number)?;
-            // A page that leads nowhere would be asked for without end.
-            after = page.next.filter(|&next| next > number);
-            handles.extend(page.handles.into_iter().map(HandleStatus::new));
-        }
-        Ok(handles)
+        pages::all(|after| {
+            let page = arrays::handles(&self.connection()?, after)?;
+            Ok((page.handles.into_iter().map(HandleStatus::new), page.next))
+        })
     }
 }
 

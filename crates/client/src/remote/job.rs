@@ -5,6 +5,7 @@ use crate::argument::Argument;
 use crate::call::{self, Way};
 use crate::error::{Error, Failure};
 use crate::remote::attempt::Attempt;
+use crate::remote::pages;
 use crate::remote::requests::jobs;
 use crate::remote::server::Server;
 use farcall_idl::{Interface, Layout, Scalar};
@@ -157,15 +158,10 @@ impl Server {
     }
 
     pub(crate) fn jobs(&self) -> Result<Vec<JobStatus>, Error> {
-        let mut all = Vec::new();
-        let mut after = Some(0);
-        while let Some(number) = after {
-            let page = jobs::jobs(&self.connection()?, number)?;
-            // A page that leads nowhere would be asked for without end.
-            after = page.next.filter(|&next| next > number);
-            all.extend(page.jobs.into_iter().map(JobStatus::new));
-        }
-        Ok(all)
+        pages::all(|after| {
+            let page = jobs::jobs(&self.connection()?, after)?;
+            Ok((page.jobs.into_iter().map(JobStatus::new), page.next))
+        })
     }
 }
 

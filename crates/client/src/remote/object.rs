@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::remote::connection::Connection;
+use crate::remote::pages;
 use crate::remote::requests::objects;
 use crate::remote::server::Server;
 use farcall_rpc_proto::{CallId, FailureKind, HandleId, ObjectRecord, ObjectRequest};
@@ -68,15 +69,10 @@ impl Server {
     }
 
     pub(crate) fn objects(&self) -> Result<Vec<ObjectStatus>, Error> {
-        let mut all = Vec::new();
-        let mut after = Some(0);
-        while let Some(number) = after {
-            let (_, page) = objects::objects(&self.connection()?, ObjectRequest::List(number))?;
-            // A page that leads nowhere would be asked for without end.
-            after = page.next.filter(|&next| next > number);
-            all.extend(page.objects.into_iter().map(ObjectStatus::new));
-        }
-        Ok(all)
+        pages::all(|after| {
+            let (_, page) = objects::objects(&self.connection()?, ObjectRequest::List(after))?;
+            Ok((page.objects.into_iter().map(ObjectStatus::new), page.next))
+        })
     }
 
     pub(crate) fn drop_object(&self, id: HandleId) -> Result<(), Error> {

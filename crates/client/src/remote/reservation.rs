@@ -1,6 +1,7 @@
 //! Reservations at one server.
 
 use crate::error::Error;
+use crate::remote::pages;
 use crate::remote::requests::reservations;
 use crate::remote::server::Server;
 use crate::reservation::{Reservation, Wanted};
@@ -38,16 +39,11 @@ impl Server {
 
     /// The caller's reservations that are not over, in the order in which they were made.
     pub(crate) fn reservations(&self) -> Result<Vec<Reservation>, Error> {
-        let mut all = Vec::new();
-        let mut after = Some(0);
-        while let Some(number) = after {
-            let asked = ReservationRequest::List(number);
-            let page = reservations::ask(&self.connection()?, asked)?;
-            // A page that leads nowhere would be asked for without end.
-            after = page.next.filter(|&next| next > number);
-            let records = page.reservations.iter();
-            all.extend(records.map(|record| Reservation::new(record, self.address())));
-        }
-        Ok(all)
+        pages::all(|after| {
+            let page = reservations::ask(&self.connection()?, ReservationRequest::List(after))?;
+            let records = page.reservations.into_iter();
+            let known = records.map(|record| Reservation::new(&record, self.address()));
+            Ok((known, page.next))
+        })
     }
 }
