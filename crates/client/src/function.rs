@@ -64,8 +64,7 @@ impl Function {
         }
     }
 
-    /// The servers that have it with this interface, as far as they can be reached: those behind a
-    /// metaserver, or the one.
+    /// The servers to which its calls may go.
     pub(crate) fn places(&self) -> Vec<remote::Server> {
         match &self.target {
             Target::One(function) => vec![function.server().clone()],
@@ -73,7 +72,8 @@ impl Function {
         }
     }
 
-    /// The same for users of the crate: those behind a metaserver, or the one.
+    /// The servers that have it with this interface, as far as they can be reached: those behind a
+    /// metaserver, or the one.
     pub fn servers(&self) -> Vec<Server> {
         self.places().into_iter().map(Server::from).collect()
     }
