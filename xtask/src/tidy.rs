@@ -74,7 +74,7 @@ pub(crate) fn run(root: &Path) -> Result<bool, Failure> {
     }
     findings.extend(modules::check(&sources));
     findings.extend(types::check(&sources));
-    findings.extend(layers::check(&workspace));
+    findings.extend(layers::check(root, &workspace, &sources)?);
     findings.extend(generated::check(root)?);
     findings.extend(no_std::check(root, &workspace)?);
 
