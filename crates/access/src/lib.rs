@@ -3,13 +3,15 @@
 //! The server and the metaserver ask [`Access`] for the [`User`] of each connection. What a user
 //! may do is theirs to say.
 
+mod host;
 mod settings;
 mod tokens;
-mod user;
 
+pub use host::host_user;
 pub use settings::{Settings, Tls};
 pub use tokens::{TokenError, TokenFile};
-pub use user::{User, host_user};
+
+use farcall_rpc_proto::User;
 
 /// Why a client is refused, for the client.
 pub type Refusal = String;

@@ -1,7 +1,8 @@
 //! Who may come in, and whose servers may join.
 
 use crate::Config;
-use farcall_access::{Evidence, Settings, TokenError, User};
+use farcall_access::{Evidence, Settings, TokenError};
+use farcall_rpc_proto::User;
 use std::net::SocketAddr;
 
 /// Who may come in, and whose servers may join.

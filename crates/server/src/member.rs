@@ -2,7 +2,7 @@
 
 mod held;
 
-use crate::reactor::Standing;
+use crate::Standing;
 use farcall_client::directory::{Function, Join, MOST_LEARNED, Report, Times};
 use farcall_client::{Address, Error, Metaserver, Options};
 use held::Held;

@@ -27,6 +27,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "crates/gridsim",
             "crates/rpc-proto",
             "crates/schedule",
+            "crates/server-proto",
             "crates/trunk-proto",
         ],
     ),
@@ -43,7 +44,12 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     (
         "part of daemons",
-        &["crates/access", "crates/trunk-lab", "crates/web"],
+        &[
+            "crates/access",
+            "crates/trunk-lab",
+            "crates/web",
+            "crates/worker",
+        ],
     ),
     (
         "shell",
@@ -70,6 +76,9 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("crates/metaserver", "crates/client"),
     ("crates/npy", "crates/idl"),
     ("crates/server", "crates/client"),
+    ("crates/server-proto", "crates/directory"),
+    ("crates/server-proto", "crates/rpc-proto"),
+    ("crates/server-proto", "crates/schedule"),
 ];
 
 /// What users build programs with: nothing of an asynchronous runtime comes with it.
@@ -119,7 +128,13 @@ pub(super) struct Dependency {
 impl Package {
     /// True for crates that must build without `std`.
     pub(super) fn is_bare(&self) -> bool {
-        BARE.contains(&self.folder.as_str()) || self.folder.ends_with("-proto")
+        match PURE
+            .iter()
+            .any(|name| self.folder == format!("crates/{name}"))
+        {
+            true => false,
+            false => BARE.contains(&self.folder.as_str()) || self.folder.ends_with("-proto"),
+        }
     }
 }
 

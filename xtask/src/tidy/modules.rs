@@ -29,9 +29,11 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
         "one server and many know each other, until remote/ lies under grid/",
     ),
     (
-        "crates/server",
-        &[],
-        "the reactor, until what it decides is server-proto",
+        "crates/worker",
+        &[
+            "files", "handle", "launch", "nursery", "parallel", "process",
+        ],
+        "starting a worker and being one share their messages",
     ),
 ];
 

@@ -17,7 +17,11 @@ const HELD: &[&str] = &[
 ];
 
 /// Plain settings, and records of the wire and of the disk, which have the fields that they have.
-const PLAIN: &[(&str, &str)] = &[("crates/server", "Limits"), ("crates/server", "Record")];
+const PLAIN: &[(&str, &str)] = &[
+    ("crates/server", "Limits"),
+    ("crates/server-proto", "Limits"),
+    ("crates/server-proto", "Record"),
+];
 
 /// Types that are larger and are being taken apart: each is a warning, and an error once it need
 /// not be here any more.
@@ -26,11 +30,10 @@ const LARGE: &[(&str, &str)] = &[
     ("crates/client", "Function"),
     ("crates/client", "Server"),
     ("crates/client", "State"),
-    ("crates/server", "Connection"),
-    ("crates/server", "Job"),
     ("crates/server", "Reactor"),
-    ("crates/server", "Spool"),
-    ("crates/server", "Worker"),
+    ("crates/server-proto", "Functions"),
+    ("crates/server-proto", "Job"),
+    ("crates/server-proto", "Server"),
 ];
 
 /// A type of a crate: where it stands, its fields and its methods.
