@@ -31,7 +31,6 @@ const LARGE: &[(&str, &str)] = &[
     ("crates/client", "Server"),
     ("crates/client", "State"),
     ("crates/server", "Reactor"),
-    ("crates/server-proto", "Functions"),
     ("crates/server-proto", "Job"),
     ("crates/server-proto", "Server"),
 ];
