@@ -3,15 +3,14 @@
 //! The server and the metaserver ask [`Access`] for the [`User`] of each connection. What a user
 //! may do is theirs to say.
 
-mod host;
 mod settings;
 mod tokens;
+mod user;
 
-pub use host::host_user;
+pub use farcall_rpc_proto::User;
 pub use settings::{Settings, Tls};
 pub use tokens::{TokenError, TokenFile};
-
-use farcall_rpc_proto::User;
+pub use user::{host_user, user_of_peer};
 
 /// Why a client is refused, for the client.
 pub type Refusal = String;

@@ -1,8 +1,7 @@
 //! Who may come in, and whose servers may join.
 
 use crate::Config;
-use farcall_access::{Evidence, Settings, TokenError};
-use farcall_rpc_proto::User;
+use farcall_access::{Evidence, Settings, TokenError, User};
 use std::net::SocketAddr;
 
 /// Who may come in, and whose servers may join.

@@ -1,6 +1,12 @@
 //! Numbers for Prometheus: collected by a daemon's own thread, written in the text format of
 //! OpenMetrics by whoever is asked for them.
 
+mod bounded;
+mod histogram;
+
+pub use bounded::Bounded;
+pub use histogram::Histogram;
+
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
@@ -46,15 +52,6 @@ impl From<f64> for Value {
             false => Value::Real(value),
         }
     }
-}
-
-/// How many took at most so many seconds.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Histogram {
-    /// Each bound with how many lie between it and the one before; the last is infinite.
-    pub buckets: Vec<(f64, u64)>,
-    /// Seconds of all together.
-    pub seconds: f64,
 }
 
 /// Metrics whose names all begin alike.
@@ -177,9 +174,7 @@ impl Collector for Text {
                     Value::Real(value) => series.encode_counter::<NoLabelSet, _, u64>(value, None),
                 })?,
                 Series::Histogram(all) => each(&mut metric, all, |series, histogram| {
-                    let Histogram { buckets, seconds } = histogram;
-                    let count = buckets.iter().map(|(_, count)| count).sum();
-                    series.encode_histogram::<NoLabelSet>(*seconds, count, buckets, None)
+                    histogram.encode(series)
                 })?,
             }
         }
@@ -234,10 +229,9 @@ mod tests {
 
     #[test]
     fn histograms_have_their_bounds_their_sum_and_their_count() {
-        let times = Histogram {
-            buckets: vec![(0.56, 0), (1.0, 1), (f64::INFINITY, 1)],
-            seconds: 3.0,
-        };
+        let mut times = Histogram::default();
+        times.add(1_000_000_000);
+        times.add(2_000_000_000);
         let mut text = Text::new("farcall");
         text.histograms("wait_seconds", "Waits.", [(Labels::new(), times)]);
         let text = text.encode();

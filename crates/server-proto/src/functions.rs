@@ -1,8 +1,8 @@
 //! The functions a server has, by name and by number.
 
-use crate::histogram::Histogram;
 use crate::map::Map;
 use farcall_idl::{Document, Interface, Layout};
+use farcall_metrics::Histogram;
 use farcall_rpc_proto::{Failure, FailureKind, FunctionSummary, Listing, Nanos};
 use farcall_schedule::{Prediction, Profile};
 use farcall_spelling::closest;

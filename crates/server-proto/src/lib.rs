@@ -9,12 +9,10 @@
 mod action;
 mod allowance;
 mod arrays;
-mod bounded;
 mod connection;
 mod durable;
 mod event;
 mod functions;
-mod histogram;
 mod ids;
 mod job;
 mod keys;
@@ -29,11 +27,9 @@ mod worker;
 
 pub use action::{Action, Audit, Request, Segment, Way};
 pub use allowance::Allowance;
-pub use bounded::Bounded;
 pub use connection::MAX_SEGMENTS;
 pub use event::{Accepted, Death, Event, Finished, Identity, Now, Ready, Said, Withdrawal};
 pub use functions::{Counts, Entry, Function, Functions};
-pub use histogram::Histogram;
 pub use keys::{Beside, CallKey, ConnectionKey, Key, MemoryKey, Table, WorkerKey};
 pub use names::DataFile;
 pub use record::{Changed, Content, DiskError, Entry as JournalEntry, Outcome, Record, Stored};

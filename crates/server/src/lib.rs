@@ -9,8 +9,9 @@
 //! What a server decides is `farcall-server-proto`; this crate is its shell. From the outside in:
 //! `reactor` is the one thread that waits, tells the server what has happened and does what it
 //! wants; `socket` moves bytes between a client, the protocol and the memory of calls; `disk` is
-//! what outlives the server; `folder` is the operator's data; `learned` keeps what was learned.
-//! [`member`] joins metaservers. Workers are `farcall-worker`.
+//! what outlives the server; `folder` is the operator's data; `learned` keeps what was learned;
+//! [`member`] joins metaservers.
+//! Workers are `farcall-worker`.
 
 mod audit;
 mod clock;

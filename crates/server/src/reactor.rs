@@ -10,8 +10,9 @@ mod metrics;
 mod sockets;
 mod workers;
 
+pub use metrics::Readings;
+
 use crate::WorkerCommand;
-use crate::access::Access;
 use crate::audit::Audit;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -22,13 +23,13 @@ use crate::listen::Listener;
 use crate::memories::Memories;
 use crate::socket::Socket;
 use crate::{Standing, StartError};
+use farcall_access::Access;
 use farcall_library::Catalog;
 use farcall_server_proto::{
     Beside, ConnectionKey, DiskError, Event as Happened, Key, MemoryKey, Server, WorkerKey,
 };
 use farcall_spin::Spin;
 use farcall_worker::{Launcher, LibrarySource, MemoryObject, Nursery, Worker, remove_left_over};
-pub use metrics::Readings;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};

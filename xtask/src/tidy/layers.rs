@@ -14,7 +14,12 @@ use super::{Failure, Finding};
 const LAYERS: &[(&str, &[&str])] = &[
     (
         "leaf",
-        &["crates/quantity", "crates/random", "crates/spelling"],
+        &[
+            "crates/metrics",
+            "crates/quantity",
+            "crates/random",
+            "crates/spelling",
+        ],
     ),
     ("language", &["crates/idl", "crates/npy", "crates/plan"]),
     (
@@ -36,7 +41,6 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "crates/channel",
             "crates/library",
-            "crates/metrics",
             "crates/spin",
             "crates/tls",
             "crates/trunk-device",

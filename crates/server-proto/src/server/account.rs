@@ -1,10 +1,9 @@
 //! What calls have taken, split as in the papers on Ninf: for the log, the status and Prometheus.
 
 use super::Server;
-use crate::bounded::Bounded;
 use crate::functions::Counts;
-use crate::histogram::Histogram;
 use crate::keys::CallKey;
+use farcall_metrics::{Bounded, Histogram};
 
 /// Times of all calls, and calls that came to nothing before they had a place.
 #[derive(Clone, Debug, Default)]
@@ -15,7 +14,7 @@ pub struct Totals {
     pub execs: Histogram,
     /// Calls that were refused.
     pub refused: u64,
-    /// What the calls of each user have come to.
+    /// By user.
     pub users: Bounded<UserTotals>,
     /// Functions that have been called.
     functions: u32,
@@ -24,7 +23,7 @@ pub struct Totals {
 /// What the calls of one user have come to.
 #[derive(Clone, Debug, Default)]
 pub struct UserTotals {
-    /// Calls whose results have left.
+    /// Those whose results have left.
     pub calls: u64,
     /// Seconds in the library, times processor elements.
     pub pe_seconds: f64,

@@ -2,9 +2,9 @@
 
 use super::Reactor;
 use crate::disk_use::DiskUse;
-use farcall_metrics::{Answer, Labels, Text};
+use farcall_metrics::{Answer, Histogram, Labels, Text};
 use farcall_rpc_proto::JobState;
-use farcall_server_proto::{Counts, Histogram, STATES};
+use farcall_server_proto::{Counts, STATES};
 use rustix::fd::OwnedFd;
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -67,26 +67,23 @@ impl Reactor {
             let help = "Bytes of the files in the folder for state, some seconds ago.";
             text.gauge("state_bytes", help, disk.bytes());
         }
-        let by_state = |(state, count): (&str, usize)| (vec![("state", state.to_string())], count);
         let figures = self.server.figures();
-        let jobs = STATES.into_iter().zip(figures.calls);
-        text.gauges("calls", "Calls by what they do.", jobs.map(by_state));
+        let by_state = |(state, count): (&str, usize)| (vec![("state", state.to_string())], count);
+        let calls = STATES.into_iter().zip(figures.calls);
+        text.gauges("calls", "Calls by what they do.", calls.map(by_state));
         let help = "Submitted calls by their state, outcomes that are kept included.";
         let states = JobState::ALL.iter().map(|state| state.name());
         let submitted = states.zip(figures.submitted).map(by_state);
         text.gauges("submitted_calls", help, submitted);
         self.function_metrics(&mut text);
         self.user_metrics(&mut text);
+        let totals = self.server.totals();
         let help = "Calls that were refused.";
-        text.counter("refused", help, self.server.totals().refused);
-        let all = |times: &Histogram| [(Labels::new(), shown(times))];
+        text.counter("refused", help, totals.refused);
+        let all = |times: &Histogram| [(Labels::new(), times.clone())];
         let help = "From the last argument to the start.";
-        text.histograms("wait_seconds", help, all(&self.server.totals().waits));
-        text.histograms(
-            "exec_seconds",
-            "In the library.",
-            all(&self.server.totals().execs),
-        );
+        text.histograms("wait_seconds", help, all(&totals.waits));
+        text.histograms("exec_seconds", "In the library.", all(&totals.execs));
         text
     }
 
@@ -99,7 +96,7 @@ impl Reactor {
         let draining = f64::from(u8::from(figures.draining));
         let bytes = [figures.array_bytes, figures.array_resident_bytes];
         let [bytes, resident] = bytes.map(|bytes| bytes as f64);
-        let arrays = figures.arrays;
+        let arrays = figures.arrays as f64;
         [
             ("connections", "Open connections.", connections),
             ("workers", "Worker processes.", workers),
@@ -113,7 +110,7 @@ impl Reactor {
                 figures.backlog_s,
             ),
             ("draining", "1 while it takes no more calls.", draining),
-            ("arrays", "Arrays that stay.", arrays as f64),
+            ("arrays", "Arrays that stay.", arrays),
             ("array_bytes", "Bytes of arrays that stay.", bytes),
             ("array_resident_bytes", "Bytes of them in memory.", resident),
         ]
@@ -132,7 +129,7 @@ impl Reactor {
             seconds.extend(parts.map(|(part, nanos)| (with("part", part), nanos as f64 * 1e-9)));
             let ways = ["up", "down"].into_iter().zip(counts.bytes);
             bytes.extend(ways.map(|(way, count)| (with("way", way), count)));
-            times.push((vec![name.clone()], shown(&counts.execs)));
+            times.push((vec![name.clone()], counts.execs.clone()));
         };
         let mut others = Counts::default();
         for function in self.server.functions().iter() {
@@ -167,12 +164,5 @@ impl Reactor {
         let used = users().map(|(user, totals)| (label(user), totals.pe_seconds));
         let help = "Time of a user's calls in the library, times processor elements.";
         text.counters("user_pe_seconds", help, used);
-    }
-}
-
-fn shown(times: &Histogram) -> farcall_metrics::Histogram {
-    farcall_metrics::Histogram {
-        buckets: times.buckets(),
-        seconds: times.seconds(),
     }
 }

@@ -1,5 +1,9 @@
 //! How many calls took how long.
 
+use prometheus_client::encoding::MetricEncoder;
+use prometheus_client::encoding::NoLabelSet;
+use std::fmt;
+
 /// Bounds in seconds, four a decade.
 const BOUNDS: [f64; 38] = [
     1e-5,
@@ -79,14 +83,10 @@ impl Histogram {
         self.counts.iter().sum()
     }
 
-    /// Each bound in seconds with its count.
-    pub fn buckets(&self) -> Vec<(f64, u64)> {
-        BOUNDS.into_iter().zip(self.counts).collect()
-    }
-
-    /// Seconds of all together.
-    pub fn seconds(&self) -> f64 {
-        self.nanos as f64 * 1e-9
+    pub(crate) fn encode(&self, encoder: &mut MetricEncoder<'_>) -> fmt::Result {
+        let buckets: Vec<(f64, u64)> = BOUNDS.into_iter().zip(self.counts).collect();
+        let seconds = self.nanos as f64 * 1e-9;
+        encoder.encode_histogram::<NoLabelSet>(seconds, self.count(), &buckets, None)
     }
 }
 
