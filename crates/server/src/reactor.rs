@@ -1,4 +1,4 @@
-//! The server's one thread: waits for sockets, workers, disks and signals, tells the server what
+//! The server's one thread: it waits for sockets, workers, disks and signals, tells the server what
 //! has happened, and does what it decides.
 //!
 //! One thread is enough because it never computes and never blocks: array bytes go from the socket

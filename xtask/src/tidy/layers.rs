@@ -69,7 +69,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "surface",
         &["bindings/c", "bindings/python", "crates/cli", "xtask"],
     ),
-    ("test", &["fuzz", "testing/corpus"]),
+    ("test", &["fuzz", "testing/corpus", "testing/simulator"]),
 ];
 
 /// Dependencies allowed inside one layer: `(from, to)`. Never in a circle.
