@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
 
-use farcall_client::{Argument, Server as Client, Ways};
+use farcall_client::{Argument, LaidOut, Server as Client, Ways};
 
 use crate::call::list;
 use crate::connect::Server;
@@ -64,6 +64,7 @@ pub(crate) fn is_open() -> bool {
 /// As for `farcall_call_array`, but until the transaction is over.
 pub(crate) unsafe fn record(
     function: &Function,
+    laid_out: LaidOut,
     arguments: &mut [Argument<'_>],
     texts: Texts,
 ) -> Result<(), Problem> {
@@ -75,7 +76,10 @@ pub(crate) unsafe fn record(
         let open = open.as_mut().ok_or_else(none_open)?;
         let client = function.client();
         // SAFETY: the caller's promise.
-        unsafe { open.client.add(&client, arguments, &Ways::default()) }?;
+        unsafe {
+            open.client
+                .add_laid_out(&client, laid_out, arguments, &Ways::default())
+        }?;
         open.add_server(client.server());
         open.texts.push(texts);
         Ok(())

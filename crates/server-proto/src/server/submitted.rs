@@ -161,14 +161,12 @@ impl Server {
 
     /// The arguments are on the disk: the call is recorded.
     fn record_call(&mut self, key: CallKey, arguments: Stored) {
-        let Durability::Submitting(record, _) = &self.calls[key].durability else {
+        let Durability::Submitting(record, _) = &mut self.calls[key].durability else {
             return;
         };
-        let record = Record {
-            arguments,
-            ..(**record).clone()
-        };
-        let id = record.id;
+        // What is kept in memory is what is recorded: the call may be read back from the disk.
+        record.arguments = arguments;
+        let (id, record) = (record.id, (**record).clone());
         if let Some(durable) = &mut self.durable {
             durable.insert(record, key, &mut self.out);
         }

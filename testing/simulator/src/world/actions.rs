@@ -234,7 +234,12 @@ impl World {
     fn withdraw(&mut self, worker: WorkerKey, call: CallKey) -> Event {
         let machine = self.machine.as_mut();
         let known = machine.and_then(|machine| machine.workers.get_mut(&worker));
-        let posted = known.and_then(|known| known.posted.iter_mut().find(|one| one.call == call));
+        let posted = known.and_then(|known| {
+            known
+                .posted
+                .iter_mut()
+                .find(|one| one.call == call && !one.is_withdrawn)
+        });
         let withdrawal = match posted {
             None => Withdrawal::Finished,
             Some(posted) if posted.has_begun => Withdrawal::Runs,
