@@ -80,7 +80,8 @@ pub(crate) fn document() -> Document {
             Repeatable "yes" Calls "C" again(tag, n, x);
         Define make(IN long tag, IN int n, OUT char y[n])
             Repeatable "yes" Calls "C" make(tag, n, y);
-        Define look(IN long tag, IN int n, IN char x[n], OUT char y[8]) Calls "C" look(tag, n, x, y);
+        Define look(IN long tag, IN int n, IN char x[n], OUT char y[8])
+            Calls "C" look(tag, n, x, y);
     "#;
     let parsed = farcall_idl::parse_document(text);
     assert!(!parsed.has_errors(), "{:?}", parsed.diagnostics);

@@ -1,7 +1,7 @@
 //! Where a call goes.
 
+use super::{Directory, Holder, Refusal};
 use crate::calls::Placed;
-use crate::directory::{Directory, Holder, Refusal};
 use crate::message::{Choose, Chosen, Offer, Terms};
 use crate::server::Entry;
 use crate::traffic::Ways;

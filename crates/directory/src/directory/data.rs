@@ -1,10 +1,10 @@
 //! Named data: who holds them, in which edition.
 
-use crate::directory::{Directory, Refusal};
+use super::{Directory, Refusal};
+use crate::message::record::{DataRecord, Key, Record};
 use crate::message::{
     DataFound, DataListed, Datum, DatumName, FindData, Hold, ListedDatum, MOST_DATA, Need, Offer,
 };
-use crate::record::{DataRecord, Key, Record};
 use farcall_schedule::placement::{Input, Origin, Way};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;

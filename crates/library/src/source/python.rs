@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use farcall_idl::MAX_DOCUMENT;
 
-use crate::SourceError;
+use super::SourceError;
 
 /// The module of the `farcall` package that has functions declare themselves, and runs them.
 const MODULE: &str = "farcall._worker";

@@ -12,7 +12,7 @@ use farcall_idl::{ArrayLayout, Interface, Layout, Mode, Scalar, StringLengths, T
 use libffi::low::ffi_cif;
 use libffi::middle::{Cif, Closure, Type as FfiType};
 
-use crate::bind::{Argument, arguments, ffi_argument};
+use super::{Argument, arguments, ffi_argument};
 
 /// Most bytes of the arrays and texts of one callback, in their declared sizes.
 pub const MOST_CALLBACK_BYTES: u64 = 1_000_000;
