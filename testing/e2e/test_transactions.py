@@ -1,6 +1,7 @@
 """Calls that are recorded and run as a data-flow graph, on real servers."""
 
 import signal
+import sys
 import threading
 import time
 import xml.etree.ElementTree
@@ -320,6 +321,7 @@ def test_a_function_that_only_one_server_has(start, steps):
 
 
 def test_the_graph_can_be_drawn(start, steps):
+    pytest.importorskip("matplotlib")
     server = start(steps).connect()
     copy = server.function("copy")
     n = 10
@@ -366,6 +368,8 @@ def test_an_array_goes_from_server_to_server(start, steps, tmp_path):
 def test_transactions_from_c(start, steps, tmp_path, monkeypatch):
     program = compile_c(ROOT / "testing" / "e2e" / "transactions.c", tmp_path / "transactions")
     monkeypatch.chdir(tmp_path)
-    ran = run(program, *(start(steps).address for _ in range(2)))
+    pytest.importorskip("matplotlib")
+    servers = (start(steps).address for _ in range(2))
+    ran = run(program, *servers, FARCALL_PYTHON=sys.executable)
     assert ran.returncode == 0, ran.stderr
     xml.etree.ElementTree.parse(tmp_path / "graph.svg")

@@ -18,6 +18,7 @@ mod ls;
 mod meta;
 mod npy;
 mod objects;
+mod picture;
 mod register;
 mod reservations;
 mod results;
