@@ -63,7 +63,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         });
         let graph =
             graph.map_err(|error| Failure::failed(format!("no temporary file: {error}")))?;
-        arguments.painter.draw("farcall._graph", [graph.path(), path])?;
+        arguments
+            .painter
+            .draw("farcall._graph", [graph.path(), path])?;
     }
     if arguments.dry_run {
         show(&playback, arguments.json);

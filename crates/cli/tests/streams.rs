@@ -2,7 +2,7 @@
 //! loudly without them.
 
 use farcall_client::{Argument, Credentials, Function, Options, Pending, Scalar, Server, wait_any};
-use farcall_trunk_lab::{Lab, LabError, Shape};
+use farcall_lab::{Lab, LabError, Shape};
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

@@ -1,9 +1,7 @@
 //! Trunks between network namespaces, with the programs that people use. Needs root and
 //! `/dev/net/tun`; skipped loudly without them.
 
-use farcall_trunk_lab::{
-    Direction, Flow, FlowKind, Lab, LabError, Shape, TOPOLOGIES, TrunkProcess,
-};
+use farcall_lab::{Direction, Flow, FlowKind, Lab, LabError, Shape, TOPOLOGIES, TrunkProcess};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;

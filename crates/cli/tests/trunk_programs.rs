@@ -1,7 +1,7 @@
 //! Programs that know nothing of trunks, over one between network namespaces: iperf3, ssh, scp and
 //! a file service. Needs root and the programs (`scripts/setup programs`); skipped loudly without.
 
-use farcall_trunk_lab::{Lab, LabError, Shape, TOPOLOGIES, TrunkProcess};
+use farcall_lab::{Lab, LabError, Shape, TOPOLOGIES, TrunkProcess};
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};

@@ -30,12 +30,12 @@ const LAYERS: &[(&str, &[&str])] = &[
         "system-call crate",
         &[
             "crates/channel",
+            "crates/child",
             "crates/library",
             "crates/metrics",
             "crates/spin",
             "crates/tls",
             "crates/trunk-device",
-            "crates/trunk-lab",
             "crates/worker",
         ],
     ),
@@ -44,6 +44,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "crates/client",
             "crates/gang",
+            "crates/lab",
             "crates/metaserver",
             "crates/server",
             "crates/trunk",
@@ -52,6 +53,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "surface",
         &[
+            "crates/bench",
             "crates/cli",
             "bindings/c",
             "bindings/python",
@@ -70,7 +72,6 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("crates/metaserver", "crates/client"),
     ("crates/metaserver", "crates/server"),
     ("crates/schedule", "crates/flow"),
-    ("crates/trunk-lab", "crates/trunk-device"),
     ("crates/server", "crates/client"),
     ("crates/worker", "crates/library"),
 ];
