@@ -5,13 +5,9 @@
 //! bytes, however they are cut. `FARCALL_GOLDEN=write` writes the files, and the fuzz targets'
 //! seeds from them, instead of comparing.
 
-#[path = "golden/cases.rs"]
 mod cases;
-#[path = "golden/directory.rs"]
 mod directory;
-#[path = "golden/players.rs"]
 mod players;
-#[path = "golden/text.rs"]
 mod text;
 
 use cases::Case;

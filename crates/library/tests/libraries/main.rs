@@ -2,7 +2,6 @@
 //!
 //! The cases are in `testing/conformance/cases.json`; arrays are filled by rule.
 
-#[path = "libraries/direct.rs"]
 mod direct;
 
 use std::path::{Path, PathBuf};

@@ -1,6 +1,5 @@
 //! Whole jobs over a bad network in virtual time: every run is given by its seed.
 
-#[path = "simulation/network.rs"]
 mod network;
 
 use network::{Plan, run};

@@ -1,13 +1,9 @@
 //! Waiting for the first of several calls, of one server or of many, from several threads.
 
-#[allow(dead_code)]
-#[path = "scripted/server.rs"]
-mod server;
-
+use super::server::{Script, whole_call};
 use farcall_client::{
     Argument, Error, FailureKind, Options, Outcome, Pending, Scalar, Server, wait_any,
 };
-use server::{Script, whole_call};
 use std::time::{Duration, Instant};
 
 /// A wait that ends by itself ends long before.

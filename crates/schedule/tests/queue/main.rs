@@ -1,6 +1,5 @@
 //! Queues in virtual time, under random loads with seeds.
 
-#[path = "queue/simulation.rs"]
 mod simulation;
 
 use farcall_schedule::Policy;

@@ -2,7 +2,6 @@
 //! can do with fewer processor elements, pause, take longer than predicted or are not predicted at
 //! all, and bookings of several jobs that are given up before their time.
 
-#[path = "bookings/machine.rs"]
 mod machine;
 
 use farcall_schedule::Policy;

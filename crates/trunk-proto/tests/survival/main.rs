@@ -1,6 +1,5 @@
 //! Whole trunks on an emulated network, in virtual time.
 
-#[path = "survival/network.rs"]
 mod network;
 
 use farcall_trunk_proto::{Event, Mac, Policy};

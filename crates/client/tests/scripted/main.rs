@@ -1,8 +1,8 @@
 //! The client against servers that follow a script: right ones in another byte order, and wrong
 //! ones of every kind. Each failure is an error of the right kind within the time-out.
 
-#[path = "scripted/server.rs"]
 mod server;
+mod several;
 
 use farcall_client::{
     Argument, Callback, CallbackArguments, Error, FailureKind, Fault, Options, Output, Scalar,
