@@ -76,10 +76,17 @@ impl Cluster {
     }
 }
 
-/// How a metaserver stands.
+/// How a metaserver or a server stands.
 pub fn status(address: &str) -> serde_json::Value {
     let text = connect(address).status().unwrap();
     serde_json::from_str(&text).unwrap()
+}
+
+/// Calls that a server has done.
+pub fn done(address: &str) -> u64 {
+    let status = status(address);
+    let functions = status["functions"].as_array().unwrap().iter();
+    functions.map(|one| one["done"].as_u64().unwrap()).sum()
 }
 
 /// The servers that a metaserver has call, by their addresses.

@@ -336,7 +336,7 @@ fn a_server_that_takes_over_has_the_submitted_calls_of_the_one_before() {
     let arguments = &mut [Argument::Skip, Argument::In(b"abc"), int(3)];
     let done = copy.submit(arguments, None).unwrap();
     fetch(&done, 3).unwrap();
-    let running = nap.submit(&mut [int(500_000)], None).unwrap();
+    let running = nap.submit(&mut [int(2_000_000)], None).unwrap();
     wait_until("it runs", || {
         running.status().unwrap().state == JobState::Running
     });

@@ -207,7 +207,7 @@ fn a_call_of_a_reservation_waits_for_no_worker() {
     let process = start(&["--workers", "1"]);
     let server = stranger(&process);
     let function = server.function("wide").unwrap();
-    let outside = Running::begin(&function, 1, 1.0).unwrap();
+    let outside = Running::begin(&function, 1, 4.0).unwrap();
     // The one that computes has one of both processor elements, and the one worker.
     let reservation = server.reserve(&of_pes(1, Duration::ZERO, MINUTE)).unwrap();
     let within = function.with_reservation(Some(reservation.id));

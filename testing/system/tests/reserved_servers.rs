@@ -2,7 +2,7 @@
 //! reservation is made.
 
 use farcall_client::{Error, FailureKind, ReservationName, Wanted};
-use farcall_system::cluster::{Cluster, Running, begin, status, wait_for_servers};
+use farcall_system::cluster::{Cluster, Running, begin, done, status, wait_for_servers};
 use farcall_system::server::connect;
 use farcall_system::{BOUND, farcall, wait_until};
 
@@ -21,13 +21,6 @@ fn reserved(metaserver: &str, address: &str) -> u64 {
     let servers = status["servers"].as_array().unwrap();
     let one = servers.iter().find(|one| one["address"] == address);
     one.unwrap()["pes_reserved"].as_u64().unwrap()
-}
-
-/// Calls that a server has done.
-fn done(address: &str) -> u64 {
-    let status = status(address);
-    let functions = status["functions"].as_array().unwrap().iter();
-    functions.map(|one| one["done"].as_u64().unwrap()).sum()
 }
 
 #[test]

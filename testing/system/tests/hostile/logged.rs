@@ -86,7 +86,7 @@ fn garbage_is_one_line() {
 
 #[test]
 fn half_a_greeting_is_one_line() {
-    let config = "[limits]\ngreeting_s = 0.2\n";
+    let config = "[limits]\ngreeting_s = 1.0\n";
     let server = ServerProcess::of(&[LIBC]).config(config).keep_log().start();
     let mut peer = Peer(server.stranger());
     peer.send(&frame(HELLO, 0, &hello(1, 1))[..20]);

@@ -105,7 +105,7 @@ fn a_client_of_another_version_is_told() {
 #[test]
 fn half_a_greeting_is_not_waited_for() {
     let server = ServerProcess::of(&[LIBC])
-        .config("[limits]\ngreeting_s = 0.2\n")
+        .config("[limits]\ngreeting_s = 1.0\n")
         .start();
     let mut peer = Peer(server.stranger());
     let greeting = frame(HELLO, 0, &hello(1, 1));
