@@ -10,7 +10,7 @@ from collections import defaultdict
 from itertools import pairwise
 from pathlib import Path as File
 from statistics import fmean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 LABEL = r'label="((?:[^"\\]|\\.)*)"'
 BOX = re.compile(rf"^\s*c(\d+) \[{LABEL} shape=box\];$", re.MULTILINE)
@@ -112,7 +112,8 @@ def svg(dot: str) -> str:
     axes.set(xlim=(-size[0] / 2, size[0] / 2), ylim=(LAYER / 2 - size[1], LAYER / 2))
     axes.set_axis_off()
     for arrow, way in zip(arrows, ways, strict=True):
-        points, codes = [], []
+        points: list[tuple[float, float]] = []
+        codes: list[Any] = []
         for above, below in pairwise(way):
             (x, y), (to, end) = at[above], at[below]
             y -= BOX_HEIGHT / 2 * (above == way[0])
@@ -121,12 +122,13 @@ def svg(dot: str) -> str:
             points += [(x, (y + end) / 2), (to, (y + end) / 2), (to, end)]
             codes += [Path.CURVE4] * 3
         line = Path(points, [Path.MOVETO, *codes])
-        style = {"linestyle": "dashed" if arrow.dashed else "solid", "color": "0.4"}
-        axes.add_patch(FancyArrowPatch(path=line, arrowstyle="-|>", mutation_scale=9, **style))
+        style = "dashed" if arrow.dashed else "solid"
+        head: dict[str, Any] = {"arrowstyle": "-|>", "mutation_scale": 9}
+        axes.add_patch(FancyArrowPatch(path=line, linestyle=style, color="0.4", **head))
         (x, y), (to, end) = points[0], points[3]
         axes.text((x + to) / 2, (y + end) / 2, f" {arrow.label}", fontsize=8, parse_math=False)
     box = {"boxstyle": "round,pad=0.4", "facecolor": "white", "edgecolor": "black"}
-    middle = {"ha": "center", "va": "center", "parse_math": False}
+    middle: dict[str, Any] = {"ha": "center", "va": "center", "parse_math": False}
     for call, label in enumerate(calls):
         axes.text(*at[call], label, fontsize=9, bbox=box, **middle)
     picture = io.StringIO()
