@@ -2,7 +2,7 @@
 
 use crate::spawn;
 use rustix::process::{Pid, Signal, kill_process};
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read};
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
@@ -23,40 +23,51 @@ impl Daemon {
     /// Starts one, and returns once it listens.
     ///
     /// # Errors
-    /// Where it cannot be started, ends before it listens, or says something else first.
-    pub fn start(mut command: Command) -> io::Result<Daemon> {
+    /// Where it cannot be started, ends before it listens, or says something else first; with what
+    /// it said on its standard error, where that is piped.
+    pub fn start(command: Command) -> io::Result<Daemon> {
+        Daemon::start_saying(command, "listening on ")
+    }
+
+    /// Starts one whose first line begins otherwise; the rest of the line is its address.
+    ///
+    /// # Errors
+    /// As for [`Daemon::start`].
+    pub fn start_saying(mut command: Command, words: &str) -> io::Result<Daemon> {
         command.stdout(Stdio::piped());
-        let words = format!("{command:?}");
+        let name = format!("{command:?}");
         let mut child = spawn(command)?;
         let stdout = child.stdout.take().map(BufReader::new);
-        let stdout = stdout.ok_or_else(|| io::Error::other("its output was taken"))?;
+        let mut stdout = stdout.ok_or_else(|| io::Error::other("its output was taken"))?;
         let (sender, first) = sync_channel(1);
         std::thread::spawn(move || {
-            let mut stdout = stdout;
             let mut line = String::new();
             let read = stdout.read_line(&mut line).map(|_| (line, stdout));
             // Whoever waits no more needs no line.
             let _ = sender.send(read);
         });
-        let said = first.recv_timeout(START);
-        let fail = |mut child: Child, what: String| {
-            let _ = child.kill();
-            let _ = child.wait();
-            Err(io::Error::other(format!("{words} {what}")))
+        let said = match first.recv_timeout(START) {
+            Ok(Ok((line, stdout))) => match line.strip_prefix(words) {
+                Some(address) => {
+                    return Ok(Daemon {
+                        child,
+                        stdout,
+                        address: address.trim_end().to_owned(),
+                    });
+                }
+                None => format!("says {line:?}"),
+            },
+            Ok(Err(error)) => format!("cannot be read: {error}"),
+            Err(_) => format!("says nothing within {START:?}"),
         };
-        let (line, stdout) = match said {
-            Ok(Ok(said)) => said,
-            Ok(Err(error)) => return fail(child, format!("cannot be read: {error}")),
-            Err(_) => return fail(child, format!("does not listen within {START:?}")),
-        };
-        match line.trim_end().strip_prefix("listening on ") {
-            Some(address) => Ok(Daemon {
-                child,
-                stdout,
-                address: address.to_owned(),
-            }),
-            None => fail(child, format!("did not start: it says {line:?}")),
+        let _ = child.kill();
+        let _ = child.wait();
+        let mut log = String::new();
+        if let Some(stderr) = &mut child.stderr {
+            let _ = stderr.read_to_string(&mut log);
         }
+        let text = format!("{name} did not start: it {said} {}", log.trim());
+        Err(io::Error::other(text.trim_end().to_owned()))
     }
 
     /// Where it listens, by its own account: `farcall://127.0.0.1:3717`.
@@ -110,6 +121,15 @@ impl Daemon {
         self.child.try_wait()
     }
 
+    /// Ends it as an operator does; how it ended, or none where it does not in time.
+    ///
+    /// # Errors
+    /// Where the system cannot say.
+    pub fn stop(&mut self, patience: Duration) -> io::Result<Option<ExitStatus>> {
+        self.signal(Signal::TERM);
+        self.wait(patience)
+    }
+
     /// Waits for its end; none where it does not come in time.
     ///
     /// # Errors
@@ -159,15 +179,20 @@ mod tests {
         assert_eq!(daemon.port().unwrap(), 3717);
         assert_eq!(daemon.next_line().unwrap(), "more\n");
         assert!(daemon.ended().unwrap().is_none());
-        daemon.signal(Signal::TERM);
-        let status = daemon.wait(Duration::from_secs(30)).unwrap().unwrap();
+        let status = daemon.stop(Duration::from_secs(30)).unwrap().unwrap();
         assert!(!status.success());
     }
 
     #[test]
     fn what_does_not_listen_is_an_error() {
-        for (script, expected) in [("exit 3", "did not start"), ("echo hello", "hello")] {
-            let error = Daemon::start(says(script)).unwrap_err().to_string();
+        for (script, expected) in [
+            ("exit 3", "did not start"),
+            ("echo hello", "hello"),
+            ("echo because >&2", "because"),
+        ] {
+            let mut command = says(script);
+            command.stderr(Stdio::piped());
+            let error = Daemon::start(command).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
     }

@@ -1,18 +1,18 @@
 //! A trunk on a host of the lab.
 
 use crate::{Lab, LabError};
-use std::io::{BufRead, BufReader, Read};
+use farcall_child::Daemon;
 use std::path::Path;
-use std::process::{Child, Stdio};
-use std::sync::mpsc;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// A `farcall trunk up` on a host, ended when this is dropped.
 #[derive(Debug)]
 pub struct TrunkProcess {
-    child: Child,
+    daemon: Daemon,
 }
 
+/// How long links may take until they are up.
 const START: Duration = Duration::from_secs(10);
 const END: Duration = Duration::from_secs(5);
 
@@ -41,71 +41,31 @@ impl TrunkProcess {
             .arg("--address")
             .arg(format!("{}/24", lab.trunk_address(host)));
         command.args(options);
-        let mut child = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()?;
-        let stdout = child.stdout.take();
-        let (send, first) = mpsc::sync_channel(1);
-        std::thread::spawn(move || {
-            let mut line = String::new();
-            if let Some(stdout) = stdout {
-                let _ = BufReader::new(stdout).read_line(&mut line);
-            }
-            let _ = send.send(line);
-        });
-        let mut process = TrunkProcess { child };
-        match first.recv_timeout(START) {
-            Ok(line) if line == "fc0 up\n" => {
-                process.discard_log();
-                Ok(process)
-            }
-            _ => Err(LabError::Trunk(process.failure())),
+        command.stderr(Stdio::piped());
+        let daemon = Daemon::start_saying(command, "fc0 up");
+        let mut daemon = daemon.map_err(|error| LabError::Trunk(error.to_string()))?;
+        if let Some(mut log) = daemon.take_log() {
+            std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
         }
+        Ok(TrunkProcess { daemon })
     }
 
     /// Its process id.
     pub fn id(&self) -> u32 {
-        self.child.id()
-    }
-
-    fn discard_log(&mut self) {
-        if let Some(mut stderr) = self.child.stderr.take() {
-            std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
-        }
-    }
-
-    fn failure(&mut self) -> String {
-        let _ = self.child.kill();
-        let mut text = String::new();
-        if let Some(stderr) = &mut self.child.stderr {
-            let _ = stderr.read_to_string(&mut text);
-        }
-        text.trim().to_owned()
+        self.daemon.id()
     }
 
     /// Ends it as an operator does; true where it went in time and well.
     pub fn stop(&mut self) -> bool {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        let end = Instant::now() + END;
-        while Instant::now() < end {
-            if let Ok(Some(status)) = self.child.try_wait() {
-                return status.success();
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        false
+        let status = self.daemon.stop(END);
+        matches!(status, Ok(Some(status)) if status.success())
     }
 }
 
 impl Drop for TrunkProcess {
     fn drop(&mut self) {
-        if matches!(self.child.try_wait(), Ok(None)) {
-            self.stop();
-        }
+        // One that stays is killed.
+        self.stop();
     }
 }
 

@@ -158,17 +158,15 @@ impl Node {
 
     /// Ends it as an operator does.
     pub fn stop(&mut self) {
-        self.signal(Signal::TERM);
-        let status = self.daemon.wait(BOUND).expect("a child");
+        let status = self.daemon.stop(BOUND).expect("a child");
         assert!(status.is_some(), "the daemon ends");
     }
 }
 
 impl Drop for Node {
     fn drop(&mut self) {
-        self.signal(Signal::TERM);
         // One that stays is killed.
-        let _ = self.daemon.wait(END);
+        let _ = self.daemon.stop(END);
     }
 }
 

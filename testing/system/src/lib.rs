@@ -17,7 +17,6 @@ pub use farcall_child::Daemon;
 pub use program::{daemon, farcall, farcall_path};
 pub use server::ServerProcess;
 
-use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
 /// Bound of every wait.
@@ -25,8 +24,7 @@ pub const BOUND: Duration = Duration::from_secs(60);
 
 /// Ends a daemon as an operator does; whether it was content.
 pub fn stop(daemon: &mut Daemon) -> bool {
-    daemon.signal(Signal::TERM);
-    let status = daemon.wait(BOUND).expect("a child");
+    let status = daemon.stop(BOUND).expect("a child");
     status.expect("it ends").success()
 }
 

@@ -63,7 +63,12 @@ fn a_reservation_is_made_where_it_can_be_had_first_and_its_calls_go_there() {
     let addresses: Vec<&str> = cluster.servers.iter().map(|one| one.address()).collect();
     // One server after the other is taken.
     let first = function.reserve(&wanted(2)).unwrap();
-    let second = function.reserve(&wanted(1)).unwrap();
+    // By far longer: servers say in how many seconds, each counted from when it is asked.
+    let longer = Wanted {
+        length: 3 * BOUND,
+        ..wanted(1)
+    };
+    let second = function.reserve(&longer).unwrap();
     let mut at = [&first, &second].map(|made| made.server.to_string());
     assert_ne!(at[0], at[1]);
     let refused = function.reserve(&wanted(2)).unwrap_err();

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use farcall_channel::{Segment, Shape};
 use farcall_child::Daemon;
-use rustix::process::Signal;
 
 use super::element::now;
 use crate::failure::Failure;
@@ -238,9 +237,8 @@ impl BenchDaemon {
     }
 
     fn end(&mut self) {
-        self.process.signal(Signal::TERM);
         // It has nothing to do any more that takes time; what stays is killed.
-        let _ = self.process.wait(END);
+        let _ = self.process.stop(END);
     }
 }
 
