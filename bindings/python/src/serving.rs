@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use farcall_idl::{ArrayLayout, Body, Document, Interface, Layout, Mode, Scalar, Type};
-use farcall_server::{Callee, Caller, Failure, FailureKind, Source, run_worker_for};
+use farcall_worker::{Callee, Caller, Failure, FailureKind, Source, run_worker_for};
 use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::intern;

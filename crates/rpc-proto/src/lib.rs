@@ -47,6 +47,7 @@ mod scalars;
 mod sender;
 pub mod server;
 mod stream;
+mod user;
 
 pub use call::{Call, OUTPUT, Times};
 pub use callback::{CALLBACK_BYTES, CALLBACKS, Callback, CallbackAnswer};
@@ -74,6 +75,7 @@ pub use reservations::{
 };
 pub use sender::{CREDIT, Transmit};
 pub use stream::{Direction, Landing, Piece, Pieces, Side, swap_bytes};
+pub use user::User;
 
 use alloc::string::String;
 

@@ -5,7 +5,7 @@ mod tokens;
 pub use tokens::{TokenError, TokenFile};
 
 use crate::config;
-use crate::user::User;
+use farcall_rpc_proto::User;
 
 /// Why a client is refused, for the client.
 pub(crate) type Refusal = String;

@@ -1,6 +1,6 @@
 //! Who called what, and how it ended: a line of JSON for each call, appended to a file.
 
-use crate::user::User;
+use farcall_server_proto as proto;
 use serde::Serialize;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -20,7 +20,7 @@ pub(crate) struct Audit {
 
 /// What one line says.
 #[derive(Debug, Serialize)]
-pub(crate) struct Entry<'e> {
+struct Entry<'e> {
     /// Seconds since 1970.
     time: f64,
     user: String,
@@ -36,32 +36,18 @@ pub(crate) struct Entry<'e> {
 }
 
 impl<'e> Entry<'e> {
-    pub(crate) fn new(
-        user: &User,
-        peer: Option<&'e str>,
-        what: &'e str,
-        outcome: &'e str,
-    ) -> Entry<'e> {
+    fn new(told: &'e proto::Audit) -> Entry<'e> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let ([sent_bytes, returned_bytes], exec_nanos) = told.call.unwrap_or_default();
         Entry {
             time: now.unwrap_or_default().as_secs_f64(),
-            user: user.to_string(),
-            peer,
-            what,
-            outcome,
-            sent_bytes: 0,
-            returned_bytes: 0,
-            exec_s: 0.0,
-        }
-    }
-
-    /// With what the call has moved and how long the library took.
-    pub(crate) fn with(self, sent_bytes: u64, returned_bytes: u64, exec_nanos: u64) -> Entry<'e> {
-        Entry {
+            user: told.user.to_string(),
+            peer: told.peer.as_deref(),
+            what: &told.what,
+            outcome: &told.outcome,
             sent_bytes,
             returned_bytes,
             exec_s: exec_nanos as f64 * 1e-9,
-            ..self
         }
     }
 }
@@ -80,8 +66,9 @@ impl Audit {
     }
 
     /// Writes a line, at the latest when the server has nothing else to do.
-    pub(crate) fn write(&mut self, entry: &Entry<'_>) {
-        let written = serde_json::to_writer(&mut self.file, entry).map_err(io::Error::from);
+    pub(crate) fn write(&mut self, told: &proto::Audit) {
+        let entry = Entry::new(told);
+        let written = serde_json::to_writer(&mut self.file, &entry).map_err(io::Error::from);
         let written = written.and_then(|()| self.file.write_all(b"\n"));
         self.waits = true;
         self.tell(written);

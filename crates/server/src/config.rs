@@ -1,10 +1,11 @@
 //! What an operator can set. `docs/farcall.toml` is the same with comments for people.
 
-use crate::worker::sandbox::Sandbox;
 use farcall_flow::platform::parse_quantity;
 use farcall_schedule::Policy;
 use farcall_schedule::queue::{Patience, Settings};
 use farcall_schedule::reservation::Bandwidth;
+use farcall_server_proto as proto;
+use farcall_worker::Sandbox;
 use ipnet::IpNet;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -345,6 +346,40 @@ impl Config {
         }))
     }
 
+    /// What the server is made with.
+    pub(crate) fn settings(&self, audits: bool) -> io::Result<proto::Settings> {
+        let mut seed = [0; 32];
+        rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())?;
+        Ok(proto::Settings {
+            limits: self.limits.proto(),
+            durable: proto::DurableLimits {
+                keep_h: self.jobs.keep_h,
+                longest_h: self.jobs.longest_h,
+                per_user: self.jobs.per_user,
+                bytes_per_user: self.jobs.bytes_per_user,
+            },
+            arrays: proto::ArrayLimits {
+                memory: self.data.memory,
+                per_user: self.data.per_user,
+                bytes_per_user: self.data.bytes_per_user,
+                keep_h: self.data.keep_h,
+                names: self.data.names,
+            },
+            queue: Settings {
+                bandwidth: self.limits.reservable(),
+                ..self.queue.settings(&self.workers)
+            },
+            priorities: self.queue.priorities.clone(),
+            elements: self.workers.elements(),
+            time_limit_s: self.workers.time_limit_s,
+            has_state: self.state.is_some(),
+            audits,
+            agent: concat!("farcall-server ", env!("CARGO_PKG_VERSION")),
+            version: env!("CARGO_PKG_VERSION"),
+            seed,
+        })
+    }
+
     /// Reads the text of a configuration file.
     pub fn parse(text: &str) -> Result<Config, toml::de::Error> {
         toml::from_str(text)
@@ -361,16 +396,25 @@ impl Limits {
         }
     }
 
-    /// For how many seconds a transfer may stand still, where there is a bound.
-    pub(crate) fn stalled(&self, is_busy: bool) -> Option<f64> {
-        let bounds = [Some(self.stalled_s), is_busy.then_some(self.stalled_busy_s)];
-        let bounds = bounds.into_iter().flatten().filter(|bound| *bound > 0.0);
-        bounds.min_by(f64::total_cmp)
-    }
-
-    /// How long a callback may take at the client.
-    pub(crate) fn callback(&self) -> Option<Duration> {
-        (self.callback_s > 0.0).then(|| Duration::from_secs_f64(self.callback_s.min(1e9)))
+    fn proto(&self) -> proto::Limits {
+        proto::Limits {
+            connections: self.connections,
+            connections_per_user: self.connections_per_user,
+            calls_per_connection: self.calls_per_connection,
+            calls_per_user: self.calls_per_user,
+            memory_per_user: self.memory_per_user,
+            memory: self.memory,
+            greeting_s: self.greeting_s,
+            callback_s: self.callback_s,
+            stalled_s: self.stalled_s,
+            stalled_busy_s: self.stalled_busy_s,
+            objects_per_connection: self.objects_per_connection,
+            objects: self.objects,
+            reservations_per_user: self.reservations_per_user,
+            reserve_ahead_s: self.reserve_ahead_s,
+            bandwidth_up: self.bandwidth_up,
+            bandwidth_down: self.bandwidth_down,
+        }
     }
 }
 
@@ -442,10 +486,6 @@ impl Workers {
     /// Processor elements of a call that does not say how many.
     pub(crate) fn elements(&self) -> u32 {
         u32::try_from(self.threads.max(1)).unwrap_or(u32::MAX)
-    }
-
-    pub(crate) fn time_limit(&self) -> Option<Duration> {
-        (self.time_limit_s > 0.0).then(|| Duration::from_secs_f64(self.time_limit_s))
     }
 
     /// Where the files of calls lie while they run.

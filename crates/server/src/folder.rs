@@ -4,10 +4,10 @@
 //! Only regular files are data. Neither a folder nor a file is reached through a symbolic link, so
 //! that nothing outside of the folder has a name.
 
-use crate::buffer::JobBuffer;
-use crate::names::DataFile;
 use farcall_npy::{Header, MOST_HEADER};
 use farcall_rpc_proto::{ArrayForm, check_name, swap_bytes};
+use farcall_server_proto::DataFile;
+use farcall_worker::MemoryObject;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, statat};
 use std::collections::HashMap;
 use std::fs::File;
@@ -97,7 +97,7 @@ impl Folder {
 ///
 /// # Errors
 /// It is not the file that it was.
-pub(crate) fn read(root: &OwnedFd, file: &DataFile, buffer: &JobBuffer) -> io::Result<()> {
+pub(crate) fn read(root: &OwnedFd, file: &DataFile, memory: &MemoryObject) -> io::Result<()> {
     let opened = open_beneath(root, &file.name)?;
     let check = || {
         let stat = fstat(&opened)?;
@@ -108,8 +108,8 @@ pub(crate) fn read(root: &OwnedFd, file: &DataFile, buffer: &JobBuffer) -> io::R
     };
     check()?;
     let bytes = file.form.bytes().unwrap_or(0);
-    // SAFETY: nobody else has the buffer.
-    let into = unsafe { buffer.part(0, bytes) };
+    // SAFETY: nobody else has the memory.
+    let into = unsafe { memory.part(0, bytes) };
     opened.read_exact_at(into, file.offset)?;
     check()?;
     if file.is_swapped {

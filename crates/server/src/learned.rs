@@ -1,9 +1,8 @@
 //! What a server has learned, kept in its folder for state: the times of functions, the rates of
 //! links.
 
-use crate::function::FunctionTable;
-use crate::reactor::Links;
 use farcall_schedule::{Learned, Predictor, Profile, Throughput};
+use farcall_server_proto::{Functions, Links};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -46,7 +45,7 @@ pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
 }
 
 /// Goes on with what was learned before. What is not there is not missed.
-pub(crate) fn load(folder: &Path, functions: &mut FunctionTable, links: &mut Links) {
+pub(crate) fn load(folder: &Path, functions: &mut Functions, links: &mut Links) {
     let path = folder.join(NAME);
     let file = match read(&path) {
         Ok(file) => file,
@@ -101,7 +100,7 @@ fn read(path: &Path) -> io::Result<File> {
 }
 
 /// Keeps what was learned. A file is complete or not there.
-pub(crate) fn save(folder: &Path, functions: &FunctionTable, links: &Links) -> io::Result<()> {
+pub(crate) fn save(folder: &Path, functions: &Functions, links: &Links) -> io::Result<()> {
     let of_profile = |profile: &Profile| {
         let predictors = profile.predictors().iter();
         let rates = predictors.map(|(pes, predictor)| {
@@ -152,13 +151,13 @@ mod tests {
     #[test]
     fn links_are_known_again() {
         let folder = folder("learned");
-        let table = FunctionTable::empty();
+        let table = Functions::default();
         let mut links = Links::default();
         let host: IpAddr = "192.0.2.1".parse().unwrap();
         let up = Throughput::of_rate(1e8).unwrap();
         links.resume(host, up, Throughput::default());
         save(&folder, &table, &links).unwrap();
-        let (mut again, mut functions) = (Links::default(), FunctionTable::empty());
+        let (mut again, mut functions) = (Links::default(), Functions::default());
         load(&folder, &mut functions, &mut again);
         let rates: Vec<_> = again
             .rates()
@@ -197,7 +196,7 @@ mod tests {
         texts.push(vec![b'['; 1 << 16]);
         for text in texts {
             fs::write(folder.join(NAME), text).unwrap();
-            let (mut functions, mut links) = (FunctionTable::empty(), Links::default());
+            let (mut functions, mut links) = (Functions::default(), Links::default());
             load(&folder, &mut functions, &mut links);
         }
         fs::remove_dir_all(&folder).unwrap();

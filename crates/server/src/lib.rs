@@ -6,53 +6,67 @@
 //! program started anew with the command given in [`WorkerCommand`], which must call
 //! [`run_worker`].
 //!
-//! The parts, from the outside in: `reactor` is the one thread that waits and moves every call
-//! on; `connection` moves bytes between a socket, the protocol and job buffers; `job` is a call
-//! on its way; `spool` keeps submitted calls, `store` arrays; `worker` is a worker process as the
-//! server sees it, `worker::process` what runs inside one; `learned` keeps what was learned;
-//! `buffer` is the memory they share.
+//! What a server decides is `farcall-server-proto`; this crate is its shell. From the outside in:
+//! `reactor` is the one thread that waits, tells the server what has happened and does what it
+//! wants; `socket` moves bytes between a client, the protocol and the memory of calls; `disk` is
+//! what outlives the server; `folder` is the operator's data; `learned` keeps what was learned.
+//! Workers are `farcall-worker`.
 
 mod access;
-mod allowance;
 mod audit;
-mod buffer;
+mod clock;
 mod config;
-mod connection;
+mod disk;
 mod folder;
-mod function;
-mod job;
 mod learned;
 mod listen;
-mod names;
+mod memories;
 mod reactor;
-mod spool;
-mod store;
-mod user;
-mod worker;
+mod socket;
 
 pub use access::{TokenError, TokenFile};
 pub use config::{Access, Config, Data, Jobs, Limits, Parallel, Queue, Tls, Workers};
-pub use farcall_library::{
-    CallbackAnswer, CallbackRequest, Caller, Catalog, MOST_CALLBACK_BYTES, Source,
-};
-pub use farcall_rpc_proto::{Failure, FailureKind};
+pub use disk::DiskError;
+pub use disk::journal::JournalError;
+pub use farcall_library::Catalog;
 pub use farcall_schedule::Policy;
-pub use reactor::Standing;
-pub use spool::SpoolError;
-pub use spool::journal::JournalError;
-pub use worker::process::{Callee, run_worker, run_worker_for};
+pub use farcall_worker::run_worker;
 
 use audit::Audit;
 use farcall_idl::Document;
-use farcall_library::CompileError;
+use farcall_library::{CompileError, Source};
 use farcall_tls::{FileError, Identity};
-use function::FunctionTable;
+use farcall_worker::LibrarySource;
 use listen::Listener;
 use reactor::Reactor;
 use std::io;
+use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
-use worker::LibrarySource;
+use std::time::Instant;
+
+/// How a server stands, and since when.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    /// When it stood so.
+    pub at: Instant,
+    /// How.
+    pub standing: farcall_server_proto::Standing,
+}
+
+impl Deref for Standing {
+    type Target = farcall_server_proto::Standing;
+
+    fn deref(&self) -> &Self::Target {
+        &self.standing
+    }
+}
+
+impl DerefMut for Standing {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.standing
+    }
+}
 
 /// The program, and its first arguments, that becomes a worker by calling [`run_worker`].
 pub type WorkerCommand = (PathBuf, Vec<String>);
@@ -93,7 +107,7 @@ pub enum StartError {
         /// The folder.
         path: PathBuf,
         /// What is wrong.
-        source: SpoolError,
+        source: DiskError,
     },
     /// A library cannot be bound, or its worker cannot be started.
     #[error("{0}")]
@@ -131,7 +145,6 @@ fn listen_hint(error: &io::Error) -> &'static str {
 /// A server that listens.
 pub struct Server {
     addresses: Vec<String>,
-    functions: usize,
     reactor: Reactor,
 }
 
@@ -149,8 +162,6 @@ impl Server {
             })?;
         }
         let libraries = libraries(&catalog, config.allow_code)?;
-        let table = FunctionTable::new(catalog, &config.queue.priorities);
-        let functions = table.len();
         let access = access::Access::new(&config)?;
         let audit = config.access.audit.as_deref().map(|path| {
             Audit::open(path).map_err(|source| StartError::Audit {
@@ -162,15 +173,11 @@ impl Server {
         let listeners = listen(&config)?;
         warn_of_strangers(&config, &access);
         let addresses = listeners.iter().filter_map(Listener::address).collect();
-        let mut reactor = Reactor::new(config, access, listeners, table, libraries, worker)?;
-        reactor.open_spool()?;
-        reactor.audit = audit;
+        let served = (catalog, libraries);
+        let mut reactor = Reactor::new(config, access, audit, listeners, served, worker)?;
+        reactor.open_disk()?;
         reactor.warm_up().map_err(StartError::Library)?;
-        Ok(Server {
-            addresses,
-            functions,
-            reactor,
-        })
+        Ok(Server { addresses, reactor })
     }
 
     /// Where it listens, as clients write it.
@@ -186,7 +193,7 @@ impl Server {
 
     /// Number of functions served.
     pub fn functions(&self) -> usize {
-        self.functions
+        self.reactor.functions()
     }
 
     /// Serves until SIGTERM or SIGINT, or, after SIGUSR1 or the request of an operator, until the
@@ -208,8 +215,7 @@ fn libraries(catalog: &Catalog, allow_code: bool) -> Result<Vec<LibrarySource>, 
             Ok(LibrarySource {
                 source: source.clone(),
                 compiled,
-                identities: Default::default(),
-                parallel: worker::is_parallel(document),
+                parallel: farcall_worker::is_parallel(document),
             })
         };
     catalog.files().map(library).collect()

@@ -1,6 +1,6 @@
 //! Listening sockets.
 
-use crate::user::User;
+use farcall_rpc_proto::User;
 use farcall_tls::{Identity, Session};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
@@ -184,7 +184,8 @@ impl Listener {
             Listener::Unix(listener, _) | Listener::Local(listener, _) => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nonblocking(true)?;
-                let user = User::of_peer(&stream)?;
+                let peer = sockopt::socket_peercred(&stream)?;
+                let user = User::of_process(peer.uid.as_raw());
                 Ok(Accepted {
                     socket: stream.into(),
                     peer: format!("process of {user}"),

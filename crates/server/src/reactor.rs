@@ -1,110 +1,91 @@
-//! The server's one thread: waits for sockets, workers and signals, and moves every call on.
+//! The server's one thread: waits for sockets, workers, disks and signals, tells the server what has
+//! happened, and does what it decides.
 //!
 //! One thread is enough because it never computes and never blocks: array bytes go from the socket
-//! to the job buffer by the kernel's hand, and the library runs in the workers.
+//! to the memory of a call by the kernel's hand, and the library runs in the workers.
 
-mod account;
-mod ahead;
-mod audited;
-mod callbacks;
-mod calls;
-mod credit;
-mod dispatch;
-mod drain;
-mod estimate;
-mod events;
-mod kept;
-mod lanes;
-mod limits;
-mod membership;
-mod named;
-mod objects;
-mod output;
-mod parts;
-mod pull;
-mod register;
-mod report;
-mod requests;
-mod reservations;
-mod segments;
-mod stored;
-mod submitted;
+mod actions;
+mod arrivals;
+mod metrics;
+mod sockets;
+mod workers;
 
 use crate::WorkerCommand;
 use crate::access::Access;
 use crate::audit::Audit;
-use crate::buffer::BufferPool;
+use crate::clock::Clock;
 use crate::config::Config;
-use crate::connection::Connection;
-use crate::function::FunctionTable;
-use crate::job::Job;
+use crate::disk::{Disk, Reply};
+use crate::folder::Folder;
 use crate::learned;
 use crate::listen::Listener;
-use crate::spool::Spool;
-use crate::store::Store;
-use crate::worker::{Launcher, LibrarySource, Nursery, Ready, State, Worker, files};
-pub(crate) use estimate::Links;
-use farcall_rpc_proto::{FailureKind, Nanos};
-use farcall_schedule::queue::Settings;
-use farcall_schedule::{Policy, Queue};
+use crate::memories::Memories;
+use crate::socket::Socket;
+use crate::{Standing, StartError};
+use farcall_library::Catalog;
+use farcall_server_proto::{
+    Beside, ConnectionKey, DiskError, Event as Happened, Key, MemoryKey, Server, WorkerKey,
+};
 use farcall_spin::Spin;
-pub(crate) use lanes::Way;
-pub use membership::Standing;
+use farcall_worker::{Launcher, LibrarySource, MemoryObject, Nursery, Worker, remove_left_over};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use slab::Slab;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
 /// Events taken in one turn.
 const EVENTS: usize = 256;
-/// How long a stopping server waits for its last words to be taken.
-const LAST_WORDS: Duration = Duration::from_secs(2);
-/// What is learned is kept after this time at the latest.
-const KEEP: Duration = Duration::from_secs(60);
-/// How often connections are looked through for some that never greeted.
+/// How often it is tried to listen again, and to take over what another server has.
 const SWEEP: Duration = Duration::from_secs(1);
+/// How long a server that ends waits for what is to be recorded.
+const LAST_RECORDS: Duration = Duration::from_millis(1500);
 
 /// What an event is about.
 #[derive(Clone, Copy, Debug)]
 enum Source {
     Listener(usize),
-    Connection(usize),
-    WorkerSocket(usize),
-    WorkerOutput(usize),
+    Connection(ConnectionKey),
+    WorkerSocket(WorkerKey),
+    WorkerOutput(WorkerKey),
     Doorbell,
     Signal,
     Drain,
 }
 
 impl Source {
+    /// Of 64 bits, 3 say what it is, 24 which place, and 37 which generation of it.
     fn data(self) -> EventData {
-        let (kind, index) = match self {
-            Source::Listener(index) => (0, index),
-            Source::Connection(index) => (1, index),
-            Source::WorkerSocket(index) => (2, index),
-            Source::WorkerOutput(index) => (3, index),
-            Source::Doorbell => (4, 0),
-            Source::Signal => (5, 0),
-            Source::Drain => (6, 0),
-        };
-        EventData::new_u64(kind << 32 | index as u64)
+        fn key(kind: u64, key: impl Key) -> u64 {
+            kind << 61 | u64::from(key.generation()) << 24 | u64::from(key.index())
+        }
+        EventData::new_u64(match self {
+            Source::Listener(index) => index as u64,
+            Source::Connection(of) => key(1, of),
+            Source::WorkerSocket(of) => key(2, of),
+            Source::WorkerOutput(of) => key(3, of),
+            Source::Doorbell => 4 << 61,
+            Source::Signal => 5 << 61,
+            Source::Drain => 6 << 61,
+        })
     }
 
     fn from_data(data: EventData) -> Source {
-        let index = (data.u64() & 0xffff_ffff) as usize;
-        match data.u64() >> 32 {
-            0 => Source::Listener(index),
-            1 => Source::Connection(index),
-            2 => Source::WorkerSocket(index),
-            3 => Source::WorkerOutput(index),
+        fn key<K: Key>(data: u64) -> K {
+            K::new(data as u32 & 0xff_ffff, (data >> 24) as u32)
+        }
+        let data = data.u64();
+        match data >> 61 {
+            0 => Source::Listener(data as usize),
+            1 => Source::Connection(key(data)),
+            2 => Source::WorkerSocket(key(data)),
+            3 => Source::WorkerOutput(key(data)),
             4 => Source::Doorbell,
             5 => Source::Signal,
             _ => Source::Drain,
@@ -112,79 +93,68 @@ impl Source {
     }
 }
 
-/// The state of a running server.
+/// What wakes the thread besides sockets.
+struct Bells {
+    /// Rung by workers that finish while this thread sleeps, and by threads.
+    doorbell: OwnedFd,
+    /// Has something to read when SIGTERM or SIGINT has come.
+    signals: UnixStream,
+    /// Has something to read when SIGUSR1 has come.
+    drains: UnixStream,
+}
+
+/// The sockets of clients.
+#[derive(Default)]
+struct Sockets {
+    open: Beside<ConnectionKey, Socket>,
+    /// Those with input to go on with.
+    ready: VecDeque<ConnectionKey>,
+    /// Those with answers to be written before the turn ends.
+    unflushed: Vec<ConnectionKey>,
+}
+
+/// What outlives the server, or is to be this server's soon.
+#[derive(Default)]
+struct State {
+    disk: Option<Disk>,
+    /// Another server has it, whose place this one takes.
+    is_awaited: bool,
+}
+
+/// What starts workers, and what they bind.
+struct Crew {
+    launcher: Launcher,
+    catalog: Catalog,
+    libraries: Vec<LibrarySource>,
+    workers: Beside<WorkerKey, Worker>,
+}
+
+/// The shell of a running server.
 pub(crate) struct Reactor {
     config: Config,
     access: Access,
     /// Where it is recorded who called what.
-    pub(crate) audit: Option<Audit>,
+    audit: Option<Audit>,
     epoll: OwnedFd,
     listeners: Vec<Listener>,
-    functions: FunctionTable,
-    libraries: Vec<LibrarySource>,
-    launcher: Launcher,
-    /// Rung by workers that finish while this thread sleeps.
-    doorbell: OwnedFd,
-    signals: UnixStream,
-    /// Has something to read when SIGUSR1 has come.
-    drains: UnixStream,
-    connections: Slab<Connection>,
-    /// Connections with input or memory to go on with.
-    ready: VecDeque<usize>,
-    /// Connections with answers to be written before the turn ends.
-    unflushed: Vec<usize>,
-    /// Connections to be removed at the end of the turn.
-    closed: Vec<usize>,
-    /// Connections that wait for memory, first come first served.
-    starved: VecDeque<usize>,
-    /// Connections with calls that wait for a grant.
-    holding: Vec<usize>,
-    /// Whether the listeners are watched: not while connections cannot be accepted.
-    accepts: bool,
-    workers: Slab<Worker>,
-    /// Protections that workers cannot have, as the log says already.
-    unprotected: Vec<String>,
-    /// The interface file that is being registered.
-    registration: Option<register::Registration>,
-    jobs: Slab<Job>,
-    /// Who computes, and who waits for processor elements.
-    queue: Queue,
-    reservations: reservations::Reservations,
-    lanes: lanes::Lanes,
-    /// Jobs that have processor elements and wait for a worker.
-    admitted: VecDeque<usize>,
-    /// When a brief job that waits for a certain worker is to have another one.
-    held_until: Option<Instant>,
-    pool: BufferPool,
-    links: Links,
-    /// Since when something was learned that is not kept yet.
-    learned_since: Option<Instant>,
-    /// Submitted calls; none without a folder to keep them in.
-    spool: Option<Spool>,
-    /// Another server has them, whose place this one takes.
-    awaits_spool: bool,
-    /// Arrays that stay.
-    store: Store,
-    /// Objects that stay.
-    kept: kept::KeptObjects,
-    /// Arrays that come from other servers.
-    pulls: pull::Pulls,
-    named: named::NamedData,
-    /// Jobs whose turn it may be to use arrays.
-    candidates: VecDeque<usize>,
-    /// Memory has become free that submitted calls may wait for.
-    has_room: bool,
-    start: Instant,
-    next_sweep: Instant,
-    /// Whether it takes no more connections and calls.
-    draining: bool,
-    stopping: Option<Instant>,
-    /// Names of users, by the number of their share.
-    names: HashMap<u64, String>,
-    totals: account::Totals,
-    readers: Option<report::Readers>,
-    /// Those who pass on how the server stands, where there are any.
-    reports: Option<membership::Reports>,
+    /// Until when the listeners are not watched, because connections cannot be accepted.
+    deaf_until: Option<Instant>,
+    bells: Bells,
+    sockets: Sockets,
+    crew: Crew,
+    memories: Memories,
+    state: State,
+    arrivals: arrivals::Arrivals,
+    server: Server,
+    clock: Clock,
+    readers: Readers,
+}
+
+/// Those who want to know how the server stands.
+#[derive(Default)]
+struct Readers {
+    metrics: Option<metrics::Readers>,
+    standings: Vec<SyncSender<Standing>>,
 }
 
 /// Lets the process have as many open files as it may, for each connection is one.
@@ -208,30 +178,6 @@ fn allow_files(connections: usize) {
     }
 }
 
-/// What the queue is made with.
-fn settings(config: &Config) -> Settings {
-    Settings {
-        bandwidth: config.limits.reservable(),
-        ..config.queue.settings(&config.workers)
-    }
-}
-
-/// What starts workers.
-fn launcher(config: &Config, settings: &Settings, command: WorkerCommand) -> io::Result<Launcher> {
-    Ok(Launcher {
-        nursery: Nursery::open()?,
-        parallel: config.parallel.launcher.clone(),
-        command,
-        threads: match settings.policy {
-            Policy::AtOnce => settings.pes,
-            _ => config.workers.elements().min(settings.pes),
-        },
-        settings: config.workers.clone(),
-        files: config.limits.files,
-        sandbox: config.sandbox()?,
-    })
-}
-
 /// Has something to read when one of these signals has come.
 fn pipe_of(signals: &[libc::c_int]) -> io::Result<UnixStream> {
     let (ours, theirs) = UnixStream::pair()?;
@@ -242,72 +188,78 @@ fn pipe_of(signals: &[libc::c_int]) -> io::Result<UnixStream> {
     Ok(ours)
 }
 
+/// What starts workers.
+fn launcher(config: &Config, command: WorkerCommand) -> io::Result<Launcher> {
+    let settings = config.queue.settings(&config.workers);
+    let elements = config.workers.elements();
+    Ok(Launcher {
+        nursery: Nursery::open()?,
+        parallel: config.parallel.launcher.clone(),
+        command,
+        threads: match settings.policy {
+            farcall_schedule::Policy::AtOnce => settings.pes,
+            _ => elements.min(settings.pes),
+        },
+        folder: config.workers.folder(),
+        spin: config.workers.spin(),
+        memory: config.workers.memory,
+        files: config.limits.files,
+        sandbox: config.sandbox()?,
+    })
+}
+
 impl Reactor {
     pub(crate) fn new(
         config: Config,
         access: Access,
+        audit: Option<Audit>,
         listeners: Vec<Listener>,
-        functions: FunctionTable,
-        libraries: Vec<LibrarySource>,
+        (catalog, libraries): (Catalog, Vec<LibrarySource>),
         worker_command: WorkerCommand,
     ) -> io::Result<Reactor> {
-        let doorbell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let named = named::NamedData::open(&config.data, &doorbell)?;
-        files::remove_left_over(&config.workers.folder());
-        allow_files(config.limits.connections);
-        let now = Instant::now();
-        let (mut functions, mut links) = (functions, Links::default());
-        if let Some(folder) = &config.state {
-            learned::load(folder, &mut functions, &mut links);
-        }
-        let settings = settings(&config);
-        let mut reactor = Reactor {
-            pool: BufferPool::new(usize::try_from(config.limits.memory).unwrap_or(usize::MAX)),
-            launcher: launcher(&config, &settings, worker_command)?,
-            kept: kept::KeptObjects::default(),
-            pulls: pull::Pulls::default(),
-            named,
-            store: Store::new(config.data.clone(), config.limits.memory),
-            config,
-            access,
-            audit: None,
-            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
-            listeners,
-            functions,
-            libraries,
-            doorbell,
+        let bells = Bells {
+            doorbell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             signals: pipe_of(&[libc::SIGTERM, libc::SIGINT])?,
             drains: pipe_of(&[libc::SIGUSR1])?,
-            connections: Slab::new(),
-            ready: VecDeque::new(),
-            unflushed: Vec::new(),
-            closed: Vec::new(),
-            starved: VecDeque::new(),
-            holding: Vec::new(),
-            accepts: true,
-            workers: Slab::new(),
-            unprotected: Vec::new(),
-            registration: None,
-            jobs: Slab::new(),
-            admitted: VecDeque::new(),
-            queue: Queue::new(settings),
-            reservations: reservations::Reservations::default(),
-            lanes: lanes::Lanes::default(),
-            held_until: None,
-            links,
-            learned_since: None,
-            spool: None,
-            awaits_spool: false,
-            candidates: VecDeque::new(),
-            has_room: true,
-            start: now,
-            next_sweep: now + SWEEP,
-            draining: false,
-            stopping: None,
-            names: HashMap::new(),
-            totals: account::Totals::default(),
-            readers: None,
-            reports: None,
+        };
+        remove_left_over(&config.workers.folder());
+        allow_files(config.limits.connections);
+        let clock = Clock::start();
+        let (mut folder, mut data) = (None, Vec::new());
+        if let Some(path) = &config.data.folder {
+            let opened = Folder::open(path, bells.doorbell.try_clone()?)?;
+            (folder, data) = (Some(opened.0), opened.1);
+            let count = data.len();
+            tracing::info!("{count} files in the data folder {}", path.display());
+        }
+        let documents = catalog.files().map(|(_, document)| document);
+        let settings = config.settings(audit.is_some())?;
+        let mut server = Server::new(settings, documents, data, clock.now());
+        if let Some(folder) = &config.state {
+            let (functions, links) = server.learned();
+            learned::load(folder, functions, links);
+        }
+        let mut reactor = Reactor {
+            crew: Crew {
+                launcher: launcher(&config, worker_command)?,
+                catalog,
+                libraries,
+                workers: Beside::default(),
+            },
+            config,
+            access,
+            audit,
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            listeners,
+            deaf_until: None,
+            bells,
+            sockets: Sockets::default(),
+            memories: Memories::default(),
+            state: State::default(),
+            arrivals: arrivals::Arrivals::new(folder),
+            server,
+            clock,
+            readers: Readers::default(),
         };
         reactor.watch_all()?;
         reactor.serve_metrics()?;
@@ -318,82 +270,82 @@ impl Reactor {
         for (index, listener) in self.listeners.iter().enumerate() {
             self.watch(listener.fd(), Source::Listener(index), EventFlags::IN)?;
         }
-        self.watch(self.doorbell.as_fd(), Source::Doorbell, EventFlags::IN)?;
-        self.watch(self.signals.as_fd(), Source::Signal, EventFlags::IN)?;
-        self.watch(self.drains.as_fd(), Source::Drain, EventFlags::IN)
+        let Bells {
+            doorbell,
+            signals,
+            drains,
+        } = &self.bells;
+        self.watch(doorbell.as_fd(), Source::Doorbell, EventFlags::IN)?;
+        self.watch(signals.as_fd(), Source::Signal, EventFlags::IN)?;
+        self.watch(drains.as_fd(), Source::Drain, EventFlags::IN)
     }
 
     fn watch(&self, fd: BorrowedFd<'_>, source: Source, flags: EventFlags) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, fd, source.data(), flags)?)
     }
 
-    /// Starts one worker for each library and waits until all are bound, so that a library that
-    /// cannot be bound is known before anybody calls it.
-    pub(crate) fn warm_up(&mut self) -> Result<(), String> {
-        for library in 0..self.libraries.len() {
-            self.start_worker(library, 1)
-                .map_err(|error| format!("cannot start a worker: {error}"))?;
-        }
-        let keys: Vec<usize> = self.workers.iter().map(|(key, _)| key).collect();
-        for key in keys {
-            let greeting = loop {
-                let worker = &mut self.workers[key];
-                // A library has as long as it needs for its own initialisation.
-                let (socket, output) = (worker.socket(), worker.output());
-                let hung_up = PollFlags::empty();
-                let mut poll = [
-                    PollFd::new(&socket, PollFlags::IN),
-                    PollFd::new(&output, hung_up),
-                ];
-                while rustix::event::poll(&mut poll, None) == Err(Errno::INTR) {}
-                let came = !poll[0].revents().is_empty();
-                if !worker.is_awaited() || !came {
-                    break worker.read_greeting();
-                }
-                if self.admit_first_process(key).is_err() {
-                    break None;
-                }
-            };
-            match greeting {
-                Some(Ok(ready)) => self.worker_is_ready(key, ready),
-                Some(Err(error)) => return Err(error),
-                None => {
-                    let death = self.forget_worker(key);
-                    return Err(format!("a worker could not start: it {}", death.cause(0)));
-                }
+    /// Opens the folder of submitted calls, where there is one. A server whose place this one takes
+    /// has it until its calls have ended.
+    pub(crate) fn open_disk(&mut self) -> Result<(), StartError> {
+        let Some(path) = &self.config.state else {
+            return Ok(());
+        };
+        let doorbell = self.bells.doorbell.try_clone()?;
+        match Disk::open(path, doorbell) {
+            Ok((disk, records)) => {
+                self.state.disk = Some(disk);
+                self.state.is_awaited = false;
+                self.tell(Happened::DurableOpened(records));
+                Ok(())
             }
+            Err(error) if self.config.takeover && error.is_taken() => {
+                self.state.is_awaited = true;
+                self.tell(Happened::DurableAwaited);
+                Ok(())
+            }
+            Err(source) => Err(StartError::Spool {
+                path: path.clone(),
+                source,
+            }),
         }
-        Ok(())
-    }
-
-    /// The first of several processes has come, perhaps.
-    fn admit_first_process(&mut self, key: usize) -> io::Result<()> {
-        // What it was awaited at may stay open for a while in a process that is about to start.
-        let _ = epoll::delete(&self.epoll, self.workers[key].socket());
-        self.workers[key].admit()?;
-        let socket = self.workers[key].socket();
-        self.watch(socket, Source::WorkerSocket(key), EventFlags::IN)
     }
 
     /// Gives word whenever the server stands otherwise than before.
     pub(crate) fn subscribe(&mut self) -> Receiver<Standing> {
-        let reports = self.reports.get_or_insert_with(membership::Reports::new);
-        reports.subscribe()
+        self.server.subscribe();
+        // One that waits is enough: whoever takes it late gets the next at once.
+        let (to, from) = sync_channel(1);
+        self.readers.standings.push(to);
+        from
     }
 
-    /// A worker has bound its library.
-    fn worker_is_ready(&mut self, key: usize, ready: Ready) {
-        let worker = &mut self.workers[key];
-        worker.state = State::Idle;
-        let library = worker.library;
-        self.libraries[library].identities = ready.identities;
-        self.complete_registration(library);
-        for text in ready.unprotected {
-            if !self.unprotected.contains(&text) {
-                tracing::warn!("workers are not fully protected: {text}");
-                self.unprotected.push(text);
+    /// Tells those who want to know how the server stands, if that is due.
+    fn report(&mut self) {
+        let Some(standing) = self.server.poll_report() else {
+            return;
+        };
+        let mut all = true;
+        let at = Instant::now();
+        self.readers.standings.retain(|to| {
+            let told = Standing {
+                at,
+                standing: standing.clone(),
+            };
+            match to.try_send(told) {
+                Ok(()) => true,
+                Err(TrySendError::Full(_)) => {
+                    all = false;
+                    true
+                }
+                Err(TrySendError::Disconnected(_)) => false,
             }
-        }
+        });
+        self.server.reported(&standing, all);
+    }
+
+    /// How many functions are served.
+    pub(crate) fn functions(&self) -> usize {
+        self.server.functions_served()
     }
 
     /// Serves until it is told to stop by SIGTERM or SIGINT.
@@ -403,13 +355,13 @@ impl Reactor {
         let mut wait = spin.begin();
         let mut looks = wait.spins();
         while !self.is_stopped() {
-            let waits = self.ready.is_empty() && self.candidates.is_empty() && !self.has_room;
+            let waits = self.sockets.ready.is_empty() && !self.server.has_work();
             let sleeps = !looks && waits && self.ask_for_doorbells();
             if sleeps && let Some(audit) = &mut self.audit {
                 audit.flush();
             }
             let timeout = if sleeps {
-                self.next_deadline(Instant::now())
+                self.next_deadline()
             } else {
                 Some(Duration::ZERO)
             };
@@ -427,29 +379,40 @@ impl Reactor {
 
     /// Handles what has happened. Returns whether there was anything.
     fn turn(&mut self, events: &mut Vec<Event>) -> bool {
-        let mut active = !events.is_empty();
+        let mut active = !events.is_empty() || self.server.has_work();
+        self.clock.read_calendar();
         for event in events.drain(..) {
             // Copied: the fields of a packed struct cannot be borrowed.
             let Event { flags, data } = event;
             self.handle(Source::from_data(data), flags);
         }
         active |= self.collect_outcomes();
-        active |= self.serve_spool();
-        active |= self.serve_pulls();
-        active |= self.serve_folder();
-        active |= self.serve_data_reads();
-        active |= self.serve_candidates();
-        self.dispatch();
+        active |= self.serve_disk();
+        active |= self.serve_arrivals();
+        self.go_on();
         self.flush_answers();
-        active |= self.serve_ready();
-        self.grant_held();
-        self.dispatch();
-        self.handle_deadlines();
-        self.report_standing();
-        self.flush_answers();
-        self.let_go();
-        self.remove_closed();
+        if self.serve_ready() {
+            active = true;
+            self.go_on();
+            self.flush_answers();
+        }
+        self.look_again();
+        self.report();
         active
+    }
+
+    /// The server goes on with what has become possible.
+    fn go_on(&mut self) {
+        self.server.set_time(self.clock.now());
+        self.server.turn();
+        self.act();
+    }
+
+    /// Tells the server what has happened, and does what it wants done.
+    fn tell(&mut self, happened: Happened) {
+        self.server.set_time(self.clock.now());
+        self.server.handle(happened);
+        self.act();
     }
 
     fn wait(&self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<()> {
@@ -463,92 +426,113 @@ impl Reactor {
         }
     }
 
-    /// Nanoseconds since the start, for the protocol.
-    fn nanos(&self) -> Nanos {
-        self.clock()()
-    }
-
-    /// The clock that `nanos` reads.
-    fn clock(&self) -> impl Fn() -> Nanos + use<> {
-        let start = self.start;
-        move || start.elapsed().as_nanos() as Nanos
-    }
-
     /// Tells every running worker to ring; `false` if one has finished meanwhile.
     fn ask_for_doorbells(&self) -> bool {
-        self.workers
-            .iter()
-            .all(|(_, worker)| worker.ask_for_doorbell())
+        let mut workers = self.crew.workers.iter();
+        workers.all(|(_, worker)| worker.ask_for_doorbell())
     }
 
-    fn next_deadline(&self, now: Instant) -> Option<Duration> {
-        let callbacks = self.config.limits.callback();
-        let workers = self.workers.iter();
-        let running = workers.filter_map(|(_, worker)| worker.deadline(callbacks));
-        let greeting = self
-            .connections
-            .iter()
-            .any(|(_, connection)| !connection.connected);
-        let sweeps = greeting || !self.accepts || self.awaits_spool || !self.jobs.is_empty();
-        let sweep = sweeps.then_some(self.next_sweep);
-        let stop = self.stopping;
-        let held = self.held_until;
-        let keep = self.learned_since.map(|since| since + KEEP);
-        let patience = self.workers.iter();
-        let patience = patience.filter_map(|(_, worker)| worker.patience());
-        let expiry = self.next_expiry(now);
-        let nanos = self.nanos();
-        let change = self.queue.next_change(nanos).into_iter();
-        let change = change.chain(self.lanes.next_change(nanos)).min();
-        let change = change.map(|nanos| self.start + Duration::from_nanos(nanos));
-        let next = running
-            .chain(sweep)
-            .chain(keep)
-            .chain(stop)
-            .chain(held)
-            .chain(patience)
-            .chain(expiry)
-            .chain(change)
-            .chain(self.next_report())
-            .min()?;
-        Some(next.saturating_duration_since(now))
+    fn next_deadline(&self) -> Option<Duration> {
+        let server = self.server.next_deadline();
+        let server = server.map(|nanos| self.clock.until(nanos));
+        let now = Instant::now();
+        let deaf = self
+            .deaf_until
+            .map(|end| end.saturating_duration_since(now));
+        let awaited = self.state.is_awaited.then_some(SWEEP);
+        server.into_iter().chain(deaf).chain(awaited).min()
     }
 
-    /// Keeps what was learned, if there is anything new and a place for it.
-    fn keep_learned(&mut self) {
-        let (Some(folder), Some(_)) = (&self.config.state, self.learned_since.take()) else {
+    /// Tries again what could not be done before: to accept connections, and to take over what
+    /// another server has.
+    fn look_again(&mut self) {
+        if self.deaf_until.is_some_and(|end| Instant::now() >= end) {
+            self.listen_again();
+        }
+        if self.state.is_awaited
+            && let Err(error) = self.open_disk()
+        {
+            self.state.is_awaited = false;
+            tracing::error!("{error}");
+        }
+    }
+
+    /// Handles what the disk has done. Returns whether there was anything.
+    fn serve_disk(&mut self) -> bool {
+        let mut any = false;
+        while let Some(reply) = self.state.disk.as_ref().and_then(Disk::next_reply) {
+            any = true;
+            self.on_reply(reply);
+        }
+        any
+    }
+
+    fn on_reply(&mut self, reply: Reply) {
+        let text = |error: io::Error| DiskError {
+            is_full: error.kind() == io::ErrorKind::StorageFull,
+            text: error.to_string(),
+        };
+        let happened = match reply {
+            Reply::Written {
+                ticket,
+                memory,
+                stored,
+            } => {
+                self.put_back(memory);
+                Happened::Written(ticket, stored.map_err(text))
+            }
+            Reply::Read {
+                ticket,
+                memory,
+                read,
+            } => {
+                self.put_back(memory);
+                Happened::Fetched(ticket, read.map_err(text))
+            }
+            Reply::Inserted { id, number } => Happened::Inserted(id, number),
+            Reply::Changed { id, changed } => Happened::Changed(id, changed),
+            Reply::Forgotten { id } => Happened::Forgotten(id),
+        };
+        self.tell(happened);
+    }
+
+    fn put_back(&mut self, (key, object): (MemoryKey, MemoryObject)) {
+        self.memories.put(key, object);
+    }
+
+    /// Keeps what was learned.
+    fn keep_learned(&self) {
+        let Some(folder) = &self.config.state else {
             return;
         };
-        if let Err(error) = learned::save(folder, &self.functions, &self.links) {
-            tracing::warn!(
-                "{}: what was learned is not kept: {error}",
-                folder.display()
-            );
+        let (functions, links) = (self.server.functions(), self.server.links());
+        if let Err(error) = learned::save(folder, functions, links) {
+            let folder = folder.display();
+            tracing::warn!("{folder}: what was learned is not kept: {error}");
         }
     }
 
     fn is_stopped(&self) -> bool {
-        self.stopping.is_some_and(|deadline| {
-            let flushed = self
-                .connections
-                .iter()
-                .all(|(_, connection)| connection.is_flushed());
-            flushed || Instant::now() >= deadline
+        self.server.stops().is_some_and(|deadline| {
+            let mut sockets = self.sockets.open.iter();
+            let flushed = sockets.all(|(_, socket)| socket.is_flushed());
+            flushed || self.clock.nanos() >= deadline
         })
     }
 
     fn shut_down(&mut self) {
         self.keep_learned();
-        self.settle_spool();
+        let deadline = Instant::now() + LAST_RECORDS;
+        while !self.server.is_settled()
+            && let Some(disk) = &self.state.disk
+            && let Some(reply) = disk.last_reply(deadline)
+        {
+            self.on_reply(reply);
+        }
         if let Some(audit) = &mut self.audit {
             audit.flush();
         }
-        for (_, worker) in &mut self.workers {
-            worker.end(FailureKind::ServerStopping, "was ended with its server");
-        }
-        for worker in self.workers.drain() {
-            worker.bury();
-        }
+        self.end_workers();
         self.listeners.clear();
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use farcall_idl::{Interface, Layout, Mode, Order, Param, Scalar};
-use farcall_server::{CallbackAnswer, CallbackRequest, Caller, MOST_CALLBACK_BYTES};
+use farcall_worker::{CallbackAnswer, CallbackRequest, Caller, MOST_CALLBACK_BYTES};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};

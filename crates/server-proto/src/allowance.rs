@@ -1,0 +1,92 @@
+//! Bytes that a connection may move one way until it is granted more.
+
+/// Pending bytes that may go before larger ones: control messages, and calls of a few numbers.
+const SMALL: u64 = 4 << 10;
+
+/// Bytes that a connection may move one way: any number where its way is not paced.
+#[derive(Debug, Default)]
+pub struct Allowance {
+    limit: Option<Limit>,
+    /// More is to be moved than may be now.
+    is_used_up: bool,
+    /// The connection is in the queue of its lane.
+    pub is_queued: bool,
+}
+
+#[derive(Debug)]
+struct Limit {
+    bytes: u64,
+    /// Of these, those that are for small messages only.
+    kept: u64,
+}
+
+impl Allowance {
+    /// Grants so many bytes, of which some are kept for small messages.
+    pub fn grant(&mut self, bytes: u64, kept: u64) {
+        self.limit = Some(Limit { bytes, kept });
+        self.is_used_up = false;
+    }
+
+    /// Whether the way is paced.
+    pub fn is_limited(&self) -> bool {
+        self.limit.is_some()
+    }
+
+    /// Bytes that are left of what was granted.
+    pub fn left(&self) -> u64 {
+        self.limit.as_ref().map_or(u64::MAX, |limit| limit.bytes)
+    }
+
+    /// How many bytes may be moved of so many that are pending. Where it is none, that is noted.
+    pub fn of(&mut self, pending: u64) -> u64 {
+        let Some(limit) = &self.limit else {
+            return u64::MAX;
+        };
+        let most = match pending <= SMALL {
+            true => limit.bytes,
+            false => limit.bytes.saturating_sub(limit.kept),
+        };
+        self.is_used_up |= most == 0;
+        most
+    }
+
+    /// So many bytes were moved.
+    pub fn spend(&mut self, bytes: u64) {
+        if let Some(limit) = &mut self.limit {
+            limit.bytes = limit.bytes.saturating_sub(bytes);
+        }
+    }
+
+    /// Whether the connection waits until it may move more.
+    pub fn is_used_up(&self) -> bool {
+        self.is_used_up
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_way_that_is_not_paced_has_no_bound() {
+        let mut allowance = Allowance::default();
+        allowance.spend(u64::MAX);
+        assert_eq!(allowance.of(u64::MAX), u64::MAX);
+        assert!(!allowance.is_used_up() && !allowance.is_limited());
+    }
+
+    #[test]
+    fn small_messages_have_a_part_of_their_own() {
+        let mut allowance = Allowance::default();
+        allowance.grant(10_000, 4_000);
+        assert_eq!(allowance.of(1 << 20), 6_000);
+        allowance.spend(6_000);
+        assert!(!allowance.is_used_up());
+        assert_eq!((allowance.of(1 << 20), allowance.is_used_up()), (0, true));
+        assert_eq!(allowance.of(SMALL), 4_000);
+        allowance.spend(4_000);
+        assert_eq!((allowance.of(1), allowance.left()), (0, 0));
+        allowance.grant(1, 0);
+        assert!(!allowance.is_used_up());
+    }
+}

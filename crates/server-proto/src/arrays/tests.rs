@@ -1,0 +1,238 @@
+//! Whose turn it is, what leaves memory first, and what is whose.
+
+use super::*;
+use crate::keys::Key;
+use proptest::prelude::*;
+
+const MEMORY: u64 = 1 << 20;
+
+fn store(per_user: usize, bytes_per_user: u64) -> Store {
+    let settings = ArrayLimits {
+        memory: MEMORY / 4,
+        per_user,
+        bytes_per_user,
+        keep_h: 1.0,
+        names: 100,
+    };
+    Store::new(settings, MEMORY)
+}
+
+fn put(bytes: u64) -> Put {
+    Put {
+        form: ArrayForm {
+            element: "char".to_string(),
+            shape: vec![bytes],
+            column_major: false,
+        },
+        data_bytes: bytes,
+        stays: false,
+    }
+}
+
+fn connection(number: u8) -> ConnectionKey {
+    ConnectionKey::new(number.into(), 1)
+}
+
+fn memory(number: u8) -> MemoryKey {
+    MemoryKey::new(number.into(), 1)
+}
+
+fn call(number: usize) -> CallKey {
+    CallKey::new(number as u32, 1)
+}
+
+fn add(store: &mut Store, byte: u8, bytes: u64) -> HandleId {
+    let (id, put, user) = (HandleId([byte; 16]), put(bytes), User::anonymous());
+    store.reserve(&user, bytes);
+    store.insert(id, &put, user, connection(byte), memory(byte));
+    id
+}
+
+fn uses(id: HandleId, writes: bool) -> Vec<Use> {
+    vec![Use {
+        id,
+        writes,
+        replaces: false,
+        array: 0,
+    }]
+}
+
+#[test]
+fn readers_go_together_and_a_writer_alone_in_their_order() {
+    let mut store = store(9, 1 << 30);
+    let id = add(&mut store, 1, 10);
+    let jobs = [(1, false), (2, false), (3, true), (4, false), (5, true)];
+    let jobs = jobs.map(|(number, writes)| (call(number), writes));
+    for (job, writes) in jobs {
+        store.line_up(job, &uses(id, writes));
+    }
+    let now = |store: &Store| -> Vec<CallKey> {
+        let turn = |(job, writes): &(CallKey, bool)| store.turn(*job, &uses(id, *writes));
+        let mut ready: Vec<_> = jobs.iter().filter(|job| turn(job) == Turn::Now).collect();
+        ready.retain(|(job, _)| store.get(id).unwrap().jobs.iter().any(|(j, _)| j == job));
+        ready.iter().map(|(job, _)| *job).collect()
+    };
+    assert_eq!(now(&store), [1, 2].map(call));
+    store.finish(call(2), &uses(id, false), None);
+    assert_eq!(now(&store), [call(1)]);
+    let (waiting, _) = store.finish(call(1), &uses(id, false), None);
+    assert_eq!(
+        (waiting, now(&store)),
+        (vec![call(3), call(4), call(5)], vec![call(3)])
+    );
+    store.finish(call(3), &uses(id, true), None);
+    assert_eq!(now(&store), [call(4)]);
+    store.finish(call(4), &uses(id, false), Some("failed"));
+    assert_eq!(now(&store), [call(5)], "who only reads spoils nothing");
+}
+
+#[test]
+fn what_a_failed_call_was_to_write_is_not_read() {
+    let mut store = store(9, 1 << 30);
+    let id = add(&mut store, 1, 10);
+    store.line_up(call(1), &uses(id, true));
+    store.line_up(call(2), &uses(id, false));
+    store.finish(call(1), &uses(id, true), Some("it crashed"));
+    match store.turn(call(2), &uses(id, false)) {
+        Turn::Never(failure) => assert!(failure.message.contains("it crashed")),
+        other => panic!("{other:?}"),
+    }
+    store.finish(call(2), &uses(id, false), Some("refused"));
+    let mut replaced = uses(id, true);
+    replaced[0].replaces = true;
+    store.line_up(call(3), &replaced);
+    assert_eq!(store.turn(call(3), &replaced), Turn::Now);
+    store.finish(call(3), &replaced, None);
+    store.line_up(call(4), &uses(id, false));
+    assert_eq!(store.turn(call(4), &uses(id, false)), Turn::Now);
+}
+
+#[test]
+fn what_was_used_least_leaves_and_comes_back() {
+    let mut store = store(9, 1 << 30);
+    let (old, new) = (add(&mut store, 1, 100_000), add(&mut store, 2, 100_000));
+    store.line_up(call(7), &uses(old, false));
+    assert!(!store.has_room(100_000));
+    let (id, bytes, buffer) = store.least_used().unwrap();
+    assert_eq!((id, bytes), (new, 100_000), "the other one is in use");
+    assert!(store.will_have_room(100_000) && !store.has_room(100_000));
+    assert!(store.least_used().is_none());
+    assert_eq!(store.turn(call(8), &uses(new, false)), Turn::Later);
+    assert_eq!(buffer, memory(2));
+    let stored = Stored { bytes, sum: 5 };
+    assert!(store.left(new, Location::Disk(stored)).is_none());
+    assert!(store.has_room(100_000) && store.record(new).unwrap().on_disk);
+    assert_eq!(store.turn(call(8), &uses(new, false)), Turn::Read(new));
+    assert_eq!(store.returning(new), Some(stored));
+    assert!(!store.has_room(100_000));
+    assert!(store.returned(new, Ok(memory(9))).is_none());
+    assert_eq!(store.turn(call(8), &uses(new, false)), Turn::Now);
+}
+
+#[test]
+fn quotas_hold_and_are_given_back() {
+    let mut store = store(2, 1000);
+    let user = User::anonymous();
+    let kind = |result: Result<u64, Failure>| result.unwrap_err().kind;
+    assert_eq!(
+        kind(store.check(&put(1001), &user)),
+        FailureKind::QuotaExceeded
+    );
+    assert_eq!(
+        kind(store.check(&put(MEMORY), &user)),
+        FailureKind::TooLarge
+    );
+    let first = add(&mut store, 1, 600);
+    assert_eq!(
+        kind(store.check(&put(500), &user)),
+        FailureKind::QuotaExceeded
+    );
+    add(&mut store, 2, 1);
+    assert_eq!(
+        kind(store.check(&put(1), &user)),
+        FailureKind::QuotaExceeded
+    );
+    assert!(store.check(&put(1), &User::named("another")).is_ok());
+    assert!(store.drop_array(first).is_some());
+    assert!(store.check(&put(500), &user).is_ok());
+    let mut wrong = put(10);
+    wrong.data_bytes = 9;
+    assert_eq!(kind(store.check(&wrong, &user)), FailureKind::BadArgument);
+}
+
+#[test]
+fn nobody_finds_what_is_another_users() {
+    let mut store = store(9, 1 << 30);
+    let id = add(&mut store, 1, 10);
+    let other = User::named("another");
+    assert!(store.of_user(id, &User::anonymous()).is_ok());
+    let text = |id| store.of_user(id, &other).err().unwrap().message;
+    let unknown = HandleId([9; 16]);
+    assert_eq!(
+        text(id).replace(&id.to_string(), &unknown.to_string()),
+        text(unknown)
+    );
+    assert_eq!(store.page(&other, 0).handles, []);
+    assert_eq!(store.page(&User::anonymous(), 0).handles.len(), 1);
+    assert_eq!(store.of_connection(connection(1)), [id]);
+}
+
+#[test]
+fn a_dropped_array_goes_with_its_last_job() {
+    let mut store = store(9, 1 << 30);
+    let id = add(&mut store, 1, 10);
+    store.line_up(call(1), &uses(id, false));
+    assert!(store.drop_array(id).is_none());
+    assert!(store.of_user(id, &User::anonymous()).is_err());
+    assert_eq!(store.turn(call(1), &uses(id, false)), Turn::Now);
+    let (_, freed) = store.finish(call(1), &uses(id, false), None);
+    assert_eq!(freed.len(), 1);
+    assert!(store.get(id).is_none() && store.has_room(MEMORY / 4));
+}
+
+proptest! {
+    /// Whatever calls come and end in whatever order: nobody reads or writes what another one
+    /// writes, and all have their turn in the end.
+    #[test]
+    fn writers_are_alone_and_nobody_waits_for_ever(
+        calls in prop::collection::vec(
+            prop::collection::vec((0u8..3, any::<bool>()), 1..3), 1..20),
+        picks in prop::collection::vec(any::<prop::sample::Index>(), 40),
+    ) {
+        let mut store = store(9, 1 << 30);
+        for byte in 0..3 {
+            add(&mut store, byte, 10);
+        }
+        let wanted: Vec<Vec<Use>> = calls.iter().map(|call| {
+            let mut all = Vec::new();
+            for (byte, writes) in call {
+                let use_of = uses(HandleId([*byte; 16]), *writes)[0];
+                if all.iter().all(|other: &Use| other.id != use_of.id) {
+                    all.push(use_of);
+                }
+            }
+            all
+        }).collect();
+        for (job, uses) in wanted.iter().enumerate() {
+            store.line_up(call(job), uses);
+        }
+        let mut left: Vec<usize> = (0..wanted.len()).collect();
+        let mut picks = picks.iter().cycle();
+        while !left.is_empty() {
+            let ready: Vec<usize> = left.iter().copied()
+                .filter(|job| store.turn(call(*job), &wanted[*job]) == Turn::Now).collect();
+            prop_assert!(!ready.is_empty());
+            for (index, a) in ready.iter().enumerate() {
+                for b in &ready[index + 1..] {
+                    for x in &wanted[*a] {
+                        let clash = |y: &Use| x.id == y.id && (x.writes || y.writes);
+                        prop_assert!(!wanted[*b].iter().any(clash));
+                    }
+                }
+            }
+            let job = ready[picks.next().unwrap().index(ready.len())];
+            store.finish(call(job), &wanted[job], None);
+            left.retain(|other| *other != job);
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! The functions a server has, by name and by number.
+
+use crate::map::Map;
+use farcall_idl::{Document, Interface, Layout};
+use farcall_rpc_proto::{Failure, FailureKind, FunctionSummary, Listing, Nanos};
+use farcall_schedule::{Prediction, Profile};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// Functions of one page of a listing.
+const PAGE: usize = 256;
+
+/// Where a function is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Index of its library, which is that of its interface file.
+    pub file: usize,
+    /// Index of the function in the file.
+    pub function: usize,
+}
+
+/// One function served.
+#[derive(Debug)]
+pub struct Function {
+    /// Where its library and its interface are.
+    pub entry: Entry,
+    /// Its interface.
+    pub interface: Interface,
+    /// What clients are sent as the interface.
+    text: String,
+    /// Mean nanoseconds in the library, of late; none before the first call.
+    exec: Option<f64>,
+    /// How long its calls take.
+    pub profile: Profile,
+    /// What its calls have come to.
+    pub counts: Counts,
+    /// A higher one goes first.
+    pub(crate) priority: i32,
+}
+
+/// How much a call computes: operations where the interface states them, else bytes.
+fn work(layout: &Layout) -> f64 {
+    layout.cost.unwrap_or(layout.bytes as f64)
+}
+
+impl Function {
+    /// What its calls take, if it is less than it takes to wake a second worker for the next one.
+    pub(crate) fn brief(&self) -> Option<Nanos> {
+        const BRIEF: f64 = 20e3;
+        let exec = self.exec.filter(|exec| *exec < BRIEF)?;
+        Some(exec as Nanos)
+    }
+
+    /// Whether its calls do nothing but compute, on one worker.
+    pub(crate) fn only_computes(&self) -> bool {
+        let interface = &self.interface;
+        interface.callbacks.is_empty() && !interface.moves_files() && !interface.is_parallel()
+    }
+
+    /// What clients are sent as the interface.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The first line of its description.
+    pub fn title(&self) -> String {
+        title(&self.interface)
+    }
+
+    /// How long the library will take for a call on so many processor elements.
+    pub fn predict(&self, layout: &Layout, pes: u32) -> Option<Prediction> {
+        self.profile.predict(work(layout), pes)
+    }
+}
+
+/// What calls have come to, since the server started.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Calls whose results have left.
+    pub done: u64,
+    /// Calls that came to nothing.
+    pub failed: u64,
+    /// Bytes of arrays to the server, and back.
+    pub bytes: [u64; 2],
+    /// Nanoseconds of SEND, waiting, EXEC and RECV.
+    pub nanos: [u64; 4],
+}
+
+/// All functions served.
+#[derive(Debug, Default)]
+pub struct Functions {
+    functions: Vec<Function>,
+    /// Their indices in the order of their qualified names.
+    order: Vec<usize>,
+    /// By qualified name.
+    qualified: Map<String, usize>,
+    /// By name alone; several modules may have it.
+    plain: Map<String, Vec<usize>>,
+    /// Files that were added.
+    files: usize,
+    /// Number of the first function. It differs from one start of a server to the next, so that
+    /// numbers from before a restart are recognised as stale.
+    base: u64,
+    priorities: BTreeMap<String, i32>,
+}
+
+impl Functions {
+    /// None so far. The first has the number `base`.
+    pub(crate) fn new(base: u64, priorities: BTreeMap<String, i32>) -> Functions {
+        Functions {
+            functions: Vec::new(),
+            order: Vec::new(),
+            qualified: Map::default(),
+            plain: Map::default(),
+            files: 0,
+            base,
+            priorities,
+        }
+    }
+
+    /// Adds the functions of a file; returns their qualified names. Numbers of functions stay.
+    pub(crate) fn add(&mut self, document: &Document) -> Vec<String> {
+        let file = self.files;
+        self.files += 1;
+        let mut names = Vec::new();
+        for (function, interface) in document.functions().enumerate() {
+            let entry = Entry { file, function };
+            names.push(self.insert(entry, interface));
+        }
+        let functions = &self.functions;
+        self.order = (0..functions.len()).collect();
+        self.order
+            .sort_by_cached_key(|index| functions[*index].interface.qualified_name());
+        names
+    }
+
+    fn insert(&mut self, entry: Entry, interface: &Interface) -> String {
+        let name = interface.qualified_name().into_owned();
+        let (index, priority) = (self.functions.len(), self.priorities.get(&name));
+        let priority = priority.copied().unwrap_or(0);
+        self.qualified.insert(name.clone(), index);
+        let plain = interface.plain_name().into_owned();
+        self.plain.entry(plain).or_default().push(index);
+        self.functions.push(Function {
+            entry,
+            interface: interface.clone(),
+            text: interface.public_text(),
+            exec: None,
+            profile: Profile::default(),
+            counts: Counts::default(),
+            priority,
+        });
+        name
+    }
+
+    /// A call of the function on so many processor elements spent so many nanoseconds in the
+    /// library.
+    pub(crate) fn observe(&mut self, number: u64, layout: &Layout, pes: u32, exec_nanos: u64) {
+        /// Weight of the latest call in the mean.
+        const WEIGHT: f64 = 1.0 / 8.0;
+        let index = number.wrapping_sub(self.base) as usize;
+        if let Some(function) = self.functions.get_mut(index) {
+            let exec = exec_nanos as f64;
+            let mean = function.exec.unwrap_or(exec);
+            function.exec = Some(mean + (exec - mean) * WEIGHT);
+            function.profile.observe(work(layout), pes, exec * 1e-9);
+        }
+    }
+
+    /// What the calls of a function have come to.
+    pub(crate) fn counts_mut(&mut self, number: u64) -> Option<&mut Counts> {
+        let index = number.wrapping_sub(self.base) as usize;
+        self.functions
+            .get_mut(index)
+            .map(|function| &mut function.counts)
+    }
+
+    /// All functions, by name.
+    pub fn iter(&self) -> impl Iterator<Item = &Function> {
+        self.functions.iter()
+    }
+
+    /// Goes on with what was learned of a function before.
+    pub fn resume(&mut self, name: &str, exec: Option<f64>, profile: Profile) {
+        let mut functions = self.functions.iter_mut();
+        if let Some(function) = functions.find(|f| f.interface.qualified_name() == name) {
+            function.exec = exec;
+            function.profile = profile;
+        }
+    }
+
+    /// What was learned: name, mean nanoseconds of late, and times by work.
+    pub fn learned(&self) -> impl Iterator<Item = (Cow<'_, str>, Option<f64>, &Profile)> {
+        let known = self
+            .functions
+            .iter()
+            .filter(|f| !f.profile.predictors().is_empty());
+        known.map(|f| (f.interface.qualified_name(), f.exec, &f.profile))
+    }
+
+    /// Number of functions.
+    pub(crate) fn len(&self) -> usize {
+        self.functions.len()
+    }
+
+    /// Number and text of the function of that name, qualified or not.
+    pub(crate) fn describe(&self, name: &str) -> Result<(u64, &Function), Failure> {
+        let index = match (self.qualified.get(name), self.plain.get(name)) {
+            (Some(index), _) => *index,
+            (None, Some(known)) if known.len() == 1 => known[0],
+            (None, Some(known)) => {
+                let names = known.iter().map(|index| self.name(*index).into_owned());
+                return Err(ambiguous(name, names));
+            }
+            (None, None) => return Err(self.unknown(name)),
+        };
+        Ok((self.base + index as u64, &self.functions[index]))
+    }
+
+    fn name(&self, index: usize) -> Cow<'_, str> {
+        self.functions[index].interface.qualified_name()
+    }
+
+    /// The class of that name, qualified or not: its file, and its own name.
+    pub(crate) fn class(&self, name: &str) -> Result<(usize, &str), Failure> {
+        let classes = self.functions.iter().filter_map(|function| {
+            let class = function.interface.class.as_deref()?;
+            let file = function.entry.file;
+            Some((file, class, self.qualified_class(file, class)))
+        });
+        let of_name = |(_, class, qualified): &(usize, &str, String)| {
+            name == *class || name == qualified.as_str()
+        };
+        let mut found: Vec<_> = classes.clone().filter(of_name).collect();
+        found.dedup();
+        match &found[..] {
+            [(file, class, _)] => Ok((*file, *class)),
+            [] => {
+                let hint = match closest(plain(name), classes.map(|(_, class, _)| class)) {
+                    Some(known) => format!("; did you mean `{known}`?"),
+                    None => "; `farcall ls` lists the methods there are".to_string(),
+                };
+                let text = format!("there is no class `{name}`{hint}");
+                Err(Failure::new(FailureKind::UnknownFunction, text))
+            }
+            several => Err(ambiguous(
+                name,
+                several.iter().map(|(_, _, name)| name.clone()),
+            )),
+        }
+    }
+
+    /// `module/class`.
+    pub(crate) fn qualified_class(&self, file: usize, class: &str) -> String {
+        let is_of = |function: &&Function| {
+            let of = function.interface.class.as_deref();
+            function.entry.file == file && of == Some(class)
+        };
+        let module = self.functions.iter().find(is_of);
+        let module = module.and_then(|function| function.interface.module.as_deref());
+        module.map_or_else(|| class.to_string(), |module| format!("{module}/{class}"))
+    }
+
+    /// The function of a number, unless the number is from before a restart.
+    pub(crate) fn get(&self, number: u64) -> Result<&Function, Failure> {
+        let index = number
+            .checked_sub(self.base)
+            .and_then(|index| usize::try_from(index).ok());
+        index
+            .and_then(|index| self.functions.get(index))
+            .ok_or_else(|| {
+                let text = "the server was restarted; fetch the interface again";
+                Failure::new(FailureKind::StaleInterface, text)
+            })
+    }
+
+    /// The page that starts at index `from` of the names in order.
+    pub(crate) fn page(&self, from: u32) -> Listing {
+        let from = (from as usize).min(self.functions.len());
+        let end = (from + PAGE).min(self.functions.len());
+        let functions = self.order[from..end]
+            .iter()
+            .map(|index| &self.functions[*index])
+            .map(|function| FunctionSummary {
+                name: function.interface.qualified_name().into_owned(),
+                title: title(&function.interface),
+            });
+        let next = (end < self.functions.len()).then_some(end as u32);
+        Listing {
+            functions: functions.collect(),
+            next,
+        }
+    }
+
+    fn unknown(&self, name: &str) -> Failure {
+        let functions = self.functions.iter();
+        let names: Vec<_> = functions
+            .map(|known| known.interface.plain_name())
+            .collect();
+        let hint = match closest(plain(name), names.iter().map(|known| &**known)) {
+            Some(known) => format!("; did you mean `{known}`?"),
+            None => "; `farcall ls` lists what there is".to_string(),
+        };
+        let shown: String = name.chars().take(100).collect();
+        let text = format!("there is no function `{shown}`{hint}");
+        Failure::new(FailureKind::UnknownFunction, text)
+    }
+}
+
+/// Several modules have something of that name.
+fn ambiguous(name: &str, candidates: impl Iterator<Item = String>) -> Failure {
+    let candidates: Vec<String> = candidates.collect();
+    let text = format!(
+        "`{name}` is in several modules; call one of {}",
+        candidates.join(", ")
+    );
+    Failure::new(FailureKind::UnknownFunction, text)
+}
+
+/// A name without its module.
+fn plain(name: &str) -> &str {
+    name.rsplit_once('/').map_or(name, |(_, plain)| plain)
+}
+
+/// The name that is at most two letters away.
+fn closest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    known
+        .map(|known| (strsim::damerau_levenshtein(known, name), known))
+        .filter(|(distance, _)| *distance <= 2)
+        .min()
+        .map(|(_, known)| known)
+}
+
+/// The first line of the description.
+fn title(interface: &Interface) -> String {
+    let description = interface.description.as_deref().unwrap_or("");
+    description
+        .lines()
+        .next()
+        .unwrap_or("")
+        .trim()
+        .chars()
+        .take(200)
+        .collect()
+}

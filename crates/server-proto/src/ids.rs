@@ -1,0 +1,28 @@
+//! Ids that nobody guesses.
+
+use sha2::{Digest, Sha256};
+
+/// Makes ids from a seed: the same ones from the same seed, and none of them tells another.
+#[derive(Debug)]
+pub(crate) struct Ids {
+    seed: [u8; 32],
+    made: u64,
+}
+
+impl Ids {
+    pub(crate) fn new(seed: [u8; 32]) -> Ids {
+        Ids { seed, made: 0 }
+    }
+
+    /// One that was not made before.
+    pub(crate) fn next(&mut self) -> [u8; 16] {
+        self.made += 1;
+        let mut hash = Sha256::new();
+        hash.update(self.seed);
+        hash.update(self.made.to_le_bytes());
+        let hash = hash.finalize();
+        let mut id = [0; 16];
+        id.copy_from_slice(&hash[..16]);
+        id
+    }
+}

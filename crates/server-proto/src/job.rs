@@ -1,0 +1,335 @@
+//! One call on its way through the server.
+
+use crate::action::Segment;
+use crate::arrays::Use;
+use crate::keys::{ConnectionKey, MemoryKey, WorkerKey};
+use crate::record::Record;
+use farcall_idl::Layout;
+use farcall_rpc_proto::{
+    ArrayPart, CallId, Direction, JobId, Nanos, Piece, Pieces, Put, Side, User,
+};
+use std::rc::Rc;
+
+/// Where a job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Its arguments are arriving.
+    Receiving,
+    /// Waits for arrays that stay at the server.
+    Waiting,
+    /// Waits for a worker.
+    Queued,
+    Running {
+        worker: WorkerKey,
+    },
+    /// Its results are leaving.
+    Sending,
+    /// Its buffer is with a thread that writes it to the disk, or reads it.
+    OnDisk,
+}
+
+/// What a job is for.
+pub(crate) enum Task {
+    /// A call.
+    Call,
+    /// An array comes that is to stay.
+    Put(Put, User),
+    /// An array that stays is sent.
+    Get,
+    /// A part of an array comes that is here.
+    PutPart(ArrayPart),
+    /// A part of an array is sent.
+    GetPart,
+}
+
+/// Whether a call outlives its connection.
+pub(crate) enum Durability {
+    /// It ends with it.
+    None,
+    /// It is being submitted.
+    Submitting(Box<Record>, User),
+    /// It is recorded.
+    Kept(JobId),
+}
+
+/// One call.
+pub(crate) struct Job {
+    pub(crate) user: User,
+    /// Who waits for it; none when the client has gone.
+    pub(crate) connection: Option<ConnectionKey>,
+    pub(crate) call: CallId,
+    /// Number of the function in the table.
+    pub(crate) function: u64,
+    /// The encoded call, for the worker.
+    pub(crate) message: Vec<u8>,
+    pub(crate) layout: Layout,
+    pub(crate) buffer: Option<MemoryKey>,
+    /// Shared memory with arrays of the call.
+    pub(crate) segments: Vec<Rc<Segment>>,
+    pub(crate) state: State,
+    /// Processor elements it has, once it may start.
+    pub(crate) pes: u32,
+    /// The arguments came in the other byte order.
+    pub(crate) swap: bool,
+    /// When some of its arguments have come last, or its results began to leave.
+    pub(crate) moved: Nanos,
+    /// The worker of the object whose method it is.
+    pub(crate) object: Option<WorkerKey>,
+    /// The reservation whose processor elements it has.
+    pub(crate) reservation: Option<u64>,
+    /// A worker has died that was to run it next.
+    pub(crate) again: bool,
+    /// No others may be posted to its worker before or behind it.
+    pub(crate) alone: bool,
+    /// Where the client wants what the function prints.
+    pub(crate) printing: Option<Printing>,
+    pub(crate) durability: Durability,
+    pub(crate) task: Task,
+    /// The arrays that stay at the server and are used here.
+    pub(crate) uses: Vec<Use>,
+    /// Their memory, once it is this job's turn.
+    pub(crate) data: Vec<MemoryKey>,
+    pub(crate) times: Times,
+    incoming: Pieces,
+    /// Bytes of arguments that have come.
+    pub(crate) arrived: u64,
+    outgoing: Pieces,
+}
+
+/// When a job went from one state to the next, as far as it has come.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Times {
+    /// The server took the call.
+    pub(crate) accepted: Nanos,
+    /// All arguments were there.
+    pub(crate) queued: Nanos,
+    /// A worker had it.
+    pub(crate) started: Nanos,
+    /// The worker was done.
+    pub(crate) ended: Nanos,
+    /// In the library.
+    pub(crate) exec: Nanos,
+}
+
+/// How much of what a function prints may still go to its client.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Printing {
+    budget: u64,
+    since: Nanos,
+    /// Bytes that were left out.
+    left_out: u64,
+}
+
+impl Printing {
+    /// Bytes a second; as many may come at once.
+    const RATE: u64 = 1_000_000;
+
+    pub(crate) fn new(now: Nanos) -> Printing {
+        Printing {
+            budget: Printing::RATE,
+            since: now,
+            left_out: 0,
+        }
+    }
+
+    /// How many of so many bytes may go; none while the client does not read.
+    pub(crate) fn allow(&mut self, bytes: usize, reads: bool, now: Nanos) -> usize {
+        let elapsed = now.saturating_sub(self.since) as f64 * 1e-9;
+        self.since = now;
+        let earned = (elapsed.min(1.0) * Printing::RATE as f64) as u64;
+        self.budget = (self.budget + earned).min(Printing::RATE);
+        let allowed = match reads {
+            true => (bytes as u64).min(self.budget),
+            false => 0,
+        };
+        self.budget -= allowed;
+        self.left_out += bytes as u64 - allowed;
+        allowed as usize
+    }
+
+    /// What to say at the end.
+    pub(crate) fn remark(&self) -> Option<String> {
+        let bytes = self.left_out;
+        (bytes > 0).then(|| format!("[farcall: {bytes} bytes of output were left out]\n"))
+    }
+}
+
+impl Job {
+    #[expect(clippy::too_many_arguments, reason = "each is a field")]
+    pub(crate) fn new(
+        user: User,
+        connection: Option<ConnectionKey>,
+        call: CallId,
+        function: u64,
+        message: Vec<u8>,
+        layout: Layout,
+        buffer: Option<MemoryKey>,
+        segments: Vec<Rc<Segment>>,
+    ) -> Job {
+        let incoming = Pieces::new(&layout, Direction::Sent, Side::Buffer);
+        let outgoing = Pieces::new(&layout, Direction::Returned, Side::Buffer);
+        Job {
+            user,
+            connection,
+            call,
+            function,
+            message,
+            layout,
+            buffer,
+            segments,
+            state: State::Receiving,
+            pes: 0,
+            swap: false,
+            moved: 0,
+            object: None,
+            reservation: None,
+            again: false,
+            alone: true,
+            printing: None,
+            durability: Durability::None,
+            task: Task::Call,
+            uses: Vec::new(),
+            data: Vec::new(),
+            times: Times::default(),
+            incoming,
+            arrived: 0,
+            outgoing,
+        }
+    }
+
+    /// One that moves a stream which lies in one piece at the start of its memory.
+    fn of_one_piece(
+        user: User,
+        connection: ConnectionKey,
+        request: CallId,
+        bytes: u64,
+        buffer: Option<MemoryKey>,
+    ) -> Job {
+        let layout = Layout {
+            arrays: Vec::new(),
+            bytes,
+            cost: None,
+            processor_elements: None,
+            fewest_elements: None,
+        };
+        let (message, segments) = (Vec::new(), Vec::new());
+        let connection = Some(connection);
+        Job::new(
+            user, connection, request, 0, message, layout, buffer, segments,
+        )
+    }
+
+    /// The results of a submitted call, on their way to a client that fetches them.
+    pub(crate) fn delivery(
+        user: User,
+        connection: ConnectionKey,
+        request: CallId,
+        bytes: u64,
+        buffer: MemoryKey,
+    ) -> Job {
+        let mut job = Job::of_one_piece(user, connection, request, bytes, Some(buffer));
+        job.outgoing = Pieces::whole(bytes);
+        job.state = State::Sending;
+        job
+    }
+
+    /// An array that comes and is to stay.
+    pub(crate) fn put(
+        connection: ConnectionKey,
+        request: CallId,
+        put: Put,
+        user: User,
+        buffer: MemoryKey,
+    ) -> Job {
+        let bytes = put.data_bytes;
+        let mut job = Job::of_one_piece(user.clone(), connection, request, bytes, Some(buffer));
+        job.incoming = Pieces::whole(put.data_bytes);
+        job.task = Task::Put(put, user);
+        job
+    }
+
+    /// An array that stays, to be sent when it is its turn.
+    pub(crate) fn get(
+        user: User,
+        connection: ConnectionKey,
+        request: CallId,
+        bytes: u64,
+        of: Use,
+    ) -> Job {
+        let mut job = Job::of_one_piece(user, connection, request, bytes, None);
+        job.outgoing = Pieces::whole(bytes);
+        job.task = Task::Get;
+        job.uses.push(of);
+        job
+    }
+
+    /// A part of an array that comes, or is to be sent.
+    pub(crate) fn part(
+        user: User,
+        connection: ConnectionKey,
+        request: CallId,
+        part: ArrayPart,
+        of: Use,
+        task: Task,
+    ) -> Job {
+        let mut job = Job::of_one_piece(user, connection, request, part.bytes, None);
+        job.incoming = Pieces::part(part.offset, part.bytes);
+        job.outgoing = job.incoming.clone();
+        job.task = task;
+        job.uses.push(of);
+        job
+    }
+
+    /// The id of a submitted call that is recorded.
+    pub(crate) fn kept(&self) -> Option<JobId> {
+        match self.durability {
+            Durability::Kept(id) => Some(id),
+            Durability::None | Durability::Submitting(..) => None,
+        }
+    }
+
+    /// The arrays of which only a section arrives, as offset and length: they are to be zeroed, so
+    /// that the rest does not hold what an earlier call left there.
+    pub(crate) fn gaps(&self) -> impl Iterator<Item = (u64, u64)> {
+        let arrays = self.layout.travelling();
+        let gaps = arrays.filter(|array| array.wire_bytes < array.bytes);
+        gaps.map(|array| (array.offset, array.bytes))
+    }
+
+    /// The next part of the argument stream, at most `most` bytes.
+    pub(crate) fn next_incoming(&mut self, most: u64) -> Option<Piece> {
+        let piece = self.incoming.take(most)?;
+        self.arrived += piece.length;
+        Some(piece)
+    }
+
+    /// The next part of the result stream, at most `most` bytes.
+    pub(crate) fn next_outgoing(&mut self, most: u64) -> Option<Piece> {
+        self.outgoing.take(most)
+    }
+
+    /// Where the pieces of its streams lie.
+    pub(crate) fn memory(&self) -> Option<MemoryKey> {
+        self.buffer.or(self.data.first().copied())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_printed_has_a_rate() {
+        let mut now = 1;
+        let mut printing = Printing::new(now);
+        assert_eq!(printing.allow(700_000, true, now), 700_000);
+        assert_eq!(printing.allow(700_000, true, now), 300_000);
+        now += 100_000_000;
+        let allowed = printing.allow(700_000, true, now);
+        assert!((99_000..=101_000).contains(&allowed));
+        now += 3_600_000_000_000;
+        assert_eq!(printing.allow(10, false, now), 0, "nobody reads");
+        assert_eq!(printing.allow(2_000_000, true, now), 1_000_000);
+        assert!(printing.remark().unwrap().contains("bytes of output"));
+    }
+}

@@ -1,0 +1,266 @@
+//! The ledger of memory: job buffers, segments that clients map, and arrays that stay. The memory
+//! itself is the shell's, by its key.
+
+use crate::action::{Action, Actions};
+use crate::keys::{MemoryKey, Table};
+use farcall_rpc_proto::User;
+
+/// Why there is no memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoMemory {
+    /// The request alone is above the limit.
+    TooLarge,
+    /// Others hold the memory now.
+    Wait,
+}
+
+/// A piece of memory.
+#[derive(Debug)]
+struct Piece {
+    bytes: u64,
+    /// Whose arrays it has held. It never holds another user's: workers keep it mapped.
+    user: Option<User>,
+}
+
+/// What is in use, and job buffers that are kept for reuse because fresh pages are slow: filling a
+/// fresh 64 MiB takes twenty times as long as a warm one.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    /// Most bytes in all pieces, in use and idle.
+    limit: u64,
+    total: u64,
+    /// Bytes of `total` that clients hold as segments.
+    shared: u64,
+    pieces: Table<MemoryKey, Piece>,
+    /// Buffers that nobody uses, the oldest first.
+    idle: Vec<MemoryKey>,
+}
+
+/// Buffers are made in steps of an eighth of their size, at least this.
+const GRAIN: u64 = 64 << 10;
+/// Segments and arrays are made in steps of this.
+const PAGE: u64 = 4096;
+
+impl Memory {
+    /// Calls of so many bytes have a part of the memory that larger ones leave.
+    pub(crate) const SMALL: u64 = 256 << 10;
+
+    pub(crate) fn new(limit: u64) -> Memory {
+        Memory {
+            limit,
+            total: 0,
+            shared: 0,
+            pieces: Table::default(),
+            idle: Vec::new(),
+        }
+    }
+
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Bytes of all buffers and segments, idle ones too.
+    pub(crate) fn used(&self) -> u64 {
+        self.total
+    }
+
+    /// Bytes of a piece.
+    #[cfg(test)]
+    fn bytes(&self, key: MemoryKey) -> u64 {
+        self.pieces[key].bytes
+    }
+
+    /// A buffer of at least `bytes` bytes, a warm one of the user's where one fits without much
+    /// waste.
+    pub(crate) fn take(
+        &mut self,
+        bytes: u64,
+        user: &User,
+        out: &mut Actions,
+    ) -> Result<MemoryKey, NoMemory> {
+        if bytes > self.limit {
+            return Err(NoMemory::TooLarge);
+        }
+        let wanted = rounded(bytes).min(self.limit);
+        let fits = |key: MemoryKey| {
+            let piece = &self.pieces[key];
+            (wanted..=2 * wanted).contains(&piece.bytes) && piece.user.as_ref() == Some(user)
+        };
+        let best = (0..self.idle.len())
+            .filter(|&index| fits(self.idle[index]))
+            .min_by_key(|&index| self.pieces[self.idle[index]].bytes);
+        if let Some(index) = best {
+            return Ok(self.idle.remove(index));
+        }
+        // One that is nearly as large as the memory has all of it.
+        let limit = match bytes <= Memory::SMALL {
+            true => self.limit,
+            false => wanted.max(self.limit - self.limit / 16),
+        };
+        self.make_room_within(wanted, limit, out)?;
+        Ok(self.create(wanted, Some(user.clone()), out))
+    }
+
+    /// A segment of at least `bytes` bytes, all zero, with its length. Clients hold segments for as
+    /// long as they like, so half of the memory is kept for job buffers.
+    pub(crate) fn share(
+        &mut self,
+        bytes: u64,
+        out: &mut Actions,
+    ) -> Result<(MemoryKey, u64), NoMemory> {
+        if bytes > self.limit / 2 {
+            return Err(NoMemory::TooLarge);
+        }
+        let bytes = bytes.max(1).next_multiple_of(PAGE);
+        if self.shared + bytes > self.limit / 2 {
+            return Err(NoMemory::Wait);
+        }
+        self.make_room_within(bytes, self.limit, out)?;
+        self.total += bytes;
+        self.shared += bytes;
+        Ok((self.pieces.insert(Piece { bytes, user: None }), bytes))
+    }
+
+    /// Memory for an array that stays, all zero.
+    pub(crate) fn hold(
+        &mut self,
+        bytes: u64,
+        user: &User,
+        out: &mut Actions,
+    ) -> Result<MemoryKey, NoMemory> {
+        if bytes > self.limit {
+            return Err(NoMemory::TooLarge);
+        }
+        let bytes = bytes.max(1).next_multiple_of(PAGE);
+        self.make_room_within(bytes, self.limit, out)?;
+        Ok(self.create(bytes, Some(user.clone()), out))
+    }
+
+    /// Idle buffers are given up as far as it takes to have `bytes` more within a limit.
+    fn make_room_within(
+        &mut self,
+        bytes: u64,
+        limit: u64,
+        out: &mut Actions,
+    ) -> Result<(), NoMemory> {
+        let mut given_up = 0;
+        while self.total + bytes > limit && given_up < self.idle.len() {
+            let key = self.idle[given_up];
+            given_up += 1;
+            self.free(key, out);
+        }
+        self.idle.drain(..given_up);
+        match self.total + bytes > limit {
+            true => Err(NoMemory::Wait),
+            false => Ok(()),
+        }
+    }
+
+    fn create(&mut self, bytes: u64, user: Option<User>, out: &mut Actions) -> MemoryKey {
+        self.total += bytes;
+        let memory = self.pieces.insert(Piece { bytes, user });
+        out.push(Action::MakeMemory { memory, bytes });
+        memory
+    }
+
+    /// Takes a buffer back; it serves the next call of about its size.
+    pub(crate) fn give_back(&mut self, memory: MemoryKey) {
+        if self.pieces.contains(memory) {
+            self.idle.push(memory);
+        }
+    }
+
+    /// The system has refused a piece: whoever has it gives it back to nobody.
+    pub(crate) fn lost(&mut self, memory: MemoryKey, out: &mut Actions) {
+        self.idle.retain(|idle| *idle != memory);
+        self.free(memory, out);
+    }
+
+    /// Ends a piece of memory that serves nobody else: an array's, or a segment whose client may
+    /// keep its mapping.
+    pub(crate) fn free(&mut self, memory: MemoryKey, out: &mut Actions) {
+        let Some(piece) = self.pieces.remove(memory) else {
+            return;
+        };
+        self.total -= piece.bytes;
+        if piece.user.is_none() {
+            self.shared -= piece.bytes;
+        }
+        out.push(Action::FreeMemory(memory));
+    }
+}
+
+fn rounded(bytes: u64) -> u64 {
+    let step = (bytes / 8).next_power_of_two().max(GRAIN);
+    bytes.max(1).next_multiple_of(step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn freed(out: &mut Actions) -> Vec<MemoryKey> {
+        let freed = |action| match action {
+            Action::FreeMemory(memory) => Some(memory),
+            _ => None,
+        };
+        std::iter::from_fn(|| out.pop()).filter_map(freed).collect()
+    }
+
+    #[test]
+    fn a_buffer_is_reused() {
+        let (mut memory, mut out) = (Memory::new(1 << 24), Actions::default());
+        let user = User::anonymous();
+        let buffer = memory.take(100_000, &user, &mut out).unwrap();
+        memory.give_back(buffer);
+        assert_eq!(memory.take(90_000, &user, &mut out), Ok(buffer));
+    }
+
+    #[test]
+    fn a_buffer_never_changes_its_user() {
+        let (mut memory, mut out) = (Memory::new(1 << 20), Actions::default());
+        let [alice, bob] = ["alice", "bob"].map(User::named);
+        let buffer = memory.take(1 << 19, &alice, &mut out).unwrap();
+        memory.give_back(buffer);
+        assert_ne!(memory.take(1 << 19, &bob, &mut out), Ok(buffer));
+        assert_eq!(memory.take(1 << 20, &bob, &mut out), Err(NoMemory::Wait));
+        assert_eq!(freed(&mut out), [buffer]);
+    }
+
+    #[test]
+    fn the_limit_holds_and_idle_memory_makes_room() {
+        let (mut memory, mut out) = (Memory::new(1 << 20), Actions::default());
+        let user = User::anonymous();
+        let too_large = memory.take((1 << 20) + 1, &user, &mut out);
+        assert_eq!(too_large, Err(NoMemory::TooLarge));
+        let small = memory.take(1 << 19, &user, &mut out).unwrap();
+        let large = memory.take(1 << 20, &user, &mut out);
+        assert_eq!(large, Err(NoMemory::Wait));
+        memory.give_back(small);
+        let large = memory.take((1 << 20) - 1, &user, &mut out).unwrap();
+        assert_eq!((memory.bytes(large), memory.used()), (1 << 20, 1 << 20));
+        assert_eq!(freed(&mut out), [small]);
+    }
+
+    #[test]
+    fn segments_leave_room_for_buffers() {
+        let (mut memory, mut out) = (Memory::new(1 << 20), Actions::default());
+        let user = User::anonymous();
+        let too_large = memory.share((1 << 19) + 1, &mut out);
+        assert_eq!(too_large, Err(NoMemory::TooLarge));
+        let (segment, _) = memory.share(300_000, &mut out).unwrap();
+        assert_eq!(memory.share(300_000, &mut out), Err(NoMemory::Wait));
+        memory.take(1 << 19, &user, &mut out).unwrap();
+        memory.free(segment, &mut out);
+        assert_eq!(freed(&mut out), [segment]);
+        memory.share(300_000, &mut out).unwrap();
+    }
+
+    #[test]
+    fn sizes_are_rounded_by_an_eighth_at_most() {
+        for bytes in [1, 4096, 65_537, 1 << 20, (64 << 20) + 1] {
+            let rounded = rounded(bytes);
+            assert!(rounded >= bytes && rounded <= bytes + bytes / 4 + GRAIN);
+        }
+    }
+}

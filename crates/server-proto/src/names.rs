@@ -1,0 +1,372 @@
+//! Data with names: which array a name stands for, whose it is, and who may read it.
+//!
+//! What has a name does not change: calls read it, and a new edition takes the place of the old
+//! one. So the same edition at two servers is the same bytes.
+
+use crate::map::Map;
+use farcall_directory::message::Datum;
+use farcall_rpc_proto::{
+    ArrayForm, DataName, Edition, Failure, FailureKind, HandleId, NamePage, NameRecord, User,
+};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// Names in one page of a list.
+const PAGE: usize = 128;
+/// Arrays of which it is remembered that another edition took their place.
+const MOST_REPLACED: usize = 256;
+/// The owner of the files of the data folder: nobody.
+const FOLDER: &str = "";
+
+/// A file of the data folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataFile {
+    /// Its path within the folder.
+    pub name: String,
+    /// What it is.
+    pub form: ArrayForm,
+    /// Where its elements begin.
+    pub offset: u64,
+    /// Whether they are in the other byte order.
+    pub is_swapped: bool,
+    /// Length of the file: another one is another edition.
+    pub length: u64,
+    /// Nanoseconds since 1970 of its last change; likewise.
+    pub changed: u64,
+}
+
+impl DataFile {
+    fn edition(&self, version: u64) -> Edition {
+        Edition {
+            written: self.changed / 1_000_000,
+            stamp: farcall_directory::digest(&format!("{} {}", self.changed, self.length)),
+            version,
+        }
+    }
+}
+
+/// Data with a name.
+#[derive(Clone, Debug)]
+struct Held {
+    edition: Edition,
+    shared: bool,
+    form: ArrayForm,
+    id: Option<HandleId>,
+    file: Option<Arc<DataFile>>,
+}
+
+/// What a name stands for.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) record: NameRecord,
+    /// The file that it is.
+    pub(crate) file: Option<Arc<DataFile>>,
+}
+
+/// All names: by name, then by owner.
+type Key = (String, String);
+
+/// All data with names at this server.
+#[derive(Debug)]
+pub(crate) struct Names {
+    held: BTreeMap<Key, Held>,
+    by_id: Map<HandleId, Key>,
+    /// Arrays that have lost their name to another edition, the oldest first.
+    replaced: VecDeque<(HandleId, Key)>,
+    most: usize,
+    /// Counts what is told to metaservers.
+    changes: u64,
+}
+
+impl Names {
+    /// At most so many names.
+    pub(crate) fn new(most: usize) -> Names {
+        Names {
+            held: BTreeMap::new(),
+            by_id: Map::default(),
+            replaced: VecDeque::new(),
+            most,
+            changes: 0,
+        }
+    }
+
+    /// Grows with each change.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Whether an array has a name.
+    pub(crate) fn is_named(&self, id: HandleId) -> bool {
+        self.by_id.contains_key(&id)
+    }
+
+    /// Whether a user may read an array that is not his own.
+    pub(crate) fn is_shared(&self, id: HandleId) -> bool {
+        let held = self.by_id.get(&id).and_then(|key| self.held.get(key));
+        held.is_some_and(|held| held.shared)
+    }
+
+    /// Why an array is not there any more, where another edition took its place.
+    pub(crate) fn replaced(&self, id: HandleId) -> Option<Failure> {
+        let (_, (name, _)) = self.replaced.iter().rev().find(|(old, _)| *old == id)?;
+        let text = format!(
+            "`{name}` was put again since its array {id} was looked up; make the call again"
+        );
+        Some(Failure::new(FailureKind::NotFound, text))
+    }
+
+    /// What a name stands for, for a user.
+    ///
+    /// # Errors
+    /// There is nothing of that name that the user may read, or several others share one.
+    pub(crate) fn find(&self, name: &DataName, user: &User) -> Result<Found, Failure> {
+        name.check()
+            .map_err(|error| Failure::new(FailureKind::BadArgument, error.to_string()))?;
+        let user = user.to_string();
+        let of = |owner: &str| (name.name.clone(), owner.to_string());
+        if let Some(owner) = &name.owner {
+            let key = of(owner);
+            let held = self
+                .held
+                .get(&key)
+                .filter(|held| held.shared || *owner == user);
+            return held
+                .map(|held| found(&key, held, &user))
+                .ok_or_else(|| absent(name));
+        }
+        for owner in [user.as_str(), FOLDER] {
+            let key = of(owner);
+            if let Some(held) = self.held.get(&key) {
+                return Ok(found(&key, held, &user));
+            }
+        }
+        let of_all = self.held.range(of("")..);
+        let of_all = of_all.take_while(|((other, _), _)| *other == name.name);
+        let shared: Vec<_> = of_all.filter(|(_, held)| held.shared).collect();
+        match &shared[..] {
+            [] => Err(absent(name)),
+            [(key, held)] => Ok(found(key, held, &user)),
+            several => {
+                let owners = several
+                    .iter()
+                    .map(|((name, owner), _)| format!("{name}@{owner}"));
+                let owners: Vec<String> = owners.take(8).collect();
+                let text = format!(
+                    "several users share data of the name `{name}`: {}; say whose is meant",
+                    owners.join(", ")
+                );
+                Err(Failure::new(FailureKind::BadArgument, text))
+            }
+        }
+    }
+
+    /// Gives a user's array a name; `edition` is what the caller knows of others. Returns the array
+    /// that had it before and is to go. A copy of an edition that is there, or of an older one,
+    /// changes nothing.
+    ///
+    /// # Errors
+    /// The name is none, or there are too many.
+    pub(crate) fn put(
+        &mut self,
+        user: &User,
+        name: &str,
+        (id, form): (HandleId, &ArrayForm),
+        (edition, shared): (Edition, bool),
+    ) -> Result<Option<HandleId>, Failure> {
+        let bad = |text: String| Failure::new(FailureKind::BadArgument, text);
+        farcall_rpc_proto::check_name(name).map_err(|error| bad(error.to_string()))?;
+        if self.is_named(id) {
+            return Err(bad(format!("the array {id} has a name already")));
+        }
+        let key = (name.to_string(), user.to_string());
+        let known = self.held.get(&key);
+        if known.is_some_and(|known| known.edition >= edition) {
+            return Ok(None);
+        }
+        if known.is_none() && self.held.len() >= self.most {
+            let text = format!(
+                "{} names are in use, as many as there may be (data.names in the server's \
+                 configuration); drop some data",
+                self.most
+            );
+            return Err(Failure::new(FailureKind::QuotaExceeded, text));
+        }
+        let held = Held {
+            edition,
+            shared,
+            form: form.clone(),
+            id: Some(id),
+            file: None,
+        };
+        self.changes += 1;
+        self.by_id.insert(id, key.clone());
+        let before = self
+            .held
+            .insert(key.clone(), held)
+            .and_then(|before| before.id);
+        if let Some(before) = before {
+            self.by_id.remove(&before);
+            self.replaced.push_back((before, key));
+            if self.replaced.len() > MOST_REPLACED {
+                self.replaced.pop_front();
+            }
+        }
+        Ok(before)
+    }
+
+    /// The edition after the one that there is, and after that of another server.
+    pub(crate) fn next(
+        &self,
+        user: &User,
+        name: &str,
+        after: u64,
+        now: u64,
+        stamp: u64,
+    ) -> Edition {
+        let key = (name.to_string(), user.to_string());
+        let known = self
+            .held
+            .get(&key)
+            .map(|held| held.edition)
+            .unwrap_or_default();
+        Edition {
+            // A clock that was set back does not make it older than what it replaces.
+            written: now.max(known.written + 1),
+            stamp,
+            version: known.version.max(after).saturating_add(1),
+        }
+    }
+
+    /// A file was given a place among the arrays.
+    pub(crate) fn attach(&mut self, name: &DataName, id: HandleId) {
+        let key = (name.name.clone(), name.owner.clone().unwrap_or_default());
+        if let Some(held) = self.held.get_mut(&key) {
+            held.id = Some(id);
+            self.by_id.insert(id, key);
+        }
+    }
+
+    /// An array has gone, and its name with it; a file stays.
+    pub(crate) fn forget(&mut self, id: HandleId) {
+        let Some(key) = self.by_id.remove(&id) else {
+            return;
+        };
+        match self.held.get_mut(&key) {
+            Some(held) if held.file.is_some() => held.id = None,
+            Some(held) if held.id == Some(id) => {
+                self.held.remove(&key);
+                self.changes += 1;
+            }
+            _ => {}
+        }
+    }
+
+    /// What the data folder has now. Returns arrays that are not its files any more.
+    pub(crate) fn set_files(&mut self, files: Vec<DataFile>) -> Vec<HandleId> {
+        let is_file = |held: &Held| held.file.is_some();
+        let mut before: BTreeMap<Key, Held> = BTreeMap::new();
+        let keys: Vec<Key> = self
+            .held
+            .iter()
+            .filter(|(_, held)| is_file(held))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in keys {
+            before.extend(self.held.remove_entry(&key));
+        }
+        let mut gone = Vec::new();
+        let room = self.most.saturating_sub(self.held.len());
+        for file in files.into_iter().take(room) {
+            let key = (file.name.clone(), FOLDER.to_string());
+            let known = before.remove(&key);
+            let same = |held: &Held| held.file.as_deref() == Some(&file);
+            let held = match known {
+                Some(held) if same(&held) => held,
+                known => {
+                    self.changes += 1;
+                    let version = known.as_ref().map_or(0, |held| held.edition.version);
+                    gone.extend(known.and_then(|held| held.id));
+                    Held {
+                        edition: file.edition(version + 1),
+                        shared: true,
+                        form: file.form.clone(),
+                        id: None,
+                        file: Some(Arc::new(file)),
+                    }
+                }
+            };
+            self.held.insert(key, held);
+        }
+        self.changes += before.len() as u64;
+        gone.extend(before.into_values().filter_map(|held| held.id));
+        for id in &gone {
+            self.by_id.remove(id);
+        }
+        gone
+    }
+
+    /// The data that a user may read whose names come after one.
+    pub(crate) fn page(&self, user: &User, after: Option<&DataName>) -> NamePage {
+        let user = user.to_string();
+        let after = after.map(|name| (name.name.clone(), name.owner.clone().unwrap_or_default()));
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let all = self.held.range((start, Bound::Unbounded));
+        let readable = all.filter(|((_, owner), held)| held.shared || *owner == user);
+        let records = readable.map(|(key, held)| found(key, held, &user).record);
+        let mut names: Vec<NameRecord> = records.take(PAGE + 1).collect();
+        let more = names.len() > PAGE;
+        names.truncate(PAGE);
+        let next = names.last().filter(|_| more).map(|last| last.name.clone());
+        NamePage { names, next }
+    }
+
+    /// All of it, for a metaserver.
+    pub(crate) fn all(&self) -> Vec<Datum> {
+        let datum = |((name, owner), held): (&Key, &Held)| Datum {
+            name: name.clone(),
+            owner: owner.clone(),
+            written: held.edition.written,
+            stamp: held.edition.stamp,
+            version: held.edition.version,
+            shared: held.shared,
+            element: held.form.element.clone(),
+            shape: held.form.shape.clone(),
+            bytes: held.form.bytes().unwrap_or(0),
+        };
+        self.held.iter().map(datum).collect()
+    }
+}
+
+fn found((name, owner): &Key, held: &Held, user: &str) -> Found {
+    Found {
+        record: NameRecord {
+            name: DataName {
+                name: name.clone(),
+                owner: Some(owner.clone()),
+            },
+            edition: held.edition,
+            shared: held.shared,
+            id: held.id,
+            form: held.form.clone(),
+            own: owner == user,
+        },
+        file: held.file.clone(),
+    }
+}
+
+fn absent(name: &DataName) -> Failure {
+    let text = format!(
+        "there is no data of the name `{name}` here, or it is another user's who does not share \
+         it; `farcall ls --data` lists what there is"
+    );
+    Failure::new(FailureKind::NotFound, text)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,367 @@
+//! Arguments and results of submitted calls as files, written and read by threads of their own.
+//!
+//! A file appears whole or not at all: it is written under another name, brought to the disk,
+//! renamed, and the folder is brought to the disk. Its length and checksum stand in the journal.
+
+use super::Reply;
+use crc32fast::Hasher;
+use farcall_rpc_proto::{JobId, Pieces};
+use farcall_server_proto::{Content, MemoryKey, Stored};
+use farcall_worker::MemoryObject;
+use rustix::fd::OwnedFd;
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+/// Threads that write and read.
+const THREADS: usize = 2;
+/// Bytes of the disk that data leave free, so that the journal can go on.
+const RESERVE: u64 = 16 << 20;
+/// Bytes of one write, where pieces are smaller.
+const BUFFER_BYTES: usize = 256 << 10;
+/// How the name ends of a file that is being written.
+const PARTIAL: &str = "partial";
+
+/// How the name of a file ends.
+fn extension(content: Content) -> &'static str {
+    match content {
+        Content::Arguments => "arguments",
+        Content::Result => "result",
+        Content::Array => "array",
+    }
+}
+
+/// A stream on its way between memory and the disk.
+pub(crate) struct Transfer {
+    pub(crate) id: JobId,
+    pub(crate) content: Content,
+    pub(crate) memory: (MemoryKey, MemoryObject),
+    pub(crate) pieces: Pieces,
+}
+
+pub(crate) enum Task {
+    /// Writes the stream, if the disk then still has that room for others; none takes what there
+    /// is.
+    Write {
+        ticket: u64,
+        transfer: Transfer,
+        room: Option<u64>,
+    },
+    Read {
+        ticket: u64,
+        transfer: Transfer,
+        stored: Stored,
+    },
+    Remove {
+        id: JobId,
+        content: Content,
+    },
+}
+
+/// The folder with the data of submitted calls.
+#[derive(Clone)]
+pub(super) struct Folder {
+    path: PathBuf,
+    /// To bring the names in it to the disk.
+    fd: Arc<File>,
+}
+
+impl Folder {
+    pub(super) fn open(path: PathBuf) -> io::Result<Folder> {
+        fs::create_dir_all(&path)?;
+        let fd = Arc::new(File::open(&path)?);
+        Ok(Folder { path, fd })
+    }
+
+    fn file(&self, id: JobId, content: Content) -> PathBuf {
+        self.path.join(format!("{id}.{}", extension(content)))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.fd.sync_all()
+    }
+
+    /// Removes every file that `is_needed` does not name, and what was not written to its end.
+    /// Returns how many there were.
+    pub(super) fn sweep(&self, is_needed: impl Fn(JobId, Content) -> bool) -> io::Result<usize> {
+        let mut removed = 0;
+        for entry in fs::read_dir(&self.path)? {
+            let path = entry?.path();
+            let name = path.file_stem().and_then(|name| name.to_str());
+            let id = name.and_then(|name| name.parse().ok());
+            let extension = path.extension().and_then(|extension| extension.to_str());
+            let content = [Content::Arguments, Content::Result, Content::Array]
+                .into_iter()
+                .find(|content| Some(self::extension(*content)) == extension);
+            if let (Some(id), Some(content)) = (id, content)
+                && is_needed(id, content)
+            {
+                continue;
+            }
+            // What has another name is not a file of ours.
+            let is_ours = content.is_some() || extension == Some(PARTIAL);
+            if is_ours {
+                fs::remove_file(&path)?;
+                removed += 1;
+            }
+        }
+        self.sync()?;
+        Ok(removed)
+    }
+
+    fn write(&self, transfer: &Transfer, room: Option<u64>) -> io::Result<Stored> {
+        let pieces = transfer.pieces.clone();
+        let bytes: u64 = walk(pieces).map(|piece| piece.length).sum();
+        if let Some(room) = room {
+            self.check_room(bytes.saturating_add(room))?;
+        }
+        let path = self.file(transfer.id, transfer.content);
+        let partial = path.with_extension(PARTIAL);
+        let stored = write_stream(&partial, transfer).and_then(|stored| {
+            fs::rename(&partial, &path)?;
+            self.sync()?;
+            Ok(stored)
+        });
+        if stored.is_err() {
+            let _ = fs::remove_file(&partial);
+            let _ = fs::remove_file(&path);
+        }
+        stored
+    }
+
+    fn check_room(&self, bytes: u64) -> io::Result<()> {
+        let disk = rustix::fs::fstatvfs(self.fd.as_fd())?;
+        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        match free >= bytes.saturating_add(RESERVE) {
+            true => Ok(()),
+            false => {
+                let text = format!("{bytes} bytes are needed and {free} are free");
+                Err(io::Error::new(io::ErrorKind::StorageFull, text))
+            }
+        }
+    }
+
+    /// Reads a stream to its places, and checks that it is what was written.
+    fn read(&self, transfer: &Transfer, stored: Stored) -> io::Result<()> {
+        let damaged = |text: &str| io::Error::new(io::ErrorKind::InvalidData, text);
+        let file = File::open(self.file(transfer.id, transfer.content))?;
+        if file.metadata()?.len() != stored.bytes {
+            return Err(damaged("the file has another length than was recorded"));
+        }
+        let mut file = BufReader::with_capacity(BUFFER_BYTES, file);
+        let (mut sum, mut bytes) = (Hasher::new(), 0);
+        for piece in walk(transfer.pieces.clone()) {
+            // SAFETY: nobody else uses the buffer while it is here; the pieces lie within it.
+            let memory = unsafe { transfer.memory.1.part(piece.offset, piece.length) };
+            file.read_exact(memory)?;
+            sum.update(memory);
+            bytes += piece.length;
+        }
+        match bytes == stored.bytes && sum.finalize() == stored.sum {
+            true => Ok(()),
+            false => Err(damaged(
+                "the file does not have the checksum that was recorded",
+            )),
+        }
+    }
+}
+
+fn write_stream(path: &Path, transfer: &Transfer) -> io::Result<Stored> {
+    let mut file = BufWriter::with_capacity(BUFFER_BYTES, File::create(path)?);
+    let (mut sum, mut bytes) = (Hasher::new(), 0);
+    for piece in walk(transfer.pieces.clone()) {
+        // SAFETY: nobody else uses the buffer while it is here; the pieces lie within it.
+        let memory = unsafe { transfer.memory.1.part(piece.offset, piece.length) };
+        file.write_all(memory)?;
+        sum.update(memory);
+        bytes += piece.length;
+    }
+    let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+    file.sync_all()?;
+    let sum = sum.finalize();
+    Ok(Stored { bytes, sum })
+}
+
+fn walk(mut pieces: Pieces) -> impl Iterator<Item = farcall_rpc_proto::Piece> {
+    std::iter::from_fn(move || pieces.take(u64::MAX))
+}
+
+/// The threads that write and read.
+pub(super) struct Files {
+    tasks: Option<Sender<Task>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Files {
+    pub(super) fn start(
+        folder: &Folder,
+        replies: &Sender<Reply>,
+        doorbell: &Arc<OwnedFd>,
+    ) -> io::Result<Files> {
+        let (tasks, queue) = channel();
+        let queue = Arc::new(Mutex::new(queue));
+        let threads = (0..THREADS).map(|_| {
+            let (folder, queue) = (folder.clone(), queue.clone());
+            let (replies, doorbell) = (replies.clone(), doorbell.clone());
+            std::thread::Builder::new()
+                .name("farcall-files".into())
+                .spawn(move || serve(&folder, &queue, &replies, &doorbell))
+        });
+        let threads = threads.collect::<io::Result<Vec<_>>>()?;
+        let tasks = Some(tasks);
+        Ok(Files { tasks, threads })
+    }
+
+    pub(super) fn submit(&self, task: Task) {
+        if let Some(tasks) = &self.tasks {
+            // The threads live as long as this does.
+            let _ = tasks.send(task);
+        }
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        self.tasks = None;
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn serve(
+    folder: &Folder,
+    queue: &Mutex<Receiver<Task>>,
+    replies: &Sender<Reply>,
+    doorbell: &OwnedFd,
+) {
+    loop {
+        let task = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(task) = task else { return };
+        let reply = match task {
+            Task::Write {
+                ticket,
+                transfer,
+                room,
+            } => {
+                let stored = folder.write(&transfer, room);
+                let memory = transfer.memory;
+                Reply::Written {
+                    ticket,
+                    memory,
+                    stored,
+                }
+            }
+            Task::Read {
+                ticket,
+                transfer,
+                stored,
+            } => {
+                let read = folder.read(&transfer, stored);
+                let memory = transfer.memory;
+                Reply::Read {
+                    ticket,
+                    memory,
+                    read,
+                }
+            }
+            Task::Remove { id, content } => {
+                // What cannot be removed now is removed at the next start.
+                let _ = fs::remove_file(folder.file(id, content));
+                continue;
+            }
+        };
+        if replies.send(reply).is_err() {
+            return;
+        }
+        let _ = rustix::io::write(doorbell, &1u64.to_ne_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farcall_server_proto::Key;
+
+    fn folder() -> (tempfile::TempDir, Folder) {
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = Folder::open(temporary.path().to_path_buf()).unwrap();
+        (temporary, folder)
+    }
+
+    fn transfer(bytes: u64) -> Transfer {
+        let key = MemoryKey::new(0, 1);
+        let object = MemoryObject::mapped(key.number(), bytes as usize).unwrap();
+        Transfer {
+            id: JobId([7; 16]),
+            content: Content::Result,
+            memory: (key, object),
+            pieces: Pieces::whole(bytes),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_damage_is_found() {
+        let (_temporary, folder) = folder();
+        let bytes = 300_000;
+        let written = transfer(bytes);
+        // SAFETY: nobody else has the buffer.
+        let memory = unsafe { written.memory.1.part(0, bytes) };
+        for (index, byte) in memory.iter_mut().enumerate() {
+            *byte = (index % 251) as u8;
+        }
+        let stored = folder.write(&written, Some(0)).unwrap();
+        assert_eq!(stored.bytes, bytes);
+        let read = transfer(bytes);
+        folder.read(&read, stored).unwrap();
+        // SAFETY: likewise.
+        assert_eq!(unsafe { read.memory.1.part(0, bytes) }, memory);
+        let path = folder.file(written.id, written.content);
+        let mut contents = fs::read(&path).unwrap();
+        for position in [0, 1000, contents.len() - 1] {
+            contents[position] ^= 0x10;
+            fs::write(&path, &contents).unwrap();
+            let error = folder.read(&read, stored).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+            contents[position] ^= 0x10;
+        }
+        for damaged in [
+            &contents[..contents.len() - 1],
+            &[],
+            &[&contents[..], &[0]].concat(),
+        ] {
+            fs::write(&path, damaged).unwrap();
+            assert!(folder.read(&read, stored).is_err());
+        }
+    }
+
+    #[test]
+    fn what_nobody_needs_is_swept_away() {
+        let (temporary, folder) = folder();
+        let needed = transfer(10);
+        folder.write(&needed, Some(0)).unwrap();
+        let orphan = Transfer {
+            id: JobId([8; 16]),
+            ..transfer(10)
+        };
+        folder.write(&orphan, None).unwrap();
+        fs::write(temporary.path().join("x.partial"), "").unwrap();
+        fs::write(temporary.path().join("notes.txt"), "").unwrap();
+        let keep = |id, content| (id, content) == (needed.id, Content::Result);
+        assert_eq!(folder.sweep(keep).unwrap(), 2);
+        let left = fs::read_dir(temporary.path()).unwrap().count();
+        assert_eq!(left, 2);
+    }
+
+    #[test]
+    fn more_than_the_disk_has_is_refused() {
+        let (temporary, folder) = folder();
+        let error = folder.write(&transfer(10), Some(u64::MAX / 2)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0);
+    }
+}

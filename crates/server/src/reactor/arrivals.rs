@@ -1,0 +1,221 @@
+//! Arrays that threads bring: from other servers, and from the data folder.
+//!
+//! Another server is believed in nothing: only TCP, only networks that the operator allows
+//! (`data.peers`), a bound on time, and no memory shared with it.
+
+use super::Reactor;
+use crate::folder::{self, Folder};
+use farcall_client::{Address, Credentials, Options};
+use farcall_rpc_proto::{Failure, FailureKind, HandleId};
+use farcall_server_proto::{DataFile, Event, MemoryKey};
+use farcall_worker::MemoryObject;
+use ipnet::IpNet;
+use std::net::ToSocketAddrs;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+/// The slowest link that is waited for, in bytes per second.
+const SLOWEST: f64 = 1e5;
+
+/// What a thread brings.
+struct Arrival {
+    memory: (MemoryKey, MemoryObject),
+    event: Event,
+}
+
+/// Arrays on their way.
+pub(super) struct Arrivals {
+    /// Where the operator puts data as files.
+    folder: Option<Folder>,
+    sender: Sender<Arrival>,
+    receiver: Receiver<Arrival>,
+    /// Read from the environment when it is first needed, once for all.
+    credentials: Option<Credentials>,
+}
+
+impl Arrivals {
+    pub(super) fn new(folder: Option<Folder>) -> Arrivals {
+        let (sender, receiver) = channel();
+        Arrivals {
+            folder,
+            sender,
+            receiver,
+            credentials: None,
+        }
+    }
+}
+
+impl Reactor {
+    /// Takes what has come. Returns whether there was anything.
+    pub(super) fn serve_arrivals(&mut self) -> bool {
+        let mut any = false;
+        while let Ok(Arrival { memory, event }) = self.arrivals.receiver.try_recv() {
+            any = true;
+            self.memories.put(memory.0, memory.1);
+            self.tell(event);
+        }
+        let changed = self.arrivals.folder.as_ref().and_then(Folder::changed);
+        if let Some(files) = changed {
+            any = true;
+            self.tell(Event::Folder(files));
+        }
+        any
+    }
+
+    /// Has a thread do something to memory that ends with an event.
+    fn bring(
+        &mut self,
+        name: &str,
+        key: MemoryKey,
+        work: impl FnOnce(&MemoryObject) -> Event + Send + 'static,
+    ) -> Result<(), String> {
+        let object = self.memories.take(key).ok_or("there is no memory for it")?;
+        let doorbell = self.bells.doorbell.try_clone();
+        let doorbell = match doorbell {
+            Ok(doorbell) => doorbell,
+            Err(error) => {
+                self.memories.put(key, object);
+                return Err(error.to_string());
+            }
+        };
+        let sender = self.arrivals.sender.clone();
+        let (give, take) = channel::<MemoryObject>();
+        let thread = std::thread::Builder::new().name(name.to_string());
+        let started = thread.spawn(move || {
+            let Ok(object) = take.recv() else { return };
+            let event = work(&object);
+            let memory = (key, object);
+            // Where the server has ended, nobody waits.
+            if sender.send(Arrival { memory, event }).is_ok() {
+                let _ = rustix::io::write(&doorbell, &1u64.to_ne_bytes());
+            }
+        });
+        match started {
+            // The thread is there, and waits for nothing else.
+            Ok(_) => {
+                drop(give.send(object));
+                Ok(())
+            }
+            Err(error) => {
+                self.memories.put(key, object);
+                Err(error.to_string())
+            }
+        }
+    }
+
+    /// Has an array read from another server.
+    pub(super) fn pull(
+        &mut self,
+        number: u64,
+        address: &str,
+        loan: HandleId,
+        (memory, bytes): (MemoryKey, u64),
+    ) -> Option<Event> {
+        let refused =
+            |kind, text: String| Some(Event::Pulled(number, Err(Failure::new(kind, text))));
+        let address: Address = match address.parse() {
+            Ok(Address::Unix(_)) => {
+                let text = "arrays come from other servers over TCP, not over Unix sockets";
+                return refused(FailureKind::BadArgument, text.to_string());
+            }
+            Ok(address) => address,
+            Err(error) => return refused(FailureKind::BadArgument, format!("{error}")),
+        };
+        let credentials = self
+            .arrivals
+            .credentials
+            .get_or_insert_with(Credentials::from_environment);
+        let reading = Reading {
+            address,
+            credentials: credentials.clone(),
+            peers: self.config.data.peers.clone(),
+            loan,
+            bytes,
+        };
+        let brought = self.bring("pull", memory, move |memory| {
+            let read = reading.read(memory).map_err(|error| {
+                let text = format!("{}: {error}", reading.address);
+                Failure::new(FailureKind::Unreachable, text)
+            });
+            Event::Pulled(number, read)
+        });
+        let error = brought.err()?;
+        refused(
+            FailureKind::Unreachable,
+            format!("it cannot be read: {error}"),
+        )
+    }
+
+    /// Has a file of the data folder read.
+    pub(super) fn read_data(
+        &mut self,
+        id: HandleId,
+        file: Arc<DataFile>,
+        memory: MemoryKey,
+    ) -> Option<Event> {
+        let root = self.arrivals.folder.as_ref().map(Folder::root);
+        let Some(Ok(root)) = root else {
+            let text = "cannot reach the data folder".to_string();
+            return Some(Event::DataRead(id, Err(text)));
+        };
+        let brought = self.bring("data file", memory, move |memory| {
+            read(&root, id, &file, memory)
+        });
+        let error = brought.err()?;
+        Some(Event::DataRead(id, Err(error)))
+    }
+}
+
+fn read(root: &OwnedFd, id: HandleId, file: &DataFile, memory: &MemoryObject) -> Event {
+    let read = folder::read(root, file, memory);
+    Event::DataRead(id, read.map_err(|error| format!("{}: {error}", file.name)))
+}
+
+/// What a thread reads from another server.
+struct Reading {
+    address: Address,
+    credentials: Credentials,
+    peers: Vec<IpNet>,
+    loan: HandleId,
+    bytes: u64,
+}
+
+impl Reading {
+    fn read(&self, memory: &MemoryObject) -> Result<(), String> {
+        self.check_peer()?;
+        let options = Options {
+            timeout: Some(Duration::from_secs_f64(30.0 + self.bytes as f64 / SLOWEST)),
+            same_host: false,
+            spin: Duration::ZERO,
+            credentials: self.credentials.clone(),
+            ..Options::default()
+        };
+        let server = farcall_client::Server::connect(&self.address.to_string(), options);
+        let server = server.map_err(|error| error.to_string())?;
+        // SAFETY: nobody else has the memory.
+        let bytes = unsafe { memory.part(0, self.bytes) };
+        server
+            .redeem(self.loan, bytes)
+            .map_err(|error| error.to_string())
+    }
+
+    /// Whether all addresses of the other server are in networks that the operator allows.
+    fn check_peer(&self) -> Result<(), String> {
+        let (Address::Tcp { host, port } | Address::Tls { host, port }) = &self.address else {
+            return Err("it is not reached over TCP".to_string());
+        };
+        let found = (host.as_str(), *port).to_socket_addrs();
+        for address in found.map_err(|error| error.to_string())? {
+            let ip = address.ip().to_canonical();
+            if !self.peers.iter().any(|network| network.contains(&ip)) {
+                return Err(format!(
+                    "arrays may not come from {ip}; its network is not among data.peers in the \
+                     server's configuration"
+                ));
+            }
+        }
+        Ok(())
+    }
+}

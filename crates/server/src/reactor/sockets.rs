@@ -1,0 +1,273 @@
+//! What happens on sockets: clients come, send, take and go.
+
+use super::{Reactor, SWEEP, Source};
+use crate::listen::{Accepted, Listener};
+use crate::socket::{Socket, Step, TURN_BYTES};
+use farcall_server_proto as proto;
+use farcall_server_proto::{ConnectionKey, Event, Way};
+use rustix::event::epoll::{self, EventFlags};
+use std::io::{self, Read};
+use std::time::Instant;
+
+/// Addresses of its own that a client is told.
+const MOST_WAYS: usize = 16;
+/// Connections accepted in one go.
+const ACCEPTS: usize = 64;
+
+impl Reactor {
+    pub(super) fn handle(&mut self, source: Source, flags: EventFlags) {
+        match source {
+            Source::Listener(index) => self.accept(index),
+            Source::Connection(key) => self.connection_event(key, flags),
+            Source::WorkerSocket(key) => self.worker_event(key),
+            Source::WorkerOutput(key) => self.worker_output(key),
+            Source::Doorbell => {
+                let _ = rustix::io::read(&self.bells.doorbell, &mut [0u8; 8]);
+                self.answer_readers();
+            }
+            Source::Signal => {
+                let _ = self.bells.signals.read(&mut [0; 64]);
+                self.tell(Event::Stop);
+            }
+            Source::Drain => {
+                let _ = self.bells.drains.read(&mut [0; 64]);
+                self.tell(Event::Drain);
+            }
+        }
+    }
+
+    fn accept(&mut self, index: usize) {
+        for _ in 0..ACCEPTS {
+            let Some(listener) = self.listeners.get(index) else {
+                return;
+            };
+            match listener.accept() {
+                Ok(accepted) => self.admit(accepted),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) => {
+                    tracing::warn!("cannot accept a connection: {error}");
+                    // Mostly for lack of descriptors, which does not pass by trying again.
+                    self.listen_for(EventFlags::empty());
+                    self.deaf_until = Some(Instant::now() + SWEEP);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn listen_for(&self, flags: EventFlags) {
+        for (index, listener) in self.listeners.iter().enumerate() {
+            let data = Source::Listener(index).data();
+            if let Err(error) = epoll::modify(&self.epoll, listener.fd(), data, flags) {
+                tracing::error!("a listening socket cannot be watched: {error}");
+            }
+        }
+    }
+
+    pub(super) fn listen_again(&mut self) {
+        if self.deaf_until.take().is_some() {
+            self.listen_for(EventFlags::IN);
+        }
+    }
+
+    /// Accepts who has connected already, so that they are told and not left alone, and nobody
+    /// from then on.
+    pub(super) fn stop_listening(&mut self) {
+        for listener in 0..self.listeners.len() {
+            self.accept(listener);
+        }
+        self.listeners.clear();
+    }
+
+    fn admit(&mut self, accepted: Accepted) {
+        let is_tls = accepted.session.is_some();
+        let mut names = self.listeners.iter();
+        let is_far = !accepted.is_local;
+        let local = match accepted.is_local && !accepted.is_unix && !is_tls {
+            true => names.find_map(Listener::local_name).map(str::to_owned),
+            false => None,
+        };
+        let ways = is_far.then(|| {
+            let listeners = self.listeners.iter();
+            let ways = listeners.flat_map(|listener| listener.ways(is_tls));
+            let ways = ways.take(MOST_WAYS).map(|way| way.to_string());
+            ways.collect::<Vec<String>>()
+        });
+        let known = proto::Accepted {
+            peer: accepted.peer.clone(),
+            user: accepted.user.clone(),
+            host: accepted.host,
+            is_local: accepted.is_local,
+            is_unix: accepted.is_unix,
+            local,
+            ways: ways.filter(|ways| ways.len() > 1),
+        };
+        self.server.set_time(self.clock.now());
+        let key = match self.server.accept(known) {
+            Ok(key) => key,
+            Err(farewell) => {
+                // One try: a fresh socket has room for it.
+                let _ = rustix::io::write(&accepted.socket, &farewell);
+                return;
+            }
+        };
+        let socket = Socket::new(key, accepted);
+        let watched = self.watch(socket.fd(), Source::Connection(key), socket.interest);
+        self.sockets.open.insert(key, socket);
+        match watched {
+            Ok(()) => self.act(),
+            Err(error) => self.tell(Event::Lost(key, Some(error.to_string()))),
+        }
+    }
+
+    fn connection_event(&mut self, key: ConnectionKey, flags: EventFlags) {
+        let Some(socket) = self.sockets.open.get(key) else {
+            return;
+        };
+        let is_ready = socket.is_ready;
+        if flags.intersects(EventFlags::RDHUP | EventFlags::ERR) {
+            return self.tell(Event::Lost(key, None));
+        }
+        if flags.contains(EventFlags::OUT) {
+            self.flush(key);
+        }
+        // Answers that have left may have made room for more requests. One that has input to go on
+        // with has its turn with the others.
+        if !is_ready {
+            self.serve(key);
+        }
+    }
+
+    /// A connection has input to go on with: once, however often it is found out, so that none has
+    /// more than one turn before all others have had theirs.
+    pub(super) fn make_ready(&mut self, key: ConnectionKey) {
+        if let Some(socket) = self.sockets.open.get_mut(key)
+            && !std::mem::replace(&mut socket.is_ready, true)
+        {
+            self.sockets.ready.push_back(key);
+        }
+    }
+
+    /// Goes on with connections that had more input than their turn allowed.
+    pub(super) fn serve_ready(&mut self) -> bool {
+        let count = self.sockets.ready.len();
+        for _ in 0..count {
+            if let Some(key) = self.sockets.ready.pop_front()
+                && let Some(socket) = self.sockets.open.get_mut(key)
+            {
+                socket.is_ready = false;
+                self.serve(key);
+            }
+        }
+        count > 0
+    }
+
+    /// Takes input from a connection, for one turn.
+    fn serve(&mut self, key: ConnectionKey) {
+        let granted = self.server.grant(key, Way::Up, self.clock.nanos());
+        self.take_input(key);
+        self.server.settle(key, Way::Up, granted);
+        self.act();
+        self.flush(key);
+    }
+
+    /// It is a connection's turn to move bytes at a reserved rate.
+    pub(super) fn serve_way(&mut self, key: ConnectionKey, way: Way) {
+        match way {
+            Way::Up => self.serve(key),
+            Way::Down => {
+                self.flush(key);
+                self.make_ready(key);
+            }
+        }
+    }
+
+    fn take_input(&mut self, key: ConnectionKey) {
+        let mut moved = 0;
+        while self.server.takes_input(key) {
+            self.server.set_time(self.clock.now());
+            let Some(socket) = self.sockets.open.get_mut(key) else {
+                return;
+            };
+            let step = socket.advance(&mut self.server, &self.memories);
+            self.act();
+            match step {
+                Ok(Step::Progress(count)) => moved += count,
+                Ok(Step::Blocked | Step::UsedUp) => return,
+                Ok(Step::Closed) => return self.tell(Event::Lost(key, None)),
+                Err(error) => return self.tell(Event::Lost(key, Some(error.to_string()))),
+            }
+            if moved >= TURN_BYTES {
+                return self.make_ready(key);
+            }
+            if self.server.is_congested(key) {
+                self.flush(key);
+            }
+        }
+    }
+
+    /// An answer is to be written, with others of this turn.
+    pub(super) fn is_answered(&mut self, key: ConnectionKey) {
+        self.sockets.unflushed.push(key);
+    }
+
+    /// Writes the answers that have come up.
+    pub(super) fn flush_answers(&mut self) {
+        while let Some(key) = self.sockets.unflushed.pop() {
+            self.flush(key);
+        }
+    }
+
+    /// Writes what there is to write.
+    pub(super) fn flush(&mut self, key: ConnectionKey) {
+        let Some(socket) = self.sockets.open.get_mut(key) else {
+            return;
+        };
+        let clock = self.clock;
+        let granted = self.server.grant(key, Way::Down, clock.nanos());
+        let clock = move || clock.nanos();
+        let flushed = socket.flush(&mut self.server, &self.memories, clock);
+        self.server.settle(key, Way::Down, granted);
+        match flushed {
+            Ok(true) => {
+                self.server.set_time(self.clock.now());
+                self.server.flushed(key);
+            }
+            Ok(false) => {}
+            Err(error) => return self.tell(Event::Lost(key, Some(error.to_string()))),
+        }
+        self.server.learn_link(key);
+        self.act();
+        self.update_interest(key);
+    }
+
+    fn update_interest(&mut self, key: ConnectionKey) {
+        let Some(socket) = self.sockets.open.get_mut(key) else {
+            return;
+        };
+        let reads = self.server.takes_input(key) && !self.server.waits(key, Way::Up);
+        let mut interest = match reads {
+            true => EventFlags::IN,
+            false => EventFlags::RDHUP,
+        };
+        let writes = !socket.is_flushed() && !self.server.waits(key, Way::Down);
+        interest.set(EventFlags::OUT, writes);
+        if interest == socket.interest {
+            return;
+        }
+        socket.interest = interest;
+        let data = Source::Connection(key).data();
+        if let Err(error) = epoll::modify(&self.epoll, socket.fd(), data, interest) {
+            self.tell(Event::Lost(key, Some(error.to_string())));
+        }
+    }
+
+    /// Ends a connection, with its last words if they can be said.
+    pub(super) fn close(&mut self, key: ConnectionKey) {
+        if let Some(socket) = self.sockets.open.remove(key) {
+            let _ = epoll::delete(&self.epoll, socket.fd());
+            socket.farewell(&mut self.server, &self.memories, self.clock.nanos());
+            self.listen_again();
+        }
+    }
+}

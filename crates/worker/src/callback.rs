@@ -1,0 +1,139 @@
+//! Callbacks between a worker and its server: short words on the worker's socket, and the
+//! messages in memory that both have.
+
+use crate::memory::sealed_memory;
+use farcall_rpc_proto::CALLBACK_BYTES;
+use rustix::io::Errno;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+
+/// Most bytes of a word.
+pub(crate) const WORD_BYTES: usize = 4096;
+
+/// What a worker says while it runs a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// The encoded callback is in the mailbox: so many bytes.
+    Callback(usize),
+    /// A callback that cannot be made, or an answer that cannot be used.
+    Problem(String),
+}
+
+impl Word {
+    const CALLBACK: u8 = 1;
+    const PROBLEM: u8 = 2;
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        match self {
+            Word::Callback(bytes) => [&[Word::CALLBACK][..], &bytes.to_ne_bytes()].concat(),
+            Word::Problem(text) => {
+                let text = &text.as_bytes()[..text.len().min(WORD_BYTES - 1)];
+                [&[Word::PROBLEM][..], text].concat()
+            }
+        }
+    }
+
+    /// The library shares the process with the worker and may have written anything.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Word> {
+        let (&kind, rest) = bytes.split_first()?;
+        match kind {
+            Word::CALLBACK => {
+                let bytes = usize::from_ne_bytes(rest.try_into().ok()?);
+                (bytes <= CALLBACK_BYTES).then_some(Word::Callback(bytes))
+            }
+            Word::PROBLEM => Some(Word::Problem(String::from_utf8_lossy(rest).into_owned())),
+            _ => None,
+        }
+    }
+}
+
+/// The server's word that the answer is in the mailbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AnswerWord {
+    pub(crate) bytes: usize,
+    pub(crate) big_endian: bool,
+}
+
+impl AnswerWord {
+    pub(crate) fn encode(self) -> [u8; 9] {
+        let mut word = [0; 9];
+        word[0] = self.big_endian.into();
+        word[1..].copy_from_slice(&self.bytes.to_ne_bytes());
+        word
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<AnswerWord> {
+        let (order, bytes) = bytes.split_first()?;
+        Some(AnswerWord {
+            bytes: usize::from_ne_bytes(bytes.try_into().ok()?),
+            big_endian: *order != 0,
+        })
+    }
+}
+
+/// Memory for one callback or its answer. It has no pages before the first callback.
+pub struct Mailbox(File);
+
+impl Mailbox {
+    pub(crate) fn create() -> io::Result<Mailbox> {
+        Ok(Mailbox::open(sealed_memory(
+            "farcall-callback",
+            CALLBACK_BYTES,
+        )?))
+    }
+
+    pub(crate) fn open(memory: OwnedFd) -> Mailbox {
+        Mailbox(memory.into())
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    pub(crate) fn put(&self, message: &[u8]) -> io::Result<()> {
+        if message.len() > CALLBACK_BYTES {
+            return Err(Errno::MSGSIZE.into());
+        }
+        self.0.write_all_at(message, 0)
+    }
+
+    pub(crate) fn take(&self, bytes: usize) -> io::Result<Vec<u8>> {
+        let mut message = vec![0; bytes.min(CALLBACK_BYTES)];
+        self.0.read_exact_at(&mut message, 0)?;
+        Ok(message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_travel_and_strangers_are_refused() {
+        for word in [Word::Callback(77), Word::Problem("too long".to_string())] {
+            assert_eq!(Word::decode(&word.encode()), Some(word));
+        }
+        assert_eq!(
+            Word::decode(&Word::Callback(CALLBACK_BYTES + 1).encode()),
+            None
+        );
+        assert_eq!(Word::decode(b"ready"), None);
+        assert_eq!(Word::decode(b""), None);
+        let answer = AnswerWord {
+            bytes: 5,
+            big_endian: true,
+        };
+        assert_eq!(AnswerWord::decode(&answer.encode()), Some(answer));
+    }
+
+    #[test]
+    fn the_mailbox_has_a_bound() {
+        let mailbox = Mailbox::create().unwrap();
+        mailbox.put(b"hello").unwrap();
+        assert_eq!(mailbox.take(5).unwrap(), b"hello");
+        assert!(mailbox.put(&vec![0; CALLBACK_BYTES + 1]).is_err());
+        assert_eq!(mailbox.take(usize::MAX).unwrap().len(), CALLBACK_BYTES);
+    }
+}

@@ -1,0 +1,87 @@
+//! How workers end.
+
+use farcall_rpc_proto::{Failure, FailureKind};
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+/// How a worker ended.
+#[derive(Debug)]
+pub struct Death {
+    /// Nothing but the reason where it could not be started.
+    pub(crate) status: io::Result<ExitStatus>,
+    pub(crate) signal: u32,
+    pub(crate) out_of_memory: bool,
+    pub(crate) printed: String,
+    /// Why the server ended it, if it did.
+    pub(crate) ended_for: Option<Failure>,
+}
+
+impl Death {
+    /// The signal that has ended it.
+    fn signal(&self) -> Option<i32> {
+        let status = self.status.as_ref().ok()?;
+        status.signal().or(nonzero(self.signal))
+    }
+
+    /// What kind of failure it is for the call that was running.
+    pub fn kind(&self) -> FailureKind {
+        match &self.ended_for {
+            Some(failure) => failure.kind,
+            None if self.out_of_memory => FailureKind::OutOfMemory,
+            None if self.signal() == Some(libc::SIGXFSZ) => FailureKind::TooLarge,
+            None => FailureKind::LibraryCrashed,
+        }
+    }
+
+    /// The cause, in words that follow the function's name.
+    pub fn cause(&self, memory_limit: u64) -> String {
+        let cause = if let Some(reason) = &self.ended_for {
+            reason.message.clone()
+        } else if self.out_of_memory {
+            format!("ran out of memory (limit of a worker: {memory_limit} bytes)")
+        } else {
+            match &self.status {
+                Ok(status) => match self.signal() {
+                    Some(signal) => describe_signal(signal),
+                    None => format!(
+                        "ended its process (exit status {}), as exit() or STOP do",
+                        status.code().unwrap_or(0)
+                    ),
+                },
+                Err(error) => format!("has no process: {error}"),
+            }
+        };
+        match self.printed.lines().last() {
+            Some(line) => format!("{cause}; it printed last: {}", line.trim()),
+            None => cause,
+        }
+    }
+}
+
+fn nonzero(signal: u32) -> Option<i32> {
+    i32::try_from(signal).ok().filter(|signal| *signal != 0)
+}
+
+fn describe_signal(signal: i32) -> String {
+    let (name, what) = match signal {
+        libc::SIGSEGV => ("SIGSEGV", "touched memory that is not its own"),
+        libc::SIGBUS => ("SIGBUS", "touched memory that is not there"),
+        libc::SIGFPE => ("SIGFPE", "divided by zero or the like"),
+        libc::SIGILL => (
+            "SIGILL",
+            "ran into an instruction this processor does not have",
+        ),
+        libc::SIGABRT => ("SIGABRT", "called abort()"),
+        libc::SIGXFSZ => (
+            "SIGXFSZ",
+            "wrote more to a file than the server allows, limits.files in its configuration",
+        ),
+        libc::SIGKILL => (
+            "SIGKILL",
+            "was killed from outside, or by the system for lack of memory",
+        ),
+        _ => return format!("was ended by signal {signal}"),
+    };
+    format!("{what} ({name})")
+}

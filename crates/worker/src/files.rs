@@ -1,0 +1,277 @@
+//! Files of the caller that a call works on: they are fetched before the library runs and returned
+//! after it, piece by piece, and lie in a folder of the worker meanwhile.
+
+use crate::process::Line;
+use farcall_idl::{Interface, Mode, Param, Scalar};
+use farcall_rpc_proto::{FILE_PIECE_BYTES, Failure, FailureKind, FileRequest};
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// How the folders of workers are called: this, the process id of the server, and more.
+const PREFIX: &str = "farcall-files-";
+/// Characters of a file's own name that are kept, its end first.
+const NAME_CHARACTERS: usize = 60;
+
+/// A folder for the files of one worker; it goes away with this value.
+pub fn folder(parent: &Path) -> io::Result<TempDir> {
+    let prefix = format!("{PREFIX}{}-", std::process::id());
+    tempfile::Builder::new().prefix(&prefix).tempdir_in(parent)
+}
+
+/// Removes what servers that were killed have left in `parent`.
+pub fn remove_left_over(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let rest = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+        let process = rest.and_then(|rest| rest.split('-').next());
+        let process = process.and_then(|process| process.parse::<u32>().ok());
+        if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
+            // Another user's stays.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// The files of one call. Dropped, they are removed.
+pub(crate) struct Files<'w> {
+    line: &'w Line<'w>,
+    folder: PathBuf,
+    /// Bytes that the files of one call may come to; 0 means any.
+    limit: u64,
+    files: Vec<FileArgument>,
+}
+
+struct FileArgument {
+    /// The number of the parameter as callbacks name it.
+    index: usize,
+    name: String,
+    mode: Mode,
+    path: PathBuf,
+}
+
+impl<'w> Files<'w> {
+    /// Fetches the files that `scalars` name, in the worker's `folder`, and puts their places there
+    /// in the scalars.
+    pub(crate) fn fetch(
+        line: &'w Line<'w>,
+        folder: &Path,
+        limit: u64,
+        interface: &Interface,
+        scalars: &mut [Option<Scalar>],
+    ) -> Result<Files<'w>, Failure> {
+        let mut files = Files {
+            line,
+            folder: folder.join("call"),
+            limit,
+            files: Vec::new(),
+        };
+        fs::create_dir(&files.folder).map_err(|error| {
+            let text = format!("has no folder for its files on the server: {error}");
+            Failure::new(FailureKind::Internal, text)
+        })?;
+        let mut total = 0;
+        for (param, Param { name, mode, .. }) in interface.params.iter().enumerate() {
+            let Some(Scalar::Text(text)) = &mut scalars[param] else {
+                continue;
+            };
+            if !interface.params[param].is_file() {
+                continue;
+            }
+            let file = FileArgument {
+                index: interface.callbacks.len() + param,
+                name: name.clone(),
+                mode: *mode,
+                path: files.folder.join(format!("{param}-{}", own_name(text))),
+            };
+            let path = file.path.to_str().ok_or_else(|| {
+                let text = "the path of the server's temporary folder is not UTF-8";
+                Failure::new(FailureKind::Internal, text)
+            })?;
+            path.clone_into(text);
+            if file.mode.is_sent() {
+                total = files.read(&file, total)?;
+            }
+            files.files.push(file);
+        }
+        Ok(files)
+    }
+
+    /// Fetches one file. Returns the bytes of all until now.
+    fn read(&self, file: &FileArgument, others: u64) -> Result<u64, Failure> {
+        let length = self.ask(file, FileRequest::Length)?;
+        let length: [u8; 8] = length.try_into().map_err(|_| file.spoilt())?;
+        let length = u64::from_le_bytes(length);
+        let total = others.saturating_add(length);
+        self.check(file, total)?;
+        let disk = |error| file.no_room(length, &error);
+        let mut copy = File::create_new(&file.path).map_err(disk)?;
+        if length > 0 {
+            // All of it or none, before anything travels; some file systems cannot tell.
+            match fallocate(&copy, FallocateFlags::empty(), 0, length) {
+                Ok(()) | Err(Errno::OPNOTSUPP) => {}
+                Err(error) => return Err(disk(error.into())),
+            }
+        }
+        let mut offset = 0;
+        while offset < length {
+            let most = (length - offset).min(FILE_PIECE_BYTES as u64);
+            let request = FileRequest::Read {
+                offset,
+                length: most,
+            };
+            let piece = self.ask(file, request)?;
+            if piece.len() as u64 != most {
+                return Err(file.spoilt());
+            }
+            copy.write_all(&piece).map_err(disk)?;
+            offset += most;
+        }
+        Ok(total)
+    }
+
+    /// Returns the files that the library has written.
+    pub(crate) fn send_back(&self) -> Result<(), Failure> {
+        let mut total = 0;
+        for file in self.files.iter().filter(|file| file.mode.is_returned()) {
+            total = self.write(file, total)?;
+        }
+        Ok(())
+    }
+
+    fn write(&self, file: &FileArgument, others: u64) -> Result<u64, Failure> {
+        let name = &file.name;
+        let lost = |error: io::Error| {
+            let text = match error.kind() {
+                ErrorKind::NotFound => format!("did not write the file of argument `{name}`"),
+                _ => format!("left a file of argument `{name}` that cannot be read: {error}"),
+            };
+            Failure::new(FailureKind::FunctionFailed, text)
+        };
+        let mut written = File::open(&file.path).map_err(lost)?;
+        let metadata = written.metadata().map_err(lost)?;
+        if !metadata.is_file() {
+            return Err(lost(io::Error::other("it is no file")));
+        }
+        let length = metadata.len();
+        let total = others.saturating_add(length);
+        self.check(file, total)?;
+        // One piece is read while the one before is on its way, into memory that has been used.
+        let mut next = move |offset: u64, data: &mut Vec<u8>| {
+            let most = (length - offset).min(FILE_PIECE_BYTES as u64);
+            data.resize(most as usize, 0);
+            written.read_exact(data).map_err(lost)
+        };
+        let failed = |error| file.not_moved(&error);
+        let (mut offset, mut data, mut message) = (0, Vec::new(), Vec::new());
+        next(offset, &mut data)?;
+        loop {
+            let bytes = data.len() as u64;
+            let request = FileRequest::Write {
+                offset,
+                total: length,
+                data,
+            };
+            let callback = request.into_callback(file.index as u32);
+            self.line.ask(&callback, &mut message).map_err(failed)?;
+            data = callback.data;
+            offset += bytes;
+            if offset == length {
+                self.line.answer().map_err(failed)?;
+                return Ok(total);
+            }
+            let read = next(offset, &mut data);
+            self.line.answer().map_err(failed)?;
+            read?;
+        }
+    }
+
+    fn check(&self, file: &FileArgument, total: u64) -> Result<(), Failure> {
+        let limit = self.limit;
+        if limit == 0 || total <= limit {
+            return Ok(());
+        }
+        let name = &file.name;
+        let text = format!(
+            "has files of {total} bytes up to argument `{name}`, and the server allows {limit} \
+             (limits.files in its configuration)"
+        );
+        Err(Failure::new(FailureKind::TooLarge, text))
+    }
+
+    fn ask(&self, file: &FileArgument, request: FileRequest) -> Result<Vec<u8>, Failure> {
+        let answer = self
+            .line
+            .exchange(&request.into_callback(file.index as u32));
+        Ok(answer.map_err(|error| file.not_moved(&error))?.data)
+    }
+}
+
+impl Drop for Files<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.folder) {
+            eprintln!("farcall: files of a call stay behind: {error}");
+        }
+    }
+}
+
+impl FileArgument {
+    fn not_moved(&self, error: &io::Error) -> Failure {
+        let text = format!("cannot move the file of argument `{}`: {error}", self.name);
+        Failure::new(FailureKind::Internal, text)
+    }
+
+    fn spoilt(&self) -> Failure {
+        let text = format!(
+            "was given a file for argument `{}` that another program has cut meanwhile",
+            self.name
+        );
+        Failure::new(FailureKind::BadArgument, text)
+    }
+
+    fn no_room(&self, length: u64, error: &io::Error) -> Failure {
+        let text = format!(
+            "has no room on the server for the {length} bytes of argument `{}`: {error} \
+             (workers.folder in its configuration)",
+            self.name
+        );
+        Failure::new(FailureKind::Busy, text)
+    }
+}
+
+/// The end of the name that the caller's file has in its own folder.
+fn own_name(text: &str) -> String {
+    let name = text.rsplit(['/', '\\']).next().unwrap_or(text);
+    let skipped = name.chars().count().saturating_sub(NAME_CHARACTERS);
+    name.chars().skip(skipped).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stay_within_the_folder() {
+        assert_eq!(own_name("/etc/passwd"), "passwd");
+        assert_eq!(own_name("..\\..\\a.csv"), "a.csv");
+        assert_eq!(own_name("data/"), "");
+        let long = format!("{}.csv", "ü".repeat(300));
+        assert!(own_name(&long).ends_with("ü.csv"));
+        assert!(own_name(&long).len() < 200);
+    }
+
+    #[test]
+    fn what_a_killed_server_left_is_removed() {
+        let parent = tempfile::tempdir().unwrap();
+        let ours = folder(parent.path()).unwrap();
+        let left = parent.path().join(format!("{PREFIX}4194305-x"));
+        fs::create_dir(&left).unwrap();
+        fs::write(left.join("file"), "text").unwrap();
+        remove_left_over(parent.path());
+        assert!(ours.path().exists());
+        assert!(!left.exists(), "no process has a number that high");
+    }
+}

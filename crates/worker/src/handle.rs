@@ -1,0 +1,463 @@
+//! A worker process as the server sees it: its socket, the ring of requests, what it prints.
+
+use crate::callback::{AnswerWord, Mailbox, WORD_BYTES, Word};
+use crate::control::{Control, Outcome, Request};
+use crate::death::Death;
+use crate::launch::Ready;
+use crate::memory::MemoryObject;
+use crate::nursery::Process;
+use crate::parallel::Welcome;
+use farcall_rpc_proto::{Callback, CallbackAnswer, Failure, FailureKind};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use std::collections::{HashSet, VecDeque};
+use std::fs::File;
+use std::io::{self, IoSlice, Read};
+use tempfile::TempDir;
+
+/// Descriptor under which a worker finds its socket.
+pub(crate) const SOCKET_FD: i32 = 3;
+/// Most bytes of what a worker says when it has bound its library.
+pub(crate) const GREETING_BYTES: usize = 60 << 10;
+/// How that begins where all went well; [`Ready`] follows as JSON.
+pub(crate) const READY: &[u8] = b"ready";
+/// Bytes of one read of a worker's output.
+const READ_BYTES: usize = 16 << 10;
+/// So many reads take all that a pipe holds. Others may go on to write to it.
+pub const MOST_READS: usize = (64 << 10) / READ_BYTES + 1;
+/// Bytes of a line of output in the log.
+const LINE_BYTES: usize = 4096;
+/// Bytes of a worker's output kept for error messages.
+const TAIL_BYTES: usize = 2048;
+
+/// A message about a job buffer, on the worker's socket.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) enum MemoryMessage {
+    /// Map the memory object that comes with the message.
+    Map {
+        id: u64,
+        bytes: u64,
+    },
+    Unmap {
+        id: u64,
+    },
+}
+
+impl MemoryMessage {
+    pub(crate) const BYTES: usize = 16;
+
+    pub(crate) fn encode(self) -> [u8; Self::BYTES] {
+        let (id, bytes) = match self {
+            MemoryMessage::Map { id, bytes } => (id, bytes),
+            MemoryMessage::Unmap { id } => (id, 0),
+        };
+        let mut out = [0; Self::BYTES];
+        out[..8].copy_from_slice(&id.to_ne_bytes());
+        out[8..].copy_from_slice(&bytes.to_ne_bytes());
+        out
+    }
+
+    pub(crate) fn decode(bytes: [u8; Self::BYTES]) -> MemoryMessage {
+        let [id, bytes] = [0, 8].map(|at| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&bytes[at..at + 8]);
+            u64::from_ne_bytes(word)
+        });
+        match bytes {
+            0 => MemoryMessage::Unmap { id },
+            bytes => MemoryMessage::Map { id, bytes },
+        }
+    }
+}
+
+/// A request that a worker has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Posted {
+    /// To run the call of this number.
+    Call(u64),
+    /// A call that was taken back.
+    Withdrawn,
+    /// To unmap memory.
+    Unmap,
+}
+
+/// What a worker is done with.
+#[derive(Debug)]
+pub enum Done {
+    /// A call, by its number.
+    Call(u64, Outcome),
+    /// One that was taken back: it has passed over it.
+    Withdrawn,
+    /// It has unmapped what is gone.
+    Unmapped,
+}
+
+/// What became of a call that is not wanted any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Withdrawal {
+    /// The worker will never see it.
+    Done,
+    /// It is finished.
+    Finished,
+    /// The worker runs it.
+    Runs,
+}
+
+/// A worker process, or several that compute together.
+pub struct Worker {
+    /// Whether it has not said yet that it has bound its library.
+    is_starting: bool,
+    /// Why the server ended it, if it did.
+    ended_for: Option<Failure>,
+    is_parallel: bool,
+    /// For the first of several processes, while it is awaited.
+    welcome: Option<Welcome>,
+    process: Process,
+    /// The way to it, or where it is awaited.
+    socket: OwnedFd,
+    output: File,
+    /// The begun line of its output.
+    line: Vec<u8>,
+    tail: Vec<u8>,
+    control: Control,
+    /// What it has, the one that it runs first.
+    posted: VecDeque<Posted>,
+    mailbox: Mailbox,
+    mapped: HashSet<u64>,
+    stale: Vec<u64>,
+    /// Where the files of its calls lie; it outlives the process.
+    _folder: TempDir,
+}
+
+/// What a worker is made of.
+pub(crate) struct Parts {
+    pub(crate) is_parallel: bool,
+    pub(crate) welcome: Option<Welcome>,
+    pub(crate) process: Process,
+    pub(crate) socket: OwnedFd,
+    pub(crate) output: File,
+    pub(crate) control: Control,
+    pub(crate) mailbox: Mailbox,
+    pub(crate) folder: TempDir,
+}
+
+impl Worker {
+    pub(crate) fn new(parts: Parts) -> Worker {
+        Worker {
+            is_starting: true,
+            ended_for: None,
+            is_parallel: parts.is_parallel,
+            welcome: parts.welcome,
+            process: parts.process,
+            socket: parts.socket,
+            output: parts.output,
+            line: Vec::new(),
+            tail: Vec::new(),
+            control: parts.control,
+            posted: VecDeque::new(),
+            mailbox: parts.mailbox,
+            mapped: HashSet::new(),
+            stale: Vec::new(),
+            _folder: parts.folder,
+        }
+    }
+
+    /// The way to it, or where it is awaited.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// What it prints.
+    pub fn output(&self) -> BorrowedFd<'_> {
+        self.output.as_fd()
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Whether it has not said yet that it has bound its library.
+    pub fn is_starting(&self) -> bool {
+        self.is_starting
+    }
+
+    /// Whether the first of its processes is still to come.
+    pub fn is_awaited(&self) -> bool {
+        self.welcome.is_some()
+    }
+
+    /// Lets the first process in, if it is there; from then on its socket is another one.
+    pub fn admit(&mut self) -> io::Result<()> {
+        let Some(welcome) = &self.welcome else {
+            return Ok(());
+        };
+        let come = welcome.accept(&self.socket, self.control.fd(), self.mailbox.fd())?;
+        if let Some(socket) = come {
+            self.socket = socket;
+            self.welcome = None;
+        }
+        Ok(())
+    }
+
+    /// Hands the worker a call, behind others that it has.
+    ///
+    /// # Panics
+    /// If it has as many as the ring holds.
+    pub fn run<'m>(
+        &mut self,
+        call: u64,
+        run: &Run<'_>,
+        memory: impl Iterator<Item = &'m MemoryObject>,
+    ) -> io::Result<()> {
+        let mut memory_messages = self.send_stale()?;
+        for object in memory {
+            let id = object.number();
+            if self.mapped.insert(id) {
+                let bytes = object.bytes() as u64;
+                let message = MemoryMessage::Map { id, bytes };
+                send(&self.socket, &message.encode(), &[object.fd()])?;
+                memory_messages += 1;
+            }
+        }
+        let request = Request {
+            function: run.function as u64,
+            buffer: run.buffer,
+            swap: run.swap,
+            memory_messages,
+            pes: run.pes,
+            alone: run.alone,
+        };
+        self.control.post(&request, run.message);
+        if self.posted.is_empty() {
+            self.tail.clear();
+        }
+        self.posted.push_back(Posted::Call(call));
+        Ok(())
+    }
+
+    /// Asks for the doorbell before the server sleeps; `false` if it is done with something by now.
+    pub fn ask_for_doorbell(&self) -> bool {
+        self.posted.is_empty() || self.control.ask_for_doorbell()
+    }
+
+    /// Memory is gone: an idle worker unmaps it now, another one with its next request.
+    pub fn forget(&mut self, memory: u64) {
+        if !self.mapped.remove(&memory) {
+            return;
+        }
+        self.stale.push(memory);
+        self.unmap_if_idle();
+    }
+
+    fn unmap_if_idle(&mut self) {
+        if self.stale.is_empty() || !self.posted.is_empty() {
+            return;
+        }
+        // Its death is on its way if this fails, and will be handled as such.
+        if let Ok(memory_messages) = self.send_stale() {
+            self.control.post(&Request::unmap(memory_messages), &[]);
+            self.posted.push_back(Posted::Unmap);
+        }
+    }
+
+    fn send_stale(&mut self) -> io::Result<u32> {
+        let stale = std::mem::take(&mut self.stale);
+        for id in &stale {
+            let message = MemoryMessage::Unmap { id: *id };
+            send(&self.socket, &message.encode(), &[])?;
+        }
+        Ok(stale.len() as u32)
+    }
+
+    /// Whether it is done with something.
+    pub fn is_done(&self) -> bool {
+        !self.posted.is_empty() && self.control.finished() > 0
+    }
+
+    /// What it is done with, the oldest first.
+    pub fn take_done(&mut self) -> Option<Done> {
+        if !self.is_done() {
+            return None;
+        }
+        let outcome = self.control.take_outcome();
+        let done = match self.posted.pop_front()? {
+            Posted::Call(call) => Done::Call(call, outcome),
+            Posted::Withdrawn => Done::Withdrawn,
+            Posted::Unmap => Done::Unmapped,
+        };
+        self.unmap_if_idle();
+        Some(done)
+    }
+
+    /// Takes a call back, if the worker has not begun with it.
+    pub fn withdraw(&mut self, call: u64) -> Withdrawal {
+        let mut posted = self.posted.iter();
+        let Some(index) = posted.position(|posted| *posted == Posted::Call(call)) else {
+            return Withdrawal::Finished;
+        };
+        if self.control.withdraw(index) {
+            self.posted[index] = Posted::Withdrawn;
+            return Withdrawal::Done;
+        }
+        match index < self.control.finished() {
+            true => Withdrawal::Finished,
+            false => Withdrawal::Runs,
+        }
+    }
+
+    /// Whether it has begun with the call whose turn it is.
+    pub fn has_begun(&self) -> bool {
+        !self.posted.is_empty() && self.control.is_taken()
+    }
+
+    /// Reads what has come on the socket of a starting worker: ready, or why not.
+    pub fn read_greeting(&mut self) -> Option<Result<Ready, String>> {
+        let mut text = vec![0; GREETING_BYTES];
+        let flags = rustix::net::RecvFlags::DONTWAIT;
+        let count = match rustix::net::recv(&self.socket, &mut text, flags) {
+            Ok((0, _)) | Err(_) => return None,
+            Ok((count, _)) => count,
+        };
+        match text[..count].strip_prefix(READY) {
+            Some(ready) => {
+                self.is_starting = false;
+                Some(Ok(serde_json::from_slice(ready).unwrap_or_default()))
+            }
+            None => Some(Err(String::from_utf8_lossy(&text[..count]).into_owned())),
+        }
+    }
+
+    /// What a running worker says. `None` where it says nothing that can be understood, most
+    /// likely because it is dead.
+    pub fn read_word(&self) -> Option<Word> {
+        let mut word = [0; WORD_BYTES];
+        let flags = rustix::net::RecvFlags::DONTWAIT;
+        let (count, _) = rustix::net::recv(&self.socket, &mut word, flags).ok()?;
+        Word::decode(&word[..count])
+    }
+
+    /// The callback that the worker has put in the mailbox; it waits for the answer.
+    pub fn take_callback(&self, bytes: usize) -> io::Result<Callback> {
+        let message = self.mailbox.take(bytes)?;
+        Callback::decode(&message, cfg!(target_endian = "big")).map_err(io::Error::other)
+    }
+
+    /// Hands it the answer of its callback.
+    pub fn answer(&self, answer: &CallbackAnswer) -> io::Result<()> {
+        self.mailbox.put(&answer.data)?;
+        let word = AnswerWord {
+            bytes: answer.data.len(),
+            big_endian: answer.big_endian,
+        };
+        send(&self.socket, &word.encode(), &[])
+    }
+
+    /// Reads what the library has printed, if there is anything; the end is kept for error
+    /// messages. `None` once nothing can come any more.
+    pub fn read_output(&mut self) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; READ_BYTES];
+        let count = match self.output.read(&mut bytes) {
+            Ok(0) => return None,
+            Ok(count) => count,
+            Err(_) => 0,
+        };
+        bytes.truncate(count);
+        self.tail.extend_from_slice(&bytes);
+        let excess = self.tail.len().saturating_sub(TAIL_BYTES);
+        self.tail.drain(..excess);
+        Some(bytes)
+    }
+
+    /// The lines that `printed` completes, for the log; with nothing, what was begun. One that is
+    /// very long is cut.
+    pub fn lines(&mut self, printed: &[u8]) -> Vec<String> {
+        self.line.extend_from_slice(printed);
+        let complete = match self.line.iter().rposition(|byte| *byte == b'\n') {
+            _ if printed.is_empty() => self.line.len(),
+            Some(last) => last + 1,
+            None if self.line.len() > LINE_BYTES => self.line.len(),
+            None => 0,
+        };
+        let rest = self.line.split_off(complete);
+        let text = std::mem::replace(&mut self.line, rest);
+        let text = String::from_utf8_lossy(&text);
+        text.lines()
+            .map(|line| line.trim_end().to_string())
+            .collect()
+    }
+
+    /// Ends the process. `reason` is what the running call's failure will say.
+    pub fn end(&mut self, kind: FailureKind, reason: impl Into<String>) {
+        self.ended_for
+            .get_or_insert_with(|| Failure::new(kind, reason));
+        if self.is_parallel {
+            let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+        }
+        self.process.kill();
+    }
+
+    /// The process is gone or about to be: waits for it and says why it ended.
+    pub fn bury(mut self) -> Death {
+        self.process.kill();
+        let status = self.process.wait();
+        for _ in 0..MOST_READS {
+            if self.read_output().is_none_or(|bytes| bytes.is_empty()) {
+                break;
+            }
+        }
+        let (signal, out_of_memory) = self.control.last_words();
+        let printed = String::from_utf8_lossy(&self.tail).trim().to_string();
+        Death {
+            status,
+            signal,
+            out_of_memory,
+            printed,
+            ended_for: self.ended_for,
+        }
+    }
+}
+
+/// A call for a worker.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    /// Index of the function in its library.
+    pub function: usize,
+    /// Number of the memory of its arrays; 0 where it has none.
+    pub buffer: u64,
+    /// The arrays came in the other byte order.
+    pub swap: bool,
+    /// Processor elements it has.
+    pub pes: u32,
+    /// Whether no others may be posted before or behind it.
+    pub alone: bool,
+    /// The encoded call.
+    pub message: &'a [u8],
+}
+
+/// Sends one message with descriptors.
+pub(crate) fn send(
+    socket: &OwnedFd,
+    bytes: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() {
+        ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
+    }
+    loop {
+        match sendmsg(
+            socket,
+            &[IoSlice::new(bytes)],
+            &mut ancillary,
+            SendFlags::NOSIGNAL,
+        ) {
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}

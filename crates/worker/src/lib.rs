@@ -1,0 +1,32 @@
+//! Worker processes of a computational server: what runs beside the library, and the server's hold
+//! on it.
+//!
+//! A worker is the server's own program started anew. It binds one library, maps the memory of
+//! calls, and calls functions in place; it has no socket to the network. [`Launcher`] starts one,
+//! [`Worker`] is what the server has of it, [`run_worker`] is what runs inside. Which worker runs
+//! what is not decided here.
+
+mod callback;
+mod control;
+mod death;
+mod files;
+mod handle;
+mod launch;
+mod memory;
+mod nursery;
+mod parallel;
+mod process;
+mod sandbox;
+
+pub use callback::Word;
+pub use control::{Outcome, TEXT_BYTES};
+pub use death::Death;
+pub use farcall_library::{CallbackAnswer, CallbackRequest, Caller, MOST_CALLBACK_BYTES, Source};
+pub use farcall_rpc_proto::{Failure, FailureKind};
+pub use files::remove_left_over;
+pub use handle::{Done, MOST_READS, Run, Withdrawal, Worker};
+pub use launch::{Identities, Launcher, LibrarySource, Ready, is_parallel};
+pub use memory::{MemoryObject, free};
+pub use nursery::Nursery;
+pub use process::{Callee, run_worker, run_worker_for};
+pub use sandbox::Sandbox;

@@ -1,0 +1,274 @@
+//! Workers of several processes: an MPI program that a launcher starts, such as `mpiexec`.
+//!
+//! Its first process has the arrays of a call and the way to the server, as any worker has; it
+//! finds the server by a socket in the worker's folder. It tells the others what to call, and
+//! between calls they wait for it.
+
+use crate::handle::send;
+use crate::launch::Start;
+use crate::memory::sealed_memory;
+use crate::process::{self, Callee, Channel};
+use farcall_idl::{ArrayLayout, Document, Interface, Layout};
+use farcall_library::{Caller, Processes, Source};
+use farcall_rpc_proto::Call;
+use rustix::event::{PollFd, PollFlags};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen,
+    socket_with,
+};
+use std::convert::Infallible;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// In the environment of a parallel worker: its folder.
+pub(crate) const FOLDER: &str = "FARCALL_PARALLEL";
+/// In the environment of a parallel worker: how many processes were started.
+const PROCESSES: &str = "FARCALL_PROCESSES";
+/// In the folder: what a worker is told when it starts.
+const START: &str = "start";
+/// In the folder: where the server waits for the first process.
+const SOCKET: &str = "socket";
+/// Stands for the number of processes in the words of a launcher.
+const NUMBER: &str = "{processes}";
+/// Launchers that are looked for where none is named.
+const LAUNCHERS: [&str; 3] = ["mpiexec.mpich", "mpiexec.hydra", "mpiexec"];
+/// OUT arrays up to this size, such as `info`, are given to every process.
+const SMALL: u64 = 64;
+
+/// What a process is handed when it has come.
+pub(crate) struct Welcome {
+    start: OwnedFd,
+    start_bytes: u64,
+    doorbell: OwnedFd,
+}
+
+/// Makes the socket at which the server waits, and leaves what all processes are told.
+pub(crate) fn prepare(folder: &Path, start: &[u8]) -> io::Result<OwnedFd> {
+    fs::write(folder.join(START), start)?;
+    let socket = seqpacket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
+    bind(&socket, &SocketAddrUnix::new(folder.join(SOCKET))?)?;
+    listen(&socket, 1)?;
+    Ok(socket)
+}
+
+/// The launcher's program and arguments, before the worker's own, and the environment.
+pub(crate) fn launcher(words: &[String], processes: u32) -> (String, Vec<String>) {
+    let number = processes.to_string();
+    let mut words = words.iter().map(|word| word.replace(NUMBER, &number));
+    if let Some(program) = words.next() {
+        return (program, words.collect());
+    }
+    let found = LAUNCHERS.into_iter().find(|name| is_program(name));
+    let program = found.unwrap_or(LAUNCHERS[2]).to_string();
+    (program, vec!["-n".to_string(), number])
+}
+
+pub(crate) fn environment(folder: &Path, processes: u32) -> [(&'static str, PathBuf); 7] {
+    [
+        (FOLDER, folder.to_path_buf()),
+        (PROCESSES, processes.to_string().into()),
+        ("SLURM_KILL_BAD_EXIT", "1".into()),
+        // A container or a server of its own may be root, and has as many processes as it says.
+        ("OMPI_ALLOW_RUN_AS_ROOT", "1".into()),
+        ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1".into()),
+        ("OMPI_MCA_rmaps_base_oversubscribe", "1".into()),
+        (
+            "PRTE_MCA_rmaps_default_mapping_policy",
+            ":oversubscribe".into(),
+        ),
+    ]
+}
+
+fn is_program(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
+}
+
+impl Welcome {
+    /// With the text of what it is told, and what it rings.
+    pub(crate) fn new(text: &[u8], doorbell: BorrowedFd<'_>) -> io::Result<Welcome> {
+        let start = sealed_memory("farcall-start", text.len())?;
+        File::from(start.try_clone()?).write_all(text)?;
+        Ok(Welcome {
+            start,
+            start_bytes: text.len() as u64,
+            doorbell: doorbell.try_clone_to_owned()?,
+        })
+    }
+
+    /// Hands it over.
+    pub(crate) fn hand_over(
+        &self,
+        socket: &OwnedFd,
+        control: BorrowedFd<'_>,
+        mailbox: BorrowedFd<'_>,
+    ) -> io::Result<()> {
+        let descriptors = [control, self.doorbell.as_fd(), self.start.as_fd(), mailbox];
+        send(socket, &self.start_bytes.to_ne_bytes(), &descriptors)
+    }
+
+    /// Lets the first process in, which then is as any worker: returns its socket. A process of
+    /// another user is turned away.
+    pub(crate) fn accept(
+        &self,
+        listener: &OwnedFd,
+        control: BorrowedFd<'_>,
+        mailbox: BorrowedFd<'_>,
+    ) -> io::Result<Option<OwnedFd>> {
+        let socket = accept_with(listener, SocketFlags::CLOEXEC)?;
+        let peer = rustix::net::sockopt::socket_peercred(&socket)?;
+        if peer.uid != rustix::process::geteuid() {
+            return Ok(None);
+        }
+        self.hand_over(&socket, control, mailbox)?;
+        Ok(Some(socket))
+    }
+}
+
+fn seqpacket(flags: SocketFlags) -> io::Result<OwnedFd> {
+    let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+    Ok(socket_with(family, kind, flags, None)?)
+}
+
+/// Runs one process of a parallel worker.
+pub(crate) fn run<C: Callee>(
+    folder: &Path,
+    load: impl FnOnce(&Source, &Document, Option<&Path>) -> Result<C, String>,
+) -> io::Result<()> {
+    // The server ends the launcher, and the launcher its processes.
+    // SAFETY: a plain system call.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    let start = fs::read(folder.join(START))?;
+    let start: Start = serde_json::from_slice(&start).map_err(io::Error::other)?;
+    process::limit(start.memory, start.files)?;
+    process::print_lines();
+    let source = start.source();
+    let document = source.parse().document;
+    let failed = |text: String| io::Error::other(text);
+    let callee = load(&source, &document, start.compiled.as_deref()).map_err(failed)?;
+    let processes = callee.join().map_err(failed)?;
+    let expected = std::env::var(PROCESSES).unwrap_or_default();
+    if processes.size().to_string() != expected {
+        let size = processes.size();
+        return Err(io::Error::other(format!(
+            "MPI knows of {size} processes where {expected} were started: the launcher is of \
+             another MPI than the library (parallel.launcher in the server's configuration)"
+        )));
+    }
+    if !processes.is_first() {
+        return follow(&processes, &document, &callee).map(|never| match never {});
+    }
+    let socket = seqpacket(SocketFlags::CLOEXEC)?;
+    connect(&socket, &SocketAddrUnix::new(folder.join(SOCKET))?)?;
+    end_with(socket.try_clone()?);
+    let (channel, start) = Channel::open(socket)?;
+    process::serve(
+        channel,
+        start,
+        document,
+        callee,
+        Vec::new(),
+        Some(processes),
+    )
+}
+
+/// Ends the process when the server is gone or has given it up. Launchers may outlive what they
+/// were told to end.
+fn end_with(socket: OwnedFd) {
+    std::thread::spawn(move || {
+        let hung_up = PollFlags::RDHUP;
+        while rustix::event::poll(&mut [PollFd::new(&socket, hung_up)], None).is_err() {}
+        // SAFETY: nothing is to be left in order.
+        unsafe { libc::_exit(1) };
+    });
+}
+
+/// Tells the others of a call, and gives them the arrays that all have.
+///
+/// # Safety
+/// `starts` are addresses of the layout's arrays.
+pub(crate) unsafe fn lead(
+    processes: &Processes,
+    function: usize,
+    interface: &Interface,
+    call: &Call,
+    layout: &Layout,
+    starts: &[*mut u8],
+) {
+    let mut message = (function as u64).to_ne_bytes().to_vec();
+    let places = Vec::new();
+    Call {
+        places,
+        ..call.clone()
+    }
+    .encode(&mut message);
+    processes.tell(&message);
+    for (array, start) in layout.arrays.iter().zip(starts) {
+        if interface.params[array.param].broadcast {
+            // SAFETY: the caller's promise.
+            unsafe { processes.broadcast(*start, array.bytes as usize) };
+        }
+    }
+}
+
+/// Calls what the first process calls, until the launcher ends.
+fn follow(
+    processes: &Processes,
+    document: &Document,
+    callee: &impl Callee,
+) -> io::Result<Infallible> {
+    let unheard = |text: &dyn std::fmt::Display| io::Error::other(text.to_string());
+    loop {
+        let message = processes.hear();
+        let (function, message) = message
+            .split_first_chunk()
+            .ok_or_else(|| unheard(&"the first process told nothing"))?;
+        let function = u64::from_ne_bytes(*function) as usize;
+        let call = Call::decode(message).map_err(|error| unheard(&error))?;
+        let interface = &document.interfaces[function];
+        let layout = interface
+            .layout(&call.scalars, &call.elements)
+            .map_err(|error| unheard(&error))?;
+        let arrays = layout.arrays.iter();
+        let mut memory: Vec<Vec<u128>> = arrays.map(|array| own(interface, array)).collect();
+        let starts: Vec<*mut u8> = memory
+            .iter_mut()
+            .map(|array| match array.is_empty() {
+                true => std::ptr::null_mut(),
+                false => array.as_mut_ptr().cast(),
+            })
+            .collect();
+        for (array, start) in layout.arrays.iter().zip(&starts) {
+            if interface.params[array.param].broadcast {
+                // SAFETY: made for this array above.
+                unsafe { processes.broadcast(*start, array.bytes as usize) };
+            }
+        }
+        let caller: &mut Caller<'_> = &mut |_| {
+            eprintln!("only the first process of a parallel function can call back");
+            std::process::exit(1);
+        };
+        let scalars = &call.scalars;
+        // SAFETY: addresses are of this layout's arrays; those of arrays that only the first
+        // process has are null, as the interface's author knows.
+        let called =
+            unsafe { callee.invoke(function, interface, scalars, &layout, &starts, caller) };
+        called.map_err(|failure| io::Error::other(failure.message))?;
+    }
+}
+
+/// Memory for an array of a process that is not the first; none for those that only that one has.
+fn own(interface: &Interface, array: &ArrayLayout) -> Vec<u128> {
+    let param = &interface.params[array.param];
+    let here = param.broadcast || param.allocate || array.bytes <= SMALL;
+    vec![
+        0;
+        if here {
+            (array.bytes as usize).div_ceil(16).max(1)
+        } else {
+            0
+        }
+    ]
+}

@@ -1,0 +1,620 @@
+//! The worker process: binds one library and calls it until the server closes the socket.
+//!
+//! What is called is a [`Callee`]: a C or Fortran library here, Python functions in the package
+//! for Python.
+
+use crate::callback::{AnswerWord, Mailbox, Word};
+use crate::control::{Control, Outcome, Request};
+use crate::files::Files;
+use crate::handle::{GREETING_BYTES, MemoryMessage, READY, SOCKET_FD};
+use crate::launch::{Identities, Ready, Start};
+use crate::memory::{Mapping, free};
+use crate::parallel;
+use farcall_idl::{ArrayLayout, Document, Interface, Layout, Scalar};
+use farcall_library::{
+    Binding, CallbackAnswer, CallbackRequest, Caller, InvokeError, Processes, Source, Threads,
+};
+use farcall_rpc_proto::{Call, Callback, Failure, FailureKind, swap_bytes};
+use farcall_spin::Spin;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use std::collections::HashMap;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, IoSliceMut};
+use std::os::fd::FromRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::time::{Duration, Instant};
+
+/// The page that the signal handler writes to.
+static LAST_WORDS: AtomicPtr<Control> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The functions that a worker calls, by their index in the document.
+pub trait Callee {
+    /// Calls a function on arrays in place.
+    ///
+    /// # Safety
+    /// `layout` is what `interface`, the one with this index, gives for `scalars`; `starts` has an
+    /// address for each of its arrays, aligned for the element and good for reads and writes of the
+    /// bytes of the array until the call returns. Callbacks go to `caller`.
+    unsafe fn invoke(
+        &self,
+        function: usize,
+        interface: &Interface,
+        scalars: &[Option<Scalar>],
+        layout: &Layout,
+        starts: &[*mut u8],
+        caller: &mut Caller<'_>,
+    ) -> Result<(), Failure>;
+
+    /// The library behind a function, for people: name, version, kernel.
+    fn library(&self, function: usize) -> Option<String>;
+
+    /// Joins the processes that were started together with this one, for parallel functions.
+    fn join(&self) -> Result<Processes, String> {
+        Err("these functions cannot run in parallel".to_string())
+    }
+
+    /// Folders of which it reads while calls run, besides the one of its source.
+    fn folders(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+}
+
+impl Callee for Binding {
+    unsafe fn invoke(
+        &self,
+        function: usize,
+        interface: &Interface,
+        scalars: &[Option<Scalar>],
+        layout: &Layout,
+        starts: &[*mut u8],
+        caller: &mut Caller<'_>,
+    ) -> Result<(), Failure> {
+        // SAFETY: the caller's promise. That the library keeps to its interface is its owner's; if
+        // it breaks it, this process ends and the server goes on.
+        let called = unsafe { Binding::invoke(self, function, scalars, layout, starts, caller) };
+        called.map_err(|error| {
+            let text = match &error {
+                InvokeError::WrongArgument(wrong) => wrong.text(interface),
+                other => other.to_string(),
+            };
+            Failure::new(FailureKind::BadArgument, format!("was refused: {text}"))
+        })
+    }
+
+    fn library(&self, function: usize) -> Option<String> {
+        self.identity(function).map(|identity| identity.to_string())
+    }
+
+    fn join(&self) -> Result<Processes, String> {
+        Processes::join(self)
+    }
+}
+
+/// Runs a worker for a C or Fortran library in this process, which the server started for it.
+/// Returns when the server is gone.
+pub fn run_worker() -> io::Result<()> {
+    run_worker_for(|source, document, compiled| {
+        Binding::load(document, source.folder(), compiled)
+            .map_err(|error| format!("{}: {error}", source.path.display()))
+    })
+}
+
+/// Runs a worker for what `load` makes of a source, its interfaces and the shared library made from
+/// their C text; the error of `load` is why the server cannot start. Returns when the server is
+/// gone.
+pub fn run_worker_for<C: Callee>(
+    load: impl FnOnce(&Source, &Document, Option<&Path>) -> Result<C, String>,
+) -> io::Result<()> {
+    if let Some(folder) = std::env::var_os(parallel::FOLDER) {
+        return parallel::run(Path::new(&folder), load);
+    }
+    // SAFETY: the server put the worker's end of a socket pair there; nobody else owns it.
+    let socket = unsafe { OwnedFd::from_raw_fd(SOCKET_FD) };
+    rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
+    let (channel, start) = Channel::open(socket)?;
+    limit(start.memory, start.files)?;
+    print_lines();
+    install_handlers(channel.control)?;
+    let source = start.source();
+    let document = source.parse().document;
+    let mut unprotected = Vec::new();
+    if let Some(sandbox) = &start.sandbox {
+        let closed = sandbox.close_outside(&start.folder);
+        unprotected.extend(closed.err().map(|error| error.to_string()));
+    }
+    let callee = match load(&source, &document, start.compiled.as_deref()) {
+        Ok(callee) => callee,
+        Err(text) => {
+            let flags = rustix::net::SendFlags::NOSIGNAL;
+            rustix::net::send(&channel.socket, text.as_bytes(), flags)?;
+            return Ok(());
+        }
+    };
+    if let Some(sandbox) = &start.sandbox {
+        let beside = [source.folder().to_path_buf()];
+        let closed = sandbox.close_inside(&start.folder, &callee.folders(), &beside);
+        unprotected.extend(closed.into_iter().map(|error| error.to_string()));
+    }
+    serve(channel, start, document, callee, unprotected, None)
+}
+
+/// The way between a worker and its server.
+pub(crate) struct Channel {
+    socket: OwnedFd,
+    control: &'static Control,
+    doorbell: OwnedFd,
+    mailbox: Mailbox,
+}
+
+impl Channel {
+    /// Receives what the server hands over first.
+    pub(crate) fn open(socket: OwnedFd) -> io::Result<(Channel, Start)> {
+        let (size, mut descriptors) = receive(&socket)?;
+        let [control, doorbell, start, mailbox] = std::mem::take(&mut descriptors)
+            .try_into()
+            .map_err(|_| io::Error::other("run by the server only"))?;
+        let start = read_start(start, u64::from_ne_bytes(first_word(size)))?;
+        let channel = Channel {
+            socket,
+            control: Box::leak(Box::new(Control::open(control)?)),
+            doorbell,
+            mailbox: Mailbox::open(mailbox),
+        };
+        Ok((channel, start))
+    }
+}
+
+/// Says that all functions can be called, and calls them.
+pub(crate) fn serve<C: Callee>(
+    channel: Channel,
+    start: Start,
+    document: Document,
+    callee: C,
+    unprotected: Vec<String>,
+    processes: Option<Processes>,
+) -> io::Result<()> {
+    let greeting = ready(&document, &callee, unprotected);
+    let flags = rustix::net::SendFlags::NOSIGNAL;
+    rustix::net::send(&channel.socket, &greeting, flags)?;
+    let spin = Spin::new(Duration::from_micros(start.spin_us));
+    Worker {
+        channel,
+        interfaces: document.into_functions(),
+        callee,
+        processes,
+        mappings: HashMap::new(),
+        pes: start.threads,
+        threads: None,
+        folder: start.folder,
+        files: start.files,
+    }
+    .serve(&spin)
+}
+
+/// What is said to the server when all functions can be called.
+fn ready(document: &Document, callee: &impl Callee, unprotected: Vec<String>) -> Vec<u8> {
+    let functions = 0..document.functions().count();
+    let ready = Ready {
+        identities: Identities::new(functions.map(|function| callee.library(function))),
+        unprotected,
+    };
+    let mut greeting = READY.to_vec();
+    // More than the server reads would be of no use: then it knows no names.
+    let text = serde_json::to_vec(&ready).unwrap_or_default();
+    if READY.len() + text.len() <= GREETING_BYTES {
+        greeting.extend(text);
+    }
+    greeting
+}
+
+fn first_word(bytes: Vec<u8>) -> [u8; 8] {
+    let mut word = [0; 8];
+    let count = bytes.len().min(8);
+    word[..count].copy_from_slice(&bytes[..count]);
+    word
+}
+
+fn read_start(file: OwnedFd, bytes: u64) -> io::Result<Start> {
+    let mut text = vec![0; bytes as usize];
+    File::from(file).read_exact_at(&mut text, 0)?;
+    serde_json::from_slice(&text).map_err(io::Error::other)
+}
+
+/// As aligned as a job buffer, for calls that have none.
+#[repr(align(64))]
+struct Aligned;
+
+struct Worker<C> {
+    channel: Channel,
+    interfaces: Vec<Interface>,
+    callee: C,
+    /// Those that compute together, of which this one is the first.
+    processes: Option<Processes>,
+    mappings: HashMap<u64, Mapping>,
+    /// Processor elements of the call before.
+    pes: u32,
+    /// Looked for when they change first: most never do.
+    threads: Option<Threads>,
+    /// Where files of calls lie.
+    folder: PathBuf,
+    /// Bytes that the files of one call may come to; 0 means any.
+    files: u64,
+}
+
+impl<C: Callee> Worker<C> {
+    fn serve(mut self, spin: &Spin) -> io::Result<()> {
+        /// For so long outcomes of brief calls wait for each other before the server is told.
+        const TOGETHER: Duration = Duration::from_micros(30);
+        let mut message = Vec::new();
+        let mut untold: Option<Instant> = None;
+        loop {
+            self.channel.control.wait(spin);
+            let (request, taken) = self.channel.control.take(&mut message);
+            for _ in 0..request.memory_messages {
+                self.handle_memory_message()?;
+            }
+            let called = match request.is_unmap() || !taken {
+                true => Ok(0),
+                false => {
+                    self.use_elements(request.pes);
+                    self.call(&request, &message)
+                }
+            };
+            let outcome = match called {
+                Ok(exec_nanos) => Outcome {
+                    exec_nanos,
+                    failure: None,
+                },
+                Err(failure) => Outcome {
+                    failure: Some(failure),
+                    ..Outcome::NONE
+                },
+            };
+            let control = self.channel.control;
+            control.finish(&outcome);
+            let since = *untold.get_or_insert_with(Instant::now);
+            if control.has_more() && since.elapsed() < TOGETHER {
+                continue;
+            }
+            untold = None;
+            if control.wants_doorbell() {
+                rustix::io::write(&self.channel.doorbell, &1u64.to_ne_bytes())?;
+            }
+        }
+    }
+
+    /// The library is to use as many threads as the call has processor elements. One that cannot be
+    /// told keeps to what its environment said when it was loaded.
+    fn use_elements(&mut self, pes: u32) {
+        // Processor elements of a parallel worker are its processes.
+        if pes == self.pes || self.processes.is_some() {
+            return;
+        }
+        self.pes = pes;
+        let threads = self.threads.get_or_insert_with(Threads::of_process);
+        // SAFETY: nothing of the libraries runs between two calls.
+        unsafe { threads.set(pes) };
+    }
+
+    fn handle_memory_message(&mut self) -> io::Result<()> {
+        let (bytes, mut descriptors) = receive(&self.channel.socket)?;
+        let bytes = bytes.try_into().map_err(|_| io::ErrorKind::InvalidData)?;
+        match (MemoryMessage::decode(bytes), descriptors.pop()) {
+            (MemoryMessage::Map { id, bytes }, Some(fd)) => {
+                self.mappings
+                    .insert(id, Mapping::new(fd.as_fd(), bytes as usize)?);
+            }
+            (MemoryMessage::Unmap { id }, _) => {
+                if let Some(mapping) = self.mappings.remove(&id) {
+                    free(mapping.bytes(), mapping);
+                }
+            }
+            (MemoryMessage::Map { .. }, None) => return Err(io::ErrorKind::InvalidData.into()),
+        }
+        Ok(())
+    }
+
+    /// Calls the library. The server has checked all this; checking again costs little, and keeps
+    /// one mistake there from becoming a wild write here.
+    fn call(&self, request: &Request, message: &[u8]) -> Result<u64, Failure> {
+        let refuse =
+            |text: &dyn fmt::Display| Failure::new(FailureKind::BadArgument, text.to_string());
+        let mut call = Call::decode(message).map_err(|error| refuse(&error))?;
+        let function = request.function as usize;
+        let interface = self
+            .interfaces
+            .get(function)
+            .ok_or_else(|| refuse(&"is not there"))?;
+        let mut layout = interface
+            .layout(&call.scalars, &call.elements)
+            .map_err(|error| refuse(&error))?;
+        layout.place(call.places.iter().copied());
+        let memory = match self.mappings.get(&request.buffer) {
+            Some(mapping) => (mapping.start(), mapping.bytes()),
+            None => (std::ptr::NonNull::<Aligned>::dangling().as_ptr().cast(), 0),
+        };
+        if layout.bytes > memory.1 as u64 {
+            return Err(refuse(&"has too small a job buffer"));
+        }
+        // SAFETY: the buffer is mapped for this long, and the server leaves it alone until the
+        // request is finished.
+        let buffer = unsafe { std::slice::from_raw_parts_mut(memory.0, memory.1) };
+        if request.swap {
+            swap_arguments(&layout, buffer);
+        }
+        interface
+            .verify_elements(&call.scalars, &call.elements, &layout, buffer)
+            .map_err(|error| refuse(&error))?;
+        let starts = layout
+            .arrays
+            .iter()
+            .map(|array| self.start(array, buffer))
+            .collect::<Option<Vec<_>>>()
+            .ok_or_else(|| refuse(&"has an array outside the shared memory"))?;
+        let Channel {
+            socket, mailbox, ..
+        } = &self.channel;
+        let line = Line { socket, mailbox };
+        let files = match interface.moves_files() {
+            false => None,
+            true => {
+                let (folder, scalars) = (&self.folder, &mut call.scalars);
+                Some(Files::fetch(&line, folder, self.files, interface, scalars)?)
+            }
+        };
+        if let Some(processes) = self.processes.as_ref().filter(|_| interface.is_parallel()) {
+            // SAFETY: as below.
+            unsafe { parallel::lead(processes, function, interface, &call, &layout, &starts) };
+        }
+        // SAFETY: the layout was made for this interface, and its arrays lie within the buffer or
+        // within shared memory.
+        let called = unsafe { self.invoke(function, &call, &layout, &starts, &line) };
+        let exec_nanos = called?;
+        if let Some(files) = files {
+            files.send_back()?;
+        }
+        Ok(exec_nanos)
+    }
+
+    /// Runs the function. Returns the nanoseconds that it took, without those at the client.
+    ///
+    /// # Safety
+    /// As [`Callee::invoke`].
+    unsafe fn invoke(
+        &self,
+        function: usize,
+        call: &Call,
+        layout: &Layout,
+        starts: &[*mut u8],
+        line: &Line<'_>,
+    ) -> Result<u64, Failure> {
+        let mut waited = Duration::ZERO;
+        let mut caller = |request: Result<CallbackRequest, String>| {
+            let start = Instant::now();
+            let answer = request.and_then(|request| line.call_back(request));
+            waited += start.elapsed();
+            answer.unwrap_or_else(|problem| line.give_up(problem))
+        };
+        let interface = &self.interfaces[function];
+        let start = Instant::now();
+        // SAFETY: the caller's promise.
+        let called = unsafe {
+            self.callee.invoke(
+                function,
+                interface,
+                &call.scalars,
+                layout,
+                starts,
+                &mut caller,
+            )
+        };
+        let exec_nanos = start.elapsed().saturating_sub(waited).as_nanos() as u64;
+        if call.output {
+            // SAFETY: flushes the open streams of the C library.
+            unsafe { libc::fflush(std::ptr::null_mut()) };
+        }
+        called.map(|()| exec_nanos)
+    }
+
+    /// Where an array lies: in the job buffer or at its place.
+    fn start(&self, array: &ArrayLayout, buffer: &mut [u8]) -> Option<*mut u8> {
+        let Some(place) = array.place else {
+            return Some(buffer.as_mut_ptr().wrapping_add(array.offset as usize));
+        };
+        let segment = self.mappings.get(&place.segment)?;
+        let end = place.offset.checked_add(array.bytes)?;
+        (end <= segment.bytes() as u64).then(|| segment.start().wrapping_add(place.offset as usize))
+    }
+}
+
+/// The way to the server while a call runs.
+pub(crate) struct Line<'w> {
+    socket: &'w OwnedFd,
+    mailbox: &'w Mailbox,
+}
+
+impl Line<'_> {
+    /// Has the server pass a callback on to the client, and waits for the answer.
+    fn call_back(&self, request: CallbackRequest) -> Result<CallbackAnswer, String> {
+        let callback = Callback {
+            index: request.index as u32,
+            scalars: request.scalars,
+            data: request.data,
+            big_endian: cfg!(target_endian = "big"),
+        };
+        self.exchange(&callback)
+            .map_err(|error| format!("cannot call back: {error}"))
+    }
+
+    /// Has the client asked, and waits for the answer.
+    pub(crate) fn exchange(&self, callback: &Callback) -> io::Result<CallbackAnswer> {
+        self.ask(callback, &mut Vec::new())?;
+        self.answer()
+    }
+
+    /// Has the client asked: [`Line::answer`] is to follow. `message` is room for what is asked.
+    pub(crate) fn ask(&self, callback: &Callback, message: &mut Vec<u8>) -> io::Result<()> {
+        message.clear();
+        callback.encode(message);
+        self.mailbox.put(message)?;
+        self.say(&Word::Callback(message.len()))
+    }
+
+    /// Waits for the answer to what was asked.
+    pub(crate) fn answer(&self) -> io::Result<CallbackAnswer> {
+        let (word, _) = receive(self.socket)?;
+        let word = AnswerWord::decode(&word).ok_or(io::ErrorKind::InvalidData)?;
+        Ok(CallbackAnswer {
+            data: self.mailbox.take(word.bytes)?,
+            swap: word.big_endian != cfg!(target_endian = "big"),
+        })
+    }
+
+    /// The library cannot go on, nor be left in the middle: the server ends the process.
+    fn give_up(&self, problem: String) -> ! {
+        let _ = self.say(&Word::Problem(problem));
+        while receive(self.socket).is_ok() {}
+        std::process::exit(1);
+    }
+
+    fn say(&self, word: &Word) -> io::Result<()> {
+        let flags = rustix::net::SendFlags::NOSIGNAL;
+        rustix::net::send(self.socket, &word.encode(), flags)?;
+        Ok(())
+    }
+}
+
+/// Turns arrays that came in the other byte order into this machine's.
+fn swap_arguments(layout: &Layout, buffer: &mut [u8]) {
+    for array in layout.travelling().filter(|array| array.mode.is_sent()) {
+        for run in array.buffer_runs() {
+            let run = &mut buffer[run.offset as usize..][..run.len as usize];
+            swap_bytes(run, array.element.swap_unit() as usize);
+        }
+    }
+}
+
+/// Receives one message with its descriptors; an error when the server is gone.
+fn receive(socket: &OwnedFd) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
+    let mut bytes = vec![0; 64];
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let message = recvmsg(
+        socket,
+        &mut [IoSliceMut::new(&mut bytes)],
+        &mut ancillary,
+        RecvFlags::CMSG_CLOEXEC,
+    )?;
+    if message.bytes == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    bytes.truncate(message.bytes);
+    let mut descriptors = Vec::new();
+    for ancillary in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = ancillary {
+            descriptors.extend(received);
+        }
+    }
+    Ok((bytes, descriptors))
+}
+
+/// Has the C library write each line when it is complete: its standard output is a pipe, which it
+/// would otherwise fill before it writes.
+pub(crate) fn print_lines() {
+    unsafe extern "C" {
+        static stdout: *mut libc::FILE;
+    }
+    // SAFETY: nothing was written to the stream yet, and it has a buffer of its own.
+    unsafe { libc::setvbuf(stdout, std::ptr::null_mut(), libc::_IOLBF, 0) };
+}
+
+/// Limits private memory, and the files that functions write. Job buffers are shared memory and do
+/// not count.
+pub(crate) fn limit(memory: u64, files: u64) -> io::Result<()> {
+    /// What is written to memory that is shared counts as well.
+    const LEAST_FILE: u64 = 4 << 20;
+    let no_core = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: plain system calls on values of this frame.
+    unsafe {
+        if libc::setrlimit(libc::RLIMIT_CORE, &no_core) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        if memory > 0 {
+            let limit = libc::rlimit {
+                rlim_cur: memory,
+                rlim_max: memory,
+            };
+            if libc::setrlimit(libc::RLIMIT_DATA, &limit) < 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        if files > 0 {
+            let limit = libc::rlimit {
+                rlim_cur: files.max(LEAST_FILE),
+                rlim_max: files.max(LEAST_FILE),
+            };
+            if libc::setrlimit(libc::RLIMIT_FSIZE, &limit) < 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Leaves a word on the control page when a signal ends the process. Ctrl-C at the server's
+/// terminal is the server's affair.
+fn install_handlers(control: &'static Control) -> io::Result<()> {
+    LAST_WORDS.store(std::ptr::from_ref(control).cast_mut(), Ordering::Release);
+    let stack = Box::leak(vec![0u8; 64 << 10].into_boxed_slice());
+    let stack = libc::stack_t {
+        ss_sp: stack.as_mut_ptr().cast(),
+        ss_flags: 0,
+        ss_size: stack.len(),
+    };
+    // SAFETY: the alternate stack is never freed; the handler makes only system calls and atomic
+    // stores.
+    unsafe {
+        if libc::sigaltstack(&stack, std::ptr::null_mut()) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        for signal in [
+            libc::SIGSEGV,
+            libc::SIGBUS,
+            libc::SIGFPE,
+            libc::SIGILL,
+            libc::SIGABRT,
+        ] {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = on_fatal_signal as extern "C" fn(libc::c_int) as usize;
+            action.sa_flags = libc::SA_ONSTACK | libc::SA_RESETHAND;
+            if libc::sigaction(signal, &action, std::ptr::null_mut()) < 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        libc::signal(libc::SIGINT, libc::SIG_IGN);
+    }
+    Ok(())
+}
+
+extern "C" fn on_fatal_signal(signal: libc::c_int) {
+    /// If this much cannot be had, memory has run out.
+    const PROBE: usize = 16 << 20;
+    // SAFETY: the control page is never freed; mmap and raise are async-signal-safe.
+    unsafe {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let probe = libc::mmap(std::ptr::null_mut(), PROBE, protection, flags, -1, 0);
+        if let Some(control) = LAST_WORDS.load(Ordering::Acquire).as_ref() {
+            control.leave_last_words(signal as u32, probe == libc::MAP_FAILED);
+        }
+        // The default action is back in force: the signal ends the process.
+        libc::raise(signal);
+    }
+}
