@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use farcall_client::{ReservationName, Wanted};
-use farcall_flow::platform::parse_quantity;
 use pyo3::prelude::*;
 
 use crate::error;
@@ -71,7 +70,7 @@ impl Rate {
     pub(crate) fn bytes(&self) -> Result<u64, String> {
         let (rate, given) = match self {
             Rate::Number(number) => (Some(*number), number.to_string()),
-            Rate::Text(text) => (parse_quantity(text).ok(), format!("{text:?}")),
+            Rate::Text(text) => (farcall_quantity::parse(text).ok(), format!("{text:?}")),
         };
         let rate = rate.filter(|rate| rate.is_finite() && *rate >= 0.0);
         rate.map(|rate| rate as u64).ok_or(given)

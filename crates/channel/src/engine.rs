@@ -16,6 +16,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use farcall_channel_proto::{Freeze, Header, Kind, PairContext};
+use farcall_random::SplitMix64;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
 use crate::segment::Segment;
@@ -73,7 +74,7 @@ struct State {
     jobs: HashMap<u64, JobPairs>,
     traffic: Traffic,
     /// What a test's network does to the datagrams that come.
-    faults: Option<Faults>,
+    faults: Option<(Faults, SplitMix64)>,
 }
 
 /// Memory for one turn of the engine.
@@ -119,7 +120,7 @@ impl Engine {
     /// Lets some of the datagrams that come be lost or come twice, for tests and measurements.
     #[doc(hidden)]
     pub fn set_faults(&self, faults: Faults) {
-        self.with(|state| state.faults = Some(faults));
+        self.with(|state| state.faults = Some((faults, SplitMix64::new(faults.seed))));
     }
 
     /// Where other engines reach this one.
@@ -282,7 +283,8 @@ impl Shared {
         let now = clock.elapsed().as_nanos() as u64;
         for index in 0..turn.inbox.len() {
             let (from, packet) = turn.inbox.get(index);
-            let copies = state.faults.as_mut().map_or(1, Faults::copies);
+            let copies = state.faults.as_mut();
+            let copies = copies.map_or(1, |(faults, random)| faults.copies(random));
             for _ in 0..copies {
                 state.handle(from, packet, now, &mut turn.answers);
             }

@@ -71,71 +71,18 @@ fn user(text: &str) -> Result<(u32, u32), String> {
         let (user, group) = (user.parse().ok()?, group.parse().ok()?);
         Some((user, group))
     });
-    let listed = || {
-        let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-        users.lines().find_map(|line| {
-            let mut fields = line.split(':');
-            let is_meant = fields.next() == Some(text);
-            let numbers = (fields.nth(1)?.parse().ok()?, fields.next()?.parse().ok()?);
-            is_meant.then_some(numbers)
-        })
-    };
-    numbers
-        .or_else(listed)
-        .ok_or_else(|| format!("no user `{text}` in /etc/passwd: write a name there, or UID:GID"))
+    let listed =
+        || farcall_access::host_user(text).map_err(|error| format!("user `{text}`: {error}"));
+    match numbers {
+        Some(numbers) => Ok(numbers),
+        None => listed()?.ok_or_else(|| {
+            format!("this machine knows no user `{text}`: write another, or UID:GID")
+        }),
+    }
 }
 
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Failure {
         Failure::failed(error)
-    }
-}
-
-/// Reads `100ms`, `0.1s` or `2s`.
-fn duration(text: &str) -> Result<std::time::Duration, String> {
-    let wrong = || format!("`{text}` is no time: write 100ms or 0.5s");
-    let (number, unit) = match text.strip_suffix("ms") {
-        Some(number) => (number, 1e-3),
-        None => (text.strip_suffix('s').ok_or_else(wrong)?, 1.0),
-    };
-    let number: f64 = number.trim().parse().map_err(|_| wrong())?;
-    std::time::Duration::try_from_secs_f64(number * unit).map_err(|_| wrong())
-}
-
-/// Reads `512`, `64KB`, `2MB` or `1GB` (of 1000).
-fn bytes(text: &str) -> Result<u64, String> {
-    let wrong = || format!("`{text}` is no size: write 65536, 64KB, 2MB or 1GB");
-    let units = [
-        ("GB", 1_000_000_000u64),
-        ("MB", 1_000_000),
-        ("KB", 1000),
-        ("B", 1),
-    ];
-    let unit = units.iter().find(|(unit, _)| text.ends_with(unit));
-    let (number, factor) = match unit {
-        Some((unit, factor)) => (text.trim_end_matches(unit), *factor),
-        None => (text, 1),
-    };
-    let number: u64 = number.trim().parse().map_err(|_| wrong())?;
-    number.checked_mul(factor).ok_or_else(wrong)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::time::Duration;
-
-    #[test]
-    fn times_and_sizes_have_units() {
-        assert_eq!(duration("100ms"), Ok(Duration::from_millis(100)));
-        assert_eq!(duration("0.5s"), Ok(Duration::from_millis(500)));
-        for wrong in ["100", "-1s", "ms", "1e99s"] {
-            assert!(duration(wrong).is_err(), "{wrong}");
-        }
-        assert_eq!(bytes("64KB"), Ok(64_000));
-        assert_eq!(bytes("65536"), Ok(65_536));
-        for wrong in ["", "KB", "1TB", "99999999999999GB"] {
-            assert!(bytes(wrong).is_err(), "{wrong}");
-        }
     }
 }

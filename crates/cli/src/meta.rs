@@ -2,12 +2,12 @@
 
 use crate::failure::Failure;
 use crate::log::Log;
-use crate::serve::resolve;
+use crate::serve::{resolve, serve_metrics};
 use clap::Args;
+use farcall_access::Tls;
 use farcall_client::METASERVER_PORT;
 use farcall_metaserver::{Config, Metaserver, StoreAddress};
 use farcall_schedule::placement::Policy;
-use farcall_server::Tls;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -54,6 +54,9 @@ pub(crate) struct Arguments {
     /// Open connections; each server keeps one, and each client
     #[arg(long, value_name = "N", default_value_t = 1000)]
     connections: usize,
+    /// Serve metrics for Prometheus at http://ADDR/metrics
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<SocketAddr>,
     #[command(flatten)]
     log: Log,
 }
@@ -61,6 +64,10 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     arguments.log.init()?;
     let metaserver = Metaserver::bind(configuration(arguments)?).map_err(Failure::failed)?;
+    if let Some(address) = arguments.metrics {
+        let readings = metaserver.readings();
+        serve_metrics(address, move |answer| answer(readings()))?;
+    }
     let mut out = std::io::stdout().lock();
     for (index, address) in metaserver.addresses().iter().enumerate() {
         let prefix = if index == 0 { "listening on " } else { "" };

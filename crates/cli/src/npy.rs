@@ -2,19 +2,28 @@
 
 use crate::failure::Failure;
 use farcall_idl::{Order, Type};
-use npyz::{NpyHeader, TypeChar, TypeStr, WriteOptions, WriterBuilder};
-use std::fs::File;
-use std::io::{BufReader, BufWriter, Read, Write};
+use farcall_npy::{Header, MOST_HEADER};
+use std::fs::{self, File};
+use std::io::Write;
 use std::path::Path;
 
 /// An array as it came: elements are raw bytes in the byte order of this machine.
 pub(crate) struct Array {
     pub(crate) shape: Vec<u64>,
     pub(crate) order: Order,
-    kind: TypeChar,
+    kind: Kind,
     /// Bytes of one element.
     size: usize,
     bytes: Vec<u8>,
+}
+
+/// What the bits of an element mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Int,
+    Uint,
+    Float,
+    Complex,
 }
 
 /// Whether two shapes hold the same elements in the same order: axes of length 1 do not matter.
@@ -42,51 +51,28 @@ impl Array {
     pub(crate) fn read(path: &Path) -> Result<Array, Failure> {
         let fail =
             |error: &dyn std::fmt::Display| Failure::failed(format!("{}: {error}", path.display()));
-        let mut reader = BufReader::new(File::open(path).map_err(|error| fail(&error))?);
-        let header = NpyHeader::from_reader(&mut reader)
-            .map_err(|error| fail(&format!("{error}; numpy.save writes such files")))?;
-        let npyz::DType::Plain(element) = header.dtype() else {
-            return Err(fail(&"structured arrays cannot be passed"));
-        };
-        let (kind, size) = (element.type_char(), element.num_bytes().unwrap_or(0));
-        let numbers = [
-            TypeChar::Int,
-            TypeChar::Uint,
-            TypeChar::Float,
-            TypeChar::Complex,
-        ];
-        if !numbers.contains(&kind) || !matches!(size, 1 | 2 | 4 | 8 | 16) {
-            return Err(fail(&format!(
-                "elements of type {element} cannot be passed"
-            )));
-        }
-        let mut bytes = Vec::new();
-        reader
-            .read_to_end(&mut bytes)
-            .map_err(|error| fail(&error))?;
-        let declared = header
-            .shape()
-            .iter()
-            .try_fold(size as u64, |bytes, length| bytes.checked_mul(*length));
-        if declared != Some(bytes.len() as u64) {
+        let mut bytes = fs::read(path).map_err(|error| fail(&error))?;
+        let header = Header::read(&bytes[..bytes.len().min(MOST_HEADER)])
+            .map_err(|error| fail(&format!("{error}; numpy.save writes files of numbers")))?;
+        bytes.drain(..header.offset as usize);
+        if header.bytes != bytes.len() as u64 {
             return Err(fail(&"the file is shorter or longer than its shape says"));
         }
-        if element.endianness() != npyz::Endianness::of_machine() {
-            let unit = if kind == TypeChar::Complex {
+        let (kind, size) = type_of(header.element).expect("elements are numbers");
+        if header.is_swapped {
+            let unit = if kind == Kind::Complex {
                 size / 2
             } else {
                 size
             };
-            bytes
-                .chunks_exact_mut(unit.max(1))
-                .for_each(<[u8]>::reverse);
+            bytes.chunks_exact_mut(unit).for_each(<[u8]>::reverse);
         }
-        let order = match header.order() {
-            npyz::Order::C => Order::RowMajor,
-            npyz::Order::Fortran => Order::ColumnMajor,
+        let order = match header.column_major {
+            false => Order::RowMajor,
+            true => Order::ColumnMajor,
         };
         Ok(Array {
-            shape: header.shape().to_vec(),
+            shape: header.shape,
             order,
             kind,
             size,
@@ -132,11 +118,7 @@ impl Array {
                 .flat_map(|value| value.to_ne_bytes())
                 .collect()
         };
-        let kind = if integers {
-            TypeChar::Int
-        } else {
-            TypeChar::Float
-        };
+        let kind = if integers { Kind::Int } else { Kind::Float };
         Ok(Array {
             shape: vec![values.len() as u64],
             order: Order::RowMajor,
@@ -183,20 +165,11 @@ pub(crate) fn write(
     bytes: &[u8],
 ) -> Result<(), Failure> {
     let fail = |error: std::io::Error| Failure::failed(format!("{}: {error}", path.display()));
-    let order = match order {
-        Order::RowMajor => npyz::Order::C,
-        Order::ColumnMajor => npyz::Order::Fortran,
-    };
-    let mut writer = WriteOptions::new_header_only()
-        .dtype(npyz::DType::Plain(type_str(ty)))
-        .shape(shape)
-        .order(order)
-        .writer(BufWriter::new(File::create(path).map_err(fail)?))
-        .write_header_only()
-        .map_err(fail)?;
-    writer
-        .write_all(bytes)
-        .and_then(|()| writer.flush())
+    let header = farcall_npy::header(ty, shape, order == Order::ColumnMajor);
+    let header = header.expect("arrays have numbers");
+    let mut file = File::create(path).map_err(fail)?;
+    file.write_all(&header)
+        .and_then(|()| file.write_all(bytes))
         .map_err(fail)
 }
 
@@ -222,44 +195,33 @@ pub(crate) fn preview(ty: Type, bytes: &[u8], most: usize) -> String {
     format!("[{}{more}]", words.join(", "))
 }
 
-fn type_of(ty: Type) -> Option<(TypeChar, usize)> {
+fn type_of(ty: Type) -> Option<(Kind, usize)> {
     let kind = match ty {
-        Type::Char | Type::Short | Type::Int | Type::Long | Type::LongLong => TypeChar::Int,
+        Type::Char | Type::Short | Type::Int | Type::Long | Type::LongLong => Kind::Int,
         Type::UnsignedChar
         | Type::UnsignedShort
         | Type::UnsignedInt
         | Type::UnsignedLong
-        | Type::UnsignedLongLong => TypeChar::Uint,
-        Type::Float | Type::Double => TypeChar::Float,
-        Type::SComplex | Type::DComplex => TypeChar::Complex,
+        | Type::UnsignedLongLong => Kind::Uint,
+        Type::Float | Type::Double => Kind::Float,
+        Type::SComplex | Type::DComplex => Kind::Complex,
         Type::String | Type::FixedString | Type::Filename | Type::FilePointer => return None,
     };
     Some((kind, ty.size()? as usize))
 }
 
-fn type_str(ty: Type) -> TypeStr {
-    let (kind, size) = type_of(ty).expect("arrays have numbers");
-    let endianness = match (size, npyz::Endianness::of_machine()) {
-        (1, _) => "|",
-        (_, endianness) => endianness.to_str(),
-    };
-    format!("{endianness}{}{size}", kind.to_str())
-        .parse()
-        .expect("a type of NumPy's")
-}
-
-fn read_number(bytes: &[u8], kind: TypeChar) -> Number {
+fn read_number(bytes: &[u8], kind: Kind) -> Number {
     let real = |bytes: &[u8]| match *bytes {
         [a, b, c, d] => f64::from(f32::from_ne_bytes([a, b, c, d])),
         _ => f64::from_ne_bytes(bytes.try_into().unwrap_or_default()),
     };
     match kind {
-        TypeChar::Float => Number::Real(real(bytes)),
-        TypeChar::Complex => {
+        Kind::Float => Number::Real(real(bytes)),
+        Kind::Complex => {
             let (re, im) = bytes.split_at(bytes.len() / 2);
             Number::Complex(real(re), real(im))
         }
-        _ => Number::Integer(integer(bytes, kind == TypeChar::Int)),
+        _ => Number::Integer(integer(bytes, kind == Kind::Int)),
     }
 }
 

@@ -3,12 +3,14 @@
 use crate::failure::Failure;
 use crate::log::Log;
 use clap::Args;
+use farcall_access::Tls;
 use farcall_client::{Address, Credentials, Options};
 use farcall_library::Catalog;
-use farcall_metaserver::member::{self, Member};
-use farcall_server::{Config, Policy, Server, Tls};
+use farcall_metrics::Answer;
+use farcall_server::member::{self, Member};
+use farcall_server::{Config, Policy, Server};
 use std::io::Write;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::PathBuf;
 use std::thread::JoinHandle;
 
@@ -107,10 +109,15 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let config = configuration(&arguments)?;
     let catalog = Catalog::load(&arguments.files).map_err(Failure::failed)?;
     let program = std::env::current_exe()?;
+    let metrics = config.metrics;
     let before = config.takeover.then(|| running(&config)).transpose()?;
     let mut server = Server::bind(config, catalog, (program, vec!["worker".to_string()]))
         .map_err(Failure::failed)?;
     tracing::info!("serving {} functions", server.functions());
+    if let Some(address) = metrics {
+        let readings = server.readings()?;
+        serve_metrics(address, move |answer| readings.ask(answer))?;
+    }
     let mut out = std::io::stdout().lock();
     for (index, address) in server.addresses().iter().enumerate() {
         let prefix = if index == 0 { "listening on " } else { "" };
@@ -178,6 +185,19 @@ fn metaserver_address(text: &str) -> Result<Address, Failure> {
 }
 
 /// The configuration file with the command line's options over it.
+/// Serves what a daemon tells of itself at `http://ADDRESS/metrics`.
+pub(crate) fn serve_metrics(
+    address: SocketAddr,
+    ask: impl Fn(Answer) + Send + Sync + 'static,
+) -> Result<(), Failure> {
+    let fail = |error| Failure::failed(format!("--metrics {address}: {error}"));
+    let listener = TcpListener::bind(address).map_err(fail)?;
+    let address = listener.local_addr()?;
+    farcall_web::serve(listener, ask).map_err(fail)?;
+    tracing::info!("metrics at http://{address}/metrics");
+    Ok(())
+}
+
 fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
     let mut config = match &arguments.config {
         None => Config::default(),

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use clap::{Args, Subcommand};
-use farcall_server::TokenFile;
+use farcall_access::TokenFile;
 use std::path::PathBuf;
 
 /// Give users of a server tokens, and withdraw them

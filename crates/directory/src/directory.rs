@@ -433,14 +433,8 @@ impl Directory {
 
     /// The function, without its module, whose name is at most two letters away.
     fn closest(&self, name: &str) -> Option<&str> {
-        let asked = plain(name);
-        self.functions
-            .keys()
-            .map(|known| plain(known))
-            .map(|known| (strsim::damerau_levenshtein(known, asked), known))
-            .filter(|(distance, _)| *distance <= 2)
-            .min()
-            .map(|(_, known)| known)
+        let known = self.functions.keys().map(|known| plain(known));
+        farcall_spelling::closest(plain(name), known, 2)
     }
 
     /// The qualified name of a function that is asked for, with or without its module.

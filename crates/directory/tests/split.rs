@@ -3,6 +3,7 @@
 
 use farcall_directory::message::{Choose, Function, Join, Message, Observe, Report};
 use farcall_directory::{Change, Directory, Key, Record, Settings, digest};
+use farcall_random::SplitMix64;
 use std::collections::{BTreeMap, BTreeSet};
 
 const SEEDS: u64 = 200;
@@ -10,27 +11,6 @@ const SERVERS: u64 = 5;
 const STEPS: usize = 600;
 const STEP_S: f64 = 0.25;
 const LEASE_S: f64 = 5.0;
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    fn once_in(&mut self, times: u64) -> bool {
-        self.below(times) == 0
-    }
-}
 
 /// A store as rows of bytes, with what the metaservers have not seen of it yet.
 #[derive(Default)]
@@ -40,7 +20,7 @@ struct Store {
 }
 
 struct World {
-    random: Random,
+    random: SplitMix64,
     now: f64,
     metaservers: [Directory; 2],
     /// Whether a metaserver is there; whether it reaches the store; whether servers reach it.
@@ -81,7 +61,7 @@ fn join(server: u64) -> Join {
 impl World {
     fn new(seed: u64) -> World {
         World {
-            random: Random(seed),
+            random: SplitMix64::new(seed),
             now: 1.7e9,
             metaservers: [(); 2].map(|()| Directory::new(settings())),
             up: [true; 2],
@@ -120,19 +100,19 @@ impl World {
     fn fault(&mut self) {
         let meta = self.random.below(2) as usize;
         let server = self.random.below(SERVERS) as usize;
-        if self.random.once_in(40) {
+        if self.random.below(40) == 0 {
             // A metaserver that ends knows nothing when it is started again but what is stored.
             self.up[meta] ^= true;
             self.metaservers[meta] = Directory::new(settings());
             self.store.news[meta] = self.store.rows.keys().copied().collect();
         }
-        if self.random.once_in(20) {
+        if self.random.below(20) == 0 {
             self.stored[meta] ^= true;
         }
-        if self.random.once_in(10) {
+        if self.random.below(10) == 0 {
             self.reached[server][meta] ^= true;
         }
-        if self.random.once_in(15) {
+        if self.random.below(15) == 0 {
             self.alive[server] ^= true;
             self.died_at[server] = self.now;
         }

@@ -35,9 +35,10 @@ pub use engine::{
     Summary, Workload,
 };
 pub use error::{SpecError, TextError};
+pub use farcall_random::SplitMix64;
 pub use goal::{Goal, Operation};
 pub use packet::{PacketConfig, PacketSimulation};
 pub use pattern::{Kind, PATTERN_KINDS, Pattern, Round};
-pub use placement::{Placement, SplitMix64};
+pub use placement::Placement;
 pub use platform::Platform;
 pub use script::{Limits, Script, Step};

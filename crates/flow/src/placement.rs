@@ -1,6 +1,7 @@
 //! Which node a rank runs on.
 
 use crate::error::{SpecError, TextError};
+use farcall_random::SplitMix64;
 
 /// The map from ranks to nodes: a permutation.
 ///
@@ -119,43 +120,9 @@ impl Placement {
     }
 }
 
-/// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
-#[derive(Debug, Clone)]
-pub struct SplitMix64 {
-    state: u64,
-}
-
-impl SplitMix64 {
-    /// A generator that starts from `seed`.
-    pub fn new(seed: u64) -> Self {
-        Self { state: seed }
-    }
-
-    /// The next 64 bits.
-    pub fn next_u64(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `n`, by the multiply-shift method.
-    pub fn below(&mut self, n: u64) -> u64 {
-        ((u128::from(self.next_u64()) * u128::from(n)) >> 64) as u64
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_generator_is_the_published_one() {
-        let mut generator = SplitMix64::new(1234567);
-        assert_eq!(generator.next_u64(), 6457827717110365317);
-        assert_eq!(generator.next_u64(), 3203168211198807973);
-    }
 
     #[test]
     fn a_random_placement_is_a_permutation_and_depends_on_the_seed() {

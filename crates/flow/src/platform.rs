@@ -20,7 +20,7 @@ pub use edges::EdgeList;
 pub use fat_tree::FatTree;
 pub use grid::{Grid, Ties};
 pub use hyperx::HyperX;
-pub use spec::{PLATFORM_KINDS, parse_quantity};
+pub use spec::PLATFORM_KINDS;
 
 use crate::error::SpecError;
 

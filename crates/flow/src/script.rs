@@ -1,7 +1,6 @@
 //! Pattern files: every rank's queue of sends and waits, as comma-separated rows.
 
 use crate::error::TextError;
-use crate::platform::parse_quantity;
 
 /// Bounds on what a text from outside may make the program allocate.
 #[derive(Debug, Clone, Copy)]
@@ -164,7 +163,7 @@ fn row(fields: &[&str], ranks: u32) -> Result<(u32, i64, Step), String> {
         }
         ["recv", ..] => Err("expected `recv,rank,source,order`".to_owned()),
         [from, to, when, size] | [from, to, when, size, ""] => {
-            let bytes = parse_quantity(size).map_err(|e| format!("size {e}"))?;
+            let bytes = farcall_quantity::parse(size).map_err(|e| format!("size {e}"))?;
             let step = Step::Send {
                 to: rank("destination", to)?,
                 bytes,
@@ -173,8 +172,8 @@ fn row(fields: &[&str], ranks: u32) -> Result<(u32, i64, Step), String> {
             Ok((rank("sender", from)?, order(when)?, step))
         }
         [from, to, when, size, wait] => {
-            let bytes = parse_quantity(size).map_err(|e| format!("size {e}"))?;
-            let wait = parse_quantity(wait).map_err(|e| format!("wait {e}"))?;
+            let bytes = farcall_quantity::parse(size).map_err(|e| format!("size {e}"))?;
+            let wait = farcall_quantity::parse(wait).map_err(|e| format!("wait {e}"))?;
             let step = Step::Send {
                 to: rank("destination", to)?,
                 bytes,

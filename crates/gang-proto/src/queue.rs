@@ -197,6 +197,7 @@ impl Admission {
 mod tests {
     use super::*;
     use alloc::vec;
+    use farcall_random::SplitMix64;
 
     #[test]
     fn two_small_jobs_run_side_by_side() {
@@ -226,16 +227,13 @@ mod tests {
     #[test]
     fn every_job_gets_its_turn_whatever_comes_and_goes() {
         let mut tree = QueueTree::new(7);
-        let mut random = 1u64;
+        let mut random = SplitMix64::new(1);
         let mut alive: Vec<JobId> = Vec::new();
         for job in 1..200 {
-            random = random
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            tree.enter(job, 1 + (random >> 33) as usize % 9);
+            tree.enter(job, 1 + random.below(9) as usize);
             alive.push(job);
-            if random >> 62 == 0 {
-                tree.leave(alive.remove((random >> 40) as usize % alive.len()));
+            if random.below(4) == 0 {
+                tree.leave(alive.remove(random.below(alive.len() as u64) as usize));
             }
             if job % 20 == 0 {
                 let slices = 2 * alive.len();

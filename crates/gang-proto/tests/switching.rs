@@ -2,6 +2,7 @@
 //! daemons and daemons that are lost.
 
 use farcall_gang_proto::{Action, Form, JobId, Round, Step, Switch};
+use farcall_random::SplitMix64;
 
 struct Daemon {
     switch: Switch,
@@ -23,7 +24,7 @@ struct World {
     daemons: Vec<Daemon>,
     /// Messages under way, by link: those of one link keep their order.
     events: Vec<Event>,
-    random: u64,
+    random: SplitMix64,
     finished: u64,
 }
 
@@ -42,17 +43,13 @@ impl World {
         World {
             daemons: daemons.collect(),
             events: Vec::new(),
-            random: seed | 1,
+            random: SplitMix64::new(seed),
             finished: 0,
         }
     }
 
     fn draw(&mut self, below: usize) -> usize {
-        self.random = self
-            .random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.random >> 33) as usize % below
+        self.random.below(below as u64) as usize
     }
 
     fn act(&mut self, index: usize, actions: Vec<Action>) {

@@ -11,13 +11,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use farcall_channel::Engine;
-use farcall_gang_proto::{Action, Message, Step, Switch};
-use farcall_metrics::Text;
+use farcall_channel::{Engine, Shape};
+use farcall_gang_proto::{Action, Message, Order, Root, Settings, Step, Switch};
+use farcall_metrics::{Answer, Text};
 
 use crate::link::{self, Link};
 use crate::node::Node;
-use crate::root::{Order, Root};
 use crate::trace::{Times, Trace};
 use crate::{Config, Freeze, process};
 
@@ -123,14 +122,10 @@ pub struct Daemon {
     times: Times,
     /// Seconds of all switches so far by their steps, and their number.
     spent: ([f64; 5], u64),
-    /// When the slice ends, and when jobs are watched next; the root's.
-    deadline: Option<Instant>,
-    watch: Instant,
     /// When the network of the jobs that go must rest at last.
     drained: Option<Instant>,
     /// When the other daemons are to hear from this one again.
     beat: Instant,
-    wants_switch: bool,
     is_ending: bool,
     processors: Vec<u16>,
 }
@@ -194,11 +189,8 @@ impl Daemon {
             page,
             times: Times::default(),
             spent: ([0.0; 5], 0),
-            deadline: None,
-            watch: Instant::now() + WATCH,
             drained: None,
             beat: Instant::now(),
-            wants_switch: false,
             is_ending: false,
             processors,
             config,
@@ -222,8 +214,16 @@ impl Daemon {
             let memory = self.config.memory.unwrap_or_else(machine_memory);
             let now = SystemTime::now().duration_since(UNIX_EPOCH);
             let epoch = now.map_or(0, |now| now.as_millis() as u64) & 0xff_ffff_ffff;
-            let mut root = Root::new(memory, epoch);
-            root.join(&self.config.node, self.processors.clone(), engine);
+            let settings = Settings {
+                memory,
+                epoch,
+                slice: nanos(self.config.slice),
+                watch: nanos(WATCH),
+                switch_alone: self.config.switch_alone,
+                receive: Shape::RECEIVE.bytes,
+            };
+            let mut root = Root::new(settings, self.now());
+            root.handle_join(&self.config.node, self.processors.clone(), engine);
             self.root = Some(root);
             return Ok(());
         };
@@ -294,10 +294,10 @@ impl Daemon {
             return;
         };
         match message {
-            Message::Output(job, ..) => root.output(job, message),
-            Message::ElementEnded(job, rank, ended) => root.element_ended(job, rank, ended),
-            Message::Inspected(job, node, report) => root.inspected(job, node, report),
-            Message::Lost(node) => root.lose(node),
+            Message::Output(job, ..) => root.handle_output(job, message),
+            Message::ElementEnded(job, rank, ended) => root.handle_element_ended(job, rank, ended),
+            Message::Inspected(job, node, report) => root.handle_inspected(job, node, report),
+            Message::Lost(node) => root.handle_lost(node),
             _ => {}
         }
     }
@@ -308,20 +308,16 @@ impl Daemon {
             for message in std::mem::take(&mut self.node.messages) {
                 self.report(message);
             }
-            let orders = self
-                .root
-                .as_mut()
-                .map(|root| std::mem::take(&mut root.orders));
-            let orders = orders.unwrap_or_default();
-            if orders.is_empty() && self.node.messages.is_empty() {
-                return;
-            }
-            for order in orders {
+            let mut was_told = false;
+            while let Some(order) = self.root.as_mut().and_then(Root::poll_order) {
+                was_told = true;
                 match order {
                     Order::Nodes(message) => self.broadcast(message),
                     Order::Front(front, message) => self.send(front, &message),
-                    Order::SwitchNow => self.wants_switch = true,
                 }
+            }
+            if !was_told && self.node.messages.is_empty() {
+                return;
             }
         }
     }
@@ -334,22 +330,11 @@ impl Daemon {
 
     /// Begins a switch if one is due and none is under way.
     fn switch_if_due(&mut self) {
-        let Some(root) = &mut self.root else {
-            return;
-        };
-        let is_over = self
-            .deadline
-            .is_none_or(|deadline| Instant::now() >= deadline);
-        if self.switch.step().is_some() || !(self.wants_switch || is_over && !root.is_idle()) {
-            return;
-        }
-        self.wants_switch = false;
-        let Some((out, into)) = root.next_switch(self.config.switch_alone) else {
-            root.switched(&[], &[], 0);
-            self.deadline = Some(Instant::now() + self.config.slice);
-            return;
-        };
         let now = self.now();
+        let switch = self.root.as_mut().and_then(|root| root.poll_switch(now));
+        let Some((out, into)) = switch else {
+            return;
+        };
         self.times = Times {
             start: now,
             ..Times::default()
@@ -432,19 +417,12 @@ impl Daemon {
         self.spent.1 += 1;
         if let Some(root) = &mut self.root {
             let nanos = self.times.run - self.times.start;
-            root.switched(&round.out, &round.into, nanos);
+            root.handle_switched((&round.out, &round.into), nanos, self.times.run);
         }
-        self.deadline = Some(Instant::now() + self.config.slice);
     }
 }
 
-const STEPS: [&str; 5] = [
-    "step=\"stop\"",
-    "step=\"rest\"",
-    "step=\"save\"",
-    "step=\"restore\"",
-    "step=\"run\"",
-];
+const STEPS: [&str; 5] = ["stop", "rest", "save", "restore", "run"];
 
 impl Daemon {
     /// Renews what Prometheus reads.
@@ -454,59 +432,65 @@ impl Daemon {
         };
         let mut text = Text::new("farcall_gang");
         if let Some(root) = &self.root {
-            root.describe(&mut text);
-            let values: Vec<(&str, f64)> = STEPS.into_iter().zip(self.spent.0).collect();
-            let name = "switch_seconds_total";
-            text.metric(
-                (name, "counter", "Time of all switches by their steps."),
-                &values,
-            );
-            let count = ("switches_total", "counter", "Switches.");
-            text.metric(count, &[("", self.spent.1)]);
+            describe(root, &mut text);
+            let steps = STEPS.map(|step| vec![("step", step.to_string())]);
+            let spent = steps.into_iter().zip(self.spent.0);
+            let help = "Time of all switches by their steps.";
+            text.counters("switch_seconds", help, spent);
+            text.counter("switches", "Switches.", self.spent.1);
         }
-        let elements = (
-            "elements",
-            "gauge",
-            "Elements of this node that have not ended.",
-        );
-        text.metric(elements, &[("", self.node.elements())]);
+        let help = "Elements of this node that have not ended.";
+        text.gauge("elements", help, self.node.elements());
         let traffic = self.node.engine.traffic();
-        let packets = (
-            "packets_total",
-            "counter",
-            "Packets between this node and others.",
-        );
-        text.metric(
-            packets,
-            &[
-                ("way=\"sent\"", traffic.sent),
-                ("way=\"received\"", traffic.received),
-                ("way=\"stray\"", traffic.strays),
-                ("way=\"refused\"", traffic.refused),
-            ],
-        );
-        *page.lock().unwrap_or_else(PoisonError::into_inner) = text.finish();
+        let packets = [
+            ("sent", traffic.sent),
+            ("received", traffic.received),
+            ("stray", traffic.strays),
+            ("refused", traffic.refused),
+        ];
+        let packets = packets.map(|(way, count)| (vec![("way", way.to_string())], count));
+        let help = "Packets between this node and others.";
+        text.counters("packets", help, packets);
+        *page.lock().unwrap_or_else(PoisonError::into_inner) = text;
     }
 }
 
+fn describe(root: &Root, text: &mut Text) {
+    let counts = root.counts();
+    let jobs = [
+        ("running", counts.running),
+        ("waiting", counts.waiting),
+        ("stopped", counts.stopped),
+    ];
+    let jobs = jobs.map(|(state, count)| (vec![("state", state.to_string())], count));
+    text.gauges("jobs", "Jobs by what they do.", jobs);
+    let past = [("success", counts.succeeded), ("failure", counts.failed)];
+    let past = past.map(|(outcome, count)| (vec![("outcome", outcome.to_string())], count));
+    text.counters("jobs_ended", "Jobs that have ended.", past);
+    let help = "Slices that the jobs there are have had.";
+    text.gauge("slices", help, counts.slices);
+    text.gauge("nodes", "Nodes that have joined.", counts.nodes);
+    text.gauge("slots", "Elements that run at a time.", counts.slots);
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// What Prometheus reads, as it was last made.
-type Page = Arc<Mutex<String>>;
+type Page = Arc<Mutex<Text>>;
 
 fn serve_metrics(address: SocketAddr) -> Result<Page, StartError> {
-    let page = Page::default();
-    let served = page.clone();
-    let text = move || {
-        Some(
-            served
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone(),
-        )
+    let page = Arc::new(Mutex::new(Text::new("farcall_gang")));
+    let served = Arc::clone(&page);
+    let answer = move |answer: Answer| {
+        let page = served.lock().unwrap_or_else(PoisonError::into_inner);
+        answer(page.clone());
     };
-    match farcall_metrics::serve(address, text) {
-        Ok(_) => Ok(page),
-        Err(source) => Err(StartError::Listen { address, source }),
-    }
+    TcpListener::bind(address)
+        .and_then(|listener| farcall_web::serve(listener, answer))
+        .map_err(|source| StartError::Listen { address, source })?;
+    Ok(page)
 }
 
 /// The daemon must preempt elements the moment it has something to do.

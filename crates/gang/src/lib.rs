@@ -10,12 +10,11 @@ mod daemon;
 mod link;
 mod node;
 mod process;
-mod root;
 mod trace;
 
 pub use daemon::{Daemon, StartError};
 pub use farcall_channel_proto::Freeze;
-pub use farcall_gang_proto::{Ended, Form, JobRow, JobSpec, Usage};
+pub use farcall_gang_proto::{Ended, FARCALL_FAILED, Form, JobRow, JobSpec, Usage};
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use farcall_channel::{Engine, Fifo, SavedContext, Segment, Shape, Waiting};
 use farcall_channel_proto::Freeze;
-use farcall_gang_proto::{Ended, JobId, JobSpec, Message, Placement, Report, Round, Step, Usage};
+use farcall_gang_proto::{
+    Ended, FARCALL_FAILED, JobId, JobSpec, Message, Placement, Report, Round, Step, Usage,
+};
 
 use crate::cgroup::{Group, Groups};
 use crate::process::{Process, Start, Ticks};
 
-/// Exit status where Farcall failed, not the program.
-const FARCALL_FAILED: u8 = 125;
 /// Bytes of output taken from an element at once.
 const OUTPUT_BYTES: usize = 16 << 10;
 

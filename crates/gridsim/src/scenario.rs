@@ -1,6 +1,6 @@
 //! Who calls what when, and what there is to compute on.
 
-use farcall_flow::SplitMix64;
+use farcall_random::SplitMix64;
 
 /// A host's connection to the network.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -127,7 +127,7 @@ impl Scenario {
             .sum();
         let window_s = work / speed * between(random, 0.5, 1.0);
         for one in &mut arrivals {
-            one.at_s = unit(random) * window_s;
+            one.at_s = random.unit() * window_s;
         }
         arrivals.sort_by(|one, other| one.at_s.total_cmp(&other.at_s));
         Scenario {
@@ -169,11 +169,7 @@ fn port(random: &mut SplitMix64, low: f64, high: f64) -> Port {
     }
 }
 
-fn unit(random: &mut SplitMix64) -> f64 {
-    random.below(1 << 40) as f64 / (1u64 << 40) as f64
-}
-
 /// Every factor is as likely.
 fn between(random: &mut SplitMix64, low: f64, high: f64) -> f64 {
-    low * (high / low).powf(unit(random))
+    low * (high / low).powf(random.unit())
 }

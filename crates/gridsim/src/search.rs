@@ -1,7 +1,7 @@
 //! The best that can be done by who knows all calls beforehand.
 
 use crate::{Outcome, Scenario, simulate_assigned};
-use farcall_flow::SplitMix64;
+use farcall_random::SplitMix64;
 
 /// The least cost that a search finds which gives every call a server: from an assignment, one
 /// that belongs to each call, it moves one call or two at a time to another server as long as that

@@ -55,7 +55,7 @@ impl Outcome {
             .map(|one| (one.predicted_s / one.seconds - 1.0).abs())
             .collect();
         errors.sort_by(f64::total_cmp);
-        errors.get(errors.len() / 2).copied().unwrap_or(0.0)
+        farcall_schedule::median(&errors).unwrap_or(0.0)
     }
 }
 

@@ -1,9 +1,9 @@
 //! Two servers, one near and slow, one far and fast: the default placement against the simple ones
 //! and against the best assignment that a long search finds.
 
-use farcall_flow::SplitMix64;
 use farcall_gridsim::best_assignment;
 use farcall_gridsim::{Arrival, Function, Machine, Outcome, Port, Scenario, Site, simulate};
+use farcall_random::SplitMix64;
 use farcall_schedule::placement::Policy;
 
 const MBIT: f64 = 1e6 / 8.0;

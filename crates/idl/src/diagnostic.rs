@@ -8,10 +8,6 @@ use core::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 
-mod suggest;
-
-pub(crate) use suggest::closest;
-
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
@@ -63,7 +59,8 @@ impl Diagnostic {
         word: &str,
         candidates: impl IntoIterator<Item = &'a str>,
     ) -> Diagnostic {
-        match closest(word, candidates) {
+        let most = (word.len() / 3).max(1);
+        match farcall_spelling::closest(word, candidates, most) {
             Some(candidate) => {
                 let help = ["did you mean `", candidate, "`?"].concat();
                 self.help(help)

@@ -1,28 +1,24 @@
 //! Who may come in, and whose servers may join.
 
 use crate::Config;
-use farcall_server::{TokenError, TokenFile};
+use farcall_access::{Evidence, Settings, TokenError, User};
 use std::net::SocketAddr;
 
 /// Who may come in, and whose servers may join.
 #[derive(Debug)]
 pub(crate) struct Access {
-    tokens: Option<TokenFile>,
-    /// Nobody has to prove anything.
-    is_open: bool,
+    users: farcall_access::Access,
     server_users: Vec<String>,
 }
 
-/// Who it is where nothing is proved.
-const ANYBODY: &str = "anonymous";
-
 impl Access {
     pub(crate) fn new(config: &Config) -> Result<Access, TokenError> {
-        let tokens = config.tokens.clone().map(TokenFile::open).transpose()?;
-        let certificates = config.tls.as_ref().and_then(|tls| tls.clients.as_ref());
+        let settings = Settings {
+            tokens: config.tokens.clone(),
+            ..Settings::default()
+        };
         Ok(Access {
-            is_open: tokens.is_none() && certificates.is_none(),
-            tokens,
+            users: farcall_access::Access::new("metaserver", &settings, config.tls.as_ref())?,
             server_users: config.server_users.clone(),
         })
     }
@@ -30,7 +26,7 @@ impl Access {
     /// Says so where anybody on a network may have servers join.
     pub(crate) fn warn_of_strangers(&self, listen: &[SocketAddr]) {
         let open = listen.iter().find(|at| !at.ip().is_loopback());
-        if let Some(address) = open.filter(|_| self.is_open) {
+        if let Some(address) = open.filter(|_| self.is_open()) {
             tracing::warn!(
                 "everybody who reaches {address} may have servers join, and so get calls of \
                  others: give users tokens (`farcall token add`, --tokens), or certificates \
@@ -45,35 +41,23 @@ impl Access {
         token: Option<&str>,
         certificate: Option<String>,
     ) -> Result<String, String> {
-        if let (Some(tokens), Some(token)) = (&mut self.tokens, token) {
-            // A file that cannot be read any more lets nobody in.
-            let user = tokens.user(token).map_err(|error| {
-                tracing::error!("{error}");
-                "the metaserver cannot read its list of tokens".to_string()
-            })?;
-            let text = "the token is unknown to this metaserver; it may have been withdrawn";
-            return user.map(str::to_string).ok_or_else(|| text.to_string());
-        }
-        match certificate {
-            Some(name) => Ok(name),
-            None if self.is_open => Ok(ANYBODY.to_string()),
-            None => Err(
-                "this metaserver asks for a token or a certificate; set FARCALL_TOKEN, or \
-                 FARCALL_CERT and FARCALL_KEY"
-                    .to_string(),
-            ),
-        }
+        let user = self.users.user(&Evidence {
+            peer: &User::anonymous(),
+            certificate,
+            token,
+        })?;
+        Ok(user.to_string())
     }
 
     /// Whether nobody has to prove anything, so that users are not told apart.
     pub(crate) fn is_open(&self) -> bool {
-        self.is_open
+        self.users.is_open()
     }
 
     /// Whether the servers of a user may join. The error is for the server.
     pub(crate) fn may_join(&self, user: &str) -> Result<(), String> {
         let is_named = self.server_users.iter().any(|name| name == user);
-        match is_named || (self.is_open && self.server_users.is_empty()) {
+        match is_named || (self.is_open() && self.server_users.is_empty()) {
             true => Ok(()),
             false => Err(format!(
                 "{user} may not have servers join: those may whom the metaserver's --server-user \
@@ -86,6 +70,7 @@ impl Access {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use farcall_access::TokenFile;
 
     #[test]
     fn where_proofs_are_asked_for_only_named_users_have_servers_join() {

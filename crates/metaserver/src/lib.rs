@@ -5,12 +5,10 @@
 //!
 //! Each connection has a thread, which reads a request, asks the directory under its lock, and
 //! answers; their number is bounded. One thread more passes what has changed on to the store, and
-//! takes in what other metaservers have put there. [`member`] is the other side: how a server
-//! joins.
+//! takes in what other metaservers have put there. How a server joins is
+//! the server's own matter.
 
 mod access;
-mod held;
-pub mod member;
 mod session;
 mod status;
 mod store;
@@ -18,9 +16,10 @@ mod store;
 pub use store::{StoreAddress, StoreError};
 
 use access::Access;
+use farcall_access::{Tls, TokenError};
 use farcall_directory::{Directory, Settings};
+use farcall_metrics::Text;
 use farcall_schedule::placement::Policy;
-use farcall_server::{Tls, TokenError};
 use farcall_tls::{FileError, Identity};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::HashMap;
@@ -147,10 +146,7 @@ impl Metaserver {
         if !(0.1..=86400.0).contains(&config.lease_s) {
             return Err(StartError::Lease(config.lease_s));
         }
-        let identity = config
-            .tls
-            .as_ref()
-            .map(|tls| Identity::load(&tls.certificate, &tls.key, tls.clients.as_deref()));
+        let identity = config.tls.as_ref().map(Tls::identity);
         let identity = identity.transpose()?;
         let access = Access::new(&config)?;
         let listen = |address: &SocketAddr| {
@@ -192,6 +188,12 @@ impl Metaserver {
             ends: AtomicBool::new(false),
         });
         Ok(Metaserver { listeners, shared })
+    }
+
+    /// A way to ask, from any thread, for what Prometheus is to be told.
+    pub fn readings(&self) -> impl Fn() -> Text + Send + Sync + use<> {
+        let shared = Arc::clone(&self.shared);
+        move || status::metrics(&shared)
     }
 
     /// Where it listens, as clients write it.

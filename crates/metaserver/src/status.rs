@@ -2,11 +2,14 @@
 
 use crate::{Shared, now};
 use farcall_directory::Standing;
+use farcall_metrics::Text;
 use serde_json::{Value, json};
 use std::sync::atomic::Ordering;
 
 /// Servers and paths of which a status tells.
 const MOST: usize = 1000;
+/// Servers that have series of their own.
+const MOST_SERIES: usize = 100;
 
 pub(crate) fn text(shared: &Shared) -> String {
     let mut directory = shared.directory();
@@ -55,19 +58,56 @@ pub(crate) fn text(shared: &Shared) -> String {
     .to_string()
 }
 
-fn server(one: &Standing<'_>) -> Value {
-    let state = match (one.lost, one.accepts) {
+/// What Prometheus is told.
+pub(crate) fn metrics(shared: &Shared) -> Text {
+    let mut text = Text::new("farcall_meta");
+    let mut directory = shared.directory();
+    directory.advance(now());
+    let mut states = [("serving", 0u64), ("draining", 0), ("lost", 0)];
+    let mut backlogs = Vec::new();
+    for one in directory.servers() {
+        let name = state(&one);
+        let counts = states.iter_mut().filter(|(state, _)| *state == name);
+        counts.for_each(|(_, count)| *count += 1);
+        if backlogs.len() < MOST_SERIES {
+            backlogs.push((vec![("server", one.join.address.clone())], one.backlog_s));
+        }
+    }
+    let functions = directory.functions().count();
+    let (placed, data) = (directory.calls(), directory.data_count());
+    drop(directory);
+    let states = states.map(|(state, count)| (vec![("state", state.to_string())], count));
+    text.gauges("servers", "Servers by how they stand.", states);
+    let help = "Predicted time of the calls that a server has.";
+    text.gauges("server_backlog_seconds", help, backlogs);
+    text.gauge("functions", "Functions that can be called.", functions);
+    let help = "Calls that were placed and have not ended, as far as is known.";
+    text.gauge("placed_calls", help, placed);
+    text.gauge("data", "Arrays that are known by name.", data);
+    let connections = shared.connections.load(Ordering::Relaxed);
+    text.gauge("connections", "Open connections.", connections);
+    let answers = u64::from(shared.stored.load(Ordering::Relaxed));
+    let help = "1 while the store answers, or where there is none.";
+    text.gauge("store_answers", help, answers);
+    text
+}
+
+fn state(one: &Standing<'_>) -> &'static str {
+    match (one.lost, one.accepts) {
         (true, _) => "lost",
         (false, true) => "serving",
         (false, false) => "draining",
-    };
+    }
+}
+
+fn server(one: &Standing<'_>) -> Value {
     let calls = one.report.map_or(0, |report| report.calls);
     let memory = one.report.map_or(one.join.memory, |report| report.memory);
     json!({
         "server": format!("{:016x}", one.join.server),
         "address": one.join.address,
         "agent": one.join.agent,
-        "state": state,
+        "state": state(one),
         "pes": one.join.pes,
         "pes_reserved": one.booked,
         "calls": calls,
@@ -79,4 +119,22 @@ fn server(one: &Standing<'_>) -> Value {
         "reported_s": one.reported_s,
         "lease_s": one.lease_s,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Config, Metaserver};
+
+    #[test]
+    fn metrics_tell_of_servers_calls_and_the_store() {
+        let metaserver = Metaserver::bind(Config::default()).unwrap();
+        let text = metaserver.readings()().encode();
+        for line in [
+            "farcall_meta_servers{state=\"serving\"} 0",
+            "farcall_meta_placed_calls 0",
+            "farcall_meta_store_answers 1",
+        ] {
+            assert!(text.lines().any(|other| other == line), "{line}: {text}");
+        }
+    }
 }

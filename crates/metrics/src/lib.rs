@@ -1,135 +1,200 @@
-//! What Prometheus reads: metrics as text, by HTTP, from a thread of their own.
+//! Numbers for Prometheus: collected by a daemon's own thread, written in the text format of
+//! OpenMetrics by whoever is asked for them.
 
-use std::fmt::{Display, Write as _};
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::time::Duration;
+mod bounded;
+mod histogram;
 
-/// How long a reader may take to ask, and to take the answer.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// Most bytes of a request that are read.
-const REQUEST: usize = 4 << 10;
+pub use bounded::Bounded;
+pub use histogram::Histogram;
 
-/// Listens, and answers each reader with the text that `page` then gives; none tells the reader to
-/// come back. Returns the address, whose port may have been left open.
-pub fn serve(
-    address: SocketAddr,
-    page: impl Fn() -> Option<String> + Send + 'static,
-) -> io::Result<SocketAddr> {
-    let listener = TcpListener::bind(address)?;
-    let address = listener.local_addr()?;
-    std::thread::Builder::new()
-        .name("farcall-metrics".to_string())
-        .spawn(move || {
-            for stream in listener.incoming().flatten() {
-                // A reader that goes away is no concern of the daemon.
-                let _ = answer(stream, &page);
-            }
-        })?;
-    Ok(address)
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+use std::fmt;
+
+/// What the format is called in HTTP.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Takes the numbers from the thread that has collected them.
+pub type Answer = Box<dyn FnOnce(Text) + Send>;
+
+/// Names and values that tell one series of a metric from another.
+pub type Labels = Vec<(&'static str, String)>;
+
+/// A number of a series.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value {
+    /// Without a fraction.
+    Whole(u64),
+    /// Any other.
+    Real(f64),
 }
 
-fn answer(mut stream: TcpStream, page: &impl Fn() -> Option<String>) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let mut request = Vec::new();
-    let mut part = [0; 512];
-    while request.len() < REQUEST && !request.windows(4).any(|end| end == b"\r\n\r\n") {
-        match stream.read(&mut part)? {
-            0 => break,
-            count => request.extend_from_slice(&part[..count]),
+impl From<u64> for Value {
+    fn from(value: u64) -> Value {
+        Value::Whole(value)
+    }
+}
+
+impl From<usize> for Value {
+    fn from(value: usize) -> Value {
+        Value::Whole(value as u64)
+    }
+}
+
+impl From<f64> for Value {
+    fn from(value: f64) -> Value {
+        let whole = value as u64;
+        // Such numbers are the same either way, and shorter without a fraction.
+        match whole < 1 << 53 && whole as f64 == value {
+            true => Value::Whole(whole),
+            false => Value::Real(value),
         }
     }
-    let (status, body) = match request.starts_with(b"GET /metrics ") {
-        true => match page() {
-            Some(text) => ("200 OK", text),
-            None => ("503 Service Unavailable", "try again\n".to_string()),
-        },
-        false => ("404 Not Found", "see /metrics\n".to_string()),
-    };
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\n\
-         Content-Length: {}\r\nConnection: close\r\n\r\n",
-        body.len()
-    );
-    stream.write_all(head.as_bytes())?;
-    stream.write_all(body.as_bytes())
 }
 
-/// A text in the exposition format of Prometheus, one metric after the other.
-#[derive(Debug)]
+/// Metrics whose names all begin alike.
+#[derive(Clone, Debug)]
 pub struct Text {
     prefix: &'static str,
-    text: String,
+    families: Vec<Family>,
+}
+
+#[derive(Clone, Debug)]
+struct Family {
+    name: String,
+    help: &'static str,
+    series: Series,
+}
+
+#[derive(Clone, Debug)]
+enum Series {
+    Gauge(Vec<(Labels, Value)>),
+    Counter(Vec<(Labels, Value)>),
+    Histogram(Vec<(Labels, Histogram)>),
 }
 
 impl Text {
-    /// A text of metrics whose names all begin so.
+    /// Metrics whose names all begin so.
     pub fn new(prefix: &'static str) -> Text {
         Text {
             prefix,
-            text: String::new(),
+            families: Vec::new(),
         }
     }
 
-    /// A metric with its name, kind and help, and one value for each set of labels, written as in
-    /// `state="running"`.
-    pub fn metric<L: AsRef<str>, V: Display>(
+    /// Numbers that go up and down.
+    pub fn gauges<V: Into<Value>>(
         &mut self,
-        (name, kind, help): (&str, &str, &str),
-        values: &[(L, V)],
+        name: impl Into<String>,
+        help: &'static str,
+        series: impl IntoIterator<Item = (Labels, V)>,
     ) {
-        let prefix = self.prefix;
-        // Writing to a String cannot fail.
-        let _ = writeln!(self.text, "# HELP {prefix}_{name} {help}");
-        let _ = writeln!(self.text, "# TYPE {prefix}_{name} {kind}");
-        for (labels, value) in values {
-            self.value(name, labels.as_ref(), value);
-        }
+        let series = series
+            .into_iter()
+            .map(|(labels, value)| (labels, value.into()));
+        self.add(name, help, Series::Gauge(series.collect()));
     }
 
-    /// A histogram of seconds: how many were at most as long as each bound, and their sum.
-    pub fn histogram(&mut self, name: &str, help: &str, buckets: &[(f64, u64)], sum: f64) {
-        let none: [(&str, u64); 0] = [];
-        self.metric((name, "histogram", help), &none);
-        let mut count = 0;
-        for (bound, within) in buckets {
-            count += within;
-            let bound = match bound.is_finite() {
-                true => bound.to_string(),
-                false => "+Inf".to_string(),
-            };
-            self.value(
-                &format!("{name}_bucket"),
-                &format!("le=\"{bound}\""),
-                &count,
-            );
-        }
-        self.value(&format!("{name}_sum"), "", &sum);
-        self.value(&format!("{name}_count"), "", &count);
+    /// A number that goes up and down.
+    pub fn gauge(&mut self, name: impl Into<String>, help: &'static str, value: impl Into<Value>) {
+        self.gauges(name, help, [(Labels::new(), value)]);
     }
 
-    fn value(&mut self, name: &str, labels: &str, value: &impl Display) {
-        let prefix = self.prefix;
-        let _ = match labels.is_empty() {
-            true => writeln!(self.text, "{prefix}_{name} {value}"),
-            false => writeln!(self.text, "{prefix}_{name}{{{labels}}} {value}"),
-        };
+    /// Numbers that only grow. Their series are called `name` with `_total` behind.
+    pub fn counters<V: Into<Value>>(
+        &mut self,
+        name: impl Into<String>,
+        help: &'static str,
+        series: impl IntoIterator<Item = (Labels, V)>,
+    ) {
+        let series = series
+            .into_iter()
+            .map(|(labels, value)| (labels, value.into()));
+        self.add(name, help, Series::Counter(series.collect()));
+    }
+
+    /// A number that only grows. Its series is called `name` with `_total` behind.
+    pub fn counter(
+        &mut self,
+        name: impl Into<String>,
+        help: &'static str,
+        value: impl Into<Value>,
+    ) {
+        self.counters(name, help, [(Labels::new(), value)]);
+    }
+
+    /// Seconds, by how many were at most as long as each bound.
+    pub fn histograms(
+        &mut self,
+        name: impl Into<String>,
+        help: &'static str,
+        series: impl IntoIterator<Item = (Labels, Histogram)>,
+    ) {
+        let series = series.into_iter().collect();
+        self.add(name, help, Series::Histogram(series));
+    }
+
+    fn add(&mut self, name: impl Into<String>, help: &'static str, series: Series) {
+        self.families.push(Family {
+            name: name.into(),
+            help,
+            series,
+        });
     }
 
     /// The text.
-    pub fn finish(self) -> String {
-        self.text
+    pub fn encode(self) -> String {
+        let mut registry = Registry::with_prefix(self.prefix);
+        registry.register_collector(Box::new(self));
+        let mut text = String::new();
+        // Writing to a String cannot fail.
+        let _ = text::encode(&mut text, &registry);
+        text
     }
 }
 
-/// A label with its value, for [`Text::metric`].
-pub fn label(name: &str, value: &str) -> String {
-    let value = value
-        .replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n");
-    format!("{name}=\"{value}\"")
+impl Collector for Text {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        for Family { name, help, series } in &self.families {
+            let kind = match series {
+                Series::Gauge(_) => MetricType::Gauge,
+                Series::Counter(_) => MetricType::Counter,
+                Series::Histogram(_) => MetricType::Histogram,
+            };
+            let mut metric = encoder.encode_descriptor(name, help, None, kind)?;
+            match series {
+                Series::Gauge(all) => each(&mut metric, all, |series, value| match value {
+                    Value::Whole(value) => series.encode_gauge(value),
+                    Value::Real(value) => series.encode_gauge(value),
+                })?,
+                Series::Counter(all) => each(&mut metric, all, |series, value| match value {
+                    Value::Whole(value) => series.encode_counter::<NoLabelSet, _, u64>(value, None),
+                    Value::Real(value) => series.encode_counter::<NoLabelSet, _, u64>(value, None),
+                })?,
+                Series::Histogram(all) => each(&mut metric, all, |series, histogram| {
+                    histogram.encode(series)
+                })?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes all series of a metric.
+fn each<V>(
+    metric: &mut MetricEncoder<'_>,
+    all: &[(Labels, V)],
+    write: impl Fn(&mut MetricEncoder<'_>, &V) -> fmt::Result,
+) -> fmt::Result {
+    for (labels, value) in all {
+        match labels.is_empty() {
+            true => write(metric, value)?,
+            false => write(&mut metric.encode_family(labels)?, value)?,
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -139,46 +204,46 @@ mod tests {
     #[test]
     fn the_text_is_in_the_form_that_prometheus_reads() {
         let mut text = Text::new("farcall_gang");
-        text.metric(("jobs", "gauge", "Jobs."), &[("state=\"waiting\"", 2)]);
-        text.metric(("switches_total", "counter", "Switches."), &[("", 7)]);
-        text.histogram(
-            "wait_seconds",
-            "Waits.",
-            &[(0.1, 2), (f64::INFINITY, 1)],
-            1.5,
+        text.gauges(
+            "jobs",
+            "Jobs.",
+            [(vec![("state", "waiting".into())], 2usize)],
         );
+        text.counter("switches", "Switches.", 7u64);
+        text.gauge("lag_seconds", "Lag.", 1.5);
+        let label = "a\"b\\c\n".to_string();
+        text.counters("calls", "Calls.", [(vec![("user", label)], 1.0)]);
         assert_eq!(
-            text.finish(),
+            text.encode(),
             "# HELP farcall_gang_jobs Jobs.\n# TYPE farcall_gang_jobs gauge\n\
              farcall_gang_jobs{state=\"waiting\"} 2\n\
-             # HELP farcall_gang_switches_total Switches.\n\
-             # TYPE farcall_gang_switches_total counter\nfarcall_gang_switches_total 7\n\
-             # HELP farcall_gang_wait_seconds Waits.\n\
-             # TYPE farcall_gang_wait_seconds histogram\n\
-             farcall_gang_wait_seconds_bucket{le=\"0.1\"} 2\n\
-             farcall_gang_wait_seconds_bucket{le=\"+Inf\"} 3\n\
-             farcall_gang_wait_seconds_sum 1.5\nfarcall_gang_wait_seconds_count 3\n"
+             # HELP farcall_gang_switches Switches.\n\
+             # TYPE farcall_gang_switches counter\nfarcall_gang_switches_total 7\n\
+             # HELP farcall_gang_lag_seconds Lag.\n\
+             # TYPE farcall_gang_lag_seconds gauge\nfarcall_gang_lag_seconds 1.5\n\
+             # HELP farcall_gang_calls Calls.\n# TYPE farcall_gang_calls counter\n\
+             farcall_gang_calls_total{user=\"a\\\"b\\\\c\\n\"} 1\n\
+             # EOF\n"
         );
-        assert_eq!(label("user", "a\"b\\c\n"), r#"user="a\"b\\c\n""#);
     }
 
     #[test]
-    fn a_reader_gets_the_page_or_is_told() {
-        let address = serve("127.0.0.1:0".parse().unwrap(), || {
-            Some("up 1\n".to_string())
-        })
-        .unwrap();
-        let ask = |request: &str| {
-            let mut stream = TcpStream::connect(address).unwrap();
-            stream.write_all(request.as_bytes()).unwrap();
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).unwrap();
-            answer
-        };
-        let answer = ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
-        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nup 1\n"));
-        assert!(ask("GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
-        // A flood of bytes without an end is cut off.
-        assert!(ask(&"x".repeat(REQUEST)).starts_with("HTTP/1.1 404"));
+    fn histograms_have_their_bounds_their_sum_and_their_count() {
+        let mut times = Histogram::default();
+        times.add(1_000_000_000);
+        times.add(2_000_000_000);
+        let mut text = Text::new("farcall");
+        text.histograms("wait_seconds", "Waits.", [(Labels::new(), times)]);
+        let text = text.encode();
+        for line in [
+            "# TYPE farcall_wait_seconds histogram",
+            "farcall_wait_seconds_sum 3.0",
+            "farcall_wait_seconds_count 2",
+            "farcall_wait_seconds_bucket{le=\"0.56\"} 0",
+            "farcall_wait_seconds_bucket{le=\"1.0\"} 1",
+            "farcall_wait_seconds_bucket{le=\"+Inf\"} 2",
+        ] {
+            assert!(text.lines().any(|other| other == line), "{line}: {text}");
+        }
     }
 }

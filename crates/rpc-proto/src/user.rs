@@ -28,6 +28,11 @@ impl User {
         User(format!("uid:{uid}").into())
     }
 
+    /// What the user is called.
+    pub fn name(&self) -> &str {
+        &self.0
+    }
+
     /// Whether it is one who proves nothing.
     pub fn is_anonymous(&self) -> bool {
         *self.0 == *"anonymous"

@@ -26,3 +26,13 @@ pub use profile::Profile;
 pub use queue::{Policy, Queue};
 pub use throughput::Throughput;
 pub use token_bucket::TokenBucket;
+
+/// The middle of sorted values, or the mean of the two in the middle; none where there is no value.
+pub fn median(sorted: &[f64]) -> Option<f64> {
+    let middle = sorted.len() / 2;
+    let upper = *sorted.get(middle)?;
+    match sorted.len() % 2 {
+        0 => Some((sorted[middle - 1] + upper) / 2.0),
+        _ => Some(upper),
+    }
+}

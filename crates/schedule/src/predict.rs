@@ -255,12 +255,9 @@ mod tests {
     #[test]
     fn the_factor_covers_two_thirds_of_noisy_calls() {
         let mut predictor = Predictor::default();
-        let mut state = 1u64;
+        let mut random = farcall_random::SplitMix64::new(1);
         let mut noise = || {
-            let bits = (0..12).map(|_| {
-                state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
-                (state >> 33) as f64 / f64::from(1u32 << 31)
-            });
+            let bits = (0..12).map(|_| random.unit());
             (0.3 * (bits.sum::<f64>() - 6.0)).exp()
         };
         (0..100).for_each(|_| predictor.observe(1e6, 1e-3 * noise()));

@@ -1,30 +1,21 @@
 //! Random programs run as graphs on servers that come and go, beside the same programs run call by
 //! call: memory is the same in the end.
 
+use farcall_random::SplitMix64;
 use farcall_schedule::dataflow::{Access, Datum, Graph, Misuse, Run, Source, Step, Use, VersionId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 const CELLS: usize = 24;
 const SERVERS: u64 = 3;
 
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
-    }
-
-    fn below(&mut self, most: usize) -> usize {
-        (self.next() % most as u64) as usize
-    }
+/// A number that depends on all of another.
+fn mix(value: u64) -> u64 {
+    SplitMix64::new(value).next_u64()
 }
 
-fn mix(value: u64) -> u64 {
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
+/// A number below `most`.
+fn below(random: &mut SplitMix64, most: usize) -> usize {
+    random.below(most as u64) as usize
 }
 
 type Cells = Vec<u64>;
@@ -60,19 +51,19 @@ fn made(call: usize, argument: usize, reads: &[(usize, Cells)], length: usize) -
 }
 
 /// A program of calls whose arrays are often the same and sometimes overlap.
-fn program(random: &mut Random, overlaps: bool) -> Program {
+fn program(random: &mut SplitMix64, overlaps: bool) -> Program {
     let mut graph = Graph::default();
     let mut calls = Vec::new();
-    for _ in 0..random.below(12) + 1 {
+    for _ in 0..below(random, 12) + 1 {
         let mut uses: Vec<Use> = Vec::new();
-        for argument in 0..random.below(3) + 1 {
+        for argument in 0..below(random, 3) + 1 {
             let datum = match random.below(4) {
-                0 => Datum::Deferred(random.below(3) as u64),
+                0 => Datum::Deferred(random.below(3)),
                 _ if overlaps && random.below(3) == 0 => {
-                    let start = random.below(CELLS - 6);
-                    formed(start, random.below(6) + 1, random.below(2) as u64)
+                    let start = below(random, CELLS - 6);
+                    formed(start, below(random, 6) + 1, random.below(2))
                 }
-                _ => memory(random.below(CELLS / 4) * 4, 4),
+                _ => memory(below(random, CELLS / 4) * 4, 4),
             };
             let access = match random.below(3) {
                 0 => Access::Write,
@@ -248,16 +239,16 @@ impl World {
     }
 
     /// Does one thing that can be done; whether there was one.
-    fn go_on(&mut self, random: &mut Random) -> bool {
+    fn go_on(&mut self, random: &mut SplitMix64) -> bool {
         let ready = self.run.ready();
         let choices = ready.len() + self.running.len() + self.fetching.len();
         if choices == 0 {
             return false;
         }
-        let choice = random.below(choices);
+        let choice = below(random, choices);
         if choice < ready.len() {
             let servers: Vec<u64> = self.alive.iter().copied().collect();
-            let server = servers[random.below(servers.len())];
+            let server = servers[below(random, servers.len())];
             self.start(ready[choice], server);
         } else if choice < ready.len() + self.running.len() {
             self.finish(choice - ready.len());
@@ -271,7 +262,7 @@ impl World {
 #[test]
 fn a_graph_gives_what_the_program_gives_in_its_order() {
     for seed in 0..3000 {
-        let mut random = Random(seed);
+        let mut random = SplitMix64::new(seed);
         let program = program(&mut random, seed % 2 == 0);
         let mut expected: Cells = (0..CELLS as u64).map(mix).collect();
         let mut world = World::new(&program, expected.clone());
@@ -298,7 +289,7 @@ fn a_graph_gives_what_the_program_gives_in_its_order() {
 fn a_server_that_is_lost_costs_time_or_an_error_and_never_a_wrong_result() {
     let (mut done, mut given_up) = (0, 0);
     for seed in 0..3000 {
-        let mut random = Random(seed);
+        let mut random = SplitMix64::new(seed);
         let program = program(&mut random, seed % 2 == 0);
         let mut expected: Cells = (0..CELLS as u64).map(mix).collect();
         let mut world = World::new(&program, expected.clone());
@@ -308,7 +299,7 @@ fn a_server_that_is_lost_costs_time_or_an_error_and_never_a_wrong_result() {
         while alive && world.go_on(&mut random) {
             if crashes > 0 && random.below(6) == 0 {
                 crashes -= 1;
-                alive = world.crash(random.below(SERVERS as usize) as u64, true);
+                alive = world.crash(random.below(SERVERS), true);
             }
         }
         if !alive {

@@ -1,5 +1,6 @@
 //! Queues with booked processor elements in virtual time, under random loads with seeds.
 
+use farcall_random::SplitMix64;
 use farcall_schedule::Policy;
 use farcall_schedule::queue::{Nanos, Queue, Request, Settings, Start};
 use farcall_schedule::reservation::{Booking, Refusal};
@@ -7,19 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const SEEDS: u64 = 60;
 const SECOND: Nanos = 1_000_000_000;
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, most: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ z >> 31) % most
-    }
-}
 
 /// What happens, the earliest first; at the same time ends go before what comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,7 +30,7 @@ struct Load {
 /// A machine with its queue. Jobs of bookings come before these begin.
 struct Machine {
     queue: Queue,
-    random: Random,
+    random: SplitMix64,
     load: Load,
     events: BTreeSet<(Nanos, Happens)>,
     lengths: BTreeMap<u64, (Request, Nanos)>,
@@ -60,7 +48,7 @@ impl Machine {
             half_life_s: None,
             ..Settings::new(load.pes)
         };
-        let mut random = Random(seed);
+        let mut random = SplitMix64::new(seed);
         let mut events = BTreeSet::new();
         for id in 0..300 {
             events.insert((random.below(300 * SECOND), Happens::Comes(id)));

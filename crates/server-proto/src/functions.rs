@@ -2,13 +2,17 @@
 
 use crate::map::Map;
 use farcall_idl::{Document, Interface, Layout};
+use farcall_metrics::Histogram;
 use farcall_rpc_proto::{Failure, FailureKind, FunctionSummary, Listing, Nanos};
 use farcall_schedule::{Prediction, Profile};
+use farcall_spelling::closest;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Functions of one page of a listing.
 const PAGE: usize = 256;
+/// So many edits away is a function that may have been meant.
+const MOST_EDITS: usize = 2;
 
 /// Where a function is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,8 +78,10 @@ impl Function {
 }
 
 /// What calls have come to, since the server started.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Counts {
+    /// Its place in the order in which functions were first called, from 1.
+    pub place: Option<u32>,
     /// Calls whose results have left.
     pub done: u64,
     /// Calls that came to nothing.
@@ -84,6 +90,21 @@ pub struct Counts {
     pub bytes: [u64; 2],
     /// Nanoseconds of SEND, waiting, EXEC and RECV.
     pub nanos: [u64; 4],
+    /// EXEC of each.
+    pub execs: Histogram,
+}
+
+impl Counts {
+    /// Those of another function as well.
+    pub fn merge(&mut self, other: &Counts) {
+        self.done += other.done;
+        self.failed += other.failed;
+        let sums = self.bytes.iter_mut().chain(&mut self.nanos);
+        let values = other.bytes.iter().chain(&other.nanos);
+        sums.zip(values)
+            .for_each(|(sum, value)| *sum = sum.saturating_add(*value));
+        self.execs.merge(&other.execs);
+    }
 }
 
 /// All functions served.
@@ -236,10 +257,11 @@ impl Functions {
         match &found[..] {
             [(file, class, _)] => Ok((*file, *class)),
             [] => {
-                let hint = match closest(plain(name), classes.map(|(_, class, _)| class)) {
-                    Some(known) => format!("; did you mean `{known}`?"),
-                    None => "; `farcall ls` lists the methods there are".to_string(),
-                };
+                let hint =
+                    match closest(plain(name), classes.map(|(_, class, _)| class), MOST_EDITS) {
+                        Some(known) => format!("; did you mean `{known}`?"),
+                        None => "; `farcall ls` lists the methods there are".to_string(),
+                    };
                 let text = format!("there is no class `{name}`{hint}");
                 Err(Failure::new(FailureKind::UnknownFunction, text))
             }
@@ -297,7 +319,7 @@ impl Functions {
         let names: Vec<_> = functions
             .map(|known| known.interface.plain_name())
             .collect();
-        let hint = match closest(plain(name), names.iter().map(|known| &**known)) {
+        let hint = match closest(plain(name), names.iter().map(|known| &**known), MOST_EDITS) {
             Some(known) => format!("; did you mean `{known}`?"),
             None => "; `farcall ls` lists what there is".to_string(),
         };
@@ -320,15 +342,6 @@ fn ambiguous(name: &str, candidates: impl Iterator<Item = String>) -> Failure {
 /// A name without its module.
 fn plain(name: &str) -> &str {
     name.rsplit_once('/').map_or(name, |(_, plain)| plain)
-}
-
-/// The name that is at most two letters away.
-fn closest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    known
-        .map(|known| (strsim::damerau_levenshtein(known, name), known))
-        .filter(|(distance, _)| *distance <= 2)
-        .min()
-        .map(|(_, known)| known)
 }
 
 /// The first line of the description.

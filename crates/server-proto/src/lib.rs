@@ -33,5 +33,5 @@ pub use functions::{Counts, Entry, Function, Functions};
 pub use keys::{Beside, CallKey, ConnectionKey, Key, MemoryKey, Table, WorkerKey};
 pub use names::DataFile;
 pub use record::{Changed, Content, DiskError, Entry as JournalEntry, Outcome, Record, Stored};
-pub use server::{Figures, Histogram, Landed, Links, STATES, Server, Standing, Totals};
+pub use server::{Figures, Landed, Links, STATES, Server, Standing, Totals, UserTotals};
 pub use settings::{ArrayLimits, DurableLimits, Limits, Settings};

@@ -28,7 +28,7 @@ mod stored;
 mod submitted;
 mod workers;
 
-pub use account::{Histogram, Totals};
+pub use account::{Totals, UserTotals};
 pub use connections::Landed;
 pub use estimate::Links;
 pub use membership::Standing;

@@ -1,6 +1,6 @@
 //! What an operator can set. `docs/farcall.toml` is the same with comments for people.
 
-use farcall_flow::platform::parse_quantity;
+use farcall_access as access;
 use farcall_schedule::Policy;
 use farcall_schedule::queue::{Patience, Settings};
 use farcall_schedule::reservation::Bandwidth;
@@ -10,7 +10,6 @@ use ipnet::IpNet;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
-use std::ffi::CString;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -46,45 +45,15 @@ pub struct Config {
     /// Arrays that stay at the server.
     pub data: Data,
     /// Who may come in.
-    pub access: Access,
+    pub access: access::Settings,
     /// TLS on the TCP addresses; without it they speak in clear text.
-    pub tls: Option<Tls>,
+    pub tls: Option<access::Tls>,
     /// Which call computes next, and on how many processor elements.
     pub queue: Queue,
     /// Functions of several processes.
     pub parallel: Parallel,
     /// Whether IDL files may contain C text, which is compiled and run.
     pub allow_code: bool,
-}
-
-/// Who may come in.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Access {
-    /// File of tokens and their users; see [`crate::TokenFile`].
-    pub tokens: Option<PathBuf>,
-    /// Whether clients may come over TCP that prove nothing. By default only where there are
-    /// neither tokens nor certificates of clients. Processes of this host that come over a Unix
-    /// socket are known by their user id.
-    pub anonymous: Option<bool>,
-    /// File to which a line of JSON is appended for each call: who called what, and how it ended.
-    pub audit: Option<PathBuf>,
-    /// Users who may register libraries, besides root and the server's own user: `uid:1000`, or the
-    /// name of a token or certificate. A library runs as workers do once it is loaded, and as the
-    /// server while it is.
-    pub operators: Vec<String>,
-}
-
-/// TLS on the TCP addresses. All are PEM files.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Tls {
-    /// The server's certificate, followed by those it rests on.
-    pub certificate: PathBuf,
-    /// Its private key.
-    pub key: PathBuf,
-    /// Authorities whose certificates tell the names of clients.
-    pub clients: Option<PathBuf>,
 }
 
 /// Bounds on what clients may ask for.
@@ -466,7 +435,7 @@ fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     }
     let rate = match Given::deserialize(deserializer)? {
         Given::Number(number) => number,
-        Given::Text(text) => parse_quantity(&text).map_err(D::Error::custom)?,
+        Given::Text(text) => farcall_quantity::parse(&text).map_err(D::Error::custom)?,
     };
     match rate.is_finite() && rate >= 0.0 {
         true => Ok(rate as u64),
@@ -501,18 +470,10 @@ impl Workers {
 
 /// The numbers of a user of this machine and of its group.
 fn user_ids(name: &str) -> io::Result<(u32, u32)> {
-    let unknown = || {
+    access::host_user(name)?.ok_or_else(|| {
         let text = format!("there is no user `{name}` (workers.user in the configuration)");
         io::Error::new(io::ErrorKind::NotFound, text)
-    };
-    let name = CString::new(name).map_err(|_| unknown())?;
-    // SAFETY: the name is a C string; no other thread asks for users, and what is pointed to is
-    // read at once.
-    unsafe {
-        let user = libc::getpwnam(name.as_ptr()).as_ref();
-        user.map(|user| (user.pw_uid, user.pw_gid))
-            .ok_or_else(unknown)
-    }
+    })
 }
 
 fn physical_memory() -> u64 {

@@ -9,33 +9,37 @@
 //! What a server decides is `farcall-server-proto`; this crate is its shell. From the outside in:
 //! `reactor` is the one thread that waits, tells the server what has happened and does what it
 //! wants; `socket` moves bytes between a client, the protocol and the memory of calls; `disk` is
-//! what outlives the server; `folder` is the operator's data; `learned` keeps what was learned.
+//! what outlives the server; `folder` is the operator's data; `learned` keeps what was learned;
+//! [`member`] joins metaservers.
 //! Workers are `farcall-worker`.
 
-mod access;
 mod audit;
 mod clock;
 mod config;
 mod disk;
+mod disk_use;
 mod folder;
 mod learned;
 mod listen;
+pub mod member;
 mod memories;
 mod reactor;
 mod socket;
 
-pub use access::{TokenError, TokenFile};
-pub use config::{Access, Config, Data, Jobs, Limits, Parallel, Queue, Tls, Workers};
+pub use config::{Config, Data, Jobs, Limits, Parallel, Queue, Workers};
 pub use disk::DiskError;
 pub use disk::journal::JournalError;
 pub use farcall_library::Catalog;
 pub use farcall_schedule::Policy;
 pub use farcall_worker::run_worker;
+pub use reactor::Readings;
 
+use access::{Access, TokenError};
 use audit::Audit;
+use farcall_access as access;
 use farcall_idl::Document;
 use farcall_library::{CompileError, Source};
-use farcall_tls::{FileError, Identity};
+use farcall_tls::FileError;
 use farcall_worker::LibrarySource;
 use listen::Listener;
 use reactor::Reactor;
@@ -162,7 +166,7 @@ impl Server {
             })?;
         }
         let libraries = libraries(&catalog, config.allow_code)?;
-        let access = access::Access::new(&config)?;
+        let access = Access::new("server", &config.access, config.tls.as_ref())?;
         let audit = config.access.audit.as_deref().map(|path| {
             Audit::open(path).map_err(|source| StartError::Audit {
                 path: path.to_path_buf(),
@@ -189,6 +193,14 @@ impl Server {
     /// for the metaservers that it joins. One that is not taken is followed by a newer one.
     pub fn subscribe(&mut self) -> Receiver<Standing> {
         self.reactor.subscribe()
+    }
+
+    /// A way to ask, from any thread, for what Prometheus is to be told.
+    ///
+    /// # Errors
+    /// The system refuses a thread or a descriptor.
+    pub fn readings(&mut self) -> io::Result<Readings> {
+        self.reactor.readings()
     }
 
     /// Number of functions served.
@@ -222,7 +234,7 @@ fn libraries(catalog: &Catalog, allow_code: bool) -> Result<Vec<LibrarySource>, 
 }
 
 /// Says so where anybody on a network may call.
-fn warn_of_strangers(config: &Config, access: &access::Access) {
+fn warn_of_strangers(config: &Config, access: &Access) {
     let open = config.listen.iter().find(|at| !at.ip().is_loopback());
     if let Some(address) = open.filter(|_| access.is_open()) {
         tracing::warn!(
@@ -234,14 +246,7 @@ fn warn_of_strangers(config: &Config, access: &access::Access) {
 
 fn listen(config: &Config) -> Result<Vec<Listener>, StartError> {
     let mut listeners = Vec::new();
-    let identity = config.tls.as_ref().map(|tls| {
-        let Tls {
-            certificate,
-            key,
-            clients,
-        } = tls;
-        Identity::load(certificate, key, clients.as_deref())
-    });
+    let identity = config.tls.as_ref().map(access::Tls::identity);
     let identity = identity.transpose()?;
     for address in &config.listen {
         let listener = Listener::tcp(*address, identity.clone(), config.takeover);

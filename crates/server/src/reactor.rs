@@ -10,8 +10,9 @@ mod metrics;
 mod sockets;
 mod workers;
 
+pub use metrics::Readings;
+
 use crate::WorkerCommand;
-use crate::access::Access;
 use crate::audit::Audit;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -22,6 +23,7 @@ use crate::listen::Listener;
 use crate::memories::Memories;
 use crate::socket::Socket;
 use crate::{Standing, StartError};
+use farcall_access::Access;
 use farcall_library::Catalog;
 use farcall_server_proto::{
     Beside, ConnectionKey, DiskError, Event as Happened, Key, MemoryKey, Server, WorkerKey,
@@ -239,7 +241,7 @@ impl Reactor {
             let (functions, links) = server.learned();
             learned::load(folder, functions, links);
         }
-        let mut reactor = Reactor {
+        let reactor = Reactor {
             crew: Crew {
                 launcher: launcher(&config, worker_command)?,
                 catalog,
@@ -262,7 +264,6 @@ impl Reactor {
             readers: Readers::default(),
         };
         reactor.watch_all()?;
-        reactor.serve_metrics()?;
         Ok(reactor)
     }
 

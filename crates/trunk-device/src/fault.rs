@@ -1,6 +1,7 @@
 //! A link that loses, delays, duplicates and reorders frames by chance, for tests and figures.
 
 use crate::{LinkDevice, Received};
+use farcall_random::SplitMix64;
 use farcall_trunk_proto::{Nanos, Transmit};
 use std::collections::VecDeque;
 use std::io;
@@ -29,7 +30,7 @@ const DELAYED: usize = 16_384;
 pub struct FaultInjector<D> {
     device: D,
     plan: FaultPlan,
-    state: u64,
+    random: SplitMix64,
     delayed: VecDeque<(Nanos, Transmit)>,
     due: Vec<Transmit>,
 }
@@ -41,32 +42,23 @@ impl<D: LinkDevice> FaultInjector<D> {
         FaultInjector {
             device,
             plan,
-            state: plan.seed,
+            random: SplitMix64::new(plan.seed),
             delayed,
             due,
         }
     }
 
-    /// True in this share of cases (SplitMix64).
-    fn chance(&mut self, share: f64) -> bool {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ z >> 31) >> 11) as f64 / (1_u64 << 53) as f64 <= share && share > 0.0
-    }
-
     fn spoil(&mut self, now: Nanos, frame: Transmit) {
-        if self.chance(self.plan.loss) || self.delayed.len() >= DELAYED {
+        if self.random.chance(self.plan.loss) || self.delayed.len() >= DELAYED {
             return;
         }
         let at = now + self.plan.delay;
-        if self.chance(self.plan.duplication) {
+        if self.random.chance(self.plan.duplication) {
             self.delayed.push_back((at, frame.clone()));
         }
         self.delayed.push_back((at, frame));
         let last = self.delayed.len() - 1;
-        if last > 0 && self.chance(self.plan.reordering) {
+        if last > 0 && self.random.chance(self.plan.reordering) {
             self.delayed.swap(last, last - 1);
         }
     }

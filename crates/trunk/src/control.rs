@@ -1,8 +1,9 @@
 //! The control socket: one request a connection, answered by the event loop.
 
+use farcall_metrics::Answer;
 use rustix::event::{EventfdFlags, eventfd};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{self, UnixListener, UnixStream};
@@ -16,19 +17,13 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes of a request, at most.
 const REQUEST: u64 = 4096;
 /// Requests waiting for the event loop, at most.
-const WAITING: usize = 16;
+const WAITING: usize = 128;
 
 /// What may be asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Query {
-    Status,
-    Metrics,
-    Down,
-}
-
-pub(crate) struct Request {
-    pub(crate) query: Query,
-    pub(crate) answer: SyncSender<String>,
+pub(crate) enum Request {
+    Status(SyncSender<String>),
+    Metrics(Answer),
+    Down(SyncSender<String>),
 }
 
 /// Why a daemon did not answer.
@@ -87,11 +82,11 @@ struct Loop {
 }
 
 impl Loop {
-    fn ask(&self, query: Query) -> Option<String> {
-        let (answer, answered) = mpsc::sync_channel(1);
-        self.queue.send(Request { query, answer }).ok()?;
-        rustix::io::write(&*self.wake, &1_u64.to_ne_bytes()).ok()?;
-        answered.recv_timeout(PATIENCE).ok()
+    /// Passes a request on; one that finds too many before it is dropped.
+    fn ask(&self, request: Request) {
+        if self.queue.try_send(request).is_ok() {
+            let _ = rustix::io::write(&*self.wake, &1_u64.to_ne_bytes());
+        }
     }
 }
 
@@ -118,18 +113,7 @@ pub(crate) fn serve(name: &str, metrics: Option<TcpListener>) -> io::Result<Requ
                 .for_each(|stream| drop(answer(&own, &stream)));
         })?;
     if let Some(listener) = metrics {
-        thread::Builder::new()
-            .name("metrics".to_owned())
-            .spawn(move || {
-                for stream in listener.incoming().flatten() {
-                    let prepared = stream
-                        .set_read_timeout(Some(PATIENCE))
-                        .and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
-                    if prepared.is_ok() {
-                        drop(answer_http(&other, &stream));
-                    }
-                }
-            })?;
+        farcall_web::serve(listener, move |answer| other.ask(Request::Metrics(answer)))?;
     }
     Ok(Requests {
         queue: requests,
@@ -137,28 +121,24 @@ pub(crate) fn serve(name: &str, metrics: Option<TcpListener>) -> io::Result<Requ
     })
 }
 
-/// An address for metrics, so that a wrong one is found before anything is made.
-pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    TcpListener::bind(address)
-}
-
 fn answer(event_loop: &Loop, mut stream: &UnixStream) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = String::new();
     BufReader::new(stream).take(REQUEST).read_line(&mut line)?;
-    let query = match line.trim() {
-        "status" => Query::Status,
-        "metrics" => Query::Metrics,
+    let (sender, answer) = mpsc::sync_channel(1);
+    let request = match line.trim() {
+        "status" => Request::Status(sender),
+        "metrics" => Request::Metrics(Box::new(move |text| drop(sender.try_send(text.encode())))),
         "down" => match may_end(stream) {
-            true => Query::Down,
+            true => Request::Down(sender),
             false => return writeln!(stream, "error: only its own user and root may end it"),
         },
         _ => return writeln!(stream, "error: ask for status, metrics or down"),
     };
-    let answer = event_loop
-        .ask(query)
-        .unwrap_or_else(|| "error: it is about to end".to_owned());
+    event_loop.ask(request);
+    let answer = answer.recv_timeout(PATIENCE);
+    let answer = answer.unwrap_or_else(|_| "error: it is about to end".to_owned());
     stream.write_all(answer.as_bytes())
 }
 
@@ -166,24 +146,4 @@ fn may_end(stream: &UnixStream) -> bool {
     let own = rustix::process::geteuid();
     let peer = rustix::net::sockopt::socket_peercred(stream).map(|peer| peer.uid);
     peer.is_ok_and(|peer| peer == own || peer.is_root())
-}
-
-fn answer_http(event_loop: &Loop, mut stream: impl Read + Write) -> io::Result<()> {
-    let mut reader = BufReader::new(&mut stream).take(REQUEST);
-    let mut first = String::new();
-    reader.read_line(&mut first)?;
-    let mut line = String::new();
-    while reader.read_line(&mut line)? > 0 && !line.trim().is_empty() {
-        line.clear();
-    }
-    let (status, body) = match first.starts_with("GET /metrics ") {
-        true => ("200 OK", event_loop.ask(Query::Metrics).unwrap_or_default()),
-        false => ("404 Not Found", "see /metrics\n".to_owned()),
-    };
-    write!(
-        stream,
-        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\n\
-         Connection: close\r\n\r\n{body}",
-        body.len()
-    )
 }

@@ -1,6 +1,6 @@
 //! The event loop.
 
-use crate::control::{Query, Request, Requests, listen, serve};
+use crate::control::{Request, Requests, serve};
 use crate::device::{BATCH, Link};
 use crate::report::{self, Log};
 use crate::{Config, Error};
@@ -13,6 +13,7 @@ use rustix::time::{
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io;
+use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
@@ -70,7 +71,7 @@ impl Daemon {
         }
         let metrics = config
             .metrics
-            .map(|at| listen(at).map_err(|error| Error::Metrics(at, error)));
+            .map(|at| TcpListener::bind(at).map_err(|error| Error::Metrics(at, error)));
         let metrics = metrics.transpose()?;
         let links = config
             .links
@@ -332,18 +333,20 @@ impl Daemon {
         let mut count = [0; 8];
         // The count does not matter: every request that waits is answered.
         let _ = rustix::io::read(&*self.requests.wake, &mut count);
-        while let Ok(Request { query, answer }) = self.requests.queue.try_recv() {
+        while let Ok(request) = self.requests.queue.try_recv() {
             let status = self.trunk.status();
-            let text = match query {
-                Query::Status => report::json(&self.name, &status, &self.log).to_string(),
-                Query::Metrics => report::metrics(&self.name, &status),
-                Query::Down => {
-                    self.end = true;
-                    String::new()
-                }
-            };
             // A client that went away needs no answer.
-            let _ = answer.try_send(text);
+            match request {
+                Request::Status(answer) => {
+                    let text = report::json(&self.name, &status, &self.log).to_string();
+                    let _ = answer.try_send(text);
+                }
+                Request::Metrics(answer) => answer(report::metrics(&self.name, &status)),
+                Request::Down(answer) => {
+                    self.end = true;
+                    let _ = answer.try_send(String::new());
+                }
+            }
         }
     }
 

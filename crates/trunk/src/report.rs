@@ -1,9 +1,9 @@
 //! The status as JSON and as Prometheus metrics.
 
+use farcall_metrics::Text;
 use farcall_trunk_proto::{Counters, PathStatus, PeerStatus, Status};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
-use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Changes remembered for the status.
@@ -104,169 +104,119 @@ fn counters(counters: &Counters) -> [(&'static str, u64); 8] {
     ]
 }
 
-/// One metric of every link of every peer.
-type Metric = (
-    &'static str,
-    &'static str,
-    &'static str,
-    fn(&PathStatus) -> f64,
-);
+/// The name and the help of a metric, and its number.
+type Metric<T> = (&'static str, &'static str, fn(&T) -> f64);
 
-const METRICS: [Metric; 10] = [
-    ("up", "gauge", "Whether the link carries traffic.", |p| {
+/// Of every link of every peer, those that go up and down.
+const LINK_GAUGES: [Metric<PathStatus>; 5] = [
+    ("up", "Whether the link carries traffic.", |p| {
         f64::from(p.state == "up")
     }),
     (
         "carries_bits_per_second",
-        "gauge",
         "What the link was found to carry from the peer.",
         |p| bits(p.capacity),
     ),
-    (
-        "receive_bits_per_second",
-        "gauge",
-        "Wire rate received.",
-        |p| bits(p.rate),
-    ),
-    ("send_bits_per_second", "gauge", "Wire rate sent.", |p| {
+    ("receive_bits_per_second", "Wire rate received.", |p| {
+        bits(p.rate)
+    }),
+    ("send_bits_per_second", "Wire rate sent.", |p| {
         bits(p.sent_rate)
     }),
-    (
-        "grant_bits_per_second",
-        "gauge",
-        "Rate granted by the peer.",
-        |p| bits(p.grant.unwrap_or(f64::NAN)),
-    ),
-    ("sent_frames_total", "counter", "Frames sent.", |p| {
-        p.sent as f64
+    ("grant_bits_per_second", "Rate granted by the peer.", |p| {
+        bits(p.grant.unwrap_or(f64::NAN))
+    }),
+];
+
+/// Those that only grow.
+const LINK_COUNTERS: [Metric<PathStatus>; 5] = [
+    ("sent_frames", "Frames sent.", |p| p.sent as f64),
+    ("received_frames", "Frames received.", |p| p.received as f64),
+    ("lost_frames", "Frames lost on the way here.", |p| {
+        p.lost as f64
+    }),
+    ("resent_frames", "Frames sent again.", |p| p.resent as f64),
+    ("failures", "Times the link was taken out.", |p| {
+        p.failures as f64
+    }),
+];
+
+/// Of every peer, those that go up and down.
+const PEER_GAUGES: [Metric<PeerStatus>; 3] = [
+    ("round_trip_seconds", "Round trip over the links.", |p| {
+        p.round_trip as f64 / 1e9
+    }),
+    ("queued_bytes", "Bytes that wait to be sent.", |p| {
+        p.queued_bytes as f64
     }),
     (
-        "received_frames_total",
-        "counter",
-        "Frames received.",
-        |p| p.received as f64,
-    ),
-    (
-        "lost_frames_total",
-        "counter",
-        "Frames lost on the way here.",
-        |p| p.lost as f64,
-    ),
-    (
-        "resent_frames_total",
-        "counter",
-        "Frames sent again.",
-        |p| p.resent as f64,
-    ),
-    (
-        "failures_total",
-        "counter",
-        "Times the link was taken out.",
-        |p| p.failures as f64,
+        "held_frames",
+        "Frames held until those before them come.",
+        |p| p.held_frames as f64,
     ),
 ];
 
-/// One metric of every peer.
-type PeerMetric = (
-    &'static str,
-    &'static str,
-    &'static str,
-    fn(&PeerStatus) -> f64,
-);
-
-const PEER_METRICS: [PeerMetric; 5] = [
+/// Those that only grow.
+const PEER_COUNTERS: [Metric<PeerStatus>; 2] = [
     (
-        "round_trip_seconds",
-        "gauge",
-        "Round trip over the links.",
-        |p| p.round_trip as f64 / 1e9,
-    ),
-    (
-        "queued_bytes",
-        "gauge",
-        "Bytes that wait to be sent.",
-        |p| p.queued_bytes as f64,
-    ),
-    (
-        "queue_dropped_frames_total",
-        "counter",
+        "queue_dropped_frames",
         "Frames dropped before they were numbered, since too many waited.",
         |p| p.queue_drops as f64,
     ),
     (
-        "held_frames",
-        "gauge",
-        "Frames held until those before them come.",
-        |p| p.held_frames as f64,
-    ),
-    (
-        "given_up_frames_total",
-        "counter",
+        "given_up_frames",
         "Frames from the peer that were given up.",
         |p| p.given_up as f64,
     ),
 ];
 
-fn head(text: &mut String, metric: &str, kind: &str, help: &str) {
-    // Writing to a string does not fail.
-    let _ = writeln!(text, "# HELP farcall_trunk_{metric} {help}");
-    let _ = writeln!(text, "# TYPE farcall_trunk_{metric} {kind}");
-}
-
-/// The text format of Prometheus, version 0.0.4.
-pub(crate) fn metrics(name: &str, status: &Status) -> String {
-    let mut text = String::new();
-    head(
-        &mut text,
-        "carries_bits_per_second",
-        "gauge",
-        "What a link was found to carry.",
-    );
-    for link in &status.links {
-        let (link, carries) = (&link.name, bits(link.capacity));
-        let labels = format!("{{trunk=\"{name}\",link=\"{link}\"}}");
-        let _ = writeln!(
-            text,
-            "farcall_trunk_carries_bits_per_second{labels} {carries}"
-        );
-    }
-    for (metric, kind, help, value) in PEER_METRICS {
-        head(&mut text, &format!("peer_{metric}"), kind, help);
-        for peer in &status.peers {
-            let (node, value) = (peer.node, value(peer));
-            let labels = format!("{{trunk=\"{name}\",peer=\"{node}\"}}");
-            let _ = writeln!(text, "farcall_trunk_peer_{metric}{labels} {value}");
-        }
-    }
-    for (metric, kind, help, value) in METRICS {
-        head(&mut text, &format!("link_{metric}"), kind, help);
-        for peer in &status.peers {
-            for path in &peer.links {
-                let value = value(path);
-                let link = &status.links[path.link].name;
-                if value.is_finite() {
-                    let _ = writeln!(
-                        text,
-                        "farcall_trunk_link_{metric}{{trunk=\"{name}\",peer=\"{}\",\
-                         link=\"{link}\"}} {value}",
-                        peer.node
-                    );
-                }
+/// What Prometheus reads.
+pub(crate) fn metrics(name: &str, status: &Status) -> Text {
+    let trunk = ("trunk", name.to_owned());
+    let mut text = Text::new("farcall_trunk");
+    let carries = status.links.iter().map(|link| {
+        let labels = vec![trunk.clone(), ("link", link.name.clone())];
+        (labels, bits(link.capacity))
+    });
+    let help = "What a link was found to carry.";
+    text.gauges("carries_bits_per_second", help, carries);
+    let peers = |value: fn(&PeerStatus) -> f64| {
+        status.peers.iter().map({
+            let trunk = trunk.clone();
+            move |peer| {
+                let labels = vec![trunk.clone(), ("peer", peer.node.to_string())];
+                (labels, value(peer))
             }
-        }
+        })
+    };
+    for (metric, help, value) in PEER_GAUGES {
+        text.gauges(format!("peer_{metric}"), help, peers(value));
     }
-    head(
-        &mut text,
-        "dropped_frames_total",
-        "counter",
-        "Frames dropped.",
-    );
-    for (reason, count) in counters(&status.counters) {
-        let _ = writeln!(
-            text,
-            "farcall_trunk_dropped_frames_total{{trunk=\"{name}\",reason=\"{reason}\"}} {count}"
-        );
+    for (metric, help, value) in PEER_COUNTERS {
+        text.counters(format!("peer_{metric}"), help, peers(value));
     }
+    let links = |value: fn(&PathStatus) -> f64| {
+        let paths = status.peers.iter();
+        let paths = paths.flat_map(|peer| peer.links.iter().map(move |path| (peer, path)));
+        let series = paths.map(|(peer, path)| {
+            let peer = ("peer", peer.node.to_string());
+            let link = ("link", status.links[path.link].name.clone());
+            (vec![trunk.clone(), peer, link], value(path))
+        });
+        let known = series.filter(|(_, value)| value.is_finite());
+        known.collect::<Vec<_>>()
+    };
+    for (metric, help, value) in LINK_GAUGES {
+        text.gauges(format!("link_{metric}"), help, links(value));
+    }
+    for (metric, help, value) in LINK_COUNTERS {
+        text.counters(format!("link_{metric}"), help, links(value));
+    }
+    let dropped = counters(&status.counters).map(|(reason, count)| {
+        let labels = vec![trunk.clone(), ("reason", reason.to_owned())];
+        (labels, count)
+    });
+    text.counters("dropped_frames", "Frames dropped.", dropped);
     text
 }
 
@@ -314,7 +264,7 @@ mod tests {
 
     #[test]
     fn metrics_name_peer_and_link() {
-        let text = metrics("fc0", &status());
+        let text = metrics("fc0", &status()).encode();
         let line = "farcall_trunk_link_grant_bits_per_second{trunk=\"fc0\",\
                     peer=\"00:00:00:00:00:00\",link=\"eth1\"} 100000000";
         assert!(text.lines().any(|other| other == line), "{text}");

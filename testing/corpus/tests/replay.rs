@@ -1,7 +1,7 @@
 //! The corpus through the bodies of the fuzz targets, as it is and changed at random.
 
 use farcall_corpus::{TARGETS, inputs};
-use farcall_flow::SplitMix64;
+use farcall_random::SplitMix64;
 
 #[test]
 fn every_target_takes_its_corpus() {

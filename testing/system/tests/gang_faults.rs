@@ -244,7 +244,7 @@ fn prometheus_reads_metrics() {
     });
     for line in [
         "HTTP/1.1 200 OK\r\n",
-        "# TYPE farcall_gang_switch_seconds_total counter\n",
+        "# TYPE farcall_gang_switch_seconds counter\n",
         "farcall_gang_nodes 1\n",
         "farcall_gang_packets_total{way=\"sent\"} 0\n",
     ] {

@@ -106,6 +106,9 @@ fn status_and_metrics_tell_of_calls() {
         "farcall_calls{state=\"running\"} 1",
         "farcall_pes_used 1",
         "farcall_exec_seconds_count 3",
+        "farcall_function_exec_seconds_count{function=\"system/nap\"} 3",
+        &format!("farcall_user_calls_total{{user=\"{uid}\"}} 3"),
+        "# TYPE farcall_backlog_seconds gauge",
     ] {
         assert!(
             text.lines().any(|shown| shown == line),

@@ -410,7 +410,7 @@ fn operators_see_metrics_a_live_view_and_a_log() {
     let page = get(&lab, 0, address, "/metrics");
     assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
     assert!(
-        page.contains("# TYPE farcall_trunk_link_failures_total counter"),
+        page.contains("# TYPE farcall_trunk_link_failures counter"),
         "{page}"
     );
     assert!(get(&lab, 0, address, "/").starts_with("HTTP/1.1 404"));

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use farcall_channel_proto::{Address, Config, Freeze, Header, Kind, PairContext, Receiver, Sender};
+use farcall_random::SplitMix64;
 
 /// What happens in a run.
 #[derive(Clone, Debug)]
@@ -95,7 +96,7 @@ enum Event {
 
 struct World {
     plan: Plan,
-    random: u64,
+    random: SplitMix64,
     now: u64,
     tie: u64,
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
@@ -115,7 +116,7 @@ const WORK_TIME: u64 = 20_000;
 pub fn run(plan: &Plan) -> Outcome {
     let mut world = World {
         plan: plan.clone(),
-        random: plan.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+        random: SplitMix64::new(plan.seed),
         now: 0,
         tie: 0,
         events: BinaryHeap::new(),
@@ -526,14 +527,11 @@ impl World {
     }
 
     fn draw(&mut self, below: u64) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random % below.max(1)
+        self.random.below(below)
     }
 
     fn chance(&mut self, probability: f64) -> bool {
-        (self.draw(1 << 32) as f64) < probability * (1u64 << 32) as f64
+        self.random.chance(probability)
     }
 }
 

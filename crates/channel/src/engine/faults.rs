@@ -1,5 +1,7 @@
 //! What a test's network does to datagrams.
 
+use farcall_random::SplitMix64;
+
 /// Loses some datagrams and lets others come twice, by chance that a seed decides.
 #[derive(Clone, Copy, Debug)]
 pub struct Faults {
@@ -13,13 +15,8 @@ pub struct Faults {
 
 impl Faults {
     /// How often the next datagram comes.
-    pub(super) fn copies(&mut self) -> u32 {
-        self.seed = self
-            .seed
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        let draw = (self.seed >> 33) as u32 % 1_000_000;
-        match draw {
+    pub(super) fn copies(&self, random: &mut SplitMix64) -> u32 {
+        match random.below(1_000_000) as u32 {
             draw if draw < self.lost => 0,
             draw if draw < self.lost.saturating_add(self.repeated) => 2,
             _ => 1,
@@ -33,14 +30,15 @@ mod tests {
 
     #[test]
     fn as_many_are_lost_as_was_asked_for() {
-        let mut faults = Faults {
+        let faults = Faults {
             lost: 10_000,
             repeated: 20_000,
             seed: 1,
         };
+        let mut random = SplitMix64::new(faults.seed);
         let mut counts = [0u32; 3];
         for _ in 0..100_000 {
-            counts[faults.copies() as usize] += 1;
+            counts[faults.copies(&mut random) as usize] += 1;
         }
         assert!((800..1200).contains(&counts[0]), "{counts:?}");
         assert!((1700..2300).contains(&counts[2]), "{counts:?}");

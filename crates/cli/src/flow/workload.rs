@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::failure::Failure;
 use clap::builder::RangedI64ValueParser;
 use clap::{Args, ValueEnum};
-use farcall_flow::platform::{EdgeList, parse_quantity};
+use farcall_flow::platform::EdgeList;
 use farcall_flow::{
     Completion, Config, Goal, Limits, Mode, PacketConfig, PacketSimulation, Pattern, Placement,
     Platform, RunError, Script, Simulation, Sink, Summary, Workload,
@@ -191,7 +191,11 @@ impl Options {
             let goal = Goal::parse(&read(file)?, limits);
             return Ok(Workload::Goal(goal.map_err(|error| in_file(file, error))?));
         }
-        let size = self.size.as_deref().map(parse_quantity).transpose();
+        let size = self
+            .size
+            .as_deref()
+            .map(farcall_quantity::parse)
+            .transpose();
         let size = size.map_err(|reason| Failure::usage(format!("--size {reason}")))?;
         let pattern = Pattern::parse(&self.pattern, platform.nodes() as u32, size.unwrap_or(0.0));
         let mut pattern = pattern.map_err(Failure::usage)?.with_count(self.count);

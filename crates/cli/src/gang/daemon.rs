@@ -1,10 +1,10 @@
 //! `farcall gang daemon`
 
-use super::{bytes, duration};
 use crate::failure::Failure;
 use crate::log::Filter;
 use clap::{Args, ValueEnum};
 use farcall_gang::{Config, DEFAULT_CONTROL, Daemon, Form, Freeze};
+use farcall_quantity::{bytes, duration};
 use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;

@@ -1,13 +1,11 @@
 //! `farcall gang run`
 
-use super::{Control, bytes};
+use super::Control;
 use crate::failure::Failure;
 use clap::Args;
-use farcall_gang::JobSpec;
+use farcall_gang::{FARCALL_FAILED, JobSpec};
+use farcall_quantity::bytes;
 use std::time::Instant;
-
-/// Exit status where Farcall failed, not the program.
-const FARCALL_FAILED: i32 = 125;
 
 /// Run a program as a parallel job
 ///
@@ -72,7 +70,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Ok(ended) => ended,
         Err(failure) => {
             anstream::eprintln!("\x1b[1;31merror\x1b[0m: {failure}");
-            std::process::exit(FARCALL_FAILED);
+            std::process::exit(FARCALL_FAILED.into());
         }
     };
     if let Some(cause) = &ended.cause {

@@ -5,7 +5,6 @@ use crate::failure::Failure;
 use crate::target::Target;
 use clap::Args;
 use farcall_client::{ReservationName, Wanted};
-use farcall_flow::platform::parse_quantity;
 use serde_json::json;
 use std::time::Duration;
 
@@ -80,7 +79,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn rate(text: &str) -> Result<u64, String> {
-    parse_quantity(text).map(|rate| rate as u64)
+    farcall_quantity::parse(text).map(|rate| rate as u64)
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

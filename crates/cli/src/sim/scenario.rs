@@ -1,8 +1,7 @@
 //! The file of a scenario.
 
-use farcall_flow::SplitMix64;
-use farcall_flow::platform::parse_quantity;
 use farcall_gridsim::{Arrival, Function, Machine, Port, Scenario, Site};
+use farcall_random::SplitMix64;
 use serde::{Deserialize, Deserializer};
 
 /// The most servers, sites and calls that are simulated.
@@ -90,7 +89,7 @@ fn quantity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error>
     }
     match Given::deserialize(deserializer)? {
         Given::Number(number) => Ok(number),
-        Given::Text(text) => parse_quantity(&text).map_err(serde::de::Error::custom),
+        Given::Text(text) => farcall_quantity::parse(&text).map_err(serde::de::Error::custom),
     }
 }
 
@@ -191,10 +190,10 @@ impl Description {
             let made = Arrival::new(function, n);
             let anywhere = random.below(self.site.len() as u64) as usize;
             arrivals.push(Arrival {
-                at_s: unit(random) * calls.within,
+                at_s: random.unit() * calls.within,
                 site: site.unwrap_or(anywhere),
                 most: calls.pes.unwrap_or(made.most).max(1),
-                noise: 1.0 + calls.noise * (2.0 * unit(random) - 1.0),
+                noise: 1.0 + calls.noise * (2.0 * random.unit() - 1.0),
                 ..made
             });
         }
@@ -234,10 +233,6 @@ fn port(name: &str, up: f64, down: f64, latency_s: f64) -> Result<Port, String> 
         down,
         latency_s,
     })
-}
-
-fn unit(random: &mut SplitMix64) -> f64 {
-    random.below(1 << 40) as f64 / (1u64 << 40) as f64
 }
 
 #[cfg(test)]

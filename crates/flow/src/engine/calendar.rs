@@ -120,7 +120,7 @@ fn minimum(values: &[f64], block: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::SplitMix64;
+    use farcall_random::SplitMix64;
 
     #[test]
     fn finds_what_a_scan_finds() {

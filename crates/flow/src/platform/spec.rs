@@ -142,57 +142,8 @@ pub(super) fn dimension_name(dim: usize) -> char {
     b"xyzuvw"[dim.min(5)] as char
 }
 
-/// Reads a number with an optional unit: `1e9`, `1GB/s`, `20KB`, `100Mbit/s`, `5us`, `2ms`; bits
-/// are told in bytes.
-///
-/// Decimal units: 1 KB is 1000 bytes. `KiB`, `MiB`, `GiB` are powers of 1024.
-///
-/// # Errors
-/// Says what the text should look like.
-pub fn parse_quantity(text: &str) -> Result<f64, String> {
-    let text = text.trim();
-    let unit_at = text
-        .char_indices()
-        .find(|&(i, c)| {
-            let next = text[i + c.len_utf8()..].chars().next();
-            let exponent = matches!(c, 'e' | 'E')
-                && next.is_some_and(|n| n.is_ascii_digit() || n == '-' || n == '+');
-            !(c.is_ascii_digit() || matches!(c, '.' | '+' | '-') || exponent)
-        })
-        .map_or(text.len(), |(i, _)| i);
-    let (number, unit) = text.split_at(unit_at);
-    let unit = unit.trim().trim_end_matches("/s");
-    let (factor, divisor) = match unit {
-        "" | "B" | "s" => (1.0, 1.0),
-        "KB" | "kB" => (1e3, 1.0),
-        "MB" => (1e6, 1.0),
-        "GB" => (1e9, 1.0),
-        "TB" => (1e12, 1.0),
-        "Kbit" | "kbit" => (1e3, 8.0),
-        "Mbit" => (1e6, 8.0),
-        "Gbit" => (1e9, 8.0),
-        "KiB" => (1024.0, 1.0),
-        "MiB" => (1048576.0, 1.0),
-        "GiB" => (1073741824.0, 1.0),
-        "ms" => (1.0, 1e3),
-        "us" => (1.0, 1e6),
-        "ns" => (1.0, 1e9),
-        _ => {
-            return Err(format!(
-                "`{text}`: unknown unit `{unit}`; B, KB, MB, GB, TB, Mbit, Gbit, s, ms, us"
-            ));
-        }
-    };
-    match number.parse::<f64>() {
-        Ok(value) if (value * factor).is_finite() && value >= 0.0 => Ok(value * factor / divisor),
-        _ => Err(format!(
-            "`{text}`: expected a number such as 1e9, 1GB/s or 20KB"
-        )),
-    }
-}
-
 fn positive(key: &str, text: &str) -> Result<f64, String> {
-    match parse_quantity(text) {
+    match farcall_quantity::parse(text) {
         Ok(value) if value > 0.0 => Ok(value),
         Ok(_) => Err(format!("{key}={text}: must be above 0")),
         Err(reason) => Err(format!("{key}: {reason}")),
@@ -250,7 +201,7 @@ impl<'a> Options<'a> {
 
     pub(crate) fn quantity(&mut self, key: &'static str) -> Result<Option<f64>, String> {
         self.take(key)
-            .map(|v| parse_quantity(v).map_err(|reason| format!("{key}: {reason}")))
+            .map(|v| farcall_quantity::parse(v).map_err(|reason| format!("{key}: {reason}")))
             .transpose()
     }
 

@@ -1,6 +1,6 @@
 use super::*;
-use crate::placement::SplitMix64;
 use crate::platform::{LinkId, Platform};
+use farcall_random::SplitMix64;
 
 fn solve_once(bandwidth: &[f64], paths: &[&[LinkId]]) -> Vec<f64> {
     let hops = paths.iter().map(|p| p.len()).max().unwrap_or(1);

@@ -4,13 +4,12 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use farcall_gang_proto::{JobId, Message, Step};
+use farcall_gang_proto::{JobId, Message, Root, Step};
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::{Daemon, Party, WATCH};
+use super::{Daemon, Party};
 use crate::link::{self, Link};
 use crate::process;
-use crate::root::Root;
 
 /// How long a daemon that ends waits for its elements.
 const END_BOUND: Duration = Duration::from_secs(4);
@@ -49,11 +48,9 @@ impl Daemon {
                     self.is_ending = true;
                 }
             }
-            if Instant::now() >= self.watch {
-                self.watch = Instant::now() + WATCH;
-                if let Some(root) = &mut self.root {
-                    root.watch();
-                }
+            let now = self.now();
+            if let Some(root) = &mut self.root {
+                root.handle_timeout(now);
             }
             self.check_peers();
             self.settle();
@@ -120,13 +117,13 @@ impl Daemon {
     /// life.
     fn timeout(&self) -> Duration {
         let is_switching = self.switch.step().is_some();
-        let is_idle = self.root.as_ref().is_none_or(Root::is_idle);
-        let slice = self.deadline.map(|deadline| deadline.min(self.watch));
-        let slice = slice.filter(|_| !is_switching && !is_idle);
         let drained = self.drained.filter(|_| is_switching);
-        let times = [Some(self.beat), slice, drained].into_iter().flatten();
-        let next = times.min().unwrap_or(self.beat);
-        next.saturating_duration_since(Instant::now())
+        let next = drained.map_or(self.beat, |drained| drained.min(self.beat));
+        let left = next.saturating_duration_since(Instant::now());
+        match self.root.as_ref().and_then(Root::next_deadline) {
+            Some(due) => left.min(Duration::from_nanos(due.saturating_sub(self.now()))),
+            None => left,
+        }
     }
 
     /// Says that this daemon works, gives up those that are silent, and lets the output of a job
@@ -145,7 +142,7 @@ impl Daemon {
                     if holds != peer.is_held {
                         peer.is_held = holds;
                         if let Some(root) = &mut self.root {
-                            root.hold(*id, holds);
+                            root.handle_hold(*id, holds);
                         }
                     }
                     continue;
@@ -254,7 +251,7 @@ impl Daemon {
         match peer.party {
             Party::Front(..) => {
                 if let Some(root) = &mut self.root {
-                    root.front_lost(id);
+                    root.handle_front_lost(id);
                 }
             }
             Party::Stranger => {}
@@ -303,13 +300,13 @@ impl Daemon {
             )),
             Message::Run(mut spec) => {
                 spec.owner = owner;
-                root.submit(front, spec).map(|()| None)
+                root.handle_run(front, spec).map(|()| None)
             }
             Message::List => Ok(Some(Message::Jobs(root.rows(owner.0)))),
             Message::Signal(job, signal) => root
-                .signal(job, signal, owner.0)
+                .handle_signal(job, signal, owner.0)
                 .map(|()| Some(Message::Done)),
-            Message::State(job) => root.inspect(job, front, owner.0).map(|()| None),
+            Message::State(job) => root.handle_inspect(job, front, owner.0).map(|()| None),
             _ => Err("a message that front ends do not send".to_string()),
         };
         match done {
@@ -416,7 +413,7 @@ impl Daemon {
                 let Some(root) = &mut self.root else {
                     return self.report(Message::Join(name, processors, engine, token));
                 };
-                let number = root.join(&name, processors, engine);
+                let number = root.handle_join(&name, processors, engine);
                 self.welcome(name, number);
             }
             other => self.report(other),
@@ -426,7 +423,7 @@ impl Daemon {
     /// Ends all elements and says so to their front ends.
     fn end(&mut self) {
         if let Some(root) = &mut self.root {
-            root.end();
+            root.handle_end();
         }
         self.settle();
         self.node.end();
@@ -442,7 +439,7 @@ impl Daemon {
                 break;
             }
             let left = end.saturating_duration_since(Instant::now());
-            self.deadline = Some(Instant::now() + left.min(Duration::from_millis(50)));
+            self.beat = Instant::now() + left.min(Duration::from_millis(50));
             for source in self.wait().unwrap_or_default() {
                 self.handle(source);
             }

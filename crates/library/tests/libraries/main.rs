@@ -10,6 +10,7 @@ use std::sync::Once;
 
 use farcall_idl::{Interface, Mode, Param, Scalar, Type};
 use farcall_library::{Binding, Catalog, check_files};
+use farcall_random::SplitMix64;
 use serde_json::Value;
 
 fn root() -> PathBuf {
@@ -67,13 +68,8 @@ fn scalars(interface: &Interface, case: &Value) -> Vec<Option<Scalar>> {
 /// Numbers in [-1, 1); matrices `a` get a heavy diagonal, so that systems can be solved; integers
 /// count from 1, which makes them valid pivots.
 fn fill(interface: &Interface, layout: &farcall_idl::Layout, buffer: &mut [u8]) {
-    let mut state = 1u64;
-    let mut random = || {
-        state = state
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        (state >> 11) as f64 / (1u64 << 52) as f64 - 1.0
-    };
+    let mut random = SplitMix64::new(1);
+    let mut random = || 2.0 * random.unit() - 1.0;
     for array in layout.arrays.iter().filter(|array| array.mode.is_sent()) {
         let size = array.element_bytes as usize;
         let leading = array.axes.last().unwrap().size as usize;

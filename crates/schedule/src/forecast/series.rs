@@ -1,5 +1,6 @@
 //! One measured quantity and the predictors that compete for it.
 
+use crate::median;
 use std::collections::VecDeque;
 
 /// Values that are kept, the longest window.
@@ -114,8 +115,8 @@ impl Series {
             Method::SlowExponential => self.exponential[0],
             Method::Exponential => self.exponential[1],
             Method::FastExponential => self.exponential[2],
-            Method::ShortMedian => median(&short),
-            Method::WindowMedian => median(&window),
+            Method::ShortMedian => median(&short).unwrap_or(value),
+            Method::WindowMedian => median(&window).unwrap_or(value),
             Method::TrimmedMean => mean(&window[quarter..window.len() - quarter]),
             Method::Trend => self.level + self.slope,
         });
@@ -186,13 +187,4 @@ impl Series {
 
 fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
-}
-
-/// Of sorted values.
-fn median(values: &[f64]) -> f64 {
-    let middle = values.len() / 2;
-    match values.len() % 2 {
-        0 => (values[middle - 1] + values[middle]) / 2.0,
-        _ => values[middle],
-    }
 }

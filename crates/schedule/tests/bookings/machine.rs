@@ -1,24 +1,12 @@
 //! A machine whose processor elements are booked, in virtual time.
 
+use farcall_random::SplitMix64;
 use farcall_schedule::Policy;
 use farcall_schedule::queue::{Nanos, Patience, Queue, Request, Settings, Start};
 use farcall_schedule::reservation::{Booking, Refusal};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub const SECOND: Nanos = 1_000_000_000;
-
-/// SplitMix64.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn below(&mut self, most: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ z >> 31) % most
-    }
-}
 
 /// How jobs do as predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +75,7 @@ struct Running {
 
 pub struct Machine {
     queue: Queue,
-    random: Random,
+    random: SplitMix64,
     load: Load,
     events: BTreeSet<(Nanos, Happens)>,
     jobs: BTreeMap<u64, Job>,
@@ -104,7 +92,7 @@ pub struct Machine {
 
 impl Machine {
     pub fn new(load: Load) -> Machine {
-        let mut random = Random(load.seed);
+        let mut random = SplitMix64::new(load.seed);
         let mut events = BTreeSet::new();
         for id in 0..150 {
             events.insert((random.below(150 * SECOND), Happens::Comes(id)));

@@ -4,11 +4,12 @@
 
 mod machine;
 
+use farcall_random::SplitMix64;
 use farcall_schedule::Policy;
 use farcall_schedule::placement::{Backlog, Kept};
 use farcall_schedule::queue::{Nanos, Patience, Queue, Request, Settings, Start};
 use farcall_schedule::reservation::Booking;
-use machine::{Kind, Load, Machine, Random, SECOND};
+use machine::{Kind, Load, Machine, SECOND};
 use std::collections::BTreeMap;
 
 const SEEDS: u64 = 40;
@@ -71,7 +72,7 @@ fn request(id: u64, pes: u32, seconds: f64) -> Request {
 /// A job for the whole machine fits only between bookings, which are made all the time, and short
 /// ones come all the time; when it starts, in seconds.
 fn wide_job_between_bookings(policy: Policy, seed: u64) -> f64 {
-    let mut random = Random(seed);
+    let mut random = SplitMix64::new(seed);
     let mut queue = Queue::new(Settings {
         policy,
         patience: Patience {
@@ -145,7 +146,7 @@ struct Busy {
     changes: Vec<Nanos>,
 }
 
-fn busy_machine(random: &mut Random, pes: u32) -> Busy {
+fn busy_machine(random: &mut SplitMix64, pes: u32) -> Busy {
     let mut queue = Queue::new(Settings::new(pes));
     let mut backlog = Backlog::new(pes);
     let (mut ends, mut changes) = (Vec::new(), Vec::new());
@@ -193,7 +194,7 @@ fn busy_machine(random: &mut Random, pes: u32) -> Busy {
 fn a_placement_knows_when_the_queue_will_start_a_job() {
     let mut later = 0;
     for seed in 0..2000 {
-        let mut random = Random(seed);
+        let mut random = SplitMix64::new(seed);
         let pes = 1 + random.below(6) as u32;
         let mut busy = busy_machine(&mut random, pes);
         let wide = 1 + random.below(pes.into()) as u32;
@@ -218,7 +219,7 @@ fn a_placement_knows_when_the_queue_will_start_a_job() {
 
 /// What starts and when, with bookings that are given up at once, or without any.
 fn starts(load: &Load, books: bool) -> Vec<(Nanos, Start)> {
-    let mut random = Random(load.seed);
+    let mut random = SplitMix64::new(load.seed);
     let mut queue = Queue::new(load.settings());
     let mut started = Vec::new();
     let mut ends: Vec<(Nanos, u64)> = Vec::new();

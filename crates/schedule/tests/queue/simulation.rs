@@ -1,5 +1,6 @@
 //! A machine and its users in virtual time.
 
+use farcall_random::SplitMix64;
 use farcall_schedule::queue::{Nanos, Queue, Request, Start};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -38,26 +39,8 @@ pub struct Run {
     pub last_came: f64,
 }
 
-/// SplitMix64.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    /// In [0, 1).
-    pub fn unit(&mut self) -> f64 {
-        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    fn exponential(&mut self, mean: f64) -> f64 {
-        -mean * (1.0 - self.unit()).ln()
-    }
+fn exponential(random: &mut SplitMix64, mean: f64) -> f64 {
+    -mean * (1.0 - random.unit()).ln()
 }
 
 fn nanos(seconds: f64) -> Nanos {
@@ -66,7 +49,7 @@ fn nanos(seconds: f64) -> Nanos {
 
 /// Jobs with their times of arrival. Run times are spread over two orders of magnitude.
 fn jobs(load: &Load) -> VecDeque<(f64, Request)> {
-    let mut random = Random(load.seed);
+    let mut random = SplitMix64::new(load.seed);
     let mut now = 0.0;
     let mut jobs = VecDeque::new();
     for id in 0..load.jobs as u64 {
@@ -80,15 +63,15 @@ fn jobs(load: &Load) -> VecDeque<(f64, Request)> {
             false => (1.0, 2.15),
         };
         let work = mean_width * mean_seconds / f64::from(load.pes);
-        now += random.exponential(work / load.pressure);
+        now += exponential(&mut random, work / load.pressure);
         let request = Request {
             id,
-            user: random.bits() % load.users,
+            user: random.below(load.users),
             fewest: if load.moldable { 1 } else { width },
             most: width,
             seconds: Some(seconds),
             priority: if load.priorities {
-                (random.bits() % 3) as i32
+                random.below(3) as i32
             } else {
                 0
             },
@@ -245,7 +228,7 @@ impl Run {
 /// Users who keep so many jobs of these lengths waiting all the time; what each has computed when
 /// the time is over.
 pub fn saturate(queue: &mut Queue, lengths: &[f64], until: f64, seed: u64) -> Vec<f64> {
-    let mut random = Random(seed);
+    let mut random = SplitMix64::new(seed);
     let mut used = vec![0.0; lengths.len()];
     let mut ends: BTreeSet<(Nanos, u64)> = BTreeSet::new();
     let mut jobs: BTreeMap<u64, (usize, f64, u32)> = BTreeMap::new();

@@ -3,64 +3,7 @@
 use super::Server;
 use crate::functions::Counts;
 use crate::keys::CallKey;
-
-/// How many calls took how long.
-#[derive(Clone, Debug)]
-pub struct Histogram {
-    counts: [u64; Histogram::BOUNDS.len()],
-    nanos: u64,
-}
-
-impl Histogram {
-    /// Seconds up to which a call belongs to each count.
-    const BOUNDS: [f64; 11] = [
-        1e-5,
-        1e-4,
-        1e-3,
-        1e-2,
-        0.1,
-        1.0,
-        10.0,
-        100.0,
-        1000.0,
-        10000.0,
-        f64::INFINITY,
-    ];
-
-    /// How many calls.
-    fn calls(&self) -> u64 {
-        self.counts.iter().sum()
-    }
-
-    fn add(&mut self, nanos: u64) {
-        let seconds = nanos as f64 * 1e-9;
-        let index = Histogram::BOUNDS
-            .iter()
-            .take_while(|bound| seconds > **bound)
-            .count();
-        self.counts[index] += 1;
-        self.nanos = self.nanos.saturating_add(nanos);
-    }
-
-    /// Each bound with its count.
-    pub fn buckets(&self) -> Vec<(f64, u64)> {
-        Histogram::BOUNDS.into_iter().zip(self.counts).collect()
-    }
-
-    /// Seconds of all together.
-    pub fn seconds(&self) -> f64 {
-        self.nanos as f64 * 1e-9
-    }
-}
-
-impl Default for Histogram {
-    fn default() -> Histogram {
-        Histogram {
-            counts: [0; Histogram::BOUNDS.len()],
-            nanos: 0,
-        }
-    }
-}
+use farcall_metrics::{Bounded, Histogram};
 
 /// Times of all calls, and calls that came to nothing before they had a place.
 #[derive(Clone, Debug, Default)]
@@ -71,12 +14,25 @@ pub struct Totals {
     pub execs: Histogram,
     /// Calls that were refused.
     pub refused: u64,
+    /// By user.
+    pub users: Bounded<UserTotals>,
+    /// Functions that have been called.
+    functions: u32,
+}
+
+/// What the calls of one user have come to.
+#[derive(Clone, Debug, Default)]
+pub struct UserTotals {
+    /// Those whose results have left.
+    pub calls: u64,
+    /// Seconds in the library, times processor elements.
+    pub pe_seconds: f64,
 }
 
 impl Totals {
     /// Calls whose results have left.
     pub(super) fn ended(&self) -> u64 {
-        self.execs.calls()
+        self.execs.count()
     }
 }
 
@@ -98,8 +54,13 @@ impl Server {
             now.saturating_sub(times.ended),
         ];
         let bytes = [job.layout.sent_bytes(), job.layout.returned_bytes()];
-        if let Some(counts) = self.functions.counts_mut(job.function) {
+        let user = self.totals.users.get(job.user.name());
+        user.calls += 1;
+        user.pe_seconds += nanos[2] as f64 * 1e-9 * f64::from(job.pes.max(1));
+        let function = job.function;
+        if let Some(counts) = self.counts_of(function) {
             counts.done += 1;
+            counts.execs.add(nanos[2]);
             let sums = counts.bytes.iter_mut().chain(&mut counts.nanos);
             for (sum, value) in sums.zip(bytes.into_iter().chain(nanos)) {
                 *sum = sum.saturating_add(value);
@@ -136,28 +97,19 @@ impl Server {
 
     /// A call of the function has failed.
     pub(super) fn count_failure(&mut self, function: u64) {
-        match self.functions.counts_mut(function) {
+        match self.counts_of(function) {
             Some(Counts { failed, .. }) => *failed += 1,
             None => self.totals.refused += 1,
         }
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_time_belongs_to_one_count() {
-        let mut histogram = Histogram::default();
-        for nanos in [0, 10_000, 10_001, 1_000_000_000, u64::MAX] {
-            histogram.add(nanos);
-        }
-        let counts: Vec<u64> = histogram
-            .buckets()
-            .iter()
-            .map(|(_, count)| *count)
-            .collect();
-        assert_eq!(counts, [2, 1, 0, 0, 0, 1, 0, 0, 0, 0, 1]);
+    /// What is counted of a function. It has its place among those that were called.
+    fn counts_of(&mut self, function: u64) -> Option<&mut Counts> {
+        let counts = self.functions.counts_mut(function)?;
+        counts.place.get_or_insert_with(|| {
+            self.totals.functions += 1;
+            self.totals.functions
+        });
+        Some(counts)
     }
 }

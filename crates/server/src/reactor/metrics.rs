@@ -1,98 +1,94 @@
 //! What Prometheus reads.
 
 use super::Reactor;
-use farcall_metrics::{Text, label};
+use crate::disk_use::DiskUse;
+use farcall_metrics::{Answer, Histogram, Labels, Text};
 use farcall_rpc_proto::JobState;
-use farcall_server_proto::STATES;
+use farcall_server_proto::{Counts, STATES};
 use rustix::fd::OwnedFd;
-use std::net::SocketAddr;
+use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::Duration;
 
-/// How long a reader waits for the server's thread to tell how it stands.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Functions that have series of their own, the first ones that are called; the others share one.
+const MOST_SERIES: u32 = 100;
+/// Readers that wait for the numbers.
+const MOST_READERS: usize = 64;
 
-/// Readers that wait for the metrics.
-pub(super) type Readers = Receiver<SyncSender<String>>;
+/// Has the server's thread say how it stands, from any thread.
+pub struct Readings {
+    asks: SyncSender<Answer>,
+    doorbell: OwnedFd,
+}
 
-/// Serves metrics from a thread which has the server's thread make the text.
-fn serve_metrics(address: SocketAddr, doorbell: OwnedFd) -> std::io::Result<(SocketAddr, Readers)> {
-    let (asks, readers) = sync_channel::<SyncSender<String>>(1);
-    let address = farcall_metrics::serve(address, move || {
-        let (answers, answer) = sync_channel(1);
-        asks.try_send(answers).ok()?;
-        rustix::io::write(&doorbell, &1u64.to_ne_bytes()).ok()?;
-        answer.recv_timeout(PATIENCE).ok()
-    })?;
-    Ok((address, readers))
+impl Readings {
+    /// The answer is dropped where too many wait, or the server has ended.
+    pub fn ask(&self, answer: Answer) {
+        if self.asks.try_send(answer).is_ok() {
+            let _ = rustix::io::write(&self.doorbell, &1u64.to_ne_bytes());
+        }
+    }
+}
+
+/// Those who wait for the numbers.
+pub(super) struct Readers {
+    asks: Receiver<Answer>,
+    /// Bytes of the files in the folder for state.
+    state: Option<DiskUse>,
 }
 
 impl Reactor {
-    /// Serves metrics where the server is to have them.
-    pub(super) fn serve_metrics(&mut self) -> std::io::Result<()> {
-        if let Some(address) = self.config.metrics {
-            let doorbell = self.bells.doorbell.try_clone()?;
-            let (address, readers) = serve_metrics(address, doorbell)?;
-            tracing::info!("metrics at http://{address}/metrics");
-            self.readers.metrics = Some(readers);
-        }
-        Ok(())
+    /// A way to ask for the numbers.
+    pub(crate) fn readings(&mut self) -> io::Result<Readings> {
+        let (sender, asks) = sync_channel(MOST_READERS);
+        let state = self.config.state.clone().map(DiskUse::watch).transpose()?;
+        self.readers.metrics = Some(Readers { asks, state });
+        Ok(Readings {
+            asks: sender,
+            doorbell: self.bells.doorbell.try_clone()?,
+        })
     }
 
-    /// Answers those who wait for the metrics.
+    /// Answers those who wait for the numbers.
     pub(super) fn answer_readers(&self) {
         let Some(readers) = &self.readers.metrics else {
             return;
         };
-        while let Ok(reader) = readers.try_recv() {
-            let _ = reader.try_send(self.metrics());
+        while let Ok(answer) = readers.asks.try_recv() {
+            answer(self.metrics(readers));
         }
     }
 
-    fn metrics(&self) -> String {
+    fn metrics(&self, readers: &Readers) -> Text {
         let mut text = Text::new("farcall");
-        let none = "";
-        let gauge = |text: &mut Text, name, help, value: f64| {
-            text.metric((name, "gauge", help), &[(none, value)]);
-        };
         for (name, help, value) in self.gauges() {
-            gauge(&mut text, name, help, value);
+            text.gauge(name, help, value);
+        }
+        if let Some(disk) = &readers.state {
+            let help = "Bytes of the files in the folder for state, some seconds ago.";
+            text.gauge("state_bytes", help, disk.bytes());
         }
         let figures = self.server.figures();
-        let jobs: Vec<_> = STATES.into_iter().zip(figures.calls).collect();
-        let jobs: Vec<_> = jobs
-            .iter()
-            .map(|(state, count)| (label("state", state), *count))
-            .collect();
-        text.metric(("calls", "gauge", "Calls by what they do."), &jobs);
-        let states = JobState::ALL.iter().map(|state| state.name());
-        let submitted = states.zip(figures.submitted);
-        let submitted: Vec<_> = submitted
-            .map(|(state, count)| (label("state", state), count))
-            .collect();
+        let by_state = |(state, count): (&str, usize)| (vec![("state", state.to_string())], count);
+        let calls = STATES.into_iter().zip(figures.calls);
+        text.gauges("calls", "Calls by what they do.", calls.map(by_state));
         let help = "Submitted calls by their state, outcomes that are kept included.";
-        text.metric(("submitted_calls", "gauge", help), &submitted);
+        let states = JobState::ALL.iter().map(|state| state.name());
+        let submitted = states.zip(figures.submitted).map(by_state);
+        text.gauges("submitted_calls", help, submitted);
         self.function_metrics(&mut text);
-        let refused = [(none, self.server.totals().refused)];
-        text.metric(
-            ("refused_total", "counter", "Calls that were refused."),
-            &refused,
-        );
+        self.user_metrics(&mut text);
         let totals = self.server.totals();
-        let [waits, execs] = [&totals.waits, &totals.execs];
+        let help = "Calls that were refused.";
+        text.counter("refused", help, totals.refused);
+        let all = |times: &Histogram| [(Labels::new(), times.clone())];
         let help = "From the last argument to the start.";
-        text.histogram("wait_seconds", help, &waits.buckets(), waits.seconds());
-        text.histogram(
-            "exec_seconds",
-            "In the library.",
-            &execs.buckets(),
-            execs.seconds(),
-        );
-        text.finish()
+        text.histograms("wait_seconds", help, all(&totals.waits));
+        text.histograms("exec_seconds", "In the library.", all(&totals.execs));
+        text
     }
 
     /// Plain numbers: name, help, value.
-    fn gauges(&self) -> [(&'static str, &'static str, f64); 10] {
+    fn gauges(&self) -> [(&'static str, &'static str, f64); 11] {
         let figures = self.server.figures();
         let [pes, used] = [figures.pes, figures.pes_used].map(f64::from);
         let (connections, workers) = (figures.connections as f64, figures.workers as f64);
@@ -100,7 +96,7 @@ impl Reactor {
         let draining = f64::from(u8::from(figures.draining));
         let bytes = [figures.array_bytes, figures.array_resident_bytes];
         let [bytes, resident] = bytes.map(|bytes| bytes as f64);
-        let arrays = figures.arrays;
+        let arrays = figures.arrays as f64;
         [
             ("connections", "Open connections.", connections),
             ("workers", "Worker processes.", workers),
@@ -108,8 +104,13 @@ impl Reactor {
             ("pes_used", "Processor elements of running calls.", used),
             ("memory_limit_bytes", "Bound on job buffers.", limit),
             ("memory_bytes", "Job buffers, idle ones too.", memory),
+            (
+                "backlog_seconds",
+                "Predicted time until processor elements are free for one more call.",
+                figures.backlog_s,
+            ),
             ("draining", "1 while it takes no more calls.", draining),
-            ("arrays", "Arrays that stay.", arrays as f64),
+            ("arrays", "Arrays that stay.", arrays),
             ("array_bytes", "Bytes of arrays that stay.", bytes),
             ("array_resident_bytes", "Bytes of them in memory.", resident),
         ]
@@ -117,29 +118,51 @@ impl Reactor {
 
     fn function_metrics(&self, text: &mut Text) {
         let (mut calls, mut seconds, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
-        let functions = self.server.functions().iter();
-        for function in functions.filter(|function| !function.is_unused()) {
-            let name = label("function", &function.interface.qualified_name());
-            let counts = &function.counts;
-            let with = |other, value| format!("{name},{}", label(other, value));
+        let mut times = Vec::new();
+        let mut add = |function: String, counts: &Counts| {
+            let name = ("function", function);
+            let with = |other, value: &str| vec![name.clone(), (other, value.to_string())];
             calls.push((with("outcome", "done"), counts.done));
             calls.push((with("outcome", "failed"), counts.failed));
-            for (part, nanos) in ["send", "wait", "exec", "recv"]
-                .into_iter()
-                .zip(counts.nanos)
-            {
-                seconds.push((with("part", part), nanos as f64 * 1e-9));
-            }
-            for (way, count) in ["up", "down"].into_iter().zip(counts.bytes) {
-                bytes.push((with("way", way), count));
+            let parts = ["send", "wait", "exec", "recv"].into_iter();
+            let parts = parts.zip(counts.nanos);
+            seconds.extend(parts.map(|(part, nanos)| (with("part", part), nanos as f64 * 1e-9)));
+            let ways = ["up", "down"].into_iter().zip(counts.bytes);
+            bytes.extend(ways.map(|(way, count)| (with("way", way), count)));
+            times.push((vec![name.clone()], counts.execs.clone()));
+        };
+        let mut others = Counts::default();
+        for function in self.server.functions().iter() {
+            match function.counts.place {
+                None => {}
+                Some(place) if place <= MOST_SERIES => {
+                    add(
+                        function.interface.qualified_name().into_owned(),
+                        &function.counts,
+                    );
+                }
+                Some(_) => others.merge(&function.counts),
             }
         }
-        text.metric(("calls_total", "counter", "Calls that have ended."), &calls);
+        if others.done + others.failed > 0 {
+            add("other".to_string(), &others);
+        }
+        text.counters("calls", "Calls that have ended.", calls);
         let help = "Time of calls by its parts, as in the second Ninf paper.";
-        text.metric(("call_seconds_total", "counter", help), &seconds);
-        text.metric(
-            ("call_bytes_total", "counter", "Bytes of arrays of calls."),
-            &bytes,
-        );
+        text.counters("call_seconds", help, seconds);
+        text.counters("call_bytes", "Bytes of arrays of calls.", bytes);
+        let help = "Time of calls in the library.";
+        text.histograms("function_exec_seconds", help, times);
+    }
+
+    fn user_metrics(&self, text: &mut Text) {
+        let users = || self.server.totals().users.iter();
+        let label = |user: &str| vec![("user", user.to_string())];
+        let calls = users().map(|(user, totals)| (label(user), totals.calls));
+        let help = "Calls of a user whose results have left.";
+        text.counters("user_calls", help, calls);
+        let used = users().map(|(user, totals)| (label(user), totals.pe_seconds));
+        let help = "Time of a user's calls in the library, times processor elements.";
+        text.counters("user_pe_seconds", help, used);
     }
 }

@@ -1,17 +1,5 @@
 use super::*;
-
-/// SplitMix64 (Steele et al. 2014).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ z >> 31) % bound
-    }
-}
+use farcall_random::SplitMix64;
 
 fn claim(links: &[usize], demand: f64) -> Claim {
     let mut caps = [0.0; MAX_LINKS];
@@ -160,7 +148,7 @@ fn peers_without_a_link_get_nothing() {
 #[test]
 fn random_topologies_are_certified() {
     for seed in 0..300 {
-        let mut random = Random(seed);
+        let mut random = SplitMix64::new(seed);
         let links = 1 + random.below(if seed % 10 == 0 { 8 } else { 4 }) as usize;
         let peers = 1 + random.below(if seed % 10 == 0 { 64 } else { 12 }) as usize;
         let capacity: Vec<f64> = (0..links)

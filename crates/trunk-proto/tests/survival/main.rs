@@ -2,8 +2,9 @@
 
 mod network;
 
+use farcall_random::SplitMix64;
 use farcall_trunk_proto::{Event, Mac, Policy};
-use network::{Faults, MILLISECOND, Network, Random, SECOND, jain};
+use network::{Faults, MILLISECOND, Network, SECOND, jain};
 
 type Topology = (&'static str, &'static [&'static [usize]], &'static [f64]);
 
@@ -269,7 +270,7 @@ fn silent_failures_are_found_and_healed() {
 fn frames_survive_bad_links_at_most_once_and_in_order() {
     // The network asserts order and uniqueness of every frame.
     for seed in 0..12 {
-        let mut random = Random(seed);
+        let mut random = SplitMix64::new(seed);
         let (_, topology, ideal) = TOPOLOGIES[1 + random.below(7) as usize];
         let policy = match random.below(4) {
             0 => Policy::Traffic,
@@ -313,7 +314,7 @@ fn frames_survive_bad_links_at_most_once_and_in_order() {
 
 /// A server on every switch, and clients on some: 63 clients and 8 switches at most for seed 0.
 fn random_topology(seed: u64) -> Vec<Vec<usize>> {
-    let mut random = Random(100 + seed);
+    let mut random = SplitMix64::new(100 + seed);
     let switches = 1 + random.below(if seed == 0 { 8 } else { 4 }) as usize;
     let clients = 1 + random.below(if seed == 0 { 63 } else { 8 }) as usize;
     let mut topology = vec![(0..switches).collect()];

@@ -2,6 +2,7 @@
 //! drawn from a seed.
 
 use bytes::Bytes;
+use farcall_random::SplitMix64;
 use farcall_trunk_proto::{
     Config, Event, Limits, LinkConfig, Mac, Nanos, Policy, SHIM_BYTES, Transmit, Trunk,
 };
@@ -18,21 +19,8 @@ const HOST_QUEUE: usize = 400 * 1024;
 const SOCKET: Nanos = 8 * MILLISECOND;
 const PAYLOAD: usize = 1400;
 
-/// SplitMix64 (Steele et al. 2014).
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ z >> 31) % bound
-    }
-
-    fn chance(&mut self, parts_per_million: u64) -> bool {
-        parts_per_million > 0 && self.below(1_000_000) < parts_per_million
-    }
+fn chance(random: &mut SplitMix64, parts_per_million: u64) -> bool {
+    random.below(1_000_000) < parts_per_million
 }
 
 /// What goes wrong on one link, in frames per million, both ways.
@@ -129,7 +117,7 @@ struct Stream {
 pub struct Network {
     pub now: Nanos,
     pub hosts: Vec<Host>,
-    random: Random,
+    random: SplitMix64,
     arrivals: BinaryHeap<Reverse<(Nanos, u64)>>,
     in_flight: std::collections::BTreeMap<u64, Transit>,
     serial: u64,
@@ -151,7 +139,7 @@ impl Network {
         let mut network = Network {
             now: SECOND,
             hosts: Vec::new(),
-            random: Random(seed),
+            random: SplitMix64::new(seed),
             arrivals: BinaryHeap::new(),
             in_flight: Default::default(),
             serial: 0,
@@ -422,10 +410,10 @@ impl Network {
             return;
         }
         let random = &mut self.random;
-        if random.chance(sent.loss) || random.chance(received.loss) {
+        if chance(random, sent.loss) || chance(random, received.loss) {
             return;
         }
-        let reordered = random.chance(sent.reordering + received.reordering);
+        let reordered = chance(random, sent.reordering + received.reordering);
         let delay = sent.delay + received.delay;
         if delay > 0 {
             // A constant delay keeps the order; reordered frames get more.
@@ -438,7 +426,7 @@ impl Network {
         } else if reordered {
             at += random.below(MILLISECOND);
         }
-        let copies = 1 + u64::from(random.chance(sent.duplication + received.duplication));
+        let copies = 1 + u64::from(chance(random, sent.duplication + received.duplication));
         for copy in 0..copies {
             let to = End::Host(host, port);
             let (source, payload) = (frame.source, frame.payload.clone());

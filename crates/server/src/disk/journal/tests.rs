@@ -1,6 +1,7 @@
 //! The journal: what it keeps, what it makes of a restart, and of damage.
 
 use super::*;
+use farcall_random::SplitMix64;
 use std::path::PathBuf;
 
 fn record(byte: u8) -> Record {
@@ -163,18 +164,15 @@ fn a_damaged_file_is_an_error_or_read() {
     }
     drop(database);
     let whole = std::fs::read(&path).unwrap();
-    let (mut state, mut errors) = (1u64, 0);
+    let (mut random, mut errors) = (SplitMix64::new(1), 0);
     for round in 0..200 {
         let mut damaged = whole.clone();
         for _ in 0..=round % 16 {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            let at = (state >> 33) as usize % damaged.len();
-            damaged[at] = (state >> 20) as u8;
+            let at = random.below(whole.len() as u64) as usize;
+            damaged[at] = random.next_u64() as u8;
         }
         if round % 5 == 0 {
-            damaged.truncate((state >> 33) as usize % damaged.len());
+            damaged.truncate(random.below(whole.len() as u64) as usize);
         }
         let (_folder, path) = folder();
         std::fs::write(&path, damaged).unwrap();

@@ -1,9 +1,11 @@
 //! How a server is a member of a metaserver's directory: it joins, says how it stands, and leaves.
 
-use crate::held::Held;
+mod held;
+
+use crate::Standing;
 use farcall_client::directory::{Function, Join, MOST_LEARNED, Report, Times};
 use farcall_client::{Address, Error, Metaserver, Options};
-use farcall_server::Standing;
+use held::Held;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};

@@ -81,6 +81,9 @@ pub enum TokenError {
 
 impl TokenFile {
     /// Reads a file.
+    ///
+    /// # Errors
+    /// It cannot be read, others can write it, or a line is wrong.
     pub fn open(path: impl Into<PathBuf>) -> Result<TokenFile, TokenError> {
         let path = path.into();
         let (stamp, text) = read(&path)?;
@@ -99,8 +102,8 @@ impl TokenFile {
         let mut random = [0u8; 32];
         rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
             .map_err(|error| failed(error.into()))?;
-        let token = hexadecimal(&random);
-        let line = format!("{name} {}\n", hexadecimal(&hash(&token)));
+        let token = hex::encode(random);
+        let line = format!("{name} {}\n", hex::encode(hash(&token)));
         let mut options = OpenOptions::new();
         let options = options.append(true).create(true).mode(0o600);
         let write = options
@@ -230,18 +233,9 @@ fn hash(token: &str) -> Hash {
     Sha256::digest(token.as_bytes()).into()
 }
 
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 fn unhex(text: &str) -> Option<Hash> {
     let mut hash = Hash::default();
-    if text.len() != 2 * hash.len() || !text.is_ascii() {
-        return None;
-    }
-    for (index, byte) in hash.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[2 * index..][..2], 16).ok()?;
-    }
+    hex::decode_to_slice(text, &mut hash).ok()?;
     Some(hash)
 }
 

@@ -1,20 +1,24 @@
 //! "Did you mean": the known word closest to one that is not known.
+#![no_std]
+
+extern crate alloc;
 
 use alloc::vec::Vec;
 
 /// Longer words are not compared.
 const MAX_LENGTH: usize = 64;
 
-/// The candidate fewest edits away, if they are few enough; case does not count as an edit.
-pub(crate) fn closest<'a>(
+/// The candidate fewest edits away, if there are at most `most`, the first of several; case does
+/// not count as an edit. A candidate of which nothing would be left is none.
+pub fn closest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
+    most: usize,
 ) -> Option<&'a str> {
-    let limit = (word.len() / 3).max(1);
     candidates
         .into_iter()
         .filter_map(|candidate| Some((distance(word, candidate)?, candidate)))
-        .filter(|(edits, candidate)| *edits <= limit && *edits < candidate.len())
+        .filter(|(edits, candidate)| *edits <= most && *edits < candidate.len())
         .min_by_key(|(edits, _)| *edits)
         .map(|(_, candidate)| candidate)
 }
@@ -55,11 +59,13 @@ mod tests {
     #[test]
     fn close_words_are_found_and_far_ones_are_not() {
         let words = ["double", "float", "int", "INOUT", "lda"];
-        assert_eq!(closest("duoble", words), Some("double"));
-        assert_eq!(closest("Double", words), Some("double"));
-        assert_eq!(closest("inuot", words), Some("INOUT"));
-        assert_eq!(closest("ldb", words), Some("lda"));
-        assert_eq!(closest("x", words), None);
-        assert_eq!(closest("matrix", words), None);
+        assert_eq!(closest("duoble", words, 2), Some("double"));
+        assert_eq!(closest("Double", words, 0), Some("double"));
+        assert_eq!(closest("inuot", words, 1), Some("INOUT"));
+        assert_eq!(closest("ldb", words, 1), Some("lda"));
+        assert_eq!(closest("lb", words, 1), None);
+        assert_eq!(closest("x", words, 1), None);
+        assert_eq!(closest("matrix", words, 2), None);
+        assert_eq!(closest("abc", ["xy"], 3), None);
     }
 }

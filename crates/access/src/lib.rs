@@ -1,17 +1,25 @@
-//! Who may come in, and as whom.
+//! Who a peer is: by its token, by its certificate, or by what this host says of its process.
+//!
+//! The server and the metaserver ask [`Access`] for the [`User`] of each connection. What a user
+//! may do is theirs to say.
 
+mod settings;
 mod tokens;
+mod user;
 
+pub use farcall_rpc_proto::User;
+pub use settings::{Settings, Tls};
 pub use tokens::{TokenError, TokenFile};
-
-use crate::config;
-use farcall_rpc_proto::User;
+pub use user::{host_user, user_of_peer};
 
 /// Why a client is refused, for the client.
-pub(crate) type Refusal = String;
+pub type Refusal = String;
 
 /// Decides who a client is.
-pub(crate) struct Access {
+#[derive(Debug)]
+pub struct Access {
+    /// What the client has come to: `server` or `metaserver`.
+    service: &'static str,
     tokens: Option<TokenFile>,
     /// Whether clients may come over TCP that prove nothing.
     anonymous: bool,
@@ -21,68 +29,78 @@ pub(crate) struct Access {
 
 /// What a connection shows of its client.
 #[derive(Debug)]
-pub(crate) struct Evidence<'e> {
+pub struct Evidence<'e> {
     /// Who it is without a token: the user of a process of this host, or anybody.
-    pub(crate) peer: &'e User,
+    pub peer: &'e User,
     /// The name in a certificate that the server believes.
-    pub(crate) certificate: Option<String>,
-    pub(crate) token: Option<&'e str>,
+    pub certificate: Option<String>,
+    /// What it says its token is.
+    pub token: Option<&'e str>,
 }
 
 impl Access {
     /// Without tokens and without certificates of clients everybody may come in who reaches an
-    /// address of the server, unless it is told otherwise.
-    pub(crate) fn new(config: &config::Config) -> Result<Access, TokenError> {
-        let access = &config.access;
-        let tokens = access.tokens.clone().map(TokenFile::open).transpose()?;
-        let certificates = config.tls.as_ref().and_then(|tls| tls.clients.as_ref());
+    /// address of the `service`, unless it is told otherwise.
+    ///
+    /// # Errors
+    /// The tokens cannot be used.
+    pub fn new(
+        service: &'static str,
+        settings: &Settings,
+        tls: Option<&Tls>,
+    ) -> Result<Access, TokenError> {
+        let tokens = settings.tokens.clone().map(TokenFile::open).transpose()?;
+        let certificates = tls.and_then(|tls| tls.clients.as_ref());
         let proofs = tokens.is_some() || certificates.is_some();
-        let anonymous = access.anonymous.unwrap_or(!proofs);
         let own = rustix::process::geteuid().as_raw();
         let mut operators = vec![User::of_process(0), User::of_process(own)];
-        operators.extend(access.operators.iter().map(|name| User::named(name)));
+        operators.extend(settings.operators.iter().map(|name| User::named(name)));
         Ok(Access {
+            service,
             tokens,
-            anonymous,
+            anonymous: settings.anonymous.unwrap_or(!proofs),
             operators,
         })
     }
 
     /// Whether a user may register libraries.
-    pub(crate) fn is_operator(&self, user: &User) -> bool {
+    pub fn is_operator(&self, user: &User) -> bool {
         self.operators.contains(user)
     }
 
     /// The user whom the evidence shows. A token comes first, then a certificate.
-    pub(crate) fn user(&mut self, evidence: &Evidence<'_>) -> Result<User, Refusal> {
+    ///
+    /// # Errors
+    /// Nobody is shown who may come in.
+    pub fn user(&mut self, evidence: &Evidence<'_>) -> Result<User, Refusal> {
+        let service = self.service;
         if let (Some(tokens), Some(token)) = (&mut self.tokens, evidence.token) {
             // A file that cannot be read any more lets nobody in.
             let user = tokens.user(token).map_err(|error| {
                 tracing::error!("{error}");
-                "the server cannot read its list of tokens".to_string()
+                format!("the {service} cannot read its list of tokens")
             })?;
-            let text = "the token is unknown to this server; it may have been withdrawn";
-            return user.map(User::named).ok_or_else(|| text.to_string());
+            let unknown =
+                || format!("the token is unknown to this {service}; it may have been withdrawn");
+            return user.map(User::named).ok_or_else(unknown);
         }
         if let Some(name) = &evidence.certificate {
             return Ok(User::named(name));
         }
-        let anonymous = evidence.peer.is_anonymous();
-        match anonymous && !self.anonymous {
-            true if self.tokens.is_some() => {
-                Err("this server asks for a token; set FARCALL_TOKEN".to_string())
-            }
-            true => Err(
-                "this server asks for a certificate of its clients; set FARCALL_CERT \
-                         and FARCALL_KEY, and connect to farcalls://"
-                    .to_string(),
-            ),
+        match evidence.peer.is_anonymous() && !self.anonymous {
+            true if self.tokens.is_some() => Err(format!(
+                "this {service} asks for a token; set FARCALL_TOKEN"
+            )),
+            true => Err(format!(
+                "this {service} asks for a certificate of its clients; set FARCALL_CERT and \
+                 FARCALL_KEY, and connect to farcalls://"
+            )),
             false => Ok(evidence.peer.clone()),
         }
     }
 
-    /// Whether anybody may come in who reaches the server over TCP.
-    pub(crate) fn is_open(&self) -> bool {
+    /// Whether anybody may come in who reaches the service over TCP.
+    pub fn is_open(&self) -> bool {
         self.anonymous
     }
 }
@@ -109,6 +127,7 @@ mod tests {
         file = TokenFile::add(&path, "no name").unwrap_err();
         assert!(file.to_string().contains("no name"));
         let mut access = Access {
+            service: "server",
             tokens: Some(TokenFile::open(path).unwrap()),
             anonymous: false,
             operators: Vec::new(),
@@ -131,7 +150,7 @@ mod tests {
 
     #[test]
     fn without_tokens_everybody_may_come_in() {
-        let mut access = Access::new(&config::Config::default()).unwrap();
+        let mut access = Access::new("server", &Settings::default(), None).unwrap();
         assert_eq!(user(&mut access, None, None), Ok(User::anonymous()));
         let surplus = user(&mut access, Some("of another server"), None);
         assert_eq!(surplus, Ok(User::anonymous()));

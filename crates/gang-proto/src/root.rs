@@ -2,18 +2,61 @@
 
 mod judgement;
 
-use std::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
-use farcall_gang_proto::{
-    Admission, Ended, Global, JobId, JobRow, JobSpec, Message, Partition, Placement, QueueTree,
-    Report, Usage,
+use crate::{
+    Admission, Ended, FARCALL_FAILED, Global, JobId, JobRow, JobSpec, Message, Nanos, Partition,
+    Placement, QueueTree, Report, Usage,
 };
-use farcall_metrics::Text;
 
 /// Most elements of a job.
 const MAX_ELEMENTS: u16 = 4096;
-/// Exit status where Farcall failed, not the program.
-const FARCALL_FAILED: u8 = 125;
+/// Signals, by the numbers that travel between daemons: those of Linux.
+const SIGKILL: i32 = 9;
+const SIGCONT: i32 = 18;
+const SIGSTOP: i32 = 19;
+const SIGTSTP: i32 = 20;
+
+/// What the root decides by.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Bytes for all jobs together.
+    pub memory: u64,
+    /// Distinguishes the jobs of this daemon from those of any other time.
+    pub epoch: u64,
+    /// Nanoseconds of a slice.
+    pub slice: Nanos,
+    /// Nanoseconds after which jobs that want it are asked again whether they have terminated.
+    pub watch: Nanos,
+    /// Whether a job is switched out and in although it is alone.
+    pub switch_alone: bool,
+    /// Bytes of a receive FIFO where the job does not say.
+    pub receive: u32,
+}
+
+/// What there is, for those who watch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Jobs in their slice.
+    pub running: usize,
+    /// Jobs that wait for their slice.
+    pub waiting: usize,
+    /// Jobs that their users have stopped.
+    pub stopped: usize,
+    /// Jobs that have ended with 0.
+    pub succeeded: u64,
+    /// Jobs that have ended otherwise.
+    pub failed: u64,
+    /// Slices that the jobs there are have had.
+    pub slices: u64,
+    /// Nodes that have joined and are not lost.
+    pub nodes: usize,
+    /// Elements that run at a time.
+    pub slots: usize,
+}
 
 /// A node that has joined.
 #[derive(Clone, Debug)]
@@ -24,6 +67,7 @@ struct NodeEntry {
     is_lost: bool,
 }
 
+#[derive(Debug)]
 struct Job {
     spec: JobSpec,
     placement: Placement,
@@ -38,7 +82,7 @@ struct Job {
     lost: (u64, u64),
     bytes: u64,
     inspection: Option<Inspection>,
-    /// What the last judgement for [`Root::watch`] said, and the job's progress by then.
+    /// What the last judgement for `Root::watch` said, and the job's progress by then.
     last_judgement: Option<(Global, u64)>,
 }
 
@@ -50,6 +94,7 @@ impl Job {
 }
 
 /// A judgement that has been asked for.
+#[derive(Debug)]
 struct Inspection {
     /// Front ends that wait for it; none where the daemon itself wants to know.
     fronts: Vec<u64>,
@@ -58,18 +103,23 @@ struct Inspection {
 }
 
 /// What the root wants done.
-#[derive(Debug)]
-pub(crate) enum Order {
+#[derive(Clone, Debug, PartialEq)]
+pub enum Order {
     /// Tell all nodes.
     Nodes(Message),
     /// Tell a front end.
     Front(u64, Message),
-    /// Switch as soon as that can be.
-    SwitchNow,
 }
 
-/// The root's view of everything.
-pub(crate) struct Root {
+/// What the root alone decides: jobs, their places and turns, and what their front ends are told.
+///
+/// Each event is a `handle_*`. After each, take all orders ([`Root::poll_order`]); then ask for the
+/// switch that may be due ([`Root::poll_switch`]), pass it to [`crate::Switch::start`], and say
+/// when it is over ([`Root::handle_switched`]). Come back at [`Root::next_deadline`]. Front ends
+/// and nodes have numbers that the caller chooses and the root gives.
+#[derive(Debug)]
+pub struct Root {
+    settings: Settings,
     nodes: Vec<NodeEntry>,
     jobs: BTreeMap<JobId, Job>,
     tree: QueueTree,
@@ -80,32 +130,106 @@ pub(crate) struct Root {
     /// Jobs that ended in their slice, since the last switch: no switch stops them.
     ended: Vec<JobId>,
     last: JobId,
-    /// Distinguishes the jobs of this daemon from those of any other time.
-    epoch: u64,
     /// Jobs that ended with 0, and others.
     past: (u64, u64),
-    pub(crate) orders: Vec<Order>,
+    orders: VecDeque<Order>,
+    turns: Turns,
+}
+
+/// When the jobs switch.
+#[derive(Debug, Default)]
+struct Turns {
+    /// When the slice ends; none before the first.
+    slice_ends: Option<Nanos>,
+    watch_at: Nanos,
+    /// Something has changed: switch as soon as that can be.
+    is_wanted: bool,
+    /// A switch is under way.
+    is_switching: bool,
 }
 
 impl Root {
-    pub(crate) fn new(memory: u64, epoch: u64) -> Root {
+    /// A root without nodes and jobs.
+    pub fn new(settings: Settings, now: Nanos) -> Root {
         Root {
             nodes: Vec::new(),
             jobs: BTreeMap::new(),
             tree: QueueTree::new(1),
-            admission: Admission::new(memory),
+            admission: Admission::new(settings.memory),
             slots: Vec::new(),
             running: Vec::new(),
             ended: Vec::new(),
             last: 0,
-            epoch,
             past: (0, 0),
-            orders: Vec::new(),
+            orders: VecDeque::new(),
+            turns: Turns {
+                watch_at: now.saturating_add(settings.watch),
+                ..Turns::default()
+            },
+            settings,
         }
     }
 
+    /// What is to be done next, in order.
+    pub fn poll_order(&mut self) -> Option<Order> {
+        self.orders.pop_front()
+    }
+
+    /// Who goes and who comes, if a switch is due now. The caller begins it at once.
+    pub fn poll_switch(&mut self, now: Nanos) -> Option<(Vec<JobId>, Vec<JobId>)> {
+        let is_over = self.turns.slice_ends.is_none_or(|end| now >= end);
+        let is_due = self.turns.is_wanted || is_over && !self.is_idle();
+        if self.turns.is_switching || !is_due {
+            return None;
+        }
+        self.turns.is_wanted = false;
+        let switch = self.next_switch();
+        match switch {
+            Some(_) => self.turns.is_switching = true,
+            None => self.begin_slice(now),
+        }
+        switch
+    }
+
+    /// A switch is over; it took so long.
+    pub fn handle_switched(&mut self, (out, into): (&[JobId], &[JobId]), took: Nanos, now: Nanos) {
+        for id in into {
+            if let Some(job) = self.jobs.get_mut(id) {
+                job.slices += 1;
+            }
+        }
+        for id in out {
+            if let Some(job) = self.jobs.get_mut(id) {
+                job.lost.0 += took;
+                job.lost.1 += 1;
+            }
+        }
+        self.turns.is_switching = false;
+        self.begin_slice(now);
+    }
+
+    fn begin_slice(&mut self, now: Nanos) {
+        self.turns.slice_ends = Some(now.saturating_add(self.settings.slice));
+        self.begin_inspections();
+    }
+
+    /// Does what is due by time alone.
+    pub fn handle_timeout(&mut self, now: Nanos) {
+        if now >= self.turns.watch_at {
+            self.turns.watch_at = now.saturating_add(self.settings.watch);
+            self.watch();
+        }
+    }
+
+    /// When something is due next: then call [`Root::handle_timeout`] and [`Root::poll_switch`].
+    pub fn next_deadline(&self) -> Option<Nanos> {
+        let is_waiting = !self.turns.is_switching && !self.is_idle();
+        let end = self.turns.slice_ends.filter(|_| is_waiting)?;
+        Some(end.min(self.turns.watch_at))
+    }
+
     /// Takes a node in and says its number.
-    pub(crate) fn join(&mut self, name: &str, processors: Vec<u16>, engine: String) -> u16 {
+    pub fn handle_join(&mut self, name: &str, processors: Vec<u16>, engine: String) -> u16 {
         let number = self.nodes.len() as u16;
         self.nodes.push(NodeEntry {
             name: name.to_string(),
@@ -129,7 +253,8 @@ impl Root {
         }
     }
 
-    pub(crate) fn lose(&mut self, number: u16) {
+    /// A node is gone: its elements have ended.
+    pub fn handle_lost(&mut self, number: u16) {
         let Some(node) = self.nodes.get_mut(usize::from(number)) else {
             return;
         };
@@ -153,13 +278,17 @@ impl Root {
                     cause: Some(format!("rank {rank}: node {name} is gone")),
                     usage: Usage::default(),
                 };
-                self.element_ended(id, rank, ended);
+                self.handle_element_ended(id, rank, ended);
             }
         }
+        self.await_no_longer(number);
     }
 
     /// Starts a job for a front end.
-    pub(crate) fn submit(&mut self, front: u64, spec: JobSpec) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// Says to the front end why not.
+    pub fn handle_run(&mut self, front: u64, spec: JobSpec) -> Result<(), String> {
         if spec.command.is_empty() || !(1..=MAX_ELEMENTS).contains(&spec.elements) {
             return Err(format!(
                 "a job has a program and from 1 to {MAX_ELEMENTS} elements"
@@ -192,10 +321,11 @@ impl Root {
             last_judgement: None,
         };
         self.jobs.insert(id, job);
-        self.orders.push(Order::Nodes(prepare));
-        self.orders.push(Order::Front(front, Message::Started(id)));
+        self.orders.push_back(Order::Nodes(prepare));
+        self.orders
+            .push_back(Order::Front(front, Message::Started(id)));
         if self.running.is_empty() {
-            self.orders.push(Order::SwitchNow);
+            self.turns.is_wanted = true;
         }
         Ok(())
     }
@@ -211,7 +341,7 @@ impl Root {
         };
         Placement {
             job,
-            network: self.epoch << 24 | job,
+            network: self.settings.epoch << 24 | job,
             nodes: (0..elements).map(|rank| slot(rank).0).collect(),
             processors: (0..elements).map(|rank| slot(rank).1).collect(),
             engines: self.nodes.iter().map(|node| node.engine.clone()).collect(),
@@ -229,23 +359,28 @@ impl Root {
     }
 
     /// Sends a job a signal; the two that stop it and let it go on change its turns.
-    pub(crate) fn signal(&mut self, id: JobId, signal: i32, user: u32) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// Says to the front end why not.
+    pub fn handle_signal(&mut self, id: JobId, signal: i32, user: u32) -> Result<(), String> {
         let job = self.owned(id, user)?;
         match signal {
-            libc::SIGSTOP | libc::SIGTSTP | libc::SIGCONT => {
-                job.is_stopped = signal != libc::SIGCONT;
+            SIGSTOP | SIGTSTP | SIGCONT => {
+                job.is_stopped = signal != SIGCONT;
                 let may_run = job.may_run();
                 self.tree.set_runnable(id, may_run);
-                self.orders.push(Order::SwitchNow);
+                self.turns.is_wanted = true;
             }
-            1..=64 => self.orders.push(Order::Nodes(Message::Deliver(id, signal))),
+            1..=64 => self
+                .orders
+                .push_back(Order::Nodes(Message::Deliver(id, signal))),
             _ => return Err(format!("no signal {signal}")),
         }
         Ok(())
     }
 
     /// The front end is gone: its jobs end.
-    pub(crate) fn front_lost(&mut self, front: u64) {
+    pub fn handle_front_lost(&mut self, front: u64) {
         let mut mine = Vec::new();
         for (id, job) in &mut self.jobs {
             if job.front == front {
@@ -257,25 +392,27 @@ impl Root {
             }
         }
         for id in mine {
-            let kill = Message::Deliver(id, libc::SIGKILL);
-            self.orders.push(Order::Nodes(kill));
+            let kill = Message::Deliver(id, SIGKILL);
+            self.orders.push_back(Order::Nodes(kill));
         }
     }
 
     /// A front end takes nothing, or takes something again: its jobs' output waits at its source.
-    pub(crate) fn hold(&mut self, front: u64, is_held: bool) {
+    pub fn handle_hold(&mut self, front: u64, is_held: bool) {
         let mine = self.jobs.iter().filter(|(_, job)| job.front == front);
         let holds = mine.map(|(id, _)| Order::Nodes(Message::Hold(*id, is_held)));
         self.orders.extend(holds);
     }
 
-    pub(crate) fn output(&mut self, id: JobId, message: Message) {
+    /// An element says something: its front end is told.
+    pub fn handle_output(&mut self, id: JobId, message: Message) {
         if let Some(job) = self.jobs.get(&id) {
-            self.orders.push(Order::Front(job.front, message));
+            self.orders.push_back(Order::Front(job.front, message));
         }
     }
 
-    pub(crate) fn element_ended(&mut self, id: JobId, rank: u16, ended: Ended) {
+    /// An element has ended.
+    pub fn handle_element_ended(&mut self, id: JobId, rank: u16, ended: Ended) {
         let Some(job) = self.jobs.get_mut(&id) else {
             return;
         };
@@ -295,8 +432,8 @@ impl Root {
         }
         if ended.status >= FARCALL_FAILED && !job.is_ending {
             job.is_ending = true;
-            let kill = Message::Deliver(id, libc::SIGKILL);
-            self.orders.push(Order::Nodes(kill));
+            let kill = Message::Deliver(id, SIGKILL);
+            self.orders.push_back(Order::Nodes(kill));
         }
         if job.ended.len() == usize::from(job.spec.elements) {
             self.finish(id);
@@ -309,28 +446,28 @@ impl Root {
         };
         self.tree.leave(id);
         self.admission.leave(job.bytes);
-        self.orders.push(Order::Nodes(Message::Forget(id)));
+        self.orders.push_back(Order::Nodes(Message::Forget(id)));
         match job.outcome.status {
             0 => self.past.0 += 1,
             _ => self.past.1 += 1,
         }
         let ended = Message::JobEnded(id, job.outcome);
-        self.orders.push(Order::Front(job.front, ended));
+        self.orders.push_back(Order::Front(job.front, ended));
         for front in job.inspection.into_iter().flat_map(|it| it.fronts) {
             let gone = Message::Refused(format!("job {id} has ended"));
-            self.orders.push(Order::Front(front, gone));
+            self.orders.push_back(Order::Front(front, gone));
         }
         if self.running.contains(&id) {
             self.running.retain(|other| *other != id);
             self.ended.push(id);
-            self.orders.push(Order::SwitchNow);
+            self.turns.is_wanted = true;
         }
     }
 
     /// Who goes and who comes at the next switch; `None` where nothing changes.
-    pub(crate) fn next_switch(&mut self, switch_alone: bool) -> Option<(Vec<JobId>, Vec<JobId>)> {
+    fn next_switch(&mut self) -> Option<(Vec<JobId>, Vec<JobId>)> {
         let next = self.tree.next_slice();
-        let (old, new) = match switch_alone {
+        let (old, new) = match self.settings.switch_alone {
             true => (self.running.clone(), next.clone()),
             false => (
                 difference(&self.running, &next),
@@ -341,28 +478,13 @@ impl Root {
         (!old.is_empty() || !new.is_empty()).then_some((old, new))
     }
 
-    /// A switch is over; it took so long.
-    pub(crate) fn switched(&mut self, out: &[JobId], into: &[JobId], nanos: u64) {
-        for id in into {
-            if let Some(job) = self.jobs.get_mut(id) {
-                job.slices += 1;
-            }
-        }
-        for id in out {
-            if let Some(job) = self.jobs.get_mut(id) {
-                job.lost.0 += nanos;
-                job.lost.1 += 1;
-            }
-        }
-        self.begin_inspections();
-    }
-
-    pub(crate) fn is_idle(&self) -> bool {
+    /// Whether there is no job.
+    pub fn is_idle(&self) -> bool {
         self.jobs.is_empty()
     }
 
     /// The jobs of a user; all for root.
-    pub(crate) fn rows(&self, user: u32) -> Vec<JobRow> {
+    pub fn rows(&self, user: u32) -> Vec<JobRow> {
         let row = |(id, job): (&JobId, &Job)| {
             let state = match (job.is_stopped, self.running.contains(id)) {
                 (true, _) => "stopped",
@@ -390,54 +512,29 @@ impl Root {
         mine.map(row).collect()
     }
 
-    /// What there is, for Prometheus.
-    pub(crate) fn describe(&self, text: &mut Text) {
+    /// What there is.
+    pub fn counts(&self) -> Counts {
         let stopped = self.jobs.values().filter(|job| job.is_stopped).count();
         let running = self.running.len();
-        let waiting = self.jobs.len().saturating_sub(stopped + running);
-        text.metric(
-            ("jobs", "gauge", "Jobs by what they do."),
-            &[
-                ("state=\"running\"", running),
-                ("state=\"waiting\"", waiting),
-                ("state=\"stopped\"", stopped),
-            ],
-        );
-        text.metric(
-            ("jobs_ended_total", "counter", "Jobs that have ended."),
-            &[
-                ("outcome=\"success\"", self.past.0),
-                ("outcome=\"failure\"", self.past.1),
-            ],
-        );
-        let slices = self.jobs.values().map(|job| job.slices).sum::<u64>();
-        text.metric(
-            (
-                "slices",
-                "gauge",
-                "Slices that the jobs there are have had.",
-            ),
-            &[("", slices)],
-        );
-        let nodes = self.nodes().count();
-        text.metric(
-            ("nodes", "gauge", "Nodes that have joined."),
-            &[("", nodes)],
-        );
-        let slots = self.slots.len();
-        text.metric(
-            ("slots", "gauge", "Elements that run at a time."),
-            &[("", slots)],
-        );
+        Counts {
+            running,
+            waiting: self.jobs.len().saturating_sub(stopped + running),
+            stopped,
+            succeeded: self.past.0,
+            failed: self.past.1,
+            slices: self.jobs.values().map(|job| job.slices).sum(),
+            nodes: self.nodes().count(),
+            slots: self.slots.len(),
+        }
     }
 
     /// Jobs that have ended in their slice since this was asked last, for the trace.
-    pub(crate) fn take_ended(&mut self) -> Vec<JobId> {
-        std::mem::take(&mut self.ended)
+    pub fn take_ended(&mut self) -> Vec<JobId> {
+        core::mem::take(&mut self.ended)
     }
 
     /// The names of the nodes of each of these jobs, for the trace; `-` for one that has ended.
-    pub(crate) fn nodes_of(&self, jobs: &[JobId]) -> Vec<String> {
+    pub fn nodes_of(&self, jobs: &[JobId]) -> Vec<String> {
         let names = |id: &JobId| {
             let nodes = self.jobs.get(id).map(|job| &job.placement.nodes);
             let nodes: BTreeSet<u16> = nodes.into_iter().flatten().copied().collect();
@@ -456,19 +553,19 @@ impl Root {
     }
 
     /// Names and slots of the nodes, for the metrics and `ps`.
-    pub(crate) fn nodes(&self) -> impl Iterator<Item = (&str, u16)> {
+    pub fn nodes(&self) -> impl Iterator<Item = (&str, u16)> {
         let alive = self.nodes.iter().filter(|node| !node.is_lost);
         alive.map(|node| (node.name.as_str(), node.slots))
     }
 
     /// Ends all jobs because the daemon ends.
-    pub(crate) fn end(&mut self) {
+    pub fn handle_end(&mut self) {
         for (id, job) in &mut self.jobs {
             job.is_ending = true;
             job.outcome.status = FARCALL_FAILED;
             job.outcome.cause = Some("the daemon was told to end".to_string());
-            let kill = Message::Deliver(*id, libc::SIGKILL);
-            self.orders.push(Order::Nodes(kill));
+            let kill = Message::Deliver(*id, SIGKILL);
+            self.orders.push_back(Order::Nodes(kill));
         }
     }
 }

@@ -1,17 +1,22 @@
 //! The global state of a job: taken while it rests, judged from what all nodes report.
 
-use std::collections::BTreeSet;
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
-use farcall_gang_proto::{Blocked, Element, Global, JobId, Message, Report, Waits, judge};
-
-use super::{FARCALL_FAILED, Inspection, Order, Root};
+use super::{Inspection, Job, Order, Root, SIGKILL};
+use crate::{Blocked, Element, FARCALL_FAILED, Global, JobId, Message, Report, Waits, judge};
 
 /// Room below which a receive FIFO counts as full: the longest part of a message.
 const PART: u32 = 8 << 10;
 
 impl Root {
     /// Judges a job as soon as it rests: it misses its next turn for that.
-    pub(crate) fn inspect(&mut self, id: JobId, front: u64, user: u32) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// Says to the front end why not.
+    pub fn handle_inspect(&mut self, id: JobId, front: u64, user: u32) -> Result<(), String> {
         let job = self.owned(id, user)?;
         if job.spec.is_tree {
             return Err(format!(
@@ -21,12 +26,12 @@ impl Root {
         let inspection = job.inspection.get_or_insert_with(Inspection::new);
         inspection.fronts.push(front);
         self.tree.set_runnable(id, false);
-        self.orders.push(Order::SwitchNow);
+        self.turns.is_wanted = true;
         Ok(())
     }
 
     /// Judges the jobs that want to be ended when they have terminated as a whole.
-    pub(crate) fn watch(&mut self) {
+    pub(super) fn watch(&mut self) {
         let mut any = false;
         for (id, job) in &mut self.jobs {
             if job.spec.detect_termination && !job.is_stopped && job.inspection.is_none() {
@@ -36,7 +41,7 @@ impl Root {
             }
         }
         if any {
-            self.orders.push(Order::SwitchNow);
+            self.turns.is_wanted = true;
         }
     }
 
@@ -47,31 +52,47 @@ impl Root {
                 continue;
             };
             if inspection.awaited.is_none() && !self.running.contains(id) {
-                let nodes: BTreeSet<u16> = job.placement.nodes.iter().copied().collect();
-                inspection.awaited = Some(nodes);
-                self.orders.push(Order::Nodes(Message::Inspect(*id)));
+                let nodes = job.placement.nodes.iter().copied();
+                let is_there = |node: &u16| !self.nodes[usize::from(*node)].is_lost;
+                inspection.awaited = Some(nodes.filter(is_there).collect());
+                self.orders.push_back(Order::Nodes(Message::Inspect(*id)));
             }
         }
     }
 
-    pub(crate) fn inspected(&mut self, id: JobId, node: u16, report: Report) {
+    /// What a node knows of a job at rest.
+    pub fn handle_inspected(&mut self, id: JobId, node: u16, report: Report) {
+        let job = self.jobs.get_mut(&id);
+        if let Some(inspection) = job.and_then(|job| job.inspection.as_mut()) {
+            inspection.reports.push(report);
+            if let Some(awaited) = &mut inspection.awaited {
+                awaited.remove(&node);
+            }
+            self.conclude(id);
+        }
+    }
+
+    /// A node is gone: nobody waits for its reports any more.
+    pub(super) fn await_no_longer(&mut self, node: u16) {
+        let awaited_by = |(id, job): (&JobId, &mut Job)| {
+            let awaited = job.inspection.as_mut()?.awaited.as_mut()?;
+            awaited.remove(&node).then_some(*id)
+        };
+        let jobs: Vec<JobId> = self.jobs.iter_mut().filter_map(awaited_by).collect();
+        jobs.into_iter().for_each(|id| self.conclude(id));
+    }
+
+    /// Judges a job once all nodes have reported.
+    fn conclude(&mut self, id: JobId) {
         let Some(job) = self.jobs.get_mut(&id) else {
             return;
         };
-        let Some(inspection) = &mut job.inspection else {
-            return;
-        };
-        inspection.reports.push(report);
-        let awaited = inspection.awaited.get_or_insert_default();
-        awaited.remove(&node);
-        if !awaited.is_empty() {
-            return;
-        }
-        let Some(inspection) = job.inspection.take() else {
+        let is_whole = |it: &mut Inspection| it.awaited.as_ref().is_some_and(BTreeSet::is_empty);
+        let Some(inspection) = job.inspection.take_if(is_whole) else {
             return;
         };
         let receive = match job.spec.receive.0 {
-            0 => farcall_channel::Shape::RECEIVE.bytes,
+            0 => self.settings.receive,
             bytes => bytes,
         };
         let elements = elements(job.spec.elements, &inspection.reports, receive);
@@ -79,7 +100,7 @@ impl Root {
         let (word, text) = describe(&state);
         for front in inspection.fronts {
             let told = Message::JobState(word.to_string(), text.clone());
-            self.orders.push(Order::Front(front, told));
+            self.orders.push_back(Order::Front(front, told));
         }
         let is_over = !matches!(state, Global::Running | Global::Idle);
         // What holds twice, with a slice in between in which nothing moved, holds for ever.
@@ -93,12 +114,12 @@ impl Root {
                 job.outcome.status = FARCALL_FAILED;
                 job.outcome.cause = Some(text);
             }
-            let kill = Message::Deliver(id, libc::SIGKILL);
-            self.orders.push(Order::Nodes(kill));
+            let kill = Message::Deliver(id, SIGKILL);
+            self.orders.push_back(Order::Nodes(kill));
         }
         let may_run = job.may_run();
         self.tree.set_runnable(id, may_run);
-        self.orders.push(Order::SwitchNow);
+        self.turns.is_wanted = true;
     }
 }
 

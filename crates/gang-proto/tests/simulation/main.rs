@@ -1,0 +1,51 @@
+//! A whole gang in virtual time: the root, a switch at each daemon, elements that work while they
+//! may, and front ends. Daemons join late, are lost or silent, and answer slowly; jobs come, go,
+//! are stopped, looked at and ended. A failure is its seed.
+
+mod world;
+
+use world::{Plan, World};
+
+/// Runs the seeds, and says which one failed.
+fn run(seeds: std::ops::Range<u64>, plan: Plan) {
+    for seed in seeds {
+        let result = std::panic::catch_unwind(|| World::new(seed, plan).run());
+        if let Err(cause) = result {
+            eprintln!("seed {seed} of {plan:?}");
+            std::panic::resume_unwind(cause);
+        }
+    }
+}
+
+#[test]
+fn jobs_share_one_node() {
+    let plan = Plan {
+        nodes: 1,
+        ..Plan::default()
+    };
+    run(0..100, plan);
+}
+
+#[test]
+fn jobs_share_a_tree_of_daemons() {
+    run(0..200, Plan::default());
+}
+
+#[test]
+fn lost_daemons_take_their_own_elements_with_them_and_no_more() {
+    let plan = Plan {
+        losses: 4,
+        ..Plan::default()
+    };
+    run(0..200, plan);
+}
+
+#[test]
+fn slow_answers_hold_nobody_for_ever() {
+    let plan = Plan {
+        losses: 2,
+        slow: 0.05,
+        ..Plan::default()
+    };
+    run(0..200, plan);
+}

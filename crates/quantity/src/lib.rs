@@ -1,0 +1,171 @@
+//! Numbers with units, as people write them on command lines and in specifications: `64KB`,
+//! `1GB/s`, `100Mbit/s`, `10ms`.
+//!
+//! Units are decimal: 1 KB is 1000 bytes. `KiB`, `MiB`, `GiB` are powers of 1024. Bits are told in
+//! bytes.
+#![no_std]
+
+extern crate alloc;
+
+use alloc::format;
+use alloc::string::String;
+use core::time::Duration;
+
+/// Whole numbers up to here are exact as `f64`.
+const MOST_EXACT: f64 = (1u64 << 53) as f64;
+
+/// What a number counts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Plain,
+    Bytes,
+    Rate,
+    Time,
+}
+
+/// Reads a number with an optional unit: `1e9`, `1GB/s`, `20KB`, `100Mbit/s`, `5us`, `2ms`.
+/// Returns bytes, bytes per second or seconds.
+///
+/// # Errors
+/// Says what the text should look like.
+pub fn parse(text: &str) -> Result<f64, String> {
+    read(text).map(|(value, _)| value)
+}
+
+/// Reads bytes: `65536`, `64KB`, `2MB`, `1GiB`.
+///
+/// # Errors
+/// Says what the text should look like.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    match read(text) {
+        Ok((value, Kind::Plain | Kind::Bytes)) if is_whole(value) => Ok(value as u64),
+        _ => Err(format!(
+            "`{text}` is no size: write 65536, 64KB, 2MB or 1GB"
+        )),
+    }
+}
+
+/// Reads a time: `100ms`, `0.5s`, `20us`.
+///
+/// # Errors
+/// Says what the text should look like.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let time = match read(text) {
+        Ok((value, Kind::Time)) => Duration::try_from_secs_f64(value).ok(),
+        _ => None,
+    };
+    time.ok_or_else(|| format!("`{text}` is no time: write 100ms or 0.5s"))
+}
+
+fn is_whole(value: f64) -> bool {
+    value <= MOST_EXACT && value as u64 as f64 == value
+}
+
+fn read(text: &str) -> Result<(f64, Kind), String> {
+    let text = text.trim();
+    let (number, unit) = text.split_at(number_ends(text));
+    let unit = unit.trim();
+    let (factor, divisor, kind) = factor(unit).ok_or_else(|| {
+        format!("`{text}`: unknown unit `{unit}`; B, KB, MB, GB, TB, Mbit, Gbit, s, ms, us")
+    })?;
+    match number.parse::<f64>() {
+        Ok(value) if (value * factor).is_finite() && value >= 0.0 => {
+            Ok((value * factor / divisor, kind))
+        }
+        _ => Err(format!(
+            "`{text}`: expected a number such as 1e9, 1GB/s or 20KB"
+        )),
+    }
+}
+
+/// Where the unit begins.
+fn number_ends(text: &str) -> usize {
+    let begins_unit = |&(at, c): &(usize, char)| {
+        let next = text[at + c.len_utf8()..].chars().next();
+        let exponent = matches!(c, 'e' | 'E')
+            && next.is_some_and(|next| next.is_ascii_digit() || next == '-' || next == '+');
+        !(c.is_ascii_digit() || matches!(c, '.' | '+' | '-') || exponent)
+    };
+    text.char_indices()
+        .find(begins_unit)
+        .map_or(text.len(), |(at, _)| at)
+}
+
+/// What a number of this unit is multiplied with and divided by: both are exact.
+fn factor(unit: &str) -> Option<(f64, f64, Kind)> {
+    let (factor, divisor) = match unit {
+        "" => return Some((1.0, 1.0, Kind::Plain)),
+        "s" => return Some((1.0, 1.0, Kind::Time)),
+        "ms" => return Some((1.0, 1e3, Kind::Time)),
+        "us" => return Some((1.0, 1e6, Kind::Time)),
+        "ns" => return Some((1.0, 1e9, Kind::Time)),
+        unit => match unit.strip_suffix("/s").unwrap_or(unit) {
+            "" | "B" => (1.0, 1.0),
+            "KB" | "kB" => (1e3, 1.0),
+            "MB" => (1e6, 1.0),
+            "GB" => (1e9, 1.0),
+            "TB" => (1e12, 1.0),
+            "Kbit" | "kbit" => (1e3, 8.0),
+            "Mbit" => (1e6, 8.0),
+            "Gbit" => (1e9, 8.0),
+            "KiB" => (1024.0, 1.0),
+            "MiB" => (1048576.0, 1.0),
+            "GiB" => (1073741824.0, 1.0),
+            _ => return None,
+        },
+    };
+    let kind = match unit.ends_with("/s") {
+        true => Kind::Rate,
+        false => Kind::Bytes,
+    };
+    Some((factor, divisor, kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_have_decimal_units() {
+        for (text, value) in [
+            ("1e9", 1e9),
+            ("1GB/s", 1e9),
+            ("20KB", 2e4),
+            ("5us", 5e-6),
+            ("100Mbit/s", 1.25e7),
+            ("1.5MiB", 1572864.0),
+        ] {
+            assert_eq!(parse(text), Ok(value));
+        }
+        for wrong in ["-1", "1 furlong", "", "é", "64KBKB", "1GB/s/s", "1ms/s"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn bytes_are_whole_and_no_times() {
+        assert_eq!(bytes("64KB"), Ok(64_000));
+        assert_eq!(bytes("65536"), Ok(65_536));
+        assert_eq!(bytes("1.5MB"), Ok(1_500_000));
+        for wrong in [
+            "",
+            "KB",
+            "64KBKB",
+            "1ms",
+            "1GB/s",
+            "0.5",
+            "99999999999999GB",
+        ] {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(duration("100ms"), Ok(Duration::from_millis(100)));
+        assert_eq!(duration("0.5s"), Ok(Duration::from_millis(500)));
+        for wrong in ["100", "-1s", "ms", "1e99s", "1KB", "1e309s"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+}
