@@ -512,7 +512,10 @@ impl Client {
             Purpose::Fetch { tag, id } => {
                 // A disk that cannot be read now may be read later: that is no outcome.
                 let is_passing = failure.message.starts_with("the results of");
-                let is_over = !matches!(failure.kind, FailureKind::Busy | FailureKind::NotFound);
+                let is_over = !matches!(
+                    failure.kind,
+                    FailureKind::Busy | FailureKind::NotFound | FailureKind::ServerStopping
+                );
                 if is_over {
                     self.asked(id);
                 }
@@ -531,13 +534,14 @@ impl Client {
             FailureKind::Cancelled => true,
             FailureKind::NotFound | FailureKind::BadArgument => !is_kept,
             FailureKind::StorageFault => disk,
-            FailureKind::OutcomeUnknown => faults.kills,
+            FailureKind::OutcomeUnknown => faults.kills || faults.ends,
             FailureKind::LibraryCrashed | FailureKind::Internal => {
                 faults.worker_crashes || faults.worker_starts_badly
             }
             FailureKind::TimeLimit => faults.worker_hangs,
             FailureKind::Stalled => faults.stalls || faults.pauses,
-            FailureKind::StaleInterface => faults.kills,
+            FailureKind::StaleInterface => faults.kills || faults.ends,
+            FailureKind::Draining | FailureKind::ServerStopping => faults.ends,
             _ => false,
         };
         if !is_expected {

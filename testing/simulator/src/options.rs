@@ -63,6 +63,8 @@ faults! {
     pauses,
     /// The calendar jumps forwards and backwards.
     calendar_jumps,
+    /// The server is told to end, when its calls have or at once, and is started again.
+    ends,
 }
 
 /// What is simulated.

@@ -287,14 +287,40 @@ impl World {
         let committed = self.random.below(4) as usize;
         let now = self.clock().unix_ms;
         self.disk.killed(committed, now);
-        for link in 0..self.links.len() {
-            if self.links[link].is_open && self.links[link].life == life {
-                let delay = self.random.below(20 * MS);
-                self.at(self.now + delay, Happening::LostAtClient(link));
-            }
-        }
+        self.lose_links();
         let delay = self.random.below(2 * S);
         self.at(self.now + delay, Happening::Starts);
+    }
+
+    /// Whether the server has stopped, and what it has to record is recorded.
+    fn has_ended(&self) -> bool {
+        let server = self.machine.as_ref().map(|machine| &machine.server);
+        server.is_some_and(|server| {
+            let is_late = |end: u64| self.now >= end;
+            let settled = server.is_settled();
+            server.stops().is_some_and(|end| settled || is_late(end))
+        })
+    }
+
+    /// The server has ended of itself: the next one starts.
+    fn end_life(&mut self) {
+        let life = self.life;
+        self.trace(|| format!("server {life} ends"));
+        self.machine = None;
+        self.checker.killed();
+        self.disk.killed(usize::MAX, self.clock().unix_ms);
+        self.lose_links();
+        self.at(self.now + MS, Happening::Starts);
+    }
+
+    fn lose_links(&mut self) {
+        for link in 0..self.links.len() {
+            if self.links[link].is_open && self.links[link].life == self.life {
+                let delay = self.random.below(20 * MS);
+                let arrives = self.links[link].arrives[1].max(self.now + delay);
+                self.at(arrives + 1, Happening::LostAtClient(link));
+            }
+        }
     }
 
     fn in_life(&mut self, to_life: ToLife) {
@@ -338,6 +364,15 @@ impl World {
         }
         if self.fails(|faults| faults.calendar_jumps, 5000) {
             self.calendar += self.random.below(4_000_000) as i64 - 2_000_000;
+        }
+        if self.fails(|faults| faults.ends, 3000) {
+            let ends_now = self.random.chance(0.5);
+            self.trace(|| format!("the server is to end, at once: {ends_now}"));
+            let event = if ends_now { Event::Stop } else { Event::Drain };
+            return self.tell(event);
+        }
+        if self.has_ended() {
+            return self.end_life();
         }
         let Some(machine) = &self.machine else { return };
         let next = match machine.server.has_work() {
