@@ -24,11 +24,6 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
         "Python classes return each other, each in a module of its own",
     ),
     (
-        "crates/client",
-        &[],
-        "one server and many know each other, until remote/ lies under grid/",
-    ),
-    (
         "crates/worker",
         &[
             "files", "handle", "launch", "nursery", "parallel", "process",

@@ -26,10 +26,6 @@ const PLAIN: &[(&str, &str)] = &[
 /// Types that are larger and are being taken apart: each is a warning, and an error once it need
 /// not be here any more.
 const LARGE: &[(&str, &str)] = &[
-    ("crates/client", "Connection"),
-    ("crates/client", "Function"),
-    ("crates/client", "Server"),
-    ("crates/client", "State"),
     ("crates/server", "Reactor"),
     ("crates/server-proto", "Job"),
     ("crates/server-proto", "Server"),
