@@ -16,7 +16,7 @@ help: ## this list
 demo: build ## a real problem, solved by a library in another process
 	$(python) examples/demo/demo.py
 
-build: setup ## target/release/farcall, and a .venv in which `import farcall` works
+build: setup ## target/release/farcall and farcall-bench, and a .venv in which `import farcall` works
 	@scripts/build
 
 test: build test-rust test-python ## all tests: at most 10 minutes, 25 the first time

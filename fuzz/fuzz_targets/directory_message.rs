@@ -1,6 +1,3 @@
 #![no_main]
 
-#[path = "../src/directory_message.rs"]
-mod body;
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| body::run(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| farcall_corpus::directory_message::run(data));

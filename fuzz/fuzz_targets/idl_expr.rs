@@ -1,6 +1,3 @@
 #![no_main]
 
-#[path = "../src/idl_expr.rs"]
-mod body;
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| body::run(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| farcall_corpus::idl_expr::run(data));

@@ -1,6 +1,3 @@
 #![no_main]
 
-#[path = "../src/rpc_callback.rs"]
-mod body;
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| body::run(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| farcall_corpus::rpc_callback::run(data));

@@ -1,6 +1,3 @@
 #![no_main]
 
-#[path = "../src/trunk_frame.rs"]
-mod body;
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| body::run(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| farcall_corpus::trunk_frame::run(data));

@@ -1,7 +1,10 @@
 """Every method of farcall.channel; an element of a job. Prints at rank 0 when all is well."""
 
 import contextlib
+import os
+import pathlib
 import sys
+import tempfile
 import threading
 import time
 
@@ -78,6 +81,8 @@ def waiting_lets_others_run(channel):
     channel.barrier()
     if channel.rank == 0:
         refusals, received = [], []
+        refused = pathlib.Path(tempfile.mkdtemp()) / "refused"
+        channel.send(1, bytes(refused))
 
         def use():
             while not refusals and not received:
@@ -85,6 +90,7 @@ def waiting_lets_others_run(channel):
                     channel.poll(1)
                 except farcall.ChannelError as error:
                     refusals.append(str(error))
+                    refused.touch()
                 time.sleep(0.001)
 
         thread = threading.Thread(target=use)
@@ -96,16 +102,20 @@ def waiting_lets_others_run(channel):
         thread.join()
         assert received == [(1, b"at last")]
         assert "another thread" in refusals[0]
+        refused.unlink()
+        refused.parent.rmdir()
     elif channel.rank == 1:
-        time.sleep(0.3)
+        refused = pathlib.Path(os.fsdecode(channel.receive(0)[1]))
+        while not refused.exists():
+            time.sleep(0.001)
         channel.send(0, b"at last")
     channel.barrier()
 
 
 def interrupted(channel):
     """Prints that it waits; the test sends SIGINT then."""
-    print("waits", flush=True)
     try:
+        print("waits", flush=True)
         channel.receive()
     except KeyboardInterrupt:
         print("interrupted", flush=True)

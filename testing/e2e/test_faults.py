@@ -99,8 +99,8 @@ def test_a_call_times_out(faults):
     server = faults.connect(timeout=0.3)
     begin = time.monotonic()
     with pytest.raises(farcall.Timeout, match=r"within 0\.3 s"):
-        server.call("faults/sleep_ms", 1500)
-    assert time.monotonic() - begin < 1.4
+        server.call("faults/sleep_ms", 60_000)
+    assert time.monotonic() - begin < 30
     assert server.call("faults/sleep_ms", 1).slept == 1
 
 
@@ -126,7 +126,7 @@ def test_a_call_is_interrupted_from_the_keyboard(start, nap_idl):
         begin = time.monotonic()
         client.send_signal(signal.SIGINT)
         assert client.stdout.readline() == "interrupted 1\n"
-        assert time.monotonic() - begin < 10
+        assert time.monotonic() - begin < 30
         assert client.wait(10) == 0
     # Nobody waits for the long call any more: both workers take new ones.
     naps = [threading.Thread(target=connection.call, args=("nap", 10)) for _ in range(4)]

@@ -121,7 +121,7 @@ def test_methods_run_one_after_the_other(server):
     futures = [counter.nap.call_async(20) for _ in range(5)]
     assert [future.result(timeout=20).calls for future in futures] == [1, 2, 3, 4, 5]
     # Others need not wait for what waits for its object.
-    naps = [counter.nap.call_async(300) for _ in range(3)]
+    naps = [counter.nap.call_async(700) for _ in range(3)]
     assert server.function("nap")(1).slept == 1
     assert not naps[-1].done()
     assert naps[-1].result(timeout=20).calls == 8

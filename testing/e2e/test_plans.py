@@ -1,8 +1,10 @@
 """Transactions that are written down: saved from Python, run by Python and by the command."""
 
 import json
+import os
 import re
 import subprocess
+import sys
 
 import farcall
 import numpy as np
@@ -39,6 +41,7 @@ def command(servers, *words, check=True):
         text=True,
         timeout=60,
         check=False,
+        env={"FARCALL_PYTHON": sys.executable} | os.environ,
     )
     assert not check or done.returncode == 0, done.stderr
     return done

@@ -962,7 +962,9 @@ farcall_status farcall_transaction_begin(const farcall_server *const *servers, s
 farcall_status farcall_transaction_discard(const void *start, size_t bytes);
 
 /**
- * Writes the graph of the calls recorded so far to a file, as a picture in SVG.
+ * Writes the graph of the calls recorded so far to a file, as a picture in SVG. The Python package
+ * draws it, with matplotlib: `FARCALL_PYTHON` names an interpreter that has both, `python3` if it
+ * is not set.
  *
  * `path` is a string ended by NUL.
  */

@@ -2,6 +2,9 @@
 
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
+use std::io::Write as _;
+use std::path::Path;
+use std::process::Command;
 
 use farcall_client::{Argument, LaidOut, Server as Client, Ways};
 
@@ -161,7 +164,9 @@ pub unsafe extern "C" fn farcall_transaction_discard(start: *const c_void, bytes
     })
 }
 
-/// Writes the graph of the calls recorded so far to a file, as a picture in SVG.
+/// Writes the graph of the calls recorded so far to a file, as a picture in SVG. The Python package
+/// draws it, with matplotlib: `FARCALL_PYTHON` names an interpreter that has both, `python3` if it
+/// is not set.
 ///
 /// # Safety
 ///
@@ -171,14 +176,33 @@ pub unsafe extern "C" fn farcall_transaction_draw(path: *const std::ffi::c_char)
     status(|| {
         // SAFETY: the caller's promise.
         let path = unsafe { text(path, "farcall_transaction_draw: path") }?;
-        let picture = OPEN.with_borrow(|open| {
+        let graph = OPEN.with_borrow(|open| {
             let open = open.as_ref().ok_or_else(none_open)?;
-            Ok::<String, Problem>(open.client.svg())
-        });
-        let wrong = |error| Problem::argument(format!("{path}: {error}"));
-        std::fs::write(path, picture?).map_err(wrong)?;
+            Ok::<String, Problem>(open.client.dot())
+        })?;
+        draw(&graph, path).map_err(|reason| Problem::argument(format!("{path}: {reason}")))?;
         Ok(Status::FarcallOk)
     })
+}
+
+/// Has the Python package draw a graph.
+fn draw(graph: &str, path: &str) -> Result<(), String> {
+    let text = |error: std::io::Error| error.to_string();
+    let mut file = tempfile::NamedTempFile::new().map_err(text)?;
+    file.write_all(graph.as_bytes()).map_err(text)?;
+    let python = std::env::var_os("FARCALL_PYTHON").unwrap_or_else(|| "python3".into());
+    let needs = "drawing needs Python with farcall and matplotlib; FARCALL_PYTHON names it";
+    let run = Command::new(&python)
+        .args(["-m", "farcall._graph"])
+        .args([file.path(), Path::new(path)])
+        .output()
+        .map_err(|error| format!("{}: {error}; {needs}", python.display()))?;
+    if run.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&run.stderr);
+    let last = said.trim().lines().last().unwrap_or("no message");
+    Err(format!("{}: {last}; {needs}", python.display()))
 }
 
 /// Runs the calls that were recorded, and fills their arrays. The message of an error names the

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use farcall_client::{Argument, ArrayForm, Deferred, Identity, LaidOut, Report, Ways};
 use farcall_idl::{ArrayLayout, Order, Param, Type};
 use numpy::{PyArrayDescr, PyUntypedArray};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyImportError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
@@ -285,13 +285,18 @@ impl Transaction {
         self.lock().client.dot()
     }
 
-    /// The graph as a picture.
-    fn svg(&self) -> String {
-        self.lock().client.svg()
+    /// The graph as a picture; it needs matplotlib.
+    fn svg(&self, py: Python<'_>) -> PyResult<String> {
+        let drawing = py.import("farcall._graph")?;
+        drawing.call_method1("svg", (self.dot(),))?.extract()
     }
 
-    fn _repr_svg_(&self) -> String {
-        self.svg()
+    /// What a notebook shows; nothing without matplotlib.
+    fn _repr_svg_(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        match self.svg(py) {
+            Err(error) if error.is_instance_of::<PyImportError>(py) => Ok(None),
+            picture => picture.map(Some),
+        }
     }
 
     fn __len__(&self) -> usize {

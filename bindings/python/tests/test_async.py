@@ -8,7 +8,7 @@ import time
 import farcall
 import numpy as np
 import pytest
-from servers import FAULTS, ServerProcess, descriptors
+from servers import FAULTS, ServerProcess, descriptors, wait_until
 
 
 def test_results_come_in_any_order(server):
@@ -58,11 +58,11 @@ def test_an_error_comes_with_its_own_future(start, nap_idl):
 
 
 def test_a_future_times_out_and_goes_on(start, nap_idl):
-    future = start(nap_idl).connect().function("nap").call_async(300)
+    future = start(nap_idl).connect().function("nap").call_async(3000)
     with pytest.raises(farcall.Timeout, match=r"within 0\.01 s"):
         future.result(timeout=0.01)
     assert not future.done()
-    assert future.result().slept == 300
+    assert future.result().slept == 3000
 
 
 def test_a_cancelled_call_ends_at_the_server(start, nap_idl):
@@ -70,7 +70,7 @@ def test_a_cancelled_call_ends_at_the_server(start, nap_idl):
     server = process.connect()
     nap = server.function("nap")
     future = nap.call_async(60_000)
-    time.sleep(0.05)
+    wait_until(process.sleeps, what="a worker at work")
     assert future.cancel()
     assert future.cancelled() and future.done()
     assert not future.cancel()
@@ -78,7 +78,7 @@ def test_a_cancelled_call_ends_at_the_server(start, nap_idl):
         future.result()
     began = time.monotonic()
     nap(1)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
 
 
 def test_a_forgotten_future_is_given_up(start, nap_idl):
@@ -88,7 +88,7 @@ def test_a_forgotten_future_is_given_up(start, nap_idl):
     gc.collect()
     began = time.monotonic()
     nap(1)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
 
 
 def test_await(server):

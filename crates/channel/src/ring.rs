@@ -350,5 +350,4 @@ pub(crate) fn set_indices(control: &Control, head: u64, tail: u64) {
 }
 
 #[cfg(test)]
-#[path = "ring/tests.rs"]
 mod tests;

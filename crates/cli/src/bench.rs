@@ -1,80 +1,48 @@
-//! `farcall bench`
-
-mod beside;
-mod call;
-mod contender;
-mod flow;
-pub(crate) mod gang;
-mod grid;
-mod load;
-mod process;
-mod raw;
-mod reservation;
-mod table;
-mod transaction;
-mod trunk;
+//! `farcall bench`: hands over to `farcall-bench`.
 
 use crate::failure::Failure;
-use clap::{Args, Subcommand};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
-use std::path::{Path, PathBuf};
+use clap::Args;
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+const PROGRAM: &str = "farcall-bench";
 
 /// Measure, beside a peer or a physical limit in the same run
+///
+/// `farcall-bench` does it, which `make build` puts beside this program.
 #[derive(Args)]
-#[command(after_help = "Example:\n  farcall bench call --peers")]
+#[command(disable_help_flag = true, disable_version_flag = true)]
 pub(crate) struct Arguments {
-    #[command(subcommand)]
-    command: Command,
+    /// What to measure; `farcall bench --help` lists it
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "ARGUMENT"
+    )]
+    arguments: Vec<OsString>,
 }
 
-#[derive(Subcommand)]
-enum Command {
-    Call(call::Arguments),
-    Load(load::Arguments),
-    Flow(flow::Arguments),
-    Trunk(trunk::Arguments),
-    Gang(gang::Arguments),
-    Grid(grid::Arguments),
-    Transaction(transaction::Arguments),
-    Reservation(reservation::Arguments),
-}
-
+/// Becomes the program beside this one, else the one on the path; returns only where there is none.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    match &arguments.command {
-        Command::Call(arguments) => call::run(arguments),
-        Command::Load(arguments) => load::run(arguments),
-        Command::Flow(arguments) => flow::run(arguments),
-        Command::Trunk(arguments) => trunk::run(arguments),
-        Command::Gang(arguments) => gang::run(arguments),
-        Command::Grid(arguments) => grid::run(arguments),
-        Command::Transaction(arguments) => transaction::run(arguments),
-        Command::Reservation(arguments) => reservation::run(arguments),
+    let own = std::env::current_exe()?;
+    let beside = own.with_file_name(PROGRAM);
+    let mut command = match beside.is_file() {
+        true => Command::new(beside),
+        false => Command::new(PROGRAM),
+    };
+    command.args(&arguments.arguments);
+    if std::env::var_os("FARCALL_PROGRAM").is_none() {
+        command.env("FARCALL_PROGRAM", own);
     }
-}
-
-/// Has Ctrl-C and SIGTERM end this process with its network namespaces removed before.
-fn leave_no_lab() -> Result<(), Failure> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-    std::thread::spawn(move || {
-        if let Some(signal) = signals.forever().next() {
-            // What cannot be removed now, the next lab sweeps away.
-            let _ = farcall_trunk_lab::remove_all();
-            std::process::exit(128 + signal);
-        }
-    });
-    Ok(())
-}
-
-/// An interface file of the project's libraries.
-fn interface_file(libraries: &Path, name: &str) -> Result<PathBuf, Failure> {
-    let idl = libraries.join(name);
-    match idl.exists() {
-        true => Ok(idl),
-        false => Err(Failure::usage(format!(
-            "{} is not there: run this in the folder of the project after `make build`, or name \
-             the folder with --libraries",
-            idl.display()
-        ))),
-    }
+    let error = command.exec();
+    let text = match error.kind() {
+        ErrorKind::NotFound => format!(
+            "there is no {PROGRAM} beside this program or on the path: benchmarks are not part of \
+             the package; in a clone of the project, `make build` makes it in target/release"
+        ),
+        _ => format!("{PROGRAM}: {error}"),
+    };
+    Err(Failure::failed(text))
 }

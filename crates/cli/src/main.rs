@@ -4,7 +4,6 @@ mod arrays;
 mod bench;
 mod call;
 mod certificate;
-mod child;
 mod describe;
 mod doctor;
 mod drain;
@@ -18,6 +17,7 @@ mod ls;
 mod meta;
 mod npy;
 mod objects;
+mod picture;
 mod register;
 mod reservations;
 mod results;
@@ -76,8 +76,6 @@ enum Command {
     Trunk(trunk::Arguments),
     Gang(gang::Arguments),
     Bench(bench::Arguments),
-    #[command(hide = true)]
-    Element(bench::gang::element::Arguments),
     /// Run as a worker of a server (started by the server, not by hand).
     #[command(hide = true)]
     Worker,
@@ -124,7 +122,6 @@ fn main() -> ExitCode {
         Command::Trunk(arguments) => trunk::run(&arguments),
         Command::Gang(arguments) => gang::run(arguments),
         Command::Bench(arguments) => bench::run(&arguments),
-        Command::Element(arguments) => bench::gang::element::run(&arguments),
         Command::Worker => farcall_server::run_worker().map_err(Failure::failed),
     };
     match result {

@@ -264,7 +264,7 @@ fn policy(name: &str) -> Result<Policy, String> {
 /// The server that runs where this one is to listen.
 fn running(config: &Config) -> Result<farcall_client::Server, Failure> {
     let address = match (&config.unix, config.listen.first()) {
-        (Some(path), _) => format!("unix://{}", path.display()),
+        (Some(path), _) => format!("unix://{}", std::path::absolute(path)?.display()),
         (None, Some(address)) => format!("farcall://{address}"),
         (None, None) => return Err(Failure::usage("--takeover needs an address to listen on")),
     };

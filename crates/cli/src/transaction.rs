@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::npy::{self, Array, same_shape};
+use crate::picture::Painter;
 use crate::target::Target;
 use clap::Args;
 use farcall_client::{ArrayForm, Playback, Report, Server};
@@ -9,6 +10,7 @@ use farcall_idl::Order;
 use farcall_plan::{MOST_BYTES, Plan};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 /// Run a transaction that is written down: its calls as one data-flow graph
@@ -34,9 +36,11 @@ pub(crate) struct Arguments {
     /// Check the plan against the servers' interfaces, show its calls, and run nothing
     #[arg(long)]
     dry_run: bool,
-    /// Draw the graph of the calls
+    /// Draw the graph of the calls; the Python package does it, with matplotlib
     #[arg(long, value_name = "FILE.svg")]
     svg: Option<PathBuf>,
+    #[command(flatten)]
+    painter: Painter,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -53,8 +57,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut load = |name: &str, form: &ArrayForm| load(&plan, (folder, &servers[0]), name, form);
     let mut playback = Playback::record(&plan, &servers, &mut load)?;
     if let Some(path) = &arguments.svg {
-        std::fs::write(path, playback.svg())
-            .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
+        let graph = tempfile::NamedTempFile::new().and_then(|mut file| {
+            file.write_all(playback.dot().as_bytes())?;
+            Ok(file)
+        });
+        let graph =
+            graph.map_err(|error| Failure::failed(format!("no temporary file: {error}")))?;
+        arguments
+            .painter
+            .draw("farcall._graph", [graph.path(), path])?;
     }
     if arguments.dry_run {
         show(&playback, arguments.json);

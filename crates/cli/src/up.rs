@@ -133,7 +133,7 @@ impl Cluster {
             .stdout(Stdio::piped());
         // A Ctrl-C of the terminal goes to this process alone, which ends the others in order.
         command.process_group(0);
-        let mut child = crate::child::spawn(command)?;
+        let mut child = farcall_child::spawn(command)?;
         let stdout = child.stdout.take();
         let mut stdout = BufReader::new(stdout.ok_or_else(|| Failure::failed("no output"))?);
         let mut line = String::new();

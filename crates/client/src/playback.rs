@@ -316,9 +316,9 @@ impl Playback {
         &self.servers
     }
 
-    /// The graph as a picture in SVG.
-    pub fn svg(&self) -> String {
-        self.transaction.svg()
+    /// The graph in the DOT language.
+    pub fn dot(&self) -> String {
+        self.transaction.dot()
     }
 }
 

@@ -23,8 +23,6 @@ use crate::server::Server;
 use farcall_idl::{ArrayLayout, Interface, Mode, Order, Scalar};
 use farcall_rpc_proto::{ArrayForm, HandleId};
 use farcall_schedule::dataflow::{self, Access, Datum, Graph, Misuse, Use};
-use layout::backends::svg::SVGWriter;
-use layout::gv::{DotParser, GraphBuilder};
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -244,17 +242,6 @@ impl Transaction {
                 .map_or_else(|_| argument.to_string(), name)
         };
         dataflow::dot(&self.graph, &labels, names)
-    }
-
-    /// The graph as a picture in SVG.
-    pub fn svg(&self) -> String {
-        let mut picture = SVGWriter::new();
-        if let Ok(graph) = DotParser::new(&self.dot()).process() {
-            let mut builder = GraphBuilder::new();
-            builder.visit_graph(&graph);
-            builder.get().do_it(false, false, false, &mut picture);
-        }
-        picture.finalize()
     }
 
     fn used(

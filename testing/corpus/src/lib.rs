@@ -3,40 +3,23 @@
 use std::fs;
 use std::path::Path;
 
-#[path = "../../../fuzz/src/channel_packet.rs"]
-mod channel_packet;
-#[path = "../../../fuzz/src/directory_message.rs"]
-mod directory_message;
-#[path = "../../../fuzz/src/flow_goal.rs"]
-mod flow_goal;
-#[path = "../../../fuzz/src/flow_pattern.rs"]
-mod flow_pattern;
-#[path = "../../../fuzz/src/flow_platform.rs"]
-mod flow_platform;
-#[path = "../../../fuzz/src/gang_message.rs"]
-mod gang_message;
-#[path = "../../../fuzz/src/idl_expr.rs"]
-mod idl_expr;
-#[path = "../../../fuzz/src/idl_parse.rs"]
-mod idl_parse;
-#[path = "../../../fuzz/src/npy_header.rs"]
-mod npy_header;
-#[path = "../../../fuzz/src/plan_parse.rs"]
-mod plan_parse;
-#[path = "../../../fuzz/src/rpc_call.rs"]
-mod rpc_call;
-#[path = "../../../fuzz/src/rpc_callback.rs"]
-mod rpc_callback;
-#[path = "../../../fuzz/src/rpc_client.rs"]
-mod rpc_client;
-#[path = "../../../fuzz/src/rpc_server.rs"]
-mod rpc_server;
-#[path = "../../../fuzz/src/rpc_submission.rs"]
-mod rpc_submission;
-#[path = "../../../fuzz/src/trunk_control.rs"]
-mod trunk_control;
-#[path = "../../../fuzz/src/trunk_frame.rs"]
-mod trunk_frame;
+pub mod channel_packet;
+pub mod directory_message;
+pub mod flow_goal;
+pub mod flow_pattern;
+pub mod flow_platform;
+pub mod gang_message;
+pub mod idl_expr;
+pub mod idl_parse;
+pub mod npy_header;
+pub mod plan_parse;
+pub mod rpc_call;
+pub mod rpc_callback;
+pub mod rpc_client;
+pub mod rpc_server;
+pub mod rpc_submission;
+pub mod trunk_control;
+pub mod trunk_frame;
 
 /// The body of a fuzz target.
 pub type Body = fn(&[u8]);

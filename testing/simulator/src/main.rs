@@ -1,7 +1,7 @@
 //! `cargo xtask simulate`: plays seeds, and says which break a promise.
 
 use clap::Parser;
-use farcall_simulator::{Options, minimise, simulate};
+use farcall_simulator::{Flaw, Options, minimise, simulate};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -26,10 +26,16 @@ struct Arguments {
     /// The first of the new seeds.
     #[arg(long, default_value_t = 0)]
     from: u64,
+    /// Look for each of the server's deliberate faults, for so many seconds each.
+    #[arg(long)]
+    flaws: bool,
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if arguments.flaws {
+        return find_flaws(&arguments);
+    }
     let (seeds, until) = match arguments.seed {
         Some(seed) => (seed..=seed, None),
         None => {
@@ -61,6 +67,37 @@ fn main() -> ExitCode {
         calls as f64 / took * 3600.0
     );
     ExitCode::SUCCESS
+}
+
+/// Looks for each deliberate fault.
+fn find_flaws(arguments: &Arguments) -> ExitCode {
+    let mut all = true;
+    let time = Duration::from_secs(arguments.seconds);
+    for flaw in Flaw::ALL {
+        let start = Instant::now();
+        let mut seeds = (arguments.from..).take_while(|_| start.elapsed() < time);
+        let found = seeds.find_map(|seed| {
+            let options = Options {
+                flaw: Some(flaw),
+                ..Options::of_seed(seed)
+            };
+            Some((seed, simulate(&options).violation?))
+        });
+        let took = start.elapsed().as_secs_f64();
+        match found {
+            Some((seed, violation)) => {
+                println!("{flaw:?}: seed {seed} finds it within {took:.1} s: {violation}");
+            }
+            None => {
+                all = false;
+                println!("{flaw:?}: not found within {took:.1} s");
+            }
+        }
+    }
+    match all {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
 }
 
 /// Shows the shortest history that was found.

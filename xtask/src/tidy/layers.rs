@@ -40,6 +40,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "system-call crate",
         &[
             "crates/channel",
+            "crates/child",
             "crates/library",
             "crates/spin",
             "crates/tls",
@@ -48,18 +49,14 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     (
         "part of daemons",
-        &[
-            "crates/access",
-            "crates/trunk-lab",
-            "crates/web",
-            "crates/worker",
-        ],
+        &["crates/access", "crates/web", "crates/worker"],
     ),
     (
         "shell",
         &[
             "crates/client",
             "crates/gang",
+            "crates/lab",
             "crates/metaserver",
             "crates/server",
             "crates/trunk",
@@ -67,9 +64,23 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     (
         "surface",
-        &["bindings/c", "bindings/python", "crates/cli", "xtask"],
+        &[
+            "bindings/c",
+            "bindings/python",
+            "crates/bench",
+            "crates/cli",
+            "xtask",
+        ],
     ),
-    ("test", &["fuzz", "testing/corpus", "testing/simulator"]),
+    (
+        "test",
+        &[
+            "fuzz",
+            "testing/corpus",
+            "testing/simulator",
+            "testing/system",
+        ],
+    ),
 ];
 
 /// Dependencies allowed inside one layer: `(from, to)`. Never in a circle.

@@ -1,9 +1,9 @@
 //! `farcall gang gantt`: lets the Python package draw a trace.
 
 use std::path::PathBuf;
-use std::process::Command;
 
 use crate::failure::Failure;
+use crate::picture::{Painter, check_form};
 use clap::Args;
 
 /// Draw the slices of jobs on each node from the trace of a daemon
@@ -26,38 +26,19 @@ pub(crate) struct Arguments {
     /// Seconds after the first switch at which it ends [default: the last switch]
     #[arg(long, value_name = "SECONDS")]
     to: Option<f64>,
-    /// Python interpreter with farcall and matplotlib
-    #[arg(long, env = "FARCALL_PYTHON", value_name = "PROGRAM")]
-    python: Option<PathBuf>,
+    #[command(flatten)]
+    painter: Painter,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let extension = arguments.output.extension().and_then(|e| e.to_str());
-    if !matches!(extension, Some("svg" | "png" | "pdf")) {
-        return Err(Failure::usage("--output ends in .svg, .png or .pdf"));
-    }
-    let python = arguments.python.clone();
-    let python = python.unwrap_or_else(crate::flow::plot::interpreter);
-    let mut command = Command::new(&python);
-    command
-        .args(["-m", "farcall._gantt"])
-        .arg(&arguments.trace)
-        .arg(&arguments.output)
-        .arg(arguments.from.to_string());
-    command.args(arguments.to.map(|to| to.to_string()));
-    let run = command.output().map_err(|error| {
-        let python = python.display();
-        Failure::failed(format!("{python}: {error}; name one with --python"))
-    })?;
-    if run.status.success() {
-        println!("{}", arguments.output.display());
-        return Ok(());
-    }
-    let text = String::from_utf8_lossy(&run.stderr);
-    let last = text.trim().lines().last().unwrap_or("no message");
-    Err(Failure::failed(format!(
-        "{} -m farcall._gantt: {last}\n  charts need the Python package farcall and matplotlib: \
-         `make build`, or name an interpreter that has them with --python",
-        python.display()
-    )))
+    check_form(&arguments.output)?;
+    let mut words = vec![
+        arguments.trace.clone().into_os_string(),
+        arguments.output.clone().into_os_string(),
+        arguments.from.to_string().into(),
+    ];
+    words.extend(arguments.to.map(|to| to.to_string().into()));
+    arguments.painter.draw("farcall._gantt", words)?;
+    println!("{}", arguments.output.display());
+    Ok(())
 }

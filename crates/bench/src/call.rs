@@ -1,0 +1,379 @@
+//! `farcall bench call`
+
+mod kept;
+
+use super::beside;
+use super::contender::Contender;
+use super::raw::RawPeer;
+use super::table::{Better, Row, median, report};
+use crate::failure::Failure;
+use clap::Args;
+use farcall_child::Daemon;
+use farcall_client::{Argument, Function, Options, Pending, Scalar, Server};
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+/// Cost of a call: nothing in it, 1 KB, 64 MiB out and back, many at once, submitted, with handles
+///
+/// Each figure stands beside a plain TCP exchange of the same bytes, or another limit, measured in
+/// turn with it. Calls beside large ones, and over several links with root, between network
+/// namespaces, come last.
+/// benches/METHOD.md says how.
+#[derive(Args)]
+#[command(after_help = "Example:\n  farcall bench call --check")]
+pub(crate) struct Arguments {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Exit with status 1 where a bar is missed
+    #[arg(long)]
+    check: bool,
+    /// Rounds; figures are medians over them
+    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Measure gRPC, Arrow Flight, pyzmq, Pyro5, Ray and Dask too (scripts/peers installs them)
+    #[arg(long)]
+    peers: bool,
+    /// Only calls beside large ones, and those over several links
+    #[arg(long)]
+    beside: bool,
+    /// Python to measure the Python client with
+    #[arg(long, value_name = "PROGRAM", default_value = ".venv/bin/python")]
+    python: PathBuf,
+    /// Folder with bench.idl and its library
+    #[arg(long, value_name = "DIR", default_value = "libraries")]
+    libraries: PathBuf,
+}
+
+/// Bytes of a null call on the wire, about: what the plain exchange sends each way.
+const NULL_BYTES: usize = 32;
+/// The Python that scripts/peers makes.
+const PEERS_PYTHON: &str = ".venv-peers/bin/python";
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let server = serve(&arguments.libraries, &[])?;
+    let mut rows = match arguments.beside {
+        true => Vec::new(),
+        false => measure(arguments, server.address())?,
+    };
+    rows.extend(beside::on_loopback(
+        server.address(),
+        arguments.rounds.min(3),
+    )?);
+    drop(server);
+    if !arguments.beside {
+        rows.extend(kept::measure(arguments)?);
+    }
+    rows.extend(beside::on_links(&arguments.libraries, arguments.rounds)?);
+    report(&rows, arguments.json, arguments.check)
+}
+
+/// What one kind of row measures.
+struct Load {
+    what: &'static str,
+    unit: &'static str,
+    /// Bytes each way; 0 for the null call.
+    bytes: usize,
+    /// Exchanges in a round, and for tools that are slow.
+    calls: [usize; 2],
+    outstanding: usize,
+    better: Better,
+}
+
+const LOADS: [Load; 4] = [
+    Load {
+        what: "null",
+        unit: "us",
+        bytes: 0,
+        calls: [1000, 100],
+        outstanding: 1,
+        better: Better::Lower,
+    },
+    Load {
+        what: "1 KB out and back",
+        unit: "us",
+        bytes: 1 << 10,
+        calls: [1000, 100],
+        outstanding: 1,
+        better: Better::Lower,
+    },
+    Load {
+        what: "64 MiB out and back",
+        unit: "MB/s",
+        bytes: 64 << 20,
+        calls: [3, 1],
+        outstanding: 1,
+        better: Better::Higher,
+    },
+    Load {
+        what: "null, 8 outstanding",
+        unit: "/s",
+        bytes: 0,
+        calls: [1000, 200],
+        outstanding: 8,
+        better: Better::Higher,
+    },
+];
+
+impl Load {
+    /// The figure of a row from the seconds of an exchange.
+    fn figure(&self, seconds: f64) -> f64 {
+        match self.unit {
+            "us" => seconds * 1e6,
+            "MB/s" => 2.0 * self.bytes as f64 / seconds / 1e6,
+            _ => 1.0 / seconds,
+        }
+    }
+
+    /// The ratio to plain TCP that is asked of a contender of ours.
+    fn bar(&self, contender: &str) -> Option<f64> {
+        match (self.what, contender) {
+            ("null", "Python") => Some(2.0),
+            ("null", "Python, same host") => Some(1.6),
+            ("64 MiB out and back", "Python") => Some(0.95),
+            ("64 MiB out and back", "Python, same host") => Some(2.3),
+            ("64 MiB out and back", "Python, born shared") => Some(6.0),
+            ("null, 8 outstanding", "Rust" | "C") => Some(0.4),
+            ("null, 8 outstanding", "Python") => Some(0.25),
+            _ => None,
+        }
+    }
+}
+
+/// Our clients in Python, with their names in benches/contenders.py.
+const OURS: [(&str, &str); 3] = [
+    ("Python", "farcall-tcp"),
+    ("Python, same host", "farcall-host"),
+    ("Python, born shared", "farcall-born"),
+];
+/// The one that stands beside the other tools.
+const BESIDE_PEERS: &str = "Python, same host";
+const PEERS: [&str; 6] = ["gRPC", "Arrow Flight", "pyzmq", "Pyro5", "Ray", "Dask"];
+
+/// The contenders in processes of their own.
+struct Contenders {
+    ours: Vec<(&'static str, Contender)>,
+    peers: Vec<(&'static str, Contender)>,
+}
+
+impl Contenders {
+    fn start(arguments: &Arguments, address: &str) -> Result<Contenders, Failure> {
+        let mut contenders = Contenders {
+            ours: Vec::new(),
+            peers: Vec::new(),
+        };
+        for (name, argument) in OURS {
+            match Contender::python(&arguments.python, &[argument, address]) {
+                Ok(contender) => contenders.ours.push((name, contender)),
+                Err(_) => {
+                    eprintln!("no Python with farcall: its rows are left out (`make build`)");
+                    break;
+                }
+            }
+        }
+        match Contender::c(address) {
+            Ok(contender) => contenders.ours.push(("C", contender)),
+            Err(_) => eprintln!("no client in C here: its rows are left out (`make build`)"),
+        }
+        if arguments.peers {
+            for name in PEERS {
+                let contender = Contender::python(&PathBuf::from(PEERS_PYTHON), &[name]);
+                let contender = contender.map_err(|failure| {
+                    Failure::failed(format!("{failure}; scripts/peers installs the peers"))
+                })?;
+                contenders.peers.push((name, contender));
+            }
+        }
+        Ok(contenders)
+    }
+}
+
+fn measure(arguments: &Arguments, address: &str) -> Result<Vec<Row>, Failure> {
+    let options = Options {
+        same_host: false,
+        ..Options::default()
+    };
+    let server = Server::connect(address, options)?;
+    let mut contenders = Contenders::start(arguments, address)?;
+    let mut rows = Vec::new();
+    for load in &LOADS {
+        rows.extend(measure_load(arguments, load, &server, &mut contenders)?);
+    }
+    Ok(rows)
+}
+
+/// Rounds of the plain exchange and of every contender, one after the other, so that what
+/// disturbs the machine disturbs all of them.
+fn measure_load(
+    arguments: &Arguments,
+    load: &Load,
+    server: &Server,
+    contenders: &mut Contenders,
+) -> Result<Vec<Row>, Failure> {
+    let mut raw = RawPeer::start(load.bytes.max(NULL_BYTES))?;
+    let mut client = RustClient::new(server, load.bytes)?;
+    let (mut raw_values, mut rust_values) = (Vec::new(), Vec::new());
+    let mut values = [
+        vec![Vec::new(); contenders.ours.len()],
+        vec![Vec::new(); contenders.peers.len()],
+    ];
+    let [calls, few] = load.calls;
+    // The first round warms up caches, buffers and interfaces, and does not count.
+    for round in 0..=arguments.rounds {
+        let counts = round > 0;
+        let seconds = match load.outstanding {
+            1 => median_of(calls, || raw.exchange())?,
+            outstanding => 1.0 / raw.rate(calls, outstanding)?,
+        };
+        raw_values.extend(counts.then(|| load.figure(seconds)));
+        let seconds = match load.outstanding {
+            1 => median_of(calls, || client.call())?,
+            outstanding => 1.0 / rate(&client.function, calls, outstanding)?,
+        };
+        rust_values.extend(counts.then(|| load.figure(seconds)));
+        let groups = [(&mut contenders.ours, calls), (&mut contenders.peers, few)];
+        for ((group, calls), values) in groups.into_iter().zip(&mut values) {
+            for ((_, contender), values) in group.iter_mut().zip(values) {
+                let seconds = match load.outstanding {
+                    1 => contender.round(load.bytes, calls)?,
+                    outstanding => 1.0 / contender.rate(calls, outstanding)?,
+                };
+                values.extend(counts.then(|| load.figure(seconds)));
+            }
+        }
+    }
+    let figures = Figures {
+        raw: raw_values,
+        rust: rust_values,
+        of_contenders: values,
+    };
+    Ok(rows(load, contenders, figures))
+}
+
+/// What a load was measured to be: one value a round.
+struct Figures {
+    raw: Vec<f64>,
+    rust: Vec<f64>,
+    /// Ours and the peers', in the order of [`Contenders`].
+    of_contenders: [Vec<Vec<f64>>; 2],
+}
+
+fn rows(load: &Load, contenders: &Contenders, figures: Figures) -> Vec<Row> {
+    let row = |name: &str, values, peer, peer_values, bar| Row {
+        name: format!("{}, {name}", load.what),
+        unit: load.unit,
+        values,
+        peer,
+        peer_values,
+        better: load.better,
+        bar,
+    };
+    let [ours, peers] = figures.of_contenders;
+    let plain = "plain TCP";
+    let mut rows = vec![row(
+        "Rust",
+        figures.rust,
+        plain,
+        figures.raw.clone(),
+        load.bar("Rust"),
+    )];
+    for ((name, _), values) in contenders.ours.iter().zip(&ours) {
+        // Where no array travels it makes no difference where one was born.
+        if load.bytes > 0 || *name != "Python, born shared" {
+            let raw = figures.raw.clone();
+            rows.push(row(name, values.clone(), plain, raw, load.bar(name)));
+        }
+    }
+    for ((name, _), values) in contenders.peers.iter().zip(peers) {
+        // All are on this host, and free to make use of it.
+        let same_host = contenders
+            .ours
+            .iter()
+            .position(|(name, _)| *name == BESIDE_PEERS);
+        let ours = same_host.map_or_else(Vec::new, |index| ours[index].clone());
+        rows.push(row(BESIDE_PEERS, ours, name, values, Some(1.0)));
+    }
+    rows
+}
+
+/// Null calls a second from this process.
+fn rate(function: &Function, calls: usize, outstanding: usize) -> Result<f64, Failure> {
+    let start = Instant::now();
+    let mut pending = VecDeque::with_capacity(outstanding);
+    for _ in 0..calls {
+        if pending.len() == outstanding
+            && let Some(oldest) = pending.pop_front()
+        {
+            Pending::wait(oldest)?;
+        }
+        // SAFETY: the call has no arrays.
+        let begun = unsafe { function.start(&mut [Argument::Scalar(Scalar::Int(1))]) };
+        pending.push_back(begun?);
+    }
+    for call in pending {
+        call.wait()?;
+    }
+    Ok(calls as f64 / start.elapsed().as_secs_f64())
+}
+
+fn median_of(
+    calls: usize,
+    mut exchange: impl FnMut() -> Result<f64, Failure>,
+) -> Result<f64, Failure> {
+    let times = (0..calls)
+        .map(|_| exchange())
+        .collect::<Result<Vec<f64>, _>>()?;
+    Ok(median(&times))
+}
+
+/// Calls from this process.
+struct RustClient {
+    function: Function,
+    source: Vec<u8>,
+    result: Vec<u8>,
+}
+
+impl RustClient {
+    fn new(server: &Server, bytes: usize) -> Result<RustClient, Failure> {
+        let function = server.function(if bytes == 0 {
+            "bench/null"
+        } else {
+            "bench/echo"
+        })?;
+        Ok(RustClient {
+            function,
+            source: vec![1; bytes],
+            result: vec![0; bytes],
+        })
+    }
+
+    fn call(&mut self) -> Result<f64, Failure> {
+        let start = Instant::now();
+        if self.source.is_empty() {
+            self.function
+                .call(&mut [Argument::Scalar(Scalar::Int(1))])?;
+        } else {
+            let count = self.source.len() as i64 / 8;
+            self.function.call(&mut [
+                Argument::Scalar(Scalar::Int(count)),
+                Argument::In(&self.source),
+                Argument::Out(&mut self.result),
+            ])?;
+        }
+        Ok(start.elapsed().as_secs_f64())
+    }
+}
+
+/// A server for this run, on a free port.
+fn serve(libraries: &Path, options: &[&str]) -> Result<Daemon, Failure> {
+    let idl = crate::program::interface_file(libraries, "bench.idl")?;
+    let mut command = Command::new(crate::program::farcall()?);
+    command
+        .arg("serve")
+        .arg(idl)
+        .args(["--listen", "127.0.0.1:0", "--log", "error"])
+        .args(options);
+    Ok(Daemon::start(command)?)
+}

@@ -1,0 +1,181 @@
+//! What the server keeps: arrays that stay, and submitted calls.
+
+use super::{Arguments, median_of, serve};
+use crate::failure::Failure;
+use crate::raw::RawPeer;
+use crate::table::{Better, Row};
+use farcall_client::{Argument, ArrayForm, Function, Handle, Options, Scalar, Server};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+const ELEMENTS: usize = 8 << 20;
+const BYTES: usize = 8 * ELEMENTS;
+/// Exchanges of large arrays, and submitted calls, in a round.
+const LARGE: usize = 3;
+const SUBMITTED: usize = 50;
+/// Bytes that a journal writes for a record.
+const PAGE: usize = 4096;
+
+/// A folder for this run, removed on drop.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn make() -> Result<Folder, Failure> {
+        let name = format!("farcall-bench-{}", std::process::id());
+        let folder = Folder(std::env::temp_dir().join(name));
+        std::fs::create_dir_all(&folder.0)?;
+        Ok(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Rounds of ours and of what stands beside it, in turns.
+pub(super) fn measure(arguments: &Arguments) -> Result<Vec<Row>, Failure> {
+    let folder = Folder::make()?;
+    let state = folder.0.join("state").to_string_lossy().into_owned();
+    let process = serve(&arguments.libraries, &["--state", &state])?;
+    let options = Options {
+        same_host: false,
+        ..Options::default()
+    };
+    let server = Server::connect(process.address(), options)?;
+    let mut values: [Vec<f64>; 6] = Default::default();
+    let mut arrays = Arrays::new(&server)?;
+    let (null, mut raw) = (server.function("bench/null")?, RawPeer::start(BYTES)?);
+    let both_ways = |seconds: f64| 2.0 * BYTES as f64 / seconds * 1e-6;
+    for round in 0..=arguments.rounds {
+        let figures = [
+            median_of(LARGE, || arrays.call())? * 1e3,
+            median_of(LARGE, || arrays.copy())? * 1e3,
+            both_ways(median_of(LARGE, || arrays.put_and_get(&server))?),
+            both_ways(median_of(LARGE, || raw.exchange())?),
+            median_of(SUBMITTED, || submit(&null))? * 1e6,
+            median_of(SUBMITTED, || synced(&folder.0))? * 1e6,
+        ];
+        // The first round warms up.
+        if round > 0 {
+            let all = values.iter_mut().zip(figures);
+            all.for_each(|(values, figure)| values.push(figure));
+        }
+    }
+    let [call, copy, put, plain, submitted, sync] = values;
+    let row = |name: &str, unit, values, (peer, peer_values), better| Row {
+        name: name.into(),
+        unit,
+        values,
+        peer,
+        peer_values,
+        better,
+        bar: None,
+    };
+    let (lower, higher) = (Better::Lower, Better::Higher);
+    Ok(vec![
+        row("64 MiB of handles", "ms", call, ("memcpy", copy), lower),
+        row(
+            "64 MiB put and got",
+            "MB/s",
+            put,
+            ("plain TCP", plain),
+            higher,
+        ),
+        row(
+            "null, submitted, fetched",
+            "us",
+            submitted,
+            ("fdatasync", sync),
+            lower,
+        ),
+    ])
+}
+
+/// Arrays of 64 MiB at the server and here.
+struct Arrays {
+    echo: Function,
+    source: Handle,
+    result: Handle,
+    ours: Vec<u8>,
+    copied: Vec<u8>,
+}
+
+fn form() -> ArrayForm {
+    ArrayForm {
+        element: "double".into(),
+        shape: vec![ELEMENTS as u64],
+        column_major: false,
+    }
+}
+
+impl Arrays {
+    fn new(server: &Server) -> Result<Arrays, Failure> {
+        let ours = vec![1; BYTES];
+        Ok(Arrays {
+            echo: server.function("bench/echo")?,
+            source: server.put(form(), &ours, false)?,
+            result: server.put(form(), &ours, false)?,
+            copied: vec![2; BYTES],
+            ours,
+        })
+    }
+
+    /// A call that reads one array at the server and writes another there.
+    fn call(&self) -> Result<f64, Failure> {
+        let start = Instant::now();
+        self.echo.call(&mut [
+            Argument::Scalar(Scalar::Int(ELEMENTS as i64)),
+            Argument::Handle(self.source.id()),
+            Argument::Handle(self.result.id()),
+        ])?;
+        Ok(start.elapsed().as_secs_f64())
+    }
+
+    /// The same copy by this process.
+    fn copy(&mut self) -> Result<f64, Failure> {
+        let start = Instant::now();
+        self.copied
+            .copy_from_slice(std::hint::black_box(&self.ours));
+        std::hint::black_box(&mut self.copied);
+        Ok(start.elapsed().as_secs_f64())
+    }
+
+    fn put_and_get(&mut self, server: &Server) -> Result<f64, Failure> {
+        let start = Instant::now();
+        let handle = server.put(form(), &self.ours, false)?;
+        handle.get(&mut self.copied)?;
+        let seconds = start.elapsed().as_secs_f64();
+        handle.drop_array()?;
+        Ok(seconds)
+    }
+}
+
+/// Until a submitted call is acknowledged, has run, and is fetched.
+fn submit(null: &Function) -> Result<f64, Failure> {
+    let one = || Argument::Scalar(Scalar::Int(1));
+    let start = Instant::now();
+    let job = null.submit(&mut [one()], None)?;
+    job.describe()?.fetch(&mut [one()])?;
+    let seconds = start.elapsed().as_secs_f64();
+    job.forget()?;
+    Ok(seconds)
+}
+
+/// A page written anew and brought to the disk; the file does not grow.
+fn synced(folder: &Path) -> Result<f64, Failure> {
+    let file = File::options()
+        .create(true)
+        .write(true)
+        .truncate(false)
+        .open(folder.join("page"))?;
+    file.write_all_at(&[0; PAGE], 0)?;
+    file.sync_data()?;
+    let start = Instant::now();
+    file.write_all_at(&[1; PAGE], 0)?;
+    file.sync_data()?;
+    Ok(start.elapsed().as_secs_f64())
+}

@@ -1,0 +1,93 @@
+//! A process that measures one contender, a round at a time.
+
+use crate::failure::Failure;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A running `benches/contenders.py` or `benches/call/client.c`.
+pub(crate) struct Contender {
+    process: Child,
+    requests: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Contender {
+    /// Starts one in Python: its name there, and the address of the server where it is ours.
+    pub(crate) fn python(python: &Path, arguments: &[&str]) -> Result<Contender, Failure> {
+        let mut command = Command::new(python);
+        command.arg("benches/contenders.py").args(arguments);
+        Contender::start(command, arguments.first().copied().unwrap_or_default())
+    }
+
+    /// Starts that in C, which `make build` puts beside this program.
+    pub(crate) fn c(address: &str) -> Result<Contender, Failure> {
+        let program = std::env::current_exe()?.with_file_name("bench-call");
+        let mut command = Command::new(program);
+        command.args([address, "tcp"]);
+        Contender::start(command, "the client in C")
+    }
+
+    fn start(mut command: Command, name: &str) -> Result<Contender, Failure> {
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        let mut process = farcall_child::spawn(command)?;
+        let requests = process.stdin.take();
+        let answers = process.stdout.take().map(BufReader::new);
+        let mut contender = Contender {
+            requests,
+            answers: answers.ok_or_else(|| Failure::failed("no pipe"))?,
+            process,
+        };
+        // Some tell about themselves first.
+        let mut line = String::new();
+        while line.trim() != "ready" {
+            line.clear();
+            if contender.answers.read_line(&mut line)? == 0 {
+                return Err(Failure::failed(format!("{name} does not start")));
+            }
+        }
+        Ok(contender)
+    }
+
+    /// Median seconds of `count` calls that send `bytes` bytes and receive as many.
+    pub(crate) fn round(&mut self, bytes: usize, count: usize) -> Result<f64, Failure> {
+        self.ask(&format!("{bytes} {count} 1"))
+    }
+
+    /// Null calls a second with so many outstanding.
+    pub(crate) fn rate(&mut self, count: usize, outstanding: usize) -> Result<f64, Failure> {
+        Ok(1.0 / self.ask(&format!("0 {count} {outstanding}"))?)
+    }
+
+    fn ask(&mut self, request: &str) -> Result<f64, Failure> {
+        if let Some(requests) = &mut self.requests {
+            writeln!(requests, "{request}")?;
+        }
+        let mut line = String::new();
+        self.answers.read_line(&mut line)?;
+        let text = line.trim();
+        text.parse()
+            .map_err(|_| Failure::failed(format!("a contender says `{text}`")))
+    }
+}
+
+impl Drop for Contender {
+    /// The end of its input ends it, and what it has started.
+    fn drop(&mut self) {
+        const PATIENCE: Duration = Duration::from_secs(20);
+        drop(self.requests.take());
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
+            if let Ok(Some(_)) = self.process.try_wait() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

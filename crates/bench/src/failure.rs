@@ -1,0 +1,54 @@
+//! How a command ends when it does not succeed.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// A message for the user and the exit status that goes with it.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    message: String,
+    status: u8,
+}
+
+impl Failure {
+    /// The command was understood and could not be done: status 1.
+    pub(crate) fn failed(message: impl fmt::Display) -> Failure {
+        Failure {
+            message: message.to_string(),
+            status: 1,
+        }
+    }
+
+    /// The command was used wrongly: status 2.
+    pub(crate) fn usage(message: impl fmt::Display) -> Failure {
+        Failure {
+            message: message.to_string(),
+            status: 2,
+        }
+    }
+
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        ExitCode::from(self.status)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl From<farcall_client::Error> for Failure {
+    fn from(error: farcall_client::Error) -> Failure {
+        match error {
+            farcall_client::Error::Address(_) => Failure::usage(error),
+            other => Failure::failed(other),
+        }
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Failure {
+        Failure::failed(error)
+    }
+}

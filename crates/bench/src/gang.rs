@@ -1,0 +1,228 @@
+//! `farcall bench gang`
+
+mod channel;
+pub(crate) mod element;
+mod lost;
+mod nodes;
+mod peers;
+mod rows;
+
+use std::process::Stdio;
+use std::time::Instant;
+
+use crate::failure::Failure;
+use clap::{Args, ValueEnum};
+use lost::{BenchDaemon, Load, processors};
+use rows::{Bar, Row};
+
+/// What a switch costs, and what a channel costs
+///
+/// Lost time is, where each element has a core, the interruption that it sees around a switch, and
+/// else the time from the first stop to the last start; medians over the switches. Beside it stand
+/// the figures of the paper (32 nodes, one element each). benches/METHOD.md says how.
+#[derive(Args)]
+#[command(
+    after_help = "Example:\n  farcall bench gang --check\n  farcall bench gang --part channel"
+)]
+pub(crate) struct Arguments {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Exit with status 1 where a bar is missed
+    #[arg(long)]
+    check: bool,
+    /// One part alone
+    #[arg(long, value_enum)]
+    part: Option<Part>,
+    /// Also measure MPICH and Slurm's gang scheduling, where Debian's packages are installed
+    #[arg(long)]
+    peers: bool,
+    /// Every length of slice with every number of elements, in both forms
+    #[arg(long)]
+    matrix: bool,
+    /// Seconds of each measured run, at least 3: a switch comes after a slice of 500 ms
+    #[arg(long, default_value_t = 6.0, value_name = "SECONDS", value_parser = seconds)]
+    seconds: f64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Lost time per switch
+    Switch,
+    /// Two jobs on the same cores
+    Makespan,
+    /// Channels beside bare rings, and Table 3
+    Channel,
+    /// Engines of two nodes beside plain UDP
+    Nodes,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (3.0..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err(format!("`{text}`: 3 to 3600 seconds")),
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let wants = |part| arguments.part.is_none_or(|only| only == part);
+    let mut all = Vec::new();
+    if wants(Part::Channel) {
+        all.extend(channel::rows()?);
+        if arguments.peers {
+            all.extend(peers::mpich()?);
+        }
+    }
+    if wants(Part::Nodes) {
+        all.extend(nodes::rows()?);
+    }
+    if wants(Part::Switch) {
+        let loads = match arguments.matrix {
+            true => matrix(arguments.seconds),
+            false => loads(arguments.seconds),
+        };
+        for load in loads {
+            all.extend(measure(&load)?);
+        }
+    }
+    if wants(Part::Makespan) {
+        let row = makespan(arguments.seconds)?;
+        if arguments.peers {
+            all.extend(peers::slurm(arguments.seconds, row.value)?);
+        }
+        all.push(row);
+    }
+    rows::report(&all, arguments.json, arguments.check)
+}
+
+fn loads(seconds: f64) -> Vec<Load> {
+    let load = |program, elements, slice_ms, form| Load {
+        program,
+        elements,
+        slice_ms,
+        form,
+        seconds,
+    };
+    let few = processors() as u16;
+    vec![
+        load("ep", few, 100, "two"),
+        load("ep", few, 500, "two"),
+        load("ep", 32, 100, "two"),
+        load("ep", 32, 500, "two"),
+        load("bar", few, 100, "two"),
+        load("bar", few, 500, "two"),
+        load("ep", 32, 100, "seven"),
+        load("bar", few, 200, "seven"),
+    ]
+}
+
+/// Figs. 4, 5, 7 and 8 of the paper: from one element for each core to many.
+fn matrix(seconds: f64) -> Vec<Load> {
+    let mut loads = Vec::new();
+    for form in ["two", "seven"] {
+        for program in ["ep", "bar"] {
+            for elements in [2, 4, 8, 16, 32] {
+                loads.extend([100, 200, 500].map(|slice_ms| Load {
+                    program,
+                    elements,
+                    slice_ms,
+                    form,
+                    seconds,
+                }));
+            }
+        }
+    }
+    loads
+}
+
+/// The rows of one load.
+fn measure(load: &Load) -> Result<Vec<Row>, Failure> {
+    let base = load.without_gang()?;
+    let (gang, breakdown, daemon) = load.with_gang()?;
+    let name = format!(
+        "{}, {} elements, {} ms, {}",
+        load.program, load.elements, load.slice_ms, load.form
+    );
+    let cores = processors().min(load.elements.into()) as f64;
+    let slice = f64::from(load.slice_ms) * 1e3;
+    let is_dedicated = usize::from(load.elements) <= processors();
+    // Where each element has a core, it sees itself how long it did not run. Where they share
+    // cores, nobody runs from the first stop to the last start, at most.
+    let each = match is_dedicated {
+        true => breakdown.seen / f64::from(load.elements),
+        false => breakdown.median,
+    };
+    if !each.is_finite() {
+        return Err(Failure::failed(format!(
+            "no switch was seen in {} s of slices of {} ms: measure longer by --seconds",
+            load.seconds, load.slice_ms
+        )));
+    }
+    let lost = each / slice * 100.0;
+    let whole = load.seconds * 1e9 * cores;
+    let less = (base.processor - gang.processor) / whole * 100.0;
+    let paper = match (load.program, load.slice_ms) {
+        ("ep", 100) => Some(4.0),
+        ("bar", 100) => Some(10.0),
+        ("bar", 500) => Some(2.0),
+        _ => None,
+    };
+    let bar = match (is_dedicated, load.slice_ms) {
+        (true, 100) => Some(0.4),
+        (true, 500) => Some(0.08),
+        (false, 100) => Some(1.0),
+        (false, 500) => Some(0.2),
+        _ => None,
+    };
+    let mut row = Row::new(format!("lost time: {name}"), lost, "%");
+    row.peer = paper.map(|paper| ("SCore-D 1998", paper));
+    row.bar = bar.filter(|_| load.form == "two").map(Bar::Most);
+    let mut rows = vec![row];
+    let steps = [
+        ("stop", breakdown.stop),
+        ("rest", breakdown.rest),
+        ("save", breakdown.save),
+        ("restore", breakdown.restore),
+        ("run", breakdown.run),
+        ("switch", breakdown.total),
+        ("daemon", daemon / 1e3 / breakdown.switches),
+        ("hidden and skew", each - breakdown.median),
+    ];
+    rows.extend(steps.map(|(step, value)| Row::new(format!("  {step}: {name}"), value, "us")));
+    rows.push(Row::new(
+        format!("  less processor time: {name}"),
+        less,
+        "%",
+    ));
+    if load.program == "bar" {
+        let row = Row::new(format!("  barriers: {name}"), gang.steps, "").higher();
+        rows.push(row.beside("no gang", base.steps));
+    }
+    Ok(rows)
+}
+
+/// Two jobs that need every core, submitted together, beside the sum of their times.
+fn makespan(seconds: f64) -> Result<Row, Failure> {
+    let daemon = BenchDaemon::start(100, "two")?;
+    let elements = processors() as u16;
+    let nanos = (seconds * 1e9) as u64;
+    let start = Instant::now();
+    let job = || -> Result<_, Failure> {
+        let mut command = daemon.run(elements)?;
+        command.args(["element", "work", "0", &nanos.to_string()]);
+        command.stdout(Stdio::null());
+        Ok(farcall_child::spawn(command)?)
+    };
+    for mut job in [job()?, job()?] {
+        if !job.wait()?.success() {
+            return Err(Failure::failed("a job of the makespan failed"));
+        }
+    }
+    let elapsed = start.elapsed().as_secs_f64();
+    daemon.stop(&lost::Sums::default())?;
+    Ok(
+        Row::new("two jobs on the same cores, makespan", elapsed, "s")
+            .beside("sum of their processor time", 2.0 * seconds)
+            .bar(Bar::MostOfPeer(1.03)),
+    )
+}

@@ -1,0 +1,275 @@
+//! What a channel costs beside a bare ring.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+use farcall_channel::raw::{CONTROL_BYTES, Consumer, Mapping, Producer, Record, sealed_memory};
+use farcall_channel::{Channel, SavedContext, Segment, Shape};
+
+use super::rows::{Bar, Row};
+use crate::failure::Failure;
+
+/// Bytes of the ring of a channel with the default FIFOs.
+const RING: usize = 64 << 10;
+/// The longest part that a channel sends at once.
+pub(super) const PART: usize = (8 << 10) - 8;
+pub(super) const ROUNDS: usize = 7;
+
+pub(super) fn rows() -> Result<Vec<Row>, Failure> {
+    let mut rows = Vec::new();
+    let (mut ours, mut raw) = (vec![], vec![]);
+    for _ in 0..ROUNDS {
+        ours.push(channel_latency(20_000)?);
+        raw.push(raw_latency(20_000)?);
+    }
+    let latency = Row::new("channel, 8 bytes one way", median(ours), "us");
+    rows.push(
+        latency
+            .beside("raw ring", median(raw))
+            .bar(Bar::MostOfPeer(2.0)),
+    );
+    for bytes in [64 << 10, 1 << 20] {
+        let count = (256 << 20) / bytes;
+        let (mut ours, mut raw) = (vec![], vec![]);
+        for _ in 0..ROUNDS {
+            ours.push(channel_bandwidth(bytes, count)?);
+            raw.push(raw_bandwidth(bytes, count)?);
+        }
+        let name = format!("channel, {} KB messages", bytes >> 10);
+        let row = Row::new(name, median(ours), "MB/s").higher();
+        rows.push(
+            row.beside("raw ring", median(raw))
+                .bar(Bar::LeastOfPeer(0.9)),
+        );
+    }
+    rows.extend(table_three()?);
+    Ok(rows)
+}
+
+pub(super) fn median(values: Vec<f64>) -> f64 {
+    crate::table::median(&values)
+}
+
+fn segment(size: u16, locals: std::ops::Range<u16>) -> Result<Arc<Segment>, Failure> {
+    Ok(Arc::new(Segment::create(shape(size, locals))?))
+}
+
+pub(super) fn shape(size: u16, locals: std::ops::Range<u16>) -> Shape {
+    Shape {
+        job: 1,
+        size,
+        locals: locals.collect(),
+        channels: 1,
+        partitions: vec![0; size.into()],
+        send: Shape::SEND,
+        receive: Shape::RECEIVE,
+        spin: true,
+    }
+}
+
+/// Two channels in two threads, each on a core.
+fn pair(
+    one: impl FnOnce(Channel) + Send,
+    other: impl FnOnce(Channel) + Send,
+) -> Result<f64, Failure> {
+    let segment = segment(2, 0..2)?;
+    let open = |rank| Channel::attach(segment.clone(), None, rank).map_err(Failure::failed);
+    let (first, second) = (open(0)?, open(1)?);
+    let start = Instant::now();
+    both(|| one(first), || other(second));
+    Ok(start.elapsed().as_secs_f64())
+}
+
+fn both(one: impl FnOnce() + Send, other: impl FnOnce() + Send) {
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            pin(0);
+            one();
+        });
+        scope.spawn(|| {
+            pin(1);
+            other();
+        });
+    });
+}
+
+fn pin(processor: usize) {
+    // SAFETY: a plain system call on a set of this frame.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(processor, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
+    }
+}
+
+/// Microseconds of one way.
+pub(super) fn channel_latency(count: usize) -> Result<f64, Failure> {
+    let seconds = pair(
+        |mut channel| {
+            let mut word = [0; 8];
+            for _ in 0..count {
+                let _ = channel.send(1, &word);
+                let _ = channel.receive(Some(1), &mut word);
+            }
+        },
+        |mut channel| {
+            let mut word = [0; 8];
+            for _ in 0..count {
+                let _ = channel.receive(Some(0), &mut word);
+                let _ = channel.send(0, &word);
+            }
+        },
+    )?;
+    Ok(seconds / count as f64 / 2.0 * 1e6)
+}
+
+/// Megabytes a second.
+pub(super) fn channel_bandwidth(bytes: usize, count: usize) -> Result<f64, Failure> {
+    let seconds = pair(
+        |mut channel| {
+            let message = vec![1; bytes];
+            for _ in 0..count {
+                let _ = channel.send(1, &message);
+            }
+        },
+        |mut channel| {
+            let mut buffer = vec![0; bytes];
+            for _ in 0..count {
+                let _ = channel.receive(Some(0), &mut buffer);
+            }
+        },
+    )?;
+    Ok((bytes * count) as f64 / seconds / 1e6)
+}
+
+/// A bare ring in shared memory.
+struct RawRing {
+    mapping: Mapping,
+}
+
+impl RawRing {
+    fn new() -> Result<RawRing, Failure> {
+        let fd = sealed_memory("farcall-bench", CONTROL_BYTES + RING)?;
+        let mapping = Mapping::new(fd.as_fd(), CONTROL_BYTES + RING)?;
+        Ok(RawRing { mapping })
+    }
+
+    fn ends(&self) -> (Producer, Consumer) {
+        let control = self.mapping.start();
+        // SAFETY: the mapping has room for both and outlives the threads that use them; these are
+        // the ring's only ends.
+        unsafe {
+            let data = control.add(CONTROL_BYTES);
+            (
+                Producer::new(control, data, RING),
+                Consumer::new(control, data, RING),
+            )
+        }
+    }
+}
+
+fn put(producer: &mut Producer, bytes: &[u8], rest: usize) {
+    let record = Record {
+        bytes: bytes.len() as u32,
+        rest: rest as u32,
+    };
+    while producer.fits(record.bytes) != Ok(true) {
+        std::hint::spin_loop();
+    }
+    producer.write(record, bytes);
+    producer.publish();
+}
+
+fn take(consumer: &mut Consumer, target: &mut [u8]) {
+    loop {
+        if let Ok(Some(record)) = consumer.peek() {
+            consumer.read(record, target);
+            return consumer.release();
+        }
+        std::hint::spin_loop();
+    }
+}
+
+fn raw_latency(count: usize) -> Result<f64, Failure> {
+    let (there, back) = (RawRing::new()?, RawRing::new()?);
+    let ((mut one, mut two), (mut three, mut four)) = (there.ends(), back.ends());
+    let start = Instant::now();
+    both(
+        move || {
+            for _ in 0..count {
+                put(&mut one, &[1; 8], 0);
+                take(&mut four, &mut [0; 8]);
+            }
+        },
+        move || {
+            for _ in 0..count {
+                take(&mut two, &mut [0; 8]);
+                put(&mut three, &[1; 8], 0);
+            }
+        },
+    );
+    Ok(start.elapsed().as_secs_f64() / count as f64 / 2.0 * 1e6)
+}
+
+fn raw_bandwidth(bytes: usize, count: usize) -> Result<f64, Failure> {
+    let ring = RawRing::new()?;
+    let (mut producer, mut consumer) = ring.ends();
+    let start = Instant::now();
+    both(
+        move || {
+            let message = vec![1; bytes];
+            for _ in 0..count {
+                for part in message.chunks(PART) {
+                    put(&mut producer, part, 0);
+                }
+            }
+        },
+        move || {
+            let mut buffer = vec![0; bytes];
+            for _ in 0..count {
+                for part in buffer.chunks_mut(PART) {
+                    take(&mut consumer, part);
+                }
+            }
+        },
+    );
+    Ok((bytes * count) as f64 / start.elapsed().as_secs_f64() / 1e6)
+}
+
+/// Table 3 of the paper: saving and restoring the context of a channel whose FIFOs are empty or
+/// full.
+fn table_three() -> Result<Vec<Row>, Failure> {
+    let mut rows = Vec::new();
+    let paper = [
+        ("empty", "empty", 0.94, 0.37),
+        ("full", "empty", 2.40, 1.84),
+        ("empty", "full", 4.66, 2.96),
+        ("full", "full", 6.12, 4.43),
+    ];
+    for (send, receive, save, restore) in paper {
+        // Ranks 0 and 1 are here and 2 is elsewhere: what is sent there stays in the send FIFO.
+        let segment = segment(3, 0..2)?;
+        let open = |rank| Channel::attach(segment.clone(), None, rank).map_err(Failure::failed);
+        let (mut own, mut other) = (open(0)?, open(1)?);
+        let message = [1; 96];
+        while send == "full" && own.try_send(2, &message).map_err(Failure::failed)? {}
+        while receive == "full" && other.try_send(0, &message).map_err(Failure::failed)? {}
+        let mut saved = SavedContext::default();
+        let (mut out, mut back) = (vec![], vec![]);
+        for _ in 0..200 {
+            let start = Instant::now();
+            segment.save(&mut saved).map_err(Failure::failed)?;
+            out.push(start.elapsed().as_secs_f64() * 1e6);
+            let start = Instant::now();
+            segment.restore(&saved);
+            back.push(start.elapsed().as_secs_f64() * 1e6);
+        }
+        let name = format!("send FIFO {send}, receive FIFO {receive}");
+        let row = Row::new(format!("save, {name}"), median(out), "us");
+        rows.push(row.beside("PM 1998", save * 1e3));
+        let row = Row::new(format!("restore, {name}"), median(back), "us");
+        rows.push(row.beside("PM 1998", restore * 1e3));
+    }
+    Ok(rows)
+}

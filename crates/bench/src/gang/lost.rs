@@ -1,0 +1,294 @@
+//! Time that elements lose by being switched out and in, beside the same elements without a gang.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use farcall_channel::{Segment, Shape};
+use farcall_child::Daemon;
+
+use super::element::now;
+use crate::failure::Failure;
+use crate::program;
+
+/// How long a daemon may take to end.
+const END: Duration = Duration::from_secs(30);
+
+/// What is measured.
+#[derive(Clone, Copy)]
+pub(super) struct Load {
+    pub(super) program: &'static str,
+    pub(super) elements: u16,
+    pub(super) slice_ms: u32,
+    pub(super) form: &'static str,
+    pub(super) seconds: f64,
+}
+
+/// What came of it, as sums over the elements.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sums {
+    /// Nanoseconds of processor time.
+    pub(super) processor: f64,
+    pub(super) steps: f64,
+    /// Steps that were interrupted, of all elements: begin and length in nanoseconds.
+    gaps: Vec<(f64, f64)>,
+}
+
+/// How long before a switch begins, and after jobs run again, an interruption counts as its.
+const BEFORE: f64 = 200e3;
+const AFTER: f64 = 5e6;
+
+/// Means over the switches of a run, in microseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Breakdown {
+    pub(super) stop: f64,
+    pub(super) rest: f64,
+    pub(super) save: f64,
+    pub(super) restore: f64,
+    pub(super) run: f64,
+    pub(super) total: f64,
+    pub(super) switches: f64,
+    /// The same from first to last, median.
+    pub(super) median: f64,
+    /// Interruptions that the elements saw around a switch: the sum over all, median.
+    pub(super) seen: f64,
+}
+
+/// Before elements begin to measure: until all have been started.
+const LEAD: u64 = 600_000_000;
+
+impl Load {
+    /// Starts elements as processes of their own, as many as the load has.
+    pub(super) fn without_gang(&self) -> Result<Sums, Failure> {
+        let shape = Shape {
+            job: 1,
+            size: self.elements,
+            locals: (0..self.elements).collect(),
+            channels: 1,
+            partitions: vec![0; self.elements.into()],
+            send: Shape::SEND,
+            receive: Shape::RECEIVE,
+            spin: usize::from(self.elements) <= processors(),
+        };
+        let segment = Segment::create(shape)?;
+        let fd = segment.fd().map(|fd| fd.as_raw_fd()).unwrap_or_default();
+        let bell = rustix::io::dup(std::io::stdin()).map_err(std::io::Error::from)?;
+        let arguments = self.arguments();
+        let children: Result<Vec<Child>, std::io::Error> = (0..self.elements)
+            .map(|rank| {
+                let mut command = Command::new(std::env::current_exe()?);
+                command
+                    .args(&arguments)
+                    .env(
+                        farcall_channel::VARIABLE,
+                        format!("{fd},{},{rank}", bell.as_raw_fd()),
+                    )
+                    .stdout(Stdio::piped());
+                let processor = (usize::from(self.elements) <= processors()).then_some(rank);
+                let keep = [fd, bell.as_raw_fd()];
+                // SAFETY: the closure makes only system calls on values of its own.
+                unsafe { command.pre_exec(move || inherit(&keep, processor)) };
+                farcall_child::spawn(command)
+            })
+            .collect();
+        let mut text = String::new();
+        for mut child in children? {
+            if let Some(mut out) = child.stdout.take() {
+                out.read_to_string(&mut text)?;
+            }
+            child.wait()?;
+        }
+        self.sums(&text)
+    }
+
+    /// Runs the same as a job that is switched out and in at every slice.
+    pub(super) fn with_gang(&self) -> Result<(Sums, Breakdown, f64), Failure> {
+        let daemon = BenchDaemon::start(self.slice_ms, self.form)?;
+        let mut command = daemon.run(self.elements)?;
+        command.args(self.arguments());
+        let output = farcall_child::output(command)?;
+        if !output.status.success() {
+            let text = String::from_utf8_lossy(&output.stderr).into_owned();
+            return Err(Failure::failed(format!("the measured job failed: {text}")));
+        }
+        let sums = self.sums(&String::from_utf8_lossy(&output.stdout))?;
+        let (breakdown, processor) = daemon.stop(&sums)?;
+        Ok((sums, breakdown, processor))
+    }
+
+    fn arguments(&self) -> Vec<String> {
+        let begin = now() + LEAD;
+        let end = begin + (self.seconds * 1e9) as u64;
+        let mut arguments = vec!["element".to_string(), self.program.to_string()];
+        arguments.extend([begin.to_string(), end.to_string()]);
+        arguments
+    }
+
+    fn sums(&self, text: &str) -> Result<Sums, Failure> {
+        let mut sums = Sums::default();
+        let mut count = 0;
+        for line in text.lines() {
+            let numbers: Vec<f64> = line
+                .split(' ')
+                .filter_map(|field| field.parse().ok())
+                .collect();
+            let [processor, steps] = numbers[..] else {
+                return Err(Failure::failed(format!("an element printed `{line}`")));
+            };
+            sums.processor += processor;
+            sums.steps += steps;
+            let gaps = line.split(' ').filter_map(|field| field.split_once(':'));
+            let number = |text: &str| text.parse().unwrap_or(f64::NAN);
+            sums.gaps
+                .extend(gaps.map(|(begin, time)| (number(begin), number(time))));
+            count += 1;
+        }
+        match count == self.elements {
+            true => Ok(sums),
+            false => Err(Failure::failed(format!(
+                "{count} of {} elements",
+                self.elements
+            ))),
+        }
+    }
+}
+
+/// Lets a child have the segment, and its processor.
+fn inherit(keep: &[RawFd], processor: Option<u16>) -> std::io::Result<()> {
+    // SAFETY: plain system calls on values that live long enough.
+    unsafe {
+        for fd in keep {
+            if libc::fcntl(*fd, libc::F_SETFD, 0) < 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+        }
+        if let Some(processor) = processor {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
+            libc::CPU_SET(processor.into(), &mut set);
+            libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// A daemon of the benchmark's own.
+pub(super) struct BenchDaemon {
+    process: Daemon,
+    control: String,
+    /// Without a name, so that nothing is left of it.
+    trace: File,
+}
+
+impl BenchDaemon {
+    pub(super) fn start(slice_ms: u32, form: &str) -> Result<BenchDaemon, Failure> {
+        let number = now();
+        let control = format!("@farcall-bench-{}-{number}", std::process::id());
+        let trace = std::env::temp_dir().join(format!("farcall-bench-{number}.csv"));
+        let mut command = Command::new(program::farcall()?);
+        command
+            .args([
+                "gang",
+                "daemon",
+                "--switch-alone",
+                "--listen",
+                "127.0.0.1:0",
+            ])
+            .args(["--form", form, "--control", &control])
+            .args(["--slice", &format!("{slice_ms}ms")])
+            .arg("--trace")
+            .arg(&trace);
+        let process = Daemon::start(command)?;
+        let file = File::open(&trace)?;
+        std::fs::remove_file(&trace)?;
+        Ok(BenchDaemon {
+            process,
+            control,
+            trace: file,
+        })
+    }
+
+    /// The command that runs a job of this program; its arguments are still to be given.
+    pub(super) fn run(&self, elements: u16) -> Result<Command, Failure> {
+        let mut command = Command::new(program::farcall()?);
+        command
+            .args(["gang", "run", "--quiet", "--memory", "1MB", "--control"])
+            .arg(&self.control)
+            .args(["-n", &elements.to_string(), "--"])
+            .arg(std::env::current_exe()?);
+        Ok(command)
+    }
+
+    /// Ends it: what the switches took, and its own processor time in nanoseconds.
+    pub(super) fn stop(mut self, sums: &Sums) -> Result<(Breakdown, f64), Failure> {
+        let stat = format!("/proc/{}/schedstat", self.process.id());
+        let stat = std::fs::read_to_string(stat).unwrap_or_default();
+        let processor = stat.split(' ').next().and_then(|field| field.parse().ok());
+        self.end();
+        let mut text = String::new();
+        self.trace.read_to_string(&mut text)?;
+        Ok((breakdown(&text, sums), processor.unwrap_or(f64::NAN)))
+    }
+
+    fn end(&mut self) {
+        // It has nothing to do any more that takes time; what stays is killed.
+        let _ = self.process.stop(END);
+    }
+}
+
+impl Drop for BenchDaemon {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn breakdown(text: &str, sums: &Sums) -> Breakdown {
+    let mut sum = Breakdown::default();
+    let (mut totals, mut seen) = (Vec::new(), Vec::new());
+    for line in text.lines().skip(1) {
+        let fields: Vec<&str> = line.split(',').collect();
+        let times: Vec<f64> = fields
+            .iter()
+            .skip(1)
+            .flat_map(|field| field.parse())
+            .collect();
+        // The first and the last switch have nobody to stop, or nobody to start.
+        let is_whole = fields.len() == 10 && !fields[7].is_empty() && !fields[8].is_empty();
+        if !is_whole || times.len() < 6 {
+            continue;
+        }
+        sum.stop += times[1] - times[0];
+        sum.rest += times[2] - times[1];
+        sum.save += times[3] - times[2];
+        sum.restore += times[4] - times[3];
+        sum.run += times[5] - times[4];
+        sum.total += times[5] - times[0];
+        sum.switches += 1.0;
+        totals.push((times[5] - times[0]) * 1e-3);
+        let around = times[0] - BEFORE..times[5] + AFTER;
+        let hit = sums.gaps.iter().filter(|(begin, _)| around.contains(begin));
+        let hit: f64 = hit.map(|(_, time)| time * 1e-3).sum();
+        // Where the elements do not measure yet, or no more, they see nothing.
+        if hit > 0.0 {
+            seen.push(hit);
+        }
+    }
+    let scale = 1e-3 / sum.switches;
+    Breakdown {
+        stop: sum.stop * scale,
+        rest: sum.rest * scale,
+        save: sum.save * scale,
+        restore: sum.restore * scale,
+        run: sum.run * scale,
+        total: sum.total * scale,
+        switches: sum.switches,
+        median: crate::table::median(&totals),
+        seen: crate::table::median(&seen),
+    }
+}

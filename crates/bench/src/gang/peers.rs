@@ -1,0 +1,92 @@
+//! What others do with the same work: MPICH's shared memory, Slurm's gang scheduling. Their
+//! programs are in `benches/gang`; a line says so where they cannot be had.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::channel::{ROUNDS, channel_bandwidth, channel_latency, median};
+use super::rows::{Bar, Row};
+use crate::failure::Failure;
+
+const MPI: &str = "benches/gang/mpi.c";
+const SLURM: &str = "benches/gang/slurm.py";
+
+/// Runs a command to its end: what it printed, or a line that says why there is nothing.
+fn told(command: Command) -> Result<String, String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = farcall_child::output(command).map_err(|error| format!("{program}: {error}"))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(String::from_utf8_lossy(&output.stderr).trim().to_string()),
+    }
+}
+
+fn numbers(text: &str) -> Vec<f64> {
+    let words = text.split_whitespace();
+    words.filter_map(|word| word.parse().ok()).collect()
+}
+
+/// Channels beside MPI_Send and MPI_Recv of two processes on two cores.
+pub(super) fn mpich() -> Result<Vec<Row>, Failure> {
+    let [latency, small, large] = match run_mpich() {
+        Ok(figures) => figures,
+        Err(why) => {
+            println!("MPICH: skipped (apt-get install mpich): {why}");
+            return Ok(Vec::new());
+        }
+    };
+    let rounds = |measure: &dyn Fn() -> Result<f64, Failure>| -> Result<f64, Failure> {
+        let values: Result<Vec<f64>, Failure> = (0..ROUNDS).map(|_| measure()).collect();
+        Ok(median(values?))
+    };
+    let own = rounds(&|| channel_latency(20_000))?;
+    let mut rows = vec![Row::new("channel, 8 bytes one way", own, "us").beside("MPICH", latency)];
+    for (bytes, theirs) in [(64 << 10, small), (1 << 20, large)] {
+        let own = rounds(&|| channel_bandwidth(bytes, (256 << 20) / bytes))?;
+        let name = format!("channel, {} KB messages", bytes >> 10);
+        let row = Row::new(name, own, "MB/s").higher().beside("MPICH", theirs);
+        rows.push(row.bar(Bar::LeastOfPeer(0.8)));
+    }
+    Ok(rows)
+}
+
+fn run_mpich() -> Result<[f64; 3], String> {
+    if !Path::new(MPI).is_file() {
+        return Err(format!("no {MPI}: run it in the project's folder"));
+    }
+    let program = std::env::temp_dir().join(format!("farcall-mpi-{}", std::process::id()));
+    let mut build = Command::new("mpicc.mpich");
+    build.args(["-O2", "-o"]).arg(&program).arg(MPI);
+    told(build)?;
+    let mut run = Command::new("mpirun.mpich");
+    run.args(["-bind-to", "user:0,1", "-n", "2"]).arg(&program);
+    let figures = told(run);
+    let _ = std::fs::remove_file(&program);
+    let figures = figures?;
+    let found = numbers(&figures).try_into();
+    found.map_err(|_| format!("it printed `{}`", figures.trim()))
+}
+
+/// The same two jobs under Slurm, with its shortest slice, beside ours.
+pub(super) fn slurm(seconds: f64, ours: f64) -> Result<Vec<Row>, Failure> {
+    let nanos = ((seconds * 1e9) as u64).to_string();
+    let mut run = Command::new("python3");
+    run.arg(SLURM)
+        .arg(std::env::current_exe()?)
+        .args(["element", "work", "0", &nanos]);
+    let told = match Path::new(SLURM).is_file() {
+        true => told(run),
+        false => Err(format!("no {SLURM}: run it in the project's folder")),
+    };
+    match told.map(|text| numbers(&text)).as_deref() {
+        Ok([theirs]) => {
+            let row = Row::new("two jobs on the same cores, makespan", ours, "s");
+            Ok(vec![row.beside("Slurm, slices of 5 s", *theirs)])
+        }
+        Ok(_) => Err(Failure::failed(format!("{SLURM} printed no time"))),
+        Err(why) => {
+            println!("Slurm: skipped: {why}");
+            Ok(Vec::new())
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The best assignment of the same calls, in simulation with what was measured.
+
+use super::calls::{Made, Planned, Speed};
+use super::round::Round;
+use super::world::LINKS;
+use crate::load::problem::Problem;
+use farcall_gridsim::{
+    Arrival, Function, Machine, Outcome, Port, Scenario, Site, best_assignment, simulate,
+    simulate_assigned,
+};
+use farcall_schedule::placement::Policy;
+use indicatif::ProgressBar;
+
+/// Payload of full frames, as a part of what a link carries.
+const PAYLOAD: f64 = 1448.0 / 1538.0;
+
+/// What the calls cost by simulation: as they were placed, as the default policy places them there,
+/// and as a search does.
+pub(super) struct Simulated {
+    pub(super) placed: f64,
+    pub(super) policy: f64,
+    pub(super) best: f64,
+}
+
+/// The run under the default policy as the simulator sees it. Each computation takes as long as it
+/// did where the call was placed, and at the other server in proportion to the speeds.
+pub(super) fn scenario(plan: &[Planned], round: &Round) -> Scenario {
+    let machine = |(speed, [_, down]): (&Speed, [u64; 2])| {
+        let [linpack, ep] = speed.operations;
+        Machine {
+            pes: 1,
+            speeds: [linpack, ep, linpack],
+            port: Port {
+                up: speed.up,
+                down: down as f64 / 8.0 * PAYLOAD,
+                latency_s: 1e-4,
+            },
+        }
+    };
+    let machines: Vec<Machine> = round.speeds.iter().zip(LINKS).map(machine).collect();
+    let arrival = |(one, made): (&Planned, &Made)| {
+        let size = one.problem.size() as u32;
+        let function = match one.problem {
+            Problem::Ep(_) => Function::Ep,
+            _ => Function::Linpack,
+        };
+        let arrival = Arrival::new(function, size);
+        let speed = machines[made.server].speeds[function as usize];
+        Arrival {
+            at_s: one.at * round.window_s,
+            most: 1,
+            noise: made.times.exec * speed / arrival.work,
+            ..arrival
+        }
+    };
+    let arrivals = plan.iter().zip(&round.runs[0]).map(arrival).collect();
+    Scenario {
+        arrivals,
+        machines,
+        sites: vec![Site {
+            port: Port {
+                up: 1.25e9,
+                down: 1.25e9,
+                latency_s: 1e-4,
+            },
+        }],
+    }
+}
+
+pub(super) fn simulated(
+    scenario: &Scenario,
+    made: &[Made],
+    cost: fn(&Outcome) -> f64,
+    steps: usize,
+    bar: &ProgressBar,
+) -> Simulated {
+    let servers: Vec<usize> = made.iter().map(|one| one.server).collect();
+    let placed = cost(&simulate_assigned(scenario, &servers));
+    let best = best_assignment(scenario, servers, cost, steps, || bar.inc(1));
+    let policy = cost(&simulate(scenario, Policy::Completion));
+    Simulated {
+        placed,
+        policy,
+        best,
+    }
+}

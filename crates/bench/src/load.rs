@@ -1,0 +1,400 @@
+//! `farcall bench load`
+
+pub(crate) mod clients;
+pub(crate) mod machine;
+pub(crate) mod problem;
+pub(crate) mod server;
+
+use crate::failure::Failure;
+use crate::table::{Better, Row, bars, median, report};
+use clap::{Args, ValueEnum};
+use clients::{Pace, Place, Run};
+use machine::Machine;
+use problem::Problem;
+use serde_json::{Value, json};
+use server::LoadServer;
+use std::path::PathBuf;
+
+/// Many clients at once: rates, waits and fairness, beside the first Ninf servers' way
+///
+/// `dgesv` asks whether the rate holds up to 64 clients and whether all are served alike. The
+/// others repeat the experiments of the two Ninf papers; docs/load-paper.md and
+/// docs/world-paper.md set what is found beside what they say. `wan`, `sites` and `world` make
+/// long links between network namespaces, which they remove; they need root.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  farcall bench load --check
+  farcall bench load many --quick --json > many.json && python benches/load/paper.py many.json
+  sudo farcall bench load world --quick
+  sudo farcall bench load world --links world --sizes 500,1000 --functions pdposv --json
+  sudo farcall bench load sites --faster 100")]
+pub(crate) struct Arguments {
+    /// What to measure
+    #[arg(value_enum, default_value_t = What::Dgesv)]
+    pub(crate) what: What,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Exit with status 1 where a bar is missed
+    #[arg(long)]
+    check: bool,
+    /// Fewer cases and shorter steps: some minutes
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Numbers of clients [default: 1 to 64 by doubling]
+    #[arg(long, value_name = "N,...", value_delimiter = ',')]
+    pub(crate) clients: Vec<usize>,
+    /// Orders of the matrices of `many`, `wan`, `sites` and `world` [default: the papers']
+    #[arg(long, value_name = "N,...", value_delimiter = ',')]
+    sizes: Vec<usize>,
+    /// Order of the systems of `dgesv`
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    size: usize,
+    /// Seconds of one case of `dgesv`; twice as many with more than 16 clients
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.5)]
+    seconds: f64,
+    /// Rounds of `dgesv`; figures are medians over them
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Folder with linpack.idl, ep.idl, lapack.idl and their libraries
+    #[arg(long, value_name = "DIR", default_value = "libraries")]
+    pub(crate) libraries: PathBuf,
+    #[command(flatten)]
+    pub(crate) far: Far,
+}
+
+/// What concerns long links only.
+#[derive(Args)]
+#[command(next_help_heading = "Long links")]
+pub(crate) struct Far {
+    /// How many times as fast as the papers' the links are; what light takes stays [default: 10,
+    /// for `sites` and `wan` 20; with --quick 40 and 100]
+    #[arg(long, value_name = "FACTOR", value_parser = factor)]
+    faster: Option<f64>,
+    /// Calls of each function, size and link of `world` [default: 24, with --quick 6]
+    #[arg(long, value_name = "N")]
+    pub(crate) calls: Option<usize>,
+    /// Links of `world`: lan, domestic, world [default: all]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    links: Vec<String>,
+    /// Functions of `world`: pdposv, pdsyev [default: both]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    functions: Vec<String>,
+}
+
+impl Far {
+    pub(crate) fn faster(&self, what: What, quick: bool) -> f64 {
+        let usual = match (what, quick) {
+            (What::World, false) => 10.0,
+            (What::World, true) => 40.0,
+            (_, false) => 20.0,
+            (_, true) => 100.0,
+        };
+        self.faster.unwrap_or(usual)
+    }
+
+    pub(crate) fn wants_link(&self, name: &str) -> bool {
+        self.links.is_empty() || self.links.iter().any(|link| link == name)
+    }
+
+    pub(crate) fn wants_function(&self, name: &str) -> bool {
+        let functions = &self.functions;
+        functions.is_empty() || functions.iter().any(|function| name.ends_with(function))
+    }
+}
+
+/// A number between 0.1 and 1000.
+fn factor(text: &str) -> Result<f64, String> {
+    let is_fit = |factor: &f64| (0.1..=1000.0).contains(factor);
+    let factor = text.parse().ok().filter(is_fit);
+    factor.ok_or_else(|| "it takes a number from 0.1 to 1000".into())
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum What {
+    /// Clients that call dgesv all the time
+    Dgesv,
+    /// One client beside local code (Figs. 3 and 4, Table 2)
+    Single,
+    /// Many clients of Linpack, one PE or all (Tables 3 to 5)
+    Many,
+    /// Clients times threads (Fig. 6)
+    Threads,
+    /// Many clients of EP (Table 8)
+    Ep,
+    /// Many clients of Linpack behind one long link (Tables 6 and 7)
+    Wan,
+    /// Clients of Linpack at four sites, alone and at once (Fig. 8)
+    Sites,
+    /// The second paper: pdposv and pdsyev over LAN, domestic and world-wide links
+    World,
+}
+
+impl Arguments {
+    /// How many times as fast as the papers' the links are.
+    pub(crate) fn faster(&self) -> f64 {
+        self.far.faster(self.what, self.quick)
+    }
+
+    /// Orders of the matrices.
+    pub(crate) fn sizes(&self, usual: &[usize]) -> Vec<usize> {
+        match self.sizes.is_empty() {
+            true => usual.to_vec(),
+            false => self.sizes.clone(),
+        }
+    }
+
+    /// How many clients to try.
+    pub(crate) fn counts(&self, most: usize) -> Vec<usize> {
+        match self.clients.is_empty() {
+            true => (0..)
+                .map(|power| 1 << power)
+                .take_while(|count| *count <= most)
+                .collect(),
+            false => self.clients.clone(),
+        }
+    }
+}
+
+/// Cores of this machine.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// A way to serve, by its options.
+pub(crate) struct Way {
+    pub(crate) name: &'static str,
+    pub(crate) options: Vec<String>,
+}
+
+impl Way {
+    pub(crate) fn new(name: &'static str, options: &[(&str, usize)], policy: &str) -> Way {
+        let mut all = vec!["--policy".to_string(), policy.to_string()];
+        for (option, value) in options {
+            all.extend([option.to_string(), value.to_string()]);
+        }
+        Way { name, options: all }
+    }
+
+    /// What Farcall does unless it is told otherwise.
+    pub(crate) fn queue() -> Way {
+        Way::new("queue", &[], "fcfs")
+    }
+
+    /// What the first Ninf servers did.
+    pub(crate) fn at_once() -> Way {
+        Way::new("at once", &[("--pes", cores())], "at-once")
+    }
+}
+
+/// One case measured: what the papers' tables show of it.
+pub(crate) struct Case {
+    pub(crate) experiment: &'static str,
+    pub(crate) way: &'static str,
+    /// Order of the systems, or exponent of the trials.
+    pub(crate) n: usize,
+    pub(crate) clients: usize,
+    pub(crate) run: Run,
+    pub(crate) machine: machine::Use,
+}
+
+impl Case {
+    pub(crate) fn measure(
+        experiment: &'static str,
+        way: &'static str,
+        server: &LoadServer,
+        problem: Problem,
+        clients: usize,
+        pace: Pace,
+    ) -> Result<Case, Failure> {
+        let machine = Machine::watch();
+        let places = vec![Place::here(server.address()); clients];
+        let mut run = clients::run(&places, problem, pace)?;
+        let machine = machine.end();
+        run.take_waits(server.calls(run.all_calls)?);
+        Ok(Case {
+            experiment,
+            way,
+            n: problem.size(),
+            clients,
+            run,
+            machine,
+        })
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
+        let run = &self.run;
+        let spread = |values: Vec<f64>| {
+            let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
+            let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = values.iter().copied().fold(0.0, f64::max);
+            json!({ "max": most, "min": least, "mean": mean })
+        };
+        json!({
+            "experiment": self.experiment,
+            "way": self.way,
+            "n": self.n,
+            "clients": self.clients,
+            "calls": run.calls().count(),
+            "aggregate_mflops": run.aggregate() * 1e-6,
+            "mflops": spread(run.rates().map(|rate| rate * 1e-6).collect()),
+            "mb_s": spread(run.throughputs().map(|rate| rate * 1e-6).collect()),
+            "cpu_percent": self.machine.cpu_percent,
+            "load": self.machine.load,
+            "t_response_s": run.response(),
+            "t_wait_s": run.wait(),
+            "slowest_client": run.unfairness().1,
+            "fastest_client": run.unfairness().0,
+        })
+    }
+
+    pub(crate) fn print_header() {
+        println!(
+            "{:10} {:>6} {:>4} {:>6} {:>26} {:>9} {:>23} {:>6} {:>6} {:>11} {:>8}",
+            "",
+            "n",
+            "c",
+            "calls",
+            "Mflop/s max/min/mean",
+            "all",
+            "MB/s max/min/mean",
+            "CPU %",
+            "load",
+            "T_response",
+            "T_wait"
+        );
+    }
+
+    pub(crate) fn print(&self) {
+        let case = self.to_json();
+        let spread = |name: &str, digits: usize| {
+            let value = |part: &str| case[name][part].as_f64().unwrap_or(f64::NAN);
+            let [max, min, mean] = ["max", "min", "mean"].map(value);
+            format!("{max:.digits$}/{min:.digits$}/{mean:.digits$}")
+        };
+        println!(
+            "{:10} {:>6} {:>4} {:>6} {:>26} {:>9.0} {:>23} {:>6.1} {:>6.1} {:>11.4} {:>8.4}",
+            self.way,
+            self.n,
+            self.clients,
+            self.run.calls().count(),
+            spread("mflops", 1),
+            self.run.aggregate() * 1e-6,
+            spread("mb_s", 0),
+            self.machine.cpu_percent,
+            self.machine.load,
+            self.run.response(),
+            self.run.wait(),
+        );
+    }
+}
+
+/// Prints cases, and rows if there are any.
+pub(crate) fn show(arguments: &Arguments, cases: &[Case], rows: &[Row]) -> Result<(), Failure> {
+    if arguments.json {
+        let cases: Vec<Value> = cases.iter().map(Case::to_json).collect();
+        let shown: Vec<Value> = rows.iter().map(Row::to_json).collect();
+        println!(
+            "{}",
+            json!({ "schema": 1, "cases": cases, "rows": shown, "cores": cores() })
+        );
+    } else if !rows.is_empty() {
+        println!();
+        report(rows, false, false)?;
+    }
+    match arguments.check {
+        true => bars(rows),
+        false => Ok(()),
+    }
+}
+
+/// Prints what a case gave, unless one object is to be printed at the end.
+pub(crate) fn tell(arguments: &Arguments, case: &Case) {
+    if !arguments.json {
+        case.print();
+    }
+}
+
+/// Whether the rate holds, and whether all are served alike, beside the original way.
+pub(crate) fn dgesv(arguments: &Arguments) -> Result<(), Failure> {
+    let problem = Problem::Dgesv(arguments.size);
+    let counts = arguments.counts(64);
+    let seconds = if arguments.quick {
+        arguments.seconds.min(1.0)
+    } else {
+        arguments.seconds
+    };
+    let ways = [Way::queue(), Way::at_once()];
+    if !arguments.json {
+        Case::print_header();
+    }
+    let mut cases = Vec::new();
+    for _ in 0..arguments.rounds {
+        for way in &ways {
+            let server = LoadServer::start(&arguments.libraries, problem, &way.options)?;
+            for count in &counts {
+                // So that each of many has several calls to be compared by.
+                let pace = Pace::always(seconds * if *count > 16 { 2.0 } else { 1.0 });
+                let case = Case::measure("dgesv", way.name, &server, problem, *count, pace)?;
+                tell(arguments, &case);
+                cases.push(case);
+            }
+        }
+    }
+    let rows = dgesv_rows(&cases, &counts);
+    show(arguments, &cases, &rows)
+}
+
+fn dgesv_rows(cases: &[Case], counts: &[usize]) -> Vec<Row> {
+    let of = |way: &str, count: usize, figure: fn(&Run) -> f64| -> Vec<f64> {
+        let matches = |case: &&Case| case.way == way && case.clients == count;
+        cases
+            .iter()
+            .filter(matches)
+            .map(|case| figure(&case.run))
+            .collect()
+    };
+    let rate: fn(&Run) -> f64 = |run| run.aggregate() * 1e-6;
+    let most = counts.iter().copied().max().unwrap_or(1);
+    let best = |way: &str| {
+        let rates = counts.iter().map(|count| of(way, *count, rate));
+        let best = rates.max_by(|one, other| median(one).total_cmp(&median(other)));
+        best.unwrap_or_default()
+    };
+    let rates = |name: &str, values, peer, peer_values, bar| Row {
+        name: format!("c = {most}, {name}"),
+        unit: "Mflop/s",
+        values,
+        peer,
+        peer_values,
+        better: Better::Higher,
+        bar,
+    };
+    let times = |name: &str, way, figure, better, bar| Row {
+        name: format!("c = {most}, {name}"),
+        unit: "",
+        values: of(way, most, figure),
+        peer: "mean of all",
+        peer_values: vec![1.0],
+        better,
+        bar,
+    };
+    let [ours, theirs] = ["queue", "at once"].map(|way| of(way, most, rate));
+    let slowest: fn(&Run) -> f64 = |run| run.unfairness().1;
+    let fastest: fn(&Run) -> f64 = |run| run.unfairness().0;
+    let (higher, lower) = (Better::Higher, Better::Lower);
+    vec![
+        rates(
+            "all clients",
+            ours.clone(),
+            "best c",
+            best("queue"),
+            Some(0.95),
+        ),
+        times("slowest client's time", "queue", slowest, lower, Some(1.2)),
+        times("fastest client's time", "queue", fastest, higher, Some(0.8)),
+        rates("all clients", ours, "at once", theirs.clone(), None),
+        rates("all, at once", theirs, "its best c", best("at once"), None),
+        times("slowest, at once", "at once", slowest, lower, None),
+    ]
+}

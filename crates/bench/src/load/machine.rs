@@ -1,0 +1,90 @@
+//! How busy the machine is, as its kernel counts.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Time between two looks at what runs.
+const PERIOD: Duration = Duration::from_millis(50);
+
+/// A thread that looks now and then.
+pub(crate) struct Machine {
+    over: Arc<AtomicBool>,
+    looker: JoinHandle<(f64, u32)>,
+    before: (u64, u64),
+}
+
+/// How busy the machine was.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Use {
+    /// Share of the time of all cores in which they did something.
+    pub(crate) cpu_percent: f64,
+    /// Mean number of threads that ran or could have run.
+    pub(crate) load: f64,
+}
+
+impl Machine {
+    pub(crate) fn watch() -> Machine {
+        let over = Arc::new(AtomicBool::new(false));
+        let ends = over.clone();
+        let looker = std::thread::spawn(move || {
+            let (mut sum, mut count) = (0.0, 0);
+            while !ends.load(Ordering::Relaxed) {
+                // This thread is one of those that run.
+                sum += running().map_or(0.0, |running| running - 1.0);
+                count += 1;
+                std::thread::park_timeout(PERIOD);
+            }
+            (sum, count)
+        });
+        Machine {
+            over,
+            looker,
+            before: cpu_time().unwrap_or_default(),
+        }
+    }
+
+    pub(crate) fn end(self) -> Use {
+        let (busy, all) = cpu_time().unwrap_or_default();
+        self.over.store(true, Ordering::Relaxed);
+        self.looker.thread().unpark();
+        let (sum, count) = self.looker.join().unwrap_or_default();
+        let (busy, all) = (
+            busy.saturating_sub(self.before.0),
+            all.saturating_sub(self.before.1),
+        );
+        Use {
+            cpu_percent: 100.0 * busy as f64 / all.max(1) as f64,
+            load: sum / f64::from(count.max(1)),
+        }
+    }
+}
+
+/// Threads that run or could: the fourth word of /proc/loadavg begins with them.
+fn running() -> Option<f64> {
+    let text = fs::read_to_string("/proc/loadavg").ok()?;
+    text.split_whitespace()
+        .nth(3)?
+        .split('/')
+        .next()?
+        .parse()
+        .ok()
+}
+
+/// Ticks in which cores did something, and all ticks.
+fn cpu_time() -> Option<(u64, u64)> {
+    let text = fs::read_to_string("/proc/stat").ok()?;
+    let ticks: Vec<u64> = text
+        .lines()
+        .next()?
+        .split_whitespace()
+        .skip(1)
+        .take(8)
+        .map_while(|word| word.parse().ok())
+        .collect();
+    let all = ticks.iter().sum::<u64>();
+    // The fourth and fifth are idle, and idle while something is read from a disk.
+    Some((all - ticks.get(3)? - ticks.get(4)?, all))
+}

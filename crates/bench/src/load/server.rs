@@ -1,0 +1,120 @@
+//! A server for one experiment, which tells of each of its calls.
+
+use super::clients::Place;
+use super::problem::Problem;
+use crate::failure::Failure;
+use farcall_child::Daemon;
+use farcall_lab::Sites;
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{ChildStderr, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// How long the log may lag behind the clients.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A call as the server saw it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ServerCall {
+    /// Seconds from the last argument to the start.
+    pub(crate) wait_s: f64,
+}
+
+/// A server on a free port, ended on drop.
+pub(crate) struct LoadServer {
+    process: Daemon,
+    port: u16,
+    log: Receiver<ServerCall>,
+}
+
+impl LoadServer {
+    pub(crate) fn start(
+        libraries: &Path,
+        problem: Problem,
+        options: &[String],
+    ) -> Result<LoadServer, Failure> {
+        let command = Command::new(crate::program::farcall()?);
+        LoadServer::run(command, libraries, problem, "127.0.0.1:0", options)
+    }
+
+    /// On the server's host of a lab.
+    pub(crate) fn start_far(
+        sites: &Sites,
+        libraries: &Path,
+        problem: Problem,
+        options: &[String],
+    ) -> Result<LoadServer, Failure> {
+        let program = crate::program::farcall()?;
+        let command = sites.lab().command(0, &program.to_string_lossy());
+        LoadServer::run(command, libraries, problem, "0.0.0.0:0", options)
+    }
+
+    fn run(
+        mut command: Command,
+        libraries: &Path,
+        problem: Problem,
+        listen: &str,
+        options: &[String],
+    ) -> Result<LoadServer, Failure> {
+        let idl = crate::program::interface_file(libraries, problem.file())?;
+        command
+            .arg("serve")
+            .arg(idl)
+            .args(["--listen", listen, "--log-format", "json"])
+            .args(["--log", "error,farcall::call=debug"])
+            .args(options)
+            .stderr(Stdio::piped());
+        let mut process = Daemon::start(command)?;
+        let (sender, log) = channel();
+        if let Some(lines) = process.take_log() {
+            std::thread::spawn(move || {
+                for call in calls(lines) {
+                    if sender.send(call).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        let port = process.port()?;
+        Ok(LoadServer { process, port, log })
+    }
+
+    /// Where clients on its own host reach it.
+    pub(crate) fn address(&self) -> &str {
+        self.process.address()
+    }
+
+    /// A client at a site of the lab that it runs in.
+    pub(crate) fn seen_from<'l>(&self, sites: &'l Sites, site: usize) -> Place<'l> {
+        let port = self.port;
+        Place {
+            address: format!("farcall://{}:{port}", Sites::address(site)),
+            host: Some((sites.lab(), Sites::host(site))),
+        }
+    }
+
+    /// The next so many calls that it has seen.
+    pub(crate) fn calls(&self, count: usize) -> Result<Vec<ServerCall>, Failure> {
+        let end = Instant::now() + PATIENCE;
+        let next = |_| {
+            let left = end.saturating_duration_since(Instant::now());
+            self.log
+                .recv_timeout(left)
+                .map_err(|_| Failure::failed("the server does not tell of all its calls"))
+        };
+        (0..count).map(next).collect()
+    }
+}
+
+fn calls(log: ChildStderr) -> impl Iterator<Item = ServerCall> {
+    BufReader::new(log)
+        .lines()
+        .map_while(Result::ok)
+        .filter_map(|line| {
+            let line: Value = serde_json::from_str(&line).ok()?;
+            let wait_s = line.get("wait_s")?.as_f64()?;
+            Some(ServerCall { wait_s })
+        })
+}

@@ -1,0 +1,94 @@
+//! `farcall-bench`: measurements of Farcall beside a peer or a physical limit of the same run, and
+//! [`papers`], the experiments of papers made again. `farcall bench` runs it.
+
+mod beside;
+mod call;
+mod contender;
+mod failure;
+mod flow;
+mod gang;
+mod grid;
+mod load;
+mod papers;
+mod program;
+mod raw;
+mod reservation;
+mod signals;
+mod table;
+mod transaction;
+mod trunk;
+
+use clap::{Parser, Subcommand};
+use failure::Failure;
+use load::What;
+use std::process::ExitCode;
+
+/// Measure, beside a peer or a physical limit in the same run
+///
+/// What is measured is the `farcall` beside this program; FARCALL_PROGRAM names another, such as
+/// that of an older build.
+#[derive(Parser)]
+#[command(
+    name = "farcall-bench",
+    bin_name = "farcall bench",
+    version,
+    propagate_version = true
+)]
+#[command(after_help = "Example:\n  farcall bench call --peers")]
+struct Bench {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Call(call::Arguments),
+    Load(load::Arguments),
+    Flow(flow::Arguments),
+    Trunk(trunk::Arguments),
+    Gang(gang::Arguments),
+    Grid(grid::Arguments),
+    Transaction(transaction::Arguments),
+    Reservation(reservation::Arguments),
+    #[command(hide = true)]
+    Element(gang::element::Arguments),
+}
+
+fn main() -> ExitCode {
+    let command = Bench::parse().command;
+    signals::end_with_the_reader();
+    let result = match command {
+        Command::Call(arguments) => call::run(&arguments),
+        Command::Load(arguments) => under_load(&arguments),
+        Command::Flow(arguments) => flow::run(&arguments),
+        Command::Trunk(arguments) => trunk::run(&arguments),
+        Command::Gang(arguments) => gang::run(&arguments),
+        Command::Grid(arguments) => grid::run(&arguments),
+        Command::Transaction(arguments) => transaction::run(&arguments),
+        Command::Reservation(arguments) => reservation::run(&arguments),
+        Command::Element(arguments) => gang::element::run(&arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            anstream::eprintln!("\x1b[1;31merror\x1b[0m: {failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+fn under_load(arguments: &load::Arguments) -> Result<(), Failure> {
+    if matches!(arguments.what, What::Wan | What::Sites | What::World) {
+        signals::leave_no_lab()?;
+    }
+    match arguments.what {
+        What::Dgesv => load::dgesv(arguments),
+        What::Single => papers::one_host::single(arguments),
+        What::Many => papers::one_host::many(arguments),
+        What::Threads => papers::one_host::threads(arguments),
+        What::Ep => papers::one_host::ep(arguments),
+        What::Wan => papers::sites::wan(arguments),
+        What::Sites => papers::sites::sites(arguments),
+        What::World => papers::world::measure(arguments),
+    }
+}

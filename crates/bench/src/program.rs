@@ -1,0 +1,37 @@
+//! What is measured: the `farcall` program, and the interface files of the project's libraries.
+
+use crate::failure::Failure;
+use std::env;
+use std::path::{Path, PathBuf};
+
+/// Names another program to measure, such as that of an older build.
+pub(crate) const VARIABLE: &str = "FARCALL_PROGRAM";
+
+/// The `farcall` that is measured: the one beside this program, unless the environment names
+/// another.
+pub(crate) fn farcall() -> Result<PathBuf, Failure> {
+    if let Some(named) = env::var_os(VARIABLE) {
+        return Ok(named.into());
+    }
+    let beside = env::current_exe()?.with_file_name("farcall");
+    match beside.is_file() {
+        true => Ok(beside),
+        false => Err(Failure::failed(format!(
+            "no {}: build it with `make build`, or name one by {VARIABLE}",
+            beside.display()
+        ))),
+    }
+}
+
+/// An interface file of the project's libraries.
+pub(crate) fn interface_file(libraries: &Path, name: &str) -> Result<PathBuf, Failure> {
+    let idl = libraries.join(name);
+    match idl.exists() {
+        true => Ok(idl),
+        false => Err(Failure::usage(format!(
+            "{} is not there: run this in the folder of the project after `make build`, or name \
+             the folder with --libraries",
+            idl.display()
+        ))),
+    }
+}

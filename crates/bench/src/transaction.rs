@@ -1,0 +1,157 @@
+//! `farcall bench transaction`: programs of calls as a transaction on four servers, beside the same
+//! calls one by one.
+
+mod program;
+
+use super::table::{Better, Row, report};
+use crate::failure::Failure;
+use clap::Args;
+use farcall_child::Daemon;
+use farcall_client::{Options, Server};
+use farcall_lab::Lab;
+use program::Program;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+const SERVERS: usize = 4;
+const CLIENT: usize = 0;
+/// Bits a second of the client's link and of the servers'.
+const SLOW: u64 = 100_000_000;
+const FAST: u64 = 1_000_000_000;
+/// Blocks in a row of the matrix that is factored, and products.
+const BLOCKS: usize = 4;
+const PRODUCTS: usize = 8;
+
+/// Calls as a transaction on four servers, beside the same calls one by one
+///
+/// The client is behind a link of 100 Mbit/s, the servers behind links of 1 Gbit/s to each other.
+/// A blocked LU factorisation and a chain of matrix products are computed both ways; the results
+/// must be equal. Hosts are network namespaces that the run makes and removes; it needs root.
+/// benches/METHOD.md says how the figures are made.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  sudo farcall bench transaction --check
+  sudo farcall bench transaction --size 100 --rounds 1")]
+pub(crate) struct Arguments {
+    /// Exit with status 1 where a bar is missed
+    #[arg(long)]
+    check: bool,
+    /// Order of the blocks and of the matrices that are multiplied
+    #[arg(long, value_name = "N", default_value_t = 250,
+          value_parser = clap::value_parser!(u64).range(8..=2000))]
+    size: u64,
+    /// Rounds, each of which computes everything both ways
+    #[arg(long, value_name = "N", default_value_t = 3,
+          value_parser = clap::value_parser!(u64).range(1..=99))]
+    rounds: u64,
+    /// Folder with blas.idl and lapack.idl
+    #[arg(long, value_name = "DIR", default_value = "libraries")]
+    libraries: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    crate::signals::leave_no_lab()?;
+    let interfaces = ["blas.idl", "lapack.idl"];
+    let interfaces =
+        interfaces.map(|name| crate::program::interface_file(&arguments.libraries, name));
+    let interfaces: Vec<PathBuf> = interfaces.into_iter().collect::<Result<_, _>>()?;
+    let lab = Lab::build(&[&[0][..]; 1 + SERVERS], None)?;
+    for host in 0..=SERVERS {
+        let rate = if host == CLIENT { SLOW } else { FAST };
+        lab.shape_link(host, 0, [rate; 2])?;
+    }
+    let processes = start(&lab, &interfaces)?;
+    let size = arguments.size as usize;
+    let programs = [
+        ("blocked LU", Program::blocked_lu(BLOCKS, size)),
+        ("chain of products", Program::products(PRODUCTS, size)),
+    ];
+    // A thread of its own, because it moves to its host.
+    let measured = std::thread::scope(|scope| {
+        let client = scope.spawn(|| {
+            lab.enter(CLIENT)?;
+            let servers = connect(&lab, &processes)?;
+            let mut rows = Vec::new();
+            for (name, program) in &programs {
+                rows.extend(measure(name, program, &servers, arguments.rounds)?);
+            }
+            Ok(rows)
+        });
+        let panicked = |_| Err(Failure::failed("the client panicked"));
+        client.join().unwrap_or_else(panicked)
+    });
+    report(&measured?, arguments.json, arguments.check)
+}
+
+/// A server of one processor element on each host but the client's, which may read from the others.
+fn start(lab: &Lab, interfaces: &[PathBuf]) -> Result<Vec<Daemon>, Failure> {
+    let program = crate::program::farcall()?;
+    let mut config = tempfile::NamedTempFile::new()?;
+    writeln!(config, "[data]\npeers = [\"10.78.0.0/16\"]")?;
+    let config: &Path = config.path();
+    let start = |host| {
+        let mut command = lab.command(host, &program.to_string_lossy());
+        command.arg("serve").args(interfaces).arg("--config");
+        command.arg(config);
+        command.args(["--listen", "0.0.0.0:0", "--pes", "1", "--log", "error"]);
+        Ok(Daemon::start(command)?)
+    };
+    (1..=SERVERS).map(start).collect()
+}
+
+fn connect(lab: &Lab, processes: &[Daemon]) -> Result<Vec<Server>, Failure> {
+    let connect = |(place, process): (usize, &Daemon)| {
+        let host = lab.link_address(1 + place, 0);
+        let options = Options {
+            same_host: false,
+            ..Options::default()
+        };
+        let address = format!("farcall://{host}:{}", process.port()?);
+        Ok(Server::connect(&address, options)?)
+    };
+    processes.iter().enumerate().map(connect).collect()
+}
+
+/// Bytes through the client and seconds, as a transaction on all servers beside call by call on the
+/// first.
+fn measure(
+    name: &str,
+    program: &Program,
+    servers: &[Server],
+    rounds: u64,
+) -> Result<[Row; 2], Failure> {
+    let functions = program.functions(&servers[0])?;
+    let (mut moved, mut together) = (Vec::new(), Vec::new());
+    let mut one_by_one = Vec::new();
+    for _ in 0..rounds {
+        let start = Instant::now();
+        let expected = program.call_by_call(&functions)?;
+        one_by_one.push(start.elapsed().as_secs_f64());
+        let start = Instant::now();
+        let (report, results) = program.transaction(&functions, servers)?;
+        together.push(start.elapsed().as_secs_f64());
+        moved.push((report.sent_bytes + report.returned_bytes) as f64 / 1e6);
+        if results != expected {
+            let text = format!("{name}: a transaction gives other results than call by call");
+            return Err(Failure::failed(text));
+        }
+    }
+    let row = |what: &str, unit, [values, peer_values]: [Vec<f64>; 2], bar| Row {
+        name: format!("{name}, {what}"),
+        unit,
+        values,
+        peer: "call by call",
+        peer_values,
+        better: Better::Lower,
+        bar: Some(bar),
+    };
+    let all = program.bytes(&functions) as f64 / 1e6;
+    Ok([
+        row("by the client", "MB", [moved, vec![all]], 0.5),
+        row("until its end", "s", [together, one_by_one], 1.0),
+    ])
+}

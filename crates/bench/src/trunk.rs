@@ -1,0 +1,104 @@
+//! `farcall bench trunk`: trunks between hosts in network namespaces, beside what the links can
+//! carry, plain TCP and the kernel's multipath TCP.
+
+mod failures;
+mod questions;
+mod shares;
+mod single;
+
+use super::table::{Better, Row, report};
+use crate::failure::Failure;
+use clap::Args;
+use farcall_lab::LabError;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Shares, failures and speed of a trunk on the RI2N paper's topologies
+///
+/// Hosts and switches are network namespaces that the run makes and removes; it needs root.
+/// benches/METHOD.md says how the figures are made.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  sudo farcall bench trunk --check
+  sudo farcall bench trunk --peers --only '(d)'
+  sudo farcall bench trunk --only failure --trials 20 --peers")]
+pub(crate) struct Arguments {
+    /// Measure the published policies, plain TCP and multipath TCP in the same run too
+    #[arg(long)]
+    peers: bool,
+    /// Exit with status 1 where a bar is missed
+    #[arg(long)]
+    check: bool,
+    /// Seconds of each run
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=60))]
+    seconds: u64,
+    /// Failures of each kind
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    trials: u32,
+    /// Only measurements whose name contains this: (a) to (h), learned a to
+    /// learned h, change, ping, loss, speed, busy, failure in, failure out,
+    /// failure both ways, each with ", MPTCP", small packets, sparse, stages,
+    /// weights
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Arguments {
+    fn wants(&self, name: &str) -> bool {
+        self.only.as_deref().is_none_or(|only| name.contains(only))
+    }
+
+    fn duration(&self) -> Duration {
+        Duration::from_secs(self.seconds)
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    crate::signals::leave_no_lab()?;
+    let farcall = crate::program::farcall()?;
+    let mut rows = shares::measure(arguments, &farcall)?;
+    rows.extend(single::measure(arguments, &farcall)?);
+    rows.extend(failures::measure(arguments, &farcall)?);
+    rows.extend(questions::measure(arguments, &farcall)?);
+    report(&rows, arguments.json, arguments.check)
+}
+
+/// A figure beside a limit, or a peer's.
+fn row(
+    name: String,
+    unit: &'static str,
+    values: Vec<f64>,
+    (peer, peer_value): (&'static str, f64),
+    (better, bar): (Better, Option<f64>),
+) -> Row {
+    let peer_values = vec![peer_value];
+    Row {
+        name,
+        unit,
+        values,
+        peer,
+        peer_values,
+        better,
+        bar,
+    }
+}
+
+/// The peer's column where a value stands beside the bar itself.
+fn at_most(limit: f64) -> ((&'static str, f64), (Better, Option<f64>)) {
+    (("at most", limit), (Better::Lower, Some(1.0)))
+}
+
+fn at_least(limit: f64) -> ((&'static str, f64), (Better, Option<f64>)) {
+    (("at least", limit), (Better::Higher, Some(1.0)))
+}
+
+type Program = PathBuf;
+
+impl From<LabError> for Failure {
+    fn from(error: LabError) -> Failure {
+        Failure::failed(error)
+    }
+}

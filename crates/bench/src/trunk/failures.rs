@@ -1,0 +1,192 @@
+//! How long an application waits when a link fails silently, and how soon a repaired one is used.
+
+use super::{Arguments, Program, at_most, row};
+use crate::failure::Failure;
+use crate::table::Row;
+use farcall_lab::{Direction, Flow, FlowKind, Lab, LabError, Shape, TOPOLOGIES};
+use serde_json::Value;
+use std::time::{Duration, Instant};
+
+/// Bars in milliseconds: the stall in the median and at the 95th percentile, and the recovery.
+const STALL: f64 = 60.0;
+const STALL_LONG: f64 = 100.0;
+const RECOVERY: f64 = 200.0;
+
+const DIRECTIONS: [(&str, Direction); 3] = [
+    ("in", Direction::In),
+    ("out", Direction::Out),
+    ("both ways", Direction::Both),
+];
+
+/// Before the first failure, and between repair and the next one.
+const SETTLE: Duration = Duration::from_millis(1500);
+/// How long a failed link stays so.
+const BROKEN: Duration = Duration::from_millis(700);
+/// A repaired link that carries nothing so long is counted with this.
+const PATIENCE: Duration = Duration::from_secs(6);
+
+pub(super) fn measure(arguments: &Arguments, farcall: &Program) -> Result<Vec<Row>, Failure> {
+    let mut rows = Vec::new();
+    if arguments.wants("busy") {
+        rows.push(while_busy(farcall)?);
+    }
+    for (name, direction) in DIRECTIONS {
+        for (name, ours) in [
+            (format!("failure {name}"), true),
+            (format!("failure {name}, MPTCP"), false),
+        ] {
+            if arguments.wants(&name) && (ours || arguments.peers) {
+                let times = measure_direction(arguments, farcall, direction, ours)?;
+                rows.extend(rows_of(&name, &times, ours));
+            }
+        }
+    }
+    Ok(rows)
+}
+
+/// Milliseconds of each trial.
+struct Times {
+    stalls: Vec<f64>,
+    recoveries: Vec<f64>,
+}
+
+fn rows_of(name: &str, times: &Times, ours: bool) -> Vec<Row> {
+    let mut sorted = times.stalls.clone();
+    sorted.sort_by(f64::total_cmp);
+    let last = sorted.len().saturating_sub(1);
+    let late = sorted
+        .get((last as f64 * 0.95).ceil() as usize)
+        .copied()
+        .unwrap_or(f64::NAN);
+    let figures = [
+        ("stall, median", sorted.clone(), STALL),
+        ("stall, 95 %", vec![late], STALL_LONG),
+        (
+            "repaired link used after",
+            times.recoveries.clone(),
+            RECOVERY,
+        ),
+    ];
+    let one = |(what, values, limit): (&str, Vec<f64>, f64)| {
+        let (peer, (better, bar)) = at_most(limit);
+        row(
+            format!("{name}: {what}"),
+            "ms",
+            values,
+            peer,
+            (better, bar.filter(|_| ours)),
+        )
+    };
+    figures.into_iter().map(one).collect()
+}
+
+fn measure_direction(
+    arguments: &Arguments,
+    farcall: &Program,
+    direction: Direction,
+    ours: bool,
+) -> Result<Times, Failure> {
+    let shape = Shape::FAST_ETHERNET;
+    let lab = Lab::build(TOPOLOGIES[1].links, Some(shape))?;
+    let (_trunks, kind) = match ours {
+        true => (
+            lab.start_trunks(farcall, &[])?,
+            FlowKind::Tcp(lab.trunk_address(0)),
+        ),
+        false => (
+            super::shares::start_mptcp(&lab)?,
+            FlowKind::Mptcp(lab.link_address(0, 0)),
+        ),
+    };
+    let origin = Instant::now();
+    let mut flow = Flow::start(&lab, (1, 0), kind, origin, origin)?;
+    let mut times = Times {
+        stalls: Vec::new(),
+        recoveries: Vec::new(),
+    };
+    for trial in 0..arguments.trials {
+        if flow.now() > Duration::from_secs(90) {
+            flow.stop()?;
+            let origin = Instant::now();
+            flow = Flow::start(&lab, (1, 0), kind, origin, origin)?;
+        }
+        std::thread::sleep(SETTLE + Duration::from_millis(trial as u64 * 7 % 13));
+        lab.fail(1, 1, direction)?;
+        let failed = flow.now();
+        std::thread::sleep(BROKEN);
+        let stall =
+            flow.longest_pause(failed.saturating_sub(Duration::from_millis(20)), flow.now());
+        times.stalls.push(stall.as_secs_f64() * 1e3);
+        lab.repair(1, 1, direction)?;
+        times
+            .recoveries
+            .push(recovery(&flow, shape)?.as_secs_f64() * 1e3);
+        if !flow.is_alive() {
+            return Err(Failure::failed("the connection broke"));
+        }
+    }
+    flow.stop()?;
+    Ok(times)
+}
+
+/// Time from now until more arrives than one link carries.
+fn recovery(flow: &Flow, shape: Shape) -> Result<Duration, LabError> {
+    let repaired = flow.now();
+    let window = Duration::from_millis(40);
+    let both = shape.ideal() * 1.4 * window.as_secs_f64();
+    loop {
+        std::thread::sleep(Duration::from_millis(5));
+        let now = flow.now();
+        if flow.bytes(now.saturating_sub(window), now) as f64 > both {
+            return Ok(now - repaired);
+        }
+        if now - repaired > PATIENCE {
+            return Ok(PATIENCE);
+        }
+    }
+}
+
+/// Other work keeps every core busy for so long.
+const BUSY: Duration = Duration::from_secs(60);
+
+/// Whether links are taken for dead while other work takes the processor.
+fn while_busy(farcall: &Program) -> Result<Row, Failure> {
+    let lab = Lab::build(TOPOLOGIES[1].links, Some(Shape::FAST_ETHERNET))?;
+    let _trunks = lab.start_trunks(farcall, &[])?;
+    let origin = Instant::now();
+    let kind = FlowKind::Tcp(lab.trunk_address(0));
+    let flow = Flow::start(&lab, (1, 0), kind, origin, origin)?;
+    let cores = std::thread::available_parallelism()?.get();
+    std::thread::scope(|scope| {
+        for _ in 0..2 * cores {
+            scope.spawn(|| {
+                let mut sum = 0_u64;
+                while origin.elapsed() < BUSY {
+                    (0..10_000_u64).for_each(|n| sum = std::hint::black_box(sum ^ n));
+                }
+            });
+        }
+    });
+    flow.stop()?;
+    let mut failures = 0.0;
+    for host in 0..2 {
+        let text = lab.output(
+            host,
+            &farcall.to_string_lossy(),
+            &["trunk", "status", "--json"],
+        )?;
+        let status: Value = serde_json::from_str(&text).map_err(Failure::failed)?;
+        for link in status["peers"][0]["links"].as_array().into_iter().flatten() {
+            failures += link["failures"].as_f64().unwrap_or(f64::NAN);
+        }
+    }
+    // Against half a failure, since a ratio needs a limit above nothing.
+    let (limit, bar) = at_most(0.5);
+    Ok(row(
+        "busy for a minute: false failures".into(),
+        "",
+        vec![failures],
+        limit,
+        bar,
+    ))
+}

@@ -1,0 +1,160 @@
+//! Whole jobs over a bad network in virtual time: every run is given by its seed.
+
+mod network;
+
+use network::{Plan, run};
+
+/// The plan of a small job in which something happens at one step.
+fn small(seed: u64) -> Plan {
+    Plan {
+        seed,
+        nodes: 32,
+        messages: 12,
+        ..Plan::default()
+    }
+}
+
+#[test]
+fn a_quiet_network_loses_nothing() {
+    let outcome = run(&small(1));
+    assert_eq!(outcome.delivered, outcome.expected);
+    assert_eq!(outcome.transmissions, outcome.packets, "nothing sent twice");
+}
+
+#[test]
+fn a_bad_network_loses_nothing() {
+    for seed in 0..12 {
+        let plan = Plan {
+            loss: 0.1,
+            duplication: 0.1,
+            reordering: 0.3,
+            ..small(seed)
+        };
+        let outcome = run(&plan);
+        assert_eq!(outcome.delivered, outcome.expected, "seed {seed}");
+    }
+}
+
+#[test]
+fn preemption_at_every_step() {
+    let steps = run(&small(7)).steps;
+    for step in (1..steps).step_by(9) {
+        for drain in [true, false] {
+            let plan = Plan {
+                preempt_at: Some(step),
+                drain,
+                loss: 0.02,
+                duplication: 0.02,
+                reordering: 0.1,
+                ..small(7)
+            };
+            let outcome = run(&plan);
+            assert_eq!(outcome.delivered, outcome.expected, "step {step} {drain}");
+            assert_eq!(outcome.switches, 1, "step {step}");
+        }
+    }
+}
+
+#[test]
+fn preempted_again_and_again_with_copied_contexts() {
+    for seed in 0..6 {
+        for drain in [true, false] {
+            let plan = Plan {
+                messages: 40,
+                preempt_every: Some(100_000),
+                drain,
+                copied: true,
+                loss: 0.05,
+                duplication: 0.05,
+                reordering: 0.2,
+                receive_fifo: 6,
+                ..small(seed)
+            };
+            let outcome = run(&plan);
+            assert_eq!(outcome.delivered, outcome.expected, "seed {seed} {drain}");
+            assert!(outcome.switches > 3, "seed {seed}: {}", outcome.switches);
+        }
+    }
+}
+
+#[test]
+fn a_full_receiver_becomes_stationary() {
+    // Nothing is consumed until the switch is over: every answer is a Nack by then.
+    let plan = Plan {
+        receive_fifo: 2,
+        preempt_at: Some(1_500),
+        consume_after_switch: true,
+        drain: true,
+        ..small(3)
+    };
+    let outcome = run(&plan);
+    assert_eq!(outcome.switches, 1);
+    assert!(outcome.nacks > 0);
+    assert_eq!(outcome.delivered, outcome.expected);
+}
+
+#[test]
+fn a_killed_job_reaches_nobody() {
+    for seed in 0..8 {
+        let plan = Plan {
+            kill_at: Some(300 + 131 * seed as usize),
+            loss: 0.05,
+            duplication: 0.2,
+            reordering: 0.5,
+            ..small(seed)
+        };
+        // A second job takes the nodes, ranks and channels of the killed one at once.
+        let outcome = run(&plan);
+        assert_eq!(outcome.delivered, outcome.expected, "seed {seed}");
+        assert!(
+            outcome.strays > 0,
+            "seed {seed}: nothing of the killed job was under way"
+        );
+    }
+}
+
+/// A node is lost at any step, also in the midst of a switch: what the others send each other
+/// arrives, and their switches come to an end.
+#[test]
+fn a_crashed_node_holds_nobody_up() {
+    for seed in 0..24u16 {
+        for drain in [true, false] {
+            let plan = Plan {
+                crash: Some((100 + 67 * usize::from(seed), seed)),
+                preempt_every: Some(100_000),
+                messages: 40,
+                drain,
+                loss: 0.05,
+                duplication: 0.05,
+                reordering: 0.2,
+                ..small(seed.into())
+            };
+            let outcome = run(&plan);
+            assert_eq!(outcome.delivered, outcome.expected, "seed {seed} {drain}");
+            assert!(
+                outcome.strays > 0,
+                "seed {seed}: nobody sent to the lost node"
+            );
+            assert!(outcome.switches > 1, "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_thousand_nodes() {
+    for (nodes, drain) in [(256, true), (1024, false)] {
+        let plan = Plan {
+            nodes,
+            messages: 3,
+            preempt_every: Some(300_000),
+            drain,
+            loss: 0.02,
+            duplication: 0.02,
+            reordering: 0.1,
+            ..small(u64::from(nodes))
+        };
+        let outcome = run(&plan);
+        assert_eq!(outcome.delivered, outcome.expected, "{nodes} nodes");
+        assert!(outcome.switches > 0);
+    }
+}

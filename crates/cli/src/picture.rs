@@ -1,0 +1,66 @@
+//! Pictures: this program writes data, and the Python package draws them.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::failure::Failure;
+use clap::Args;
+
+/// Who draws.
+#[derive(Args)]
+pub(crate) struct Painter {
+    /// Python interpreter with farcall and matplotlib
+    #[arg(long, env = "FARCALL_PYTHON", value_name = "PROGRAM")]
+    python: Option<PathBuf>,
+}
+
+impl Painter {
+    /// Has a module of the package draw, and returns when the picture is there.
+    pub(crate) fn draw(
+        &self,
+        module: &str,
+        arguments: impl IntoIterator<Item: AsRef<OsStr>>,
+    ) -> Result<(), Failure> {
+        let python = self.python.clone().unwrap_or_else(interpreter);
+        let run = Command::new(&python)
+            .args(["-m", module])
+            .args(arguments)
+            .output()
+            .map_err(|error| {
+                let python = python.display();
+                Failure::failed(format!("{python}: {error}; name one with --python"))
+            })?;
+        if run.status.success() {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(&run.stderr);
+        let last = text.trim().lines().last().unwrap_or("no message");
+        Err(Failure::failed(format!(
+            "{} -m {module}: {last}\n  pictures need the Python package farcall and matplotlib: \
+             `make build`, or name an interpreter that has them with --python",
+            python.display()
+        )))
+    }
+}
+
+/// Refuses a picture in a form that matplotlib's users would not expect.
+pub(crate) fn check_form(picture: &Path) -> Result<(), Failure> {
+    match picture.extension().and_then(OsStr::to_str) {
+        Some("svg" | "png" | "pdf") => Ok(()),
+        _ => Err(Failure::usage("--output ends in .svg, .png or .pdf")),
+    }
+}
+
+/// The interpreter beside this program, as in a virtual environment, else that of the project's
+/// `.venv`, else `python3`.
+fn interpreter() -> PathBuf {
+    let beside = std::env::current_exe().ok().and_then(|exe| {
+        let folder = exe.parent()?;
+        let venv = folder.parent()?.parent()?.join(".venv/bin/python");
+        [folder.join("python3"), venv]
+            .into_iter()
+            .find(|python| python.is_file())
+    });
+    beside.unwrap_or_else(|| PathBuf::from("python3"))
+}

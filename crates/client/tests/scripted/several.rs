@@ -1,0 +1,96 @@
+//! Waiting for the first of several calls, of one server or of many, from several threads.
+
+use super::server::{Script, whole_call};
+use farcall_client::{
+    Argument, Error, FailureKind, Options, Outcome, Pending, Scalar, Server, wait_any,
+};
+use std::time::{Duration, Instant};
+
+/// A wait that ends by itself ends long before.
+const BOUND: Duration = Duration::from_secs(20);
+/// A wait that is to come to nothing.
+const SHORT: Duration = Duration::from_millis(50);
+
+/// Memory of a call of `scale`.
+#[derive(Default)]
+struct Arrays {
+    x: [u8; 24],
+    twice: [u8; 24],
+    y: [u8; 12],
+}
+
+/// Begins a call of `scale`; the caller keeps `arrays` until it is over.
+fn start(script: &Script, arrays: &mut Arrays) -> Pending {
+    let server = Server::connect(&script.address(), Options::default()).unwrap();
+    let arguments = &mut [
+        Argument::Scalar(Scalar::Int(3)),
+        Argument::In(&arrays.x),
+        Argument::Out(&mut arrays.twice),
+        Argument::Out(&mut arrays.y),
+    ];
+    // SAFETY: every test keeps the arrays beyond the call.
+    unsafe { server.function("scale").unwrap().start(arguments) }.unwrap()
+}
+
+fn silent() -> Script {
+    let mut answers = whole_call(false, 16);
+    answers.pop();
+    Script::stalling(answers)
+}
+
+fn soon() -> Option<Instant> {
+    Some(Instant::now() + SHORT)
+}
+
+fn later() -> Option<Instant> {
+    Some(Instant::now() + BOUND)
+}
+
+fn is_cancelled(end: Option<Result<Outcome, Error>>) -> bool {
+    matches!(end, Some(Err(Error::Failed(failure))) if failure.kind == FailureKind::Cancelled)
+}
+
+#[test]
+fn the_first_of_two_servers_ends_the_wait() {
+    let (silent, late) = (silent(), Script::late(whole_call(false, 16), 4 * SHORT));
+    let (mut one, mut other) = (Arrays::default(), Arrays::default());
+    let (never, ends) = (start(&silent, &mut one), start(&late, &mut other));
+    assert!(!wait_any(&[&never, &ends], soon()).unwrap());
+    assert!(never.take().is_none() && ends.take().is_none());
+    assert!(wait_any(&[&never, &ends], later()).unwrap());
+    ends.take().expect("the end").unwrap();
+    assert!(!wait_any(&[&never], soon()).unwrap());
+    assert!(!wait_any(&[], later()).unwrap());
+}
+
+#[test]
+fn a_cancel_ends_every_wait_for_the_call() {
+    let (first, second) = (silent(), silent());
+    let (mut one, mut other) = (Arrays::default(), Arrays::default());
+    let (a, b) = (start(&first, &mut one), start(&second, &mut other));
+    let begin = Instant::now();
+    std::thread::scope(|scope| {
+        // All sorts of places to wait at: the first socket, both, asleep.
+        scope.spawn(|| wait_any(&[&a], later()).unwrap());
+        scope.spawn(|| wait_any(&[&a, &b], later()).unwrap());
+        scope.spawn(|| wait_any(&[&b, &a], later()).unwrap());
+        assert!(!wait_any(&[&a, &b], soon()).unwrap());
+        a.cancel();
+    });
+    assert!(begin.elapsed() < BOUND);
+    assert!(is_cancelled(a.take()));
+    b.cancel();
+    assert!(wait_any(&[&b], None).unwrap());
+}
+
+#[test]
+fn threads_that_wait_for_the_same_call_all_see_its_end() {
+    let late = Script::late(whole_call(false, 16), 2 * SHORT);
+    let mut arrays = Arrays::default();
+    let call = start(&late, &mut arrays);
+    std::thread::scope(|scope| {
+        let waits = [(); 4].map(|()| scope.spawn(|| wait_any(&[&call], later()).unwrap()));
+        assert!(waits.into_iter().all(|wait| wait.join().unwrap()));
+    });
+    call.take().expect("the end").unwrap();
+}

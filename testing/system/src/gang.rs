@@ -1,0 +1,183 @@
+//! Daemons of gangs, and jobs on them.
+
+use crate::{BOUND, daemon, farcall, wait_until};
+use rustix::process::Signal;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// How long a daemon may take to end its jobs and itself.
+const END: Duration = Duration::from_secs(6);
+
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// The daemon of a node; it is ended with the test.
+#[derive(Debug)]
+pub struct Node {
+    daemon: crate::Daemon,
+    control: String,
+}
+
+impl Node {
+    /// Starts one with these options.
+    pub fn start(options: &[&str]) -> Node {
+        Node::start_with(options, &[])
+    }
+
+    /// With variables of the environment.
+    pub fn start_with(options: &[&str], variables: &[(&str, &str)]) -> Node {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let control = format!("@farcall-test-{}-{number}", std::process::id());
+        let always = [
+            "gang",
+            "daemon",
+            "--listen",
+            "127.0.0.1:0",
+            "--log",
+            "error",
+        ];
+        let words = [&always, &["--control", &control][..], options].concat();
+        Node {
+            daemon: daemon(Path::new("."), &words, variables),
+            control,
+        }
+    }
+
+    /// Where other daemons reach it: `127.0.0.1:3717`.
+    pub fn address(&self) -> &str {
+        let address = self.daemon.address();
+        address.strip_prefix("farcall://").unwrap_or(address)
+    }
+
+    /// The name of its control socket.
+    pub fn control(&self) -> &str {
+        &self.control
+    }
+
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.daemon.id()
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&mut self, signal: Signal) {
+        self.daemon.signal(signal);
+    }
+
+    /// Kills it in the middle of whatever it does.
+    pub fn kill(&mut self) {
+        self.daemon.kill();
+    }
+
+    /// A command of `farcall gang` for it.
+    pub fn gang(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("timeout");
+        command
+            .args(["-k", "1", &BOUND.as_secs().to_string()])
+            .arg(farcall().get_program());
+        self.complete(command, arguments)
+    }
+
+    fn complete(&self, mut command: Command, arguments: &[&str]) -> Command {
+        command
+            .args(["gang", arguments[0], "--control", &self.control])
+            .args(&arguments[1..])
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a job to its end.
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        let mut all = vec!["run", "--quiet"];
+        all.extend(arguments);
+        self.gang(&all).output().expect("timeout(1) is there")
+    }
+
+    /// Starts a job and leaves it alone. The child is the front end itself: timeout(1) in between
+    /// would not pass on a signal that comes before it is ready for one.
+    pub fn submit(&self, arguments: &[&str]) -> Child {
+        let mut all = vec!["run", "--quiet"];
+        all.extend(arguments);
+        self.complete(farcall(), &all)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the command is built")
+    }
+
+    /// The rows of `gang ps --json`.
+    pub fn jobs(&self) -> Vec<serde_json::Value> {
+        let output = self.gang(&["ps", "--json"]).output().expect("runs");
+        let told: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(told["schema"], 1);
+        told["jobs"].as_array().expect("jobs").clone()
+    }
+
+    /// The number of the job that was submitted last, once there are so many.
+    pub fn last_job(&self, jobs: usize) -> String {
+        let mut last = None;
+        wait_until("the job is listed", || {
+            let rows = self.jobs();
+            last = rows.iter().filter_map(|row| row["id"].as_u64()).max();
+            rows.len() == jobs
+        });
+        last.expect("a job").to_string()
+    }
+
+    /// Nodes on which a job that is as large as four slots runs, once it is listed.
+    pub fn nodes(&self) -> usize {
+        let mut job = self.submit(&["-n", "4", "--", "sleep", "1000"]);
+        let mut nodes = 0;
+        wait_until("it is listed", || {
+            let rows = self.jobs();
+            let first = rows.first();
+            nodes = first.map_or(0, |row| row["nodes"].as_array().map_or(0, Vec::len));
+            nodes > 0
+        });
+        // Its front end is its life.
+        job.kill().expect("it runs");
+        job.wait().expect("it ends");
+        wait_until("it is gone", || self.jobs().is_empty());
+        nodes
+    }
+
+    /// Processes that the daemon has started and not reaped.
+    pub fn children(&self) -> BTreeSet<String> {
+        let path = format!("/proc/{0}/task/{0}/children", self.id());
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        text.split_whitespace().map(str::to_string).collect()
+    }
+
+    /// How many files it has open.
+    pub fn descriptors(&self) -> usize {
+        let folder = format!("/proc/{}/fd", self.id());
+        std::fs::read_dir(folder).map_or(0, Iterator::count)
+    }
+
+    /// Ends it as an operator does.
+    pub fn stop(&mut self) {
+        let status = self.daemon.stop(BOUND).expect("a child");
+        assert!(status.is_some(), "the daemon ends");
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // One that stays is killed.
+        let _ = self.daemon.stop(END);
+    }
+}
+
+/// What bytes say.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Lines of the output in an order that does not depend on who was first.
+pub fn lines(output: &Output) -> Vec<String> {
+    let mut lines: Vec<String> = text(&output.stdout).lines().map(str::to_string).collect();
+    lines.sort();
+    lines
+}

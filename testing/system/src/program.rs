@@ -1,0 +1,77 @@
+//! The programs of this tree, built.
+
+use farcall_child::Daemon;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+/// A command that runs `farcall`.
+pub fn farcall() -> Command {
+    Command::new(farcall_path())
+}
+
+/// Where `farcall` is.
+pub fn farcall_path() -> &'static str {
+    static PATH: LazyLock<String> = LazyLock::new(|| {
+        let folder = built(&["--package", "farcall-cli", "--bin", "farcall"]);
+        folder.join("farcall").to_string_lossy().into_owned()
+    });
+    &PATH
+}
+
+/// A command that runs `farcall-bench`; `farcall` is beside it.
+pub fn bench() -> Command {
+    farcall_path();
+    let folder = built(&["--package", "farcall-bench", "--bin", "farcall-bench"]);
+    Command::new(folder.join("farcall-bench"))
+}
+
+/// A program of examples/channels.
+pub fn example(name: &str) -> String {
+    let folder = built(&["--package", "farcall-channel", "--examples"]);
+    let program = folder.join("examples").join(name);
+    program.to_string_lossy().into_owned()
+}
+
+/// Starts `farcall` with these words in a folder, and returns once it listens.
+pub fn daemon(folder: &Path, words: &[&str], variables: &[(&str, &str)]) -> Daemon {
+    let mut command = farcall();
+    command.args(words).current_dir(folder);
+    command.envs(variables.iter().copied());
+    Daemon::start(command).expect("it listens")
+}
+
+/// Builds what is named, as this test was built, and says in which folder it is. A run of one test
+/// alone does not build the programs of other packages.
+fn built(what: &[&str]) -> PathBuf {
+    static BUILT: Mutex<BTreeMap<String, PathBuf>> = Mutex::new(BTreeMap::new());
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = built.entry(what.join(" ")).or_insert_with(|| build(what));
+    folder.clone()
+}
+
+fn build(what: &[&str]) -> PathBuf {
+    let test = std::env::current_exe().expect("a test has a program");
+    // target/PROFILE/deps/TEST
+    let folder = test.ancestors().nth(2).expect("a folder for its profile");
+    let profile = match folder.file_name().and_then(|name| name.to_str()) {
+        None | Some("debug") => "dev",
+        Some(other) => other,
+    };
+    let mut cargo = Command::new(env!("CARGO"));
+    // What cargo tells a test of its package would have build scripts of others run again.
+    let of_package =
+        |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in std::env::vars().filter(|(name, _)| of_package(name)) {
+        cargo.env_remove(name);
+    }
+    let done = cargo
+        .args(["build", "--quiet", "--offline", "--profile", profile])
+        .arg("--target-dir")
+        .arg(folder.parent().expect("the target folder"))
+        .args(what)
+        .status();
+    assert!(done.expect("cargo runs").success(), "{what:?} builds");
+    folder.to_path_buf()
+}

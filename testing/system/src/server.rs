@@ -1,0 +1,319 @@
+//! A `farcall serve` of a test's own.
+
+use crate::{BOUND, farcall};
+use farcall_child::Daemon;
+use farcall_client::Options;
+use rustix::process::Signal;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// A server that is to be started: [`ServerProcess::of`] makes one.
+#[derive(Debug)]
+pub struct Serving {
+    folder: Folder,
+    words: Vec<String>,
+    open_files: Option<u32>,
+    keeps_log: bool,
+}
+
+/// A server, killed when this is dropped.
+#[derive(Debug)]
+pub struct ServerProcess {
+    // Before its folder: it must have ended when that goes.
+    daemon: Daemon,
+    serving: Serving,
+}
+
+/// In which folder it runs.
+#[derive(Debug)]
+enum Folder {
+    /// Removed with the server.
+    Own(TempDir),
+    /// One that outlives the server.
+    Given(PathBuf),
+    /// Its own, in which the folder of the state is a disk.
+    WithDisk(TempDir),
+}
+
+impl Folder {
+    fn path(&self) -> &Path {
+        match self {
+            Folder::Own(folder) | Folder::WithDisk(folder) => folder.path(),
+            Folder::Given(path) => path,
+        }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if let Folder::WithDisk(folder) = self {
+            // A disk that stays leaves its folder behind, and nothing else.
+            let _ = Command::new("umount").arg(state(folder.path())).status();
+        }
+    }
+}
+
+/// A folder that is removed in the end, into which other users can look.
+pub fn folder() -> TempDir {
+    let mode = fs::Permissions::from_mode(0o755);
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("farcall-").permissions(mode);
+    builder.tempdir().expect("a temporary folder")
+}
+
+fn state(folder: &Path) -> PathBuf {
+    folder.join("state")
+}
+
+fn socket(folder: &Path) -> PathBuf {
+    folder.join("socket")
+}
+
+impl Serving {
+    fn new(folder: Folder, files: &[&str]) -> Serving {
+        Serving {
+            folder,
+            words: files.iter().map(|file| (*file).to_owned()).collect(),
+            open_files: None,
+            keeps_log: false,
+        }
+    }
+
+    /// One that serves these texts.
+    fn of(folder: Folder, interfaces: &[&str]) -> Serving {
+        let mut serving = Serving::new(folder, &[]);
+        for (number, text) in interfaces.iter().enumerate() {
+            let name = format!("{number}.idl");
+            fs::write(serving.folder.path().join(&name), text).expect("its folder is there");
+            serving.words.push(name);
+        }
+        serving
+    }
+
+    /// With this configuration.
+    #[must_use]
+    pub fn config(self, text: &str) -> Serving {
+        fs::write(self.folder.path().join("farcall.toml"), text).expect("its folder is there");
+        self.options(&["--config", "farcall.toml"])
+    }
+
+    /// With these options of `farcall serve`. It listens at a free port of the loopback and logs
+    /// errors unless they say otherwise.
+    #[must_use]
+    pub fn options(mut self, options: &[&str]) -> Serving {
+        let options = options.iter().map(|option| (*option).to_owned());
+        self.words.extend(options);
+        self
+    }
+
+    /// Keeps submitted calls, and listens at a Unix socket too.
+    #[must_use]
+    pub fn durable(self) -> Serving {
+        self.options(&["--state", "state", "--unix", "socket"])
+    }
+
+    /// With at most so many open files.
+    #[must_use]
+    pub fn open_files(mut self, most: u32) -> Serving {
+        self.open_files = Some(most);
+        self
+    }
+
+    /// Its log, with warnings, goes to a file, which [`ServerProcess::log`] reads.
+    #[must_use]
+    pub fn keep_log(mut self) -> Serving {
+        self.keeps_log = true;
+        self
+    }
+
+    /// Starts it, and returns once it listens.
+    pub fn start(mut self) -> ServerProcess {
+        let level = if self.keeps_log { "warn" } else { "error" };
+        for (option, usual) in [("--listen", "127.0.0.1:0"), ("--log", level)] {
+            if !self.words.iter().any(|word| word == option) {
+                self.words.extend([option, usual].map(str::to_owned));
+            }
+        }
+        let daemon = self.run(&self.words);
+        ServerProcess {
+            daemon,
+            serving: self,
+        }
+    }
+
+    fn run(&self, words: &[String]) -> Daemon {
+        let folder = self.folder.path();
+        let mut command = match self.open_files {
+            None => farcall(),
+            Some(files) => {
+                let mut command = Command::new("sh");
+                let script = format!("ulimit -n {files}; exec \"$0\" \"$@\"");
+                command.args(["-c", &script]).arg(farcall().get_program());
+                command
+            }
+        };
+        command.arg("serve").args(words).current_dir(folder);
+        if self.keeps_log {
+            command.stderr(fs::File::create(folder.join("log")).expect("its folder is there"));
+        }
+        let has_socket = words.iter().any(|word| word == "--unix");
+        let mut daemon = Daemon::start(command).expect("it listens");
+        if has_socket {
+            // The socket is there when it says so.
+            daemon.next_line().expect("it listens at its socket too");
+        }
+        daemon
+    }
+}
+
+impl ServerProcess {
+    /// A server of these interfaces, given as texts, in a folder of its own.
+    pub fn of(interfaces: &[&str]) -> Serving {
+        Serving::of(Folder::Own(folder()), interfaces)
+    }
+
+    /// A server of interface files in a folder, which outlives it.
+    pub fn within(folder: &Path, files: &[&str]) -> Serving {
+        Serving::new(Folder::Given(folder.to_path_buf()), files)
+    }
+
+    /// One as [`ServerProcess::of`] makes it, whose folder for submitted calls is a disk of 24 MiB;
+    /// none where that cannot be made.
+    pub fn with_small_disk(interfaces: &[&str]) -> Option<Serving> {
+        let folder = folder();
+        let disk = state(folder.path());
+        fs::create_dir(&disk).expect("a folder");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=24m", "tmpfs"])
+            .arg(disk)
+            .status();
+        let is_there = mounted.is_ok_and(|status| status.success());
+        is_there.then(|| Serving::of(Folder::WithDisk(folder), interfaces).durable())
+    }
+
+    /// Where it listens: `farcall://127.0.0.1:3717`.
+    pub fn address(&self) -> &str {
+        self.daemon.address()
+    }
+
+    /// The same without the scheme.
+    pub fn host_and_port(&self) -> &str {
+        let address = self.address();
+        address.split_once("://").map_or(address, |(_, rest)| rest)
+    }
+
+    /// Its Unix socket, where it is [`Serving::durable`].
+    pub fn socket(&self) -> String {
+        format!("unix://{}", socket(self.folder()).display())
+    }
+
+    /// A connection of a client.
+    pub fn connect(&self) -> farcall_client::Server {
+        connect(self.address())
+    }
+
+    /// Its folder.
+    pub fn folder(&self) -> &Path {
+        self.serving.folder.path()
+    }
+
+    /// The file of its first interface.
+    pub fn interface(&self) -> PathBuf {
+        self.folder().join(&self.serving.words[0])
+    }
+
+    /// Where it keeps submitted calls.
+    pub fn state(&self) -> PathBuf {
+        state(self.folder())
+    }
+
+    /// Lines of its log.
+    pub fn log(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.folder().join("log")).expect("it keeps its log");
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.daemon.id()
+    }
+
+    /// Asks it to end, as an operator does.
+    pub fn terminate(&mut self) {
+        self.daemon.signal(Signal::TERM);
+    }
+
+    /// Has it take no more calls, and end when those that were begun have ended.
+    pub fn drain(&mut self) {
+        self.daemon.signal(Signal::USR1);
+    }
+
+    /// Whether it runs.
+    pub fn is_running(&mut self) -> bool {
+        self.daemon.ended().expect("a child").is_none()
+    }
+
+    /// Waits until it has ended; whether it was content.
+    pub fn ended(&mut self) -> bool {
+        let status = self.daemon.wait(BOUND).expect("a child");
+        status.expect("the server ends").success()
+    }
+
+    /// Ends it as an operator does; whether it was content.
+    pub fn stop(&mut self) -> bool {
+        crate::stop(&mut self.daemon)
+    }
+
+    /// Kills it in the middle of whatever it does.
+    pub fn kill(&mut self) {
+        self.daemon.kill();
+    }
+
+    /// Starts it again, with the same folder.
+    pub fn restart(&mut self) {
+        self.daemon = self.serving.run(&self.serving.words);
+    }
+
+    /// Starts another in its place, which has it drain.
+    pub fn take_over(&mut self) {
+        let mut words = self.serving.words.clone();
+        for word in &mut words {
+            if word == "127.0.0.1:0" {
+                *word = self.host_and_port().to_owned();
+            }
+        }
+        words.push("--takeover".to_owned());
+        let next = self.serving.run(&words);
+        let mut before = std::mem::replace(&mut self.daemon, next);
+        let status = before.wait(BOUND).expect("a child");
+        assert!(status.expect("it ends").success());
+    }
+
+    /// What a command says that another user gives at the Unix socket.
+    pub fn as_user(&self, uid: u32, words: &[&str]) -> String {
+        let mode = fs::Permissions::from_mode(0o666);
+        fs::set_permissions(socket(self.folder()), mode).expect("the socket is there");
+        // The program may lie where that user cannot read it.
+        let program = self.folder().join("farcall");
+        if !program.exists() {
+            fs::copy(farcall().get_program(), &program).expect("room for a program");
+        }
+        let output = Command::new("setpriv")
+            .args([format!("--reuid={uid}"), format!("--regid={uid}")])
+            .arg("--clear-groups")
+            .arg(program)
+            .args(words)
+            .args(["--server", &self.socket()])
+            .output()
+            .expect("setpriv is there");
+        String::from_utf8([output.stdout, output.stderr].concat()).expect("text")
+    }
+}
+
+/// A connection of a client.
+pub fn connect(address: &str) -> farcall_client::Server {
+    farcall_client::Server::connect(address, Options::default()).expect("it listens")
+}

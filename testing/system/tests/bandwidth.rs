@@ -1,0 +1,255 @@
+//! Bandwidth reserved ahead of time: a real server, a user with a reservation, and others with bulk
+//! data.
+
+use farcall_client::{
+    Argument, Credentials, Error, FailureKind, Function, Options, Scalar, Server, Wanted,
+};
+use farcall_system::{ServerProcess, farcall};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Takes so many doubles and gives so many.
+const IDL: &str = "
+Module moving;
+Define move(IN long n, IN double a[n], IN long m, OUT double b[m]) { b[m - 1] = a[n - 1]; }
+";
+
+const MINUTE: Duration = Duration::from_secs(60);
+/// A transfer takes as long as its rate says, but for what may pass at once at its start; and at
+/// most so many times as long, on a machine that is busy.
+const SLOWER: f64 = 1.5;
+const MB: u64 = 1_000_000;
+/// Seconds of a rate that may pass at once: 20 ms at the client and at the server each.
+const BURSTS: f64 = 0.1;
+
+fn start(limits: &str) -> ServerProcess {
+    start_with(limits, &[])
+}
+
+fn start_with(limits: &str, options: &[&str]) -> ServerProcess {
+    let server = ServerProcess::of(&[IDL]).config(&format!("[limits]\n{limits}"));
+    server.options(&["--allow-code"]).options(options).start()
+}
+
+/// By TCP: what goes by a Unix socket crosses no link.
+fn connect(process: &ServerProcess) -> Server {
+    let options = Options {
+        same_host: false,
+        ..Options::default()
+    };
+    Server::connect(process.address(), options).unwrap()
+}
+
+/// Seconds that so many bytes took there, and so many back.
+fn transfer(function: &Function, up: u64, down: u64) -> Result<[f64; 2], Error> {
+    let (n, m) = ((up / 8).max(1) as usize, (down / 8).max(1) as usize);
+    let (a, mut b) = (vec![1u8; 8 * n], vec![0u8; 8 * m]);
+    let outcome = function.call(&mut [
+        Argument::Scalar(Scalar::Int(n as i64)),
+        Argument::In(&a),
+        Argument::Scalar(Scalar::Int(m as i64)),
+        Argument::Out(&mut b),
+    ])?;
+    assert_eq!(b[8 * m - 8..], [1; 8]);
+    Ok([outcome.times.send, outcome.times.recv])
+}
+
+fn of_bandwidth(up: u64, down: u64, length: Duration) -> Wanted {
+    Wanted {
+        up,
+        down,
+        length,
+        ..Wanted::default()
+    }
+}
+
+/// Others that move a megabyte each way, again and again.
+struct Bulk<'s> {
+    moved: &'static AtomicU64,
+    ends: &'static AtomicBool,
+    threads: Vec<JoinHandle<()>>,
+    process: &'s ServerProcess,
+}
+
+impl<'s> Bulk<'s> {
+    fn start(process: &'s ServerProcess, count: usize) -> Bulk<'s> {
+        let moved: &AtomicU64 = Box::leak(Box::default());
+        let ends: &AtomicBool = Box::leak(Box::default());
+        let threads = (0..count).map(|_| {
+            let function = connect(process).function("move").unwrap();
+            thread::spawn(move || {
+                while !ends.load(Ordering::Relaxed) {
+                    transfer(&function, MB, MB).unwrap();
+                    moved.fetch_add(MB, Ordering::Relaxed);
+                }
+            })
+        });
+        Bulk {
+            moved,
+            ends,
+            threads: threads.collect(),
+            process,
+        }
+    }
+
+    /// Bytes per second each way while something is done.
+    fn rate_during<T>(&self, work: impl FnOnce() -> T) -> (f64, T) {
+        let (start, before) = (Instant::now(), self.moved.load(Ordering::Relaxed));
+        let done = work();
+        let moved = self.moved.load(Ordering::Relaxed) - before;
+        (moved as f64 / start.elapsed().as_secs_f64(), done)
+    }
+
+    fn end(self) {
+        self.ends.store(true, Ordering::Relaxed);
+        for thread in self.threads {
+            thread.join().unwrap();
+        }
+        let _ = self.process;
+    }
+}
+
+/// Whether so many seconds are what a rate says.
+fn assert_rate(seconds: f64, bytes: u64, rate: u64) {
+    let due = bytes as f64 / rate as f64;
+    let bounds = due - BURSTS..due * SLOWER + 0.2;
+    assert!(bounds.contains(&seconds), "{seconds} s for {bounds:?}");
+}
+
+#[test]
+fn a_reserved_call_has_its_rate_and_all_others_the_rest() {
+    let process = start("bandwidth_up = '20MB/s'\nbandwidth_down = 20e6\n");
+    let bulk = Bulk::start(&process, 2);
+    let server = connect(&process);
+    let wanted = of_bandwidth(8 * MB, 4 * MB, MINUTE);
+    let reservation = server.reserve(&wanted).unwrap();
+    assert_eq!((reservation.up, reservation.down), (8 * MB, 4 * MB));
+    let function = server.function("move").unwrap();
+    let within = function.with_reservation(Some(reservation.id));
+    let (others, times) = bulk.rate_during(|| transfer(&within, 12 * MB, 6 * MB).unwrap());
+    assert_rate(times[0], 12 * MB, 8 * MB);
+    assert_rate(times[1], 6 * MB, 4 * MB);
+    // Theirs there and back take turns; up is the narrower way.
+    let rest = 12e6;
+    assert!(others < rest * 1.1, "others had {others} of {rest}");
+    assert!(others > rest / 4.0, "others had {others} of {rest}");
+    // Small calls of others do not wait behind all that.
+    let small = Instant::now();
+    for _ in 0..10 {
+        transfer(&function, 8, 8).unwrap();
+    }
+    let small = small.elapsed();
+    assert!(
+        small < Duration::from_secs(5),
+        "{small:?} for ten small calls"
+    );
+    server.release(reservation.id).unwrap();
+    let (others, ()) = bulk.rate_during(|| thread::park_timeout(Duration::from_secs(1)));
+    assert!(others > 2.0 * rest, "afterwards others had {others}");
+    bulk.end();
+}
+
+#[test]
+fn the_server_holds_clients_to_their_rate() {
+    let process = start("bandwidth_up = '20MB/s'\nbandwidth_down = '20MB/s'\n");
+    let first = connect(&process);
+    let reservation = first
+        .reserve(&of_bandwidth(4 * MB, 4 * MB, MINUTE))
+        .unwrap();
+    let start = Instant::now();
+    // Each of them writes at the whole rate, and together they have it once.
+    let threads: Vec<_> = (0..2)
+        .map(|_| {
+            let function = connect(&process).function("move").unwrap();
+            let within = function.with_reservation(Some(reservation.id));
+            thread::spawn(move || transfer(&within, 4 * MB, 4 * MB).unwrap())
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    // There and back take turns at times, and at others not.
+    let seconds = start.elapsed().as_secs_f64();
+    assert!(seconds > 2.0 - 2.0 * BURSTS, "{seconds} s");
+    assert!(seconds < 4.0 * SLOWER + 0.2, "{seconds} s");
+}
+
+#[test]
+fn rates_hold_under_tls() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = farcall()
+        .args(["certificate", "server", "tls", "127.0.0.1"])
+        .current_dir(folder.path())
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(made.success());
+    let tls = folder.path().join("tls");
+    let limits = "bandwidth_up = '20MB/s'\nbandwidth_down = '20MB/s'\n";
+    let process = start_with(limits, &["--tls", tls.to_str().unwrap()]);
+    let options = Options {
+        same_host: false,
+        credentials: Credentials::default().with_authorities(tls.join("authority.pem")),
+        ..Options::default()
+    };
+    let server = Server::connect(process.address(), options).unwrap();
+    let function = server.function("move").unwrap();
+    let reservation = server
+        .reserve(&of_bandwidth(4 * MB, 4 * MB, MINUTE))
+        .unwrap();
+    let within = function.with_reservation(Some(reservation.id));
+    let [up, down] = transfer(&within, 4 * MB, 4 * MB).unwrap();
+    assert_rate(up, 4 * MB, 4 * MB);
+    assert_rate(down, 4 * MB, 4 * MB);
+    // Of all others, too: 16 MB/s are left.
+    let [up, down] = transfer(&function, 16 * MB, 16 * MB).unwrap();
+    assert_rate(up, 16 * MB, 16 * MB);
+    assert_rate(down, 16 * MB, 16 * MB);
+}
+
+#[test]
+fn a_transfer_goes_on_as_all_others_when_its_reservation_is_over() {
+    let process = start("bandwidth_up = '20MB/s'\nbandwidth_down = '20MB/s'\n");
+    let server = connect(&process);
+    let function = server.function("move").unwrap();
+    let second = Duration::from_secs(1);
+    let reservation = server.reserve(&of_bandwidth(MB, MB, second)).unwrap();
+    let within = function.with_reservation(Some(reservation.id));
+    let [up, down] = transfer(&within, 30 * MB, 30 * MB).unwrap();
+    assert!((0.8..10.0).contains(&up), "{up} s");
+    assert!(down < 10.0, "{down} s");
+    let ahead = Wanted {
+        start: MINUTE,
+        ..of_bandwidth(MB, MB, second)
+    };
+    let reservation = server.reserve(&ahead).unwrap();
+    let early = function.with_reservation(Some(reservation.id));
+    let [up, _] = transfer(&early, 30 * MB, MB).unwrap();
+    assert!(up < 10.0, "before it begins it is as any other: {up} s");
+}
+
+#[test]
+fn bandwidth_that_cannot_be_reserved_is_refused_with_the_reason() {
+    let process = start("bandwidth_up = '10MB/s'\n");
+    let server = connect(&process);
+    let kind = |wanted: &Wanted| match server.reserve(wanted) {
+        Err(Error::Failed(failure)) => (failure.kind, failure.message),
+        other => panic!("not refused: {other:?}"),
+    };
+    let (no_setting, text) = kind(&of_bandwidth(0, 1, MINUTE));
+    assert_eq!(no_setting, FailureKind::NotFree);
+    assert!(text.contains("limits.bandwidth_down"), "{text}");
+    let (too_fast, text) = kind(&of_bandwidth(9 * MB + 1, 0, MINUTE));
+    assert_eq!(too_fast, FailureKind::NotFree);
+    assert!(text.contains("9000000 can be reserved"), "{text}");
+    server.reserve(&of_bandwidth(5 * MB, 0, MINUTE)).unwrap();
+    let (taken, text) = kind(&of_bandwidth(5 * MB, 0, MINUTE));
+    assert_eq!(taken, FailureKind::NotFree);
+    assert!(text.contains("at the earliest"), "{text}");
+    server.reserve(&of_bandwidth(4 * MB, 0, MINUTE)).unwrap();
+    let known = server.reservations().unwrap();
+    assert_eq!(known.iter().map(|one| one.up).sum::<u64>(), 9 * MB);
+    assert_eq!(known[0].pes, 0);
+}

@@ -1,0 +1,99 @@
+//! Many connections at once, of which some call all the time: nothing fails, and the server does
+//! not grow. `FARCALL_SOAK_SECONDS=300` opens 2,000 connections for five minutes.
+
+use farcall_client::{Argument, Options, Scalar};
+use farcall_system::{BOUND, ServerProcess, wait_until};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const COPY: &str = "Module system;
+Library \"libc.so.6\";
+Define copy(OUT char out[n], IN char in[n], IN long n) Calls \"C\" memcpy(out, in, n);
+";
+
+/// Calls with arrays of all sizes up to so many bytes.
+const MOST_BYTES: usize = 40_000;
+
+#[test]
+fn nothing_fails_and_nothing_grows_with_many_connections() {
+    let soak = std::env::var("FARCALL_SOAK_SECONDS").ok();
+    let soak = soak.map(|seconds| seconds.parse().expect("a number of seconds"));
+    let (open, callers, seconds) = match soak {
+        Some(seconds) => (2000, 200, seconds),
+        None => (300, 30, 3),
+    };
+    let config = "[limits]\nconnections = 3000\nmemory = 200000000\n";
+    let server = ServerProcess::of(&[COPY]).config(config).start();
+    let before = descriptors(&server);
+    let idle: Vec<_> = (callers..open).map(|_| server.peer()).collect();
+
+    let (stop, calls) = (AtomicBool::new(false), AtomicU64::new(0));
+    let growth = thread::scope(|scope| {
+        for caller in 0..callers {
+            let (server, stop, calls) = (&server, &stop, &calls);
+            thread::Builder::new()
+                .stack_size(256 << 10)
+                .spawn_scoped(scope, move || call(server.address(), caller, stop, calls))
+                .expect("a thread");
+        }
+        // It has what it needs once everybody has called.
+        let all = 20 * callers as u64;
+        wait_until("twenty calls each", || calls.load(Ordering::Relaxed) > all);
+        thread::sleep(Duration::from_secs(seconds / 4));
+        let before = resident_bytes(&server);
+        let end = Instant::now() + Duration::from_secs(seconds);
+        while Instant::now() < end {
+            thread::sleep(Duration::from_millis(100));
+        }
+        let after = resident_bytes(&server);
+        stop.store(true, Ordering::Relaxed);
+        after.saturating_sub(before)
+    });
+    let calls = calls.load(Ordering::Relaxed);
+    println!("{calls} calls over {open} connections; the server grew by {growth} bytes");
+    assert!(growth < 8 << 20, "the server grew by {growth} bytes");
+    drop(idle);
+    // Workers and job buffers stay for further calls.
+    let kept = before + 2 * callers + 50;
+    wait_until("the end of all connections", || {
+        descriptors(&server) <= kept
+    });
+}
+
+fn resident_bytes(server: &ServerProcess) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().nth(1));
+    kilobytes.unwrap().parse::<u64>().unwrap() << 10
+}
+
+fn descriptors(server: &ServerProcess) -> usize {
+    let folder = format!("/proc/{}/fd", server.id());
+    std::fs::read_dir(folder).unwrap().count()
+}
+
+/// Calls until it is told to stop.
+fn call(address: &str, caller: usize, stop: &AtomicBool, calls: &AtomicU64) {
+    let options = Options {
+        same_host: caller.is_multiple_of(2),
+        timeout: Some(BOUND),
+        ..Options::default()
+    };
+    let server = farcall_client::Server::connect(address, options).expect("a connection");
+    let copy = server.function("copy").expect("an interface");
+    let mut bytes = 7919 * caller;
+    while !stop.load(Ordering::Relaxed) {
+        bytes = (bytes * 31 + 17) % MOST_BYTES;
+        let sent = vec![caller as u8; bytes];
+        let mut received = vec![!(caller as u8); bytes];
+        let arguments = &mut [
+            Argument::Out(&mut received),
+            Argument::In(&sent),
+            Argument::Scalar(Scalar::Int(bytes as i64)),
+        ];
+        copy.call(arguments).expect("a call");
+        assert!(received == sent);
+        calls.fetch_add(1, Ordering::Relaxed);
+    }
+}

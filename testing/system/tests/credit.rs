@@ -1,0 +1,107 @@
+//! Calls wait for memory at the server on the client's side: any number of them may be under way,
+//! none fails for want of memory, and small ones go on meanwhile.
+
+use farcall_client::{Argument, Function, Options, Pending, Scalar};
+use farcall_system::{ServerProcess, wait_until};
+use std::time::{Duration, Instant};
+
+const SYSTEM: &str = "Module system;
+Library \"libc.so.6\";
+Define copy(OUT char out[n], IN char in[n], IN long n)
+    Repeatable \"yes\" Calls \"C\" memcpy(out, in, n);
+Define abs(IN int n) Repeatable \"yes\" Calls \"C\" abs(n);
+";
+/// A call needs twice as much, and the server has room for three.
+const BYTES: usize = 8 << 20;
+const CONFIG: &str = "[limits]\nmemory = 56000000\n";
+
+fn connect(server: &ServerProcess) -> farcall_client::Server {
+    let options = Options {
+        same_host: false,
+        timeout: Some(Duration::from_secs(60)),
+        ..Options::default()
+    };
+    farcall_client::Server::connect(server.address(), options).unwrap()
+}
+
+fn copy(function: &Function, from: &[u8], to: &mut [u8]) -> Pending {
+    let arguments = &mut [
+        Argument::Out(to),
+        Argument::In(from),
+        Argument::Scalar(Scalar::Int(from.len() as i64)),
+    ];
+    // SAFETY: the arrays outlive every call of this test.
+    unsafe { function.start(arguments) }.unwrap()
+}
+
+fn abs(function: &Function) -> Pending {
+    // SAFETY: there are no arrays.
+    unsafe { function.start(&mut [Argument::Scalar(Scalar::Int(1))]) }.unwrap()
+}
+
+#[test]
+fn calls_that_need_more_memory_than_there_is_wait_for_their_turn() {
+    let server = ServerProcess::of(&[SYSTEM]).config(CONFIG).start();
+    let clients = [connect(&server), connect(&server)];
+    let small = clients[0].function("system/abs").unwrap();
+    let sources: Vec<Vec<u8>> = (0..20u8).map(|value| vec![value; BYTES]).collect();
+    let mut results = vec![vec![255u8; BYTES]; sources.len()];
+    let pairs = sources.iter().zip(&mut results).enumerate();
+    let calls: Vec<Pending> = pairs
+        .map(|(index, (from, to))| {
+            let function = clients[index % 2].function("system/copy").unwrap();
+            copy(&function, from, to)
+        })
+        .collect();
+    let start = Instant::now();
+    for _ in 0..20 {
+        small.call(&mut [Argument::Scalar(Scalar::Int(1))]).unwrap();
+    }
+    let small_calls = start.elapsed();
+    for call in calls {
+        call.wait().unwrap();
+    }
+    assert!(
+        small_calls < start.elapsed(),
+        "small calls do not wait for all others"
+    );
+    assert!(sources == results);
+}
+
+#[test]
+fn who_waits_for_memory_may_give_up() {
+    let server = ServerProcess::of(&[SYSTEM]).config(CONFIG).start();
+    let client = connect(&server);
+    let function = client.function("system/copy").unwrap();
+    let source = vec![7u8; BYTES];
+    let mut results = vec![vec![0u8; BYTES]; 12];
+    let mut calls: Vec<Pending> = results
+        .iter_mut()
+        .map(|to| copy(&function, &source, to))
+        .collect();
+    for index in [11, 8, 5, 3, 2, 0] {
+        calls.remove(index).cancel();
+    }
+    for call in calls {
+        call.wait().unwrap();
+    }
+    let kept = results.iter().filter(|result| **result == source).count();
+    assert!(kept >= 6, "{kept}");
+    let mut last = vec![0u8; BYTES];
+    copy(&function, &source, &mut last).wait().unwrap();
+    assert!(last == source);
+}
+
+#[test]
+fn any_number_of_calls_is_under_way() {
+    let server = ServerProcess::of(&[SYSTEM])
+        .config("[limits]\ncalls_per_connection = 40\n")
+        .start();
+    let client = connect(&server);
+    let function = client.function("system/abs").unwrap();
+    let calls: Vec<Pending> = (0..5000).map(|_| abs(&function)).collect();
+    wait_until("the end of the last call", || calls[4999].is_done());
+    for call in calls {
+        call.wait().unwrap();
+    }
+}

@@ -1,0 +1,314 @@
+//! Jobs and daemons that fail, hang or keep their network full: the others go on.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use farcall_system::gang::{Node, lines, text};
+use farcall_system::program::example;
+use farcall_system::{farcall, farcall_path, wait_until};
+use rustix::process::Signal;
+
+/// Two nodes of two slots each.
+fn cluster(options: &[&str]) -> (Node, Node) {
+    let root = ["--slice", "20ms", "--node", "a", "--slots", "2"];
+    let root = Node::start(&[&root[..], options].concat());
+    // What a root decides holds on all nodes: the other has the defaults.
+    let other = ["--node", "b", "--slots", "2", "--parent", root.address()];
+    let other = Node::start(&other);
+    wait_until("the second node has joined", || root.nodes() == 2);
+    (root, other)
+}
+
+fn all_to_all() -> [String; 5] {
+    let program = example("all_to_all");
+    ["-n", "4", &program, "40", "30000"].map(str::to_string)
+}
+
+#[test]
+fn traffic_between_nodes_survives_every_form_of_switch() {
+    let job = all_to_all();
+    let job = job.each_ref().map(String::as_str);
+    let control = Node::start(&["--slice", "1000s"]).run(&job);
+    assert_eq!(control.status.code(), Some(0), "{}", text(&control.stderr));
+    for form in ["two", "seven"] {
+        for freeze in ["epoch", "drain"] {
+            let options = ["--switch-alone", "--form", form, "--freeze", freeze];
+            let (root, _other) = cluster(&options);
+            let output = root.run(&job);
+            let told = text(&output.stderr);
+            assert_eq!(lines(&output), lines(&control), "{form} {freeze}: {told}");
+        }
+    }
+}
+
+/// The daemons have links of their own: a job that has filled its network is still heard of, judged
+/// and killed, in a drain too.
+#[test]
+fn a_job_whose_channels_are_clogged_is_killed() {
+    for freeze in ["epoch", "drain"] {
+        let (root, other) = cluster(&["--freeze", freeze]);
+        let stall = example("stall");
+        let mut job = root.submit(&["-n", "4", &stall]);
+        let id = root.last_job(1);
+        let mut told = String::new();
+        wait_until("the stall is seen", || {
+            let output = root.gang(&["state", &id]).output().expect("runs");
+            told = text(&output.stdout);
+            told.starts_with("stalled")
+        });
+        assert!(
+            told.contains("waits for room in the full channel"),
+            "{told}"
+        );
+        assert!(root.gang(&["kill", &id]).status().expect("runs").success());
+        wait_until("it ends", || matches!(job.try_wait(), Ok(Some(_))));
+        wait_until("nothing is left", || {
+            root.children().is_empty() && other.children().is_empty()
+        });
+        let job = all_to_all();
+        let output = root.run(&job.each_ref().map(String::as_str));
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn a_stalled_job_is_ended_and_one_that_works_is_not() {
+    let (root, _other) = cluster(&[]);
+    let stall = example("stall");
+    let alone = Node::start(&["--slots", "2", "--slice", "20ms"]);
+    for (daemon, elements) in [(&root, "3"), (&root, "5"), (&alone, "2"), (&alone, "3")] {
+        let output = daemon.run(&["-n", elements, "--detect-termination", &stall]);
+        assert_eq!(output.status.code(), Some(125), "{elements}");
+        assert!(text(&output.stderr).contains("flow-control stall"));
+    }
+    let job = all_to_all();
+    let mut watched = vec!["--detect-termination"];
+    watched.extend(job.iter().map(String::as_str));
+    let output = root.run(&watched);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}
+
+/// A node is lost while the network of its job is to come to rest.
+#[test]
+fn a_node_lost_in_a_drain_holds_nobody_up() {
+    let (root, mut other) = cluster(&["--freeze", "drain"]);
+    let program = example("all_to_all");
+    let spread = root.submit(&["-n", "4", &program, "1000000", "30000"]);
+    let first = root.last_job(1);
+    let local = root.submit(&["-n", "1", "--", "sleep", "1000"]);
+    let second = root.last_job(2);
+    let slices = |of: &str| {
+        let rows = root.jobs();
+        let mine = rows
+            .iter()
+            .find(|row| row["id"].as_u64() == of.parse().ok());
+        mine.and_then(|row| row["slices"].as_u64()).unwrap_or(0)
+    };
+    wait_until("both have had slices", || {
+        slices(&first) > 3 && slices(&second) > 3
+    });
+    other.kill();
+    let output = spread.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(125));
+    assert!(text(&output.stderr).contains("node b is gone"));
+    wait_until("the other goes on", || {
+        let rows = root.jobs();
+        rows.len() == 1 && rows[0]["state"] == "running"
+    });
+    let output = root.run(&["-n", "2", "--", "echo", "still there"]);
+    assert_eq!(lines(&output), ["still there"; 2]);
+    root.gang(&["kill", &second]).status().expect("runs");
+    local.wait_with_output().expect("it ends");
+}
+
+/// A daemon that hangs keeps its connection: only its silence tells.
+#[test]
+fn a_daemon_that_hangs_is_given_up() {
+    let (root, mut other) = cluster(&["--silence", "3s"]);
+    let spread = root.submit(&["-n", "4", "--", "sleep", "1000"]);
+    wait_until("it is there", || root.jobs().len() == 1);
+    other.signal(Signal::STOP);
+    let output = spread.wait_with_output().expect("it ends");
+    other.signal(Signal::CONT);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(text(&output.stderr).contains("node b is gone"));
+    let output = root.run(&["-n", "2", "--", "echo", "still there"]);
+    assert_eq!(lines(&output), ["still there"; 2]);
+}
+
+/// Processes whose command line holds a word.
+fn processes(word: &str) -> usize {
+    let folders = std::fs::read_dir("/proc").expect("Linux").flatten();
+    let lines = folders.filter_map(|folder| std::fs::read(folder.path().join("cmdline")).ok());
+    lines.filter(|line| text(line).contains(word)).count()
+}
+
+#[test]
+fn a_killed_daemon_takes_its_jobs_along() {
+    let mut daemon = Node::start(&["--slice", "20ms"]);
+    let groups = format!("farcall-gang-{}", daemon.id());
+    let mount = std::fs::read_to_string("/proc/self/mounts").expect("Linux");
+    let mount = mount.lines().find(|line| line.contains(" cgroup2 "));
+    let mount = mount.and_then(|line| line.split(' ').nth(1));
+    let folder = mount.map(|mount| std::path::Path::new(mount).join(groups));
+    let folder = folder.filter(|folder| folder.exists());
+    let word = format!("31{}", daemon.id());
+    let mut script = format!("exec sleep {word}");
+    if folder.is_some() {
+        // What has left its element's process group is still in the control group.
+        script = format!("setsid sleep {word} & {script}");
+    } else {
+        println!("no control groups: what leaves its element is not looked for");
+    }
+    let job = daemon.submit(&["-n", "2", "--tree", "--", "sh", "-c", &script]);
+    wait_until("it runs", || processes(&format!("sleep\0{word}")) >= 2);
+    daemon.kill();
+    let output = job.wait_with_output().expect("the front end ends");
+    assert_eq!(output.status.code(), Some(125));
+    wait_until("no process is left", || processes(&word) == 0);
+    wait_until("no group is left", || {
+        folder.as_ref().is_none_or(|folder| !folder.exists())
+    });
+}
+
+/// A front end that reads nothing holds back the elements of its own job alone.
+#[test]
+fn output_that_nobody_reads_stops_no_other_job() {
+    let (root, _other) = cluster(&[]);
+    let mut unread = root.submit(&["-n", "4", "--", "yes", "a line that nobody reads"]);
+    wait_until("it runs", || root.jobs().len() == 1);
+    // Until its pipe, its front end's link and the links between the daemons are full.
+    let resident = || {
+        let path = format!("/proc/{}/statm", root.id());
+        let pages = std::fs::read_to_string(path).unwrap_or_default();
+        let pages = pages.split(' ').nth(1).and_then(|pages| pages.parse().ok());
+        pages.unwrap_or(0u64) * 4096
+    };
+    let (mut last, mut same) = (0, 0);
+    wait_until("nothing more is taken", || {
+        let now = resident();
+        same = if now == last { same + 1 } else { 0 };
+        last = now;
+        same > 100
+    });
+    assert!(last < 64 << 20, "{last} bytes");
+    let output = root.run(&["-n", "4", "--", "echo", "read"]);
+    assert_eq!(lines(&output), ["read"; 4]);
+    unread.kill().expect("it runs");
+    unread.wait().expect("it ends");
+}
+
+#[test]
+fn a_job_comes_by_tcp_with_the_secret() {
+    let token = [("FARCALL_TOKEN", "a secret of this test")];
+    // SAFETY: plain system calls.
+    let (user, group) = unsafe { (libc::getuid(), libc::getgid()) };
+    let owner = format!("{user}:{group}");
+    let daemon = Node::start_with(&["--tcp-user", &owner], &token);
+    let run = |token: &str| {
+        let mut command = farcall();
+        command
+            .args(["gang", "run", "--quiet", "--daemon", daemon.address()])
+            .args(["-n", "2", "--", "echo", "by TCP"])
+            .env("FARCALL_TOKEN", token);
+        command.output().expect("runs")
+    };
+    let output = run(token[0].1);
+    assert_eq!(lines(&output), ["by TCP"; 2], "{}", text(&output.stderr));
+    let output = run("another");
+    assert_eq!(output.status.code(), Some(125));
+    assert!(text(&output.stderr).contains("FARCALL_TOKEN is not that of the daemon"));
+}
+
+#[test]
+fn prometheus_reads_metrics() {
+    let port = {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        free.local_addr().expect("bound").to_string()
+    };
+    let daemon = Node::start(&["--metrics", &port, "--slice", "20ms"]);
+    let job = daemon.submit(&["-n", "1", "--", "sleep", "1000"]);
+    let get = |path: &str| {
+        let mut stream = TcpStream::connect(&port).expect("it listens");
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        answer
+    };
+    let mut page = String::new();
+    wait_until("the job is counted", || {
+        page = get("/metrics");
+        page.contains("farcall_gang_jobs{state=\"running\"} 1\n")
+    });
+    for line in [
+        "HTTP/1.1 200 OK\r\n",
+        "# TYPE farcall_gang_switch_seconds counter\n",
+        "farcall_gang_nodes 1\n",
+        "farcall_gang_packets_total{way=\"sent\"} 0\n",
+    ] {
+        assert!(page.contains(line), "{line} in {page}");
+    }
+    assert!(get("/other").starts_with("HTTP/1.1 404"));
+    daemon.gang(&["kill", "1"]).status().expect("runs");
+    job.wait_with_output().expect("it ends");
+}
+
+/// Jobs are started as their user, and are nobody else's business.
+#[test]
+fn users_are_kept_apart() {
+    // SAFETY: a plain system call.
+    if unsafe { libc::getuid() } != 0 {
+        println!("skipped: only a daemon of root has jobs of several users");
+        return;
+    }
+    let nobody = 65_534;
+    let daemon = Node::start(&[]);
+    let as_nobody = |arguments: &[&str]| {
+        // A place that everybody may read, whatever the build folder allows.
+        let mut command = Command::new("/proc/self/fd/9");
+        let program = std::fs::File::open(farcall_path()).expect("built");
+        let program = std::os::fd::IntoRawFd::into_raw_fd(program);
+        command
+            .args(["gang", arguments[0], "--control", daemon.control()])
+            .args(&arguments[1..])
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .uid(nobody)
+            .gid(nobody);
+        // SAFETY: one system call between fork and exec.
+        unsafe {
+            command.pre_exec(move || match libc::dup2(program, 9) {
+                -1 => Err(std::io::Error::last_os_error()),
+                _ => Ok(()),
+            });
+        }
+        let output = command.output().expect("runs");
+        // SAFETY: the descriptor is this function's own.
+        unsafe { libc::close(program) };
+        output
+    };
+    let job = daemon.submit(&["-n", "1", "--", "sleep", "1000"]);
+    wait_until("it is there", || daemon.jobs().len() == 1);
+    let told = as_nobody(&["kill", "1"]);
+    assert!(!told.status.success());
+    assert!(text(&told.stderr).contains("job 1 belongs to user 0"));
+    let told = as_nobody(&["ps"]);
+    assert!(
+        !text(&told.stdout).contains("sleep"),
+        "{}",
+        text(&told.stdout)
+    );
+    let script = "id -u; id -G; kill -0 1 2>&1 || echo refused";
+    let told = as_nobody(&["run", "--quiet", "-n", "1", "--", "sh", "-c", script]);
+    let groups = Command::new("id").args(["-G", "nobody"]).output();
+    let groups = text(&groups.expect("id(1)").stdout);
+    let output = text(&told.stdout);
+    let mut output = output.lines();
+    assert_eq!(output.next(), Some("65534"), "{}", text(&told.stderr));
+    assert_eq!(output.next(), Some(groups.trim()));
+    assert_eq!(output.last(), Some("refused"));
+    daemon.gang(&["kill", "1"]).status().expect("runs");
+    job.wait_with_output().expect("it ends");
+}

@@ -1,0 +1,390 @@
+//! Metaservers, servers and clients as processes: who computes what, and what is lost when one of
+//! them is.
+
+mod database;
+
+use database::Database;
+use farcall_client::{Error, Function, wait_any};
+use farcall_system::cluster::{
+    Cluster, Running, begin, busiest, done, serving, status, wait_for_servers,
+};
+use farcall_system::server::connect;
+use farcall_system::{BOUND, daemon, farcall, stop, wait_until};
+use std::path::Path;
+use std::time::Instant;
+
+#[test]
+fn calls_of_one_function_run_at_all_servers() {
+    let mut cluster = Cluster::new();
+    let metaserver = cluster.metaserver(&[]);
+    (0..3).for_each(|_| cluster.serve(&[metaserver.address()], &["--pes", "1"]));
+    wait_for_servers(metaserver.address(), 3);
+    let server = connect(metaserver.address());
+    let names: Vec<String> = server
+        .functions()
+        .unwrap()
+        .into_iter()
+        .map(|f| f.name)
+        .collect();
+    assert_eq!(names, ["work/again", "work/once"]);
+    let function = server.function("again").unwrap();
+    assert_eq!(function.qualified_name(), "work/again");
+    let calls: Vec<Running> = (0..6).map(|_| begin(&function, 3, 0.4, 1.0)).collect();
+    calls.into_iter().for_each(|call| call.end().unwrap());
+    let servers = cluster.servers.iter();
+    let done: Vec<u64> = servers.map(|server| done(server.address())).collect();
+    assert!(done.iter().all(|calls| *calls >= 1), "{done:?}");
+    assert_eq!(done.iter().sum::<u64>(), 6);
+    let missing = server.function("works").unwrap_err().to_string();
+    assert!(missing.contains("farcall ls"), "{missing}");
+    for server in &mut cluster.servers {
+        assert!(server.stop());
+    }
+    wait_until("all have left", || {
+        status(metaserver.address())["servers"] == serde_json::json!([])
+    });
+}
+
+/// Ends all calls; returns how many succeeded, and the errors.
+fn end_all(calls: Vec<Running>) -> (usize, Vec<Error>) {
+    let errors = calls.into_iter().map(Running::end);
+    let (done, failed): (Vec<_>, Vec<_>) = errors.partition(Result::is_ok);
+    (
+        done.len(),
+        failed.into_iter().filter_map(Result::err).collect(),
+    )
+}
+
+/// 300 calls, half of them of each function, with arrays that are copied and some that are sent.
+fn many(again: &Function, once: &Function) -> (Vec<Running>, Vec<Running>) {
+    let sizes = [10, 1000, 20_000];
+    // The last ones take long enough to be under way whatever else this machine does.
+    let seconds = |index| if index < 135 { 0.01 } else { 0.2 };
+    let begin =
+        |function, index: usize| begin(function, sizes[index % 3], seconds(index), index as f64);
+    let calls = (0..150).map(|index| (begin(again, index), begin(once, index)));
+    calls.unzip()
+}
+
+#[test]
+fn a_server_that_is_killed_costs_only_calls_that_may_not_be_run_again() {
+    let mut cluster = Cluster::new();
+    let metaserver = cluster.metaserver(&[]);
+    (0..3).for_each(|_| cluster.serve(&[metaserver.address()], &["--pes", "1"]));
+    wait_for_servers(metaserver.address(), 3);
+    let server = connect(metaserver.address());
+    let [again, once] = ["again", "once"].map(|name| server.function(name).unwrap());
+    let (repeatable, others) = many(&again, &once);
+    // In the middle: when some of the calls have ended.
+    wait_until("some calls have ended", || {
+        repeatable
+            .iter()
+            .filter(|call| call.pending.is_done())
+            .count()
+            > 30
+    });
+    let killed = busiest(metaserver.address());
+    let mut servers = cluster.servers.iter_mut();
+    servers.find(|one| one.address() == killed).unwrap().kill();
+    let pending: Vec<_> = others.iter().map(|call| &call.pending).collect();
+    assert!(wait_any(&pending, Some(Instant::now() + BOUND)).unwrap());
+    let (done, errors) = end_all(repeatable);
+    assert_eq!((done, errors.len()), (150, 0), "{errors:?}");
+    let (done, errors) = end_all(others);
+    assert_eq!(done + errors.len(), 150);
+    assert!(!errors.is_empty(), "none was at the server that was killed");
+    for error in errors {
+        let text = error.to_string();
+        assert!(matches!(error, Error::Lost { .. }), "{text}");
+        assert!(
+            text.contains("work/once") && text.contains(&killed),
+            "{text}"
+        );
+        assert!(text.contains("Repeatable"), "{text}");
+    }
+    assert_eq!(serving(metaserver.address()).len(), 2);
+}
+
+#[test]
+fn a_metaserver_that_is_started_again_knows_its_servers_and_loses_nothing() {
+    let mut cluster = Cluster::new();
+    let store = ["--store", "sqlite:directory"];
+    let mut metaserver = cluster.metaserver(&store);
+    let address = metaserver.address().to_string();
+    (0..2).for_each(|_| cluster.serve(&[&address], &[]));
+    wait_for_servers(&address, 2);
+    let server = connect(&address);
+    let again = server.function("again").unwrap();
+    let calls: Vec<Running> = (0..20).map(|_| begin(&again, 10, 0.05, 1.0)).collect();
+    // What is written down is known to another one with the store.
+    let mut other = cluster.metaserver(&store);
+    wait_for_servers(other.address(), 2);
+    assert!(stop(&mut other));
+    metaserver.kill();
+    // Clients go on with what they know.
+    let more: Vec<Running> = (0..20).map(|_| begin(&again, 10, 0.05, 2.0)).collect();
+    for calls in [calls, more] {
+        let (done, errors) = end_all(calls);
+        assert_eq!((done, errors.len()), (20, 0), "{errors:?}");
+    }
+    // One server ends meanwhile.
+    cluster.servers[1].kill();
+    let port = address.strip_prefix("farcall://").unwrap();
+    let mut metaserver = cluster.metaserver(&[&["--listen", port], &store[..]].concat());
+    assert_eq!(metaserver.address(), address);
+    assert!(!serving(&address).is_empty(), "nothing was kept");
+    wait_until("the lease of the one that was killed has ended", || {
+        serving(&address) == [cluster.servers[0].address().to_string()]
+    });
+    begin(&again, 10, 0.0, 3.0).end().unwrap();
+    assert!(stop(&mut metaserver));
+}
+
+#[test]
+fn who_proves_nothing_has_no_servers_join() {
+    let mut cluster = Cluster::new();
+    let token = |name: &str| {
+        let output = farcall()
+            .args(["token", "add", "tokens", name])
+            .current_dir(cluster.folder.path())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_string()
+    };
+    let [alice, node] = ["alice", "node"].map(token);
+    let metaserver = cluster.metaserver(&["--tokens", "tokens", "--server-user", "node"]);
+    let words = ["serve", "work.idl", "--allow-code", "--log", "off"];
+    let words = [
+        &words[..],
+        &[
+            "--listen",
+            "127.0.0.1:0",
+            "--metaserver",
+            metaserver.address(),
+        ],
+    ];
+    let words = words.concat();
+    let folder = cluster.folder.path();
+    // Neither with the token of a client, nor without one.
+    let wrong = daemon(folder, &words, &[("FARCALL_TOKEN", &alice)]);
+    let nobody = daemon(folder, &words, &[("FARCALL_TOKEN", "")]);
+    let right = daemon(folder, &words, &[("FARCALL_TOKEN", &node)]);
+    let options = || farcall_client::Options {
+        credentials: farcall_client::Credentials::default().with_token(&alice),
+        ..Default::default()
+    };
+    let server = farcall_client::Server::connect(metaserver.address(), options()).unwrap();
+    let joined = || {
+        let text = server.status().unwrap();
+        let status: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let servers = status["servers"].as_array().unwrap().clone();
+        servers
+            .iter()
+            .map(|one| one["address"].clone())
+            .collect::<Vec<_>>()
+    };
+    wait_until("the one with the right token has joined", || {
+        !joined().is_empty()
+    });
+    assert_eq!(joined(), [right.address()]);
+    begin(&server.function("again").unwrap(), 3, 0.0, 1.0)
+        .end()
+        .unwrap();
+    let refused = farcall_client::Server::connect(metaserver.address(), Default::default());
+    assert!(refused.unwrap_err().to_string().contains("FARCALL_TOKEN"));
+    drop((wrong, nobody));
+    cluster.servers.clear();
+}
+
+/// Those of the host, of a server's user and of another user, in the folder `tls`.
+fn make_certificates(folder: &Path) {
+    for words in [
+        ["server", "tls", "127.0.0.1"],
+        ["client", "tls", "node"],
+        ["client", "tls", "alice"],
+    ] {
+        let made = farcall()
+            .arg("certificate")
+            .args(words)
+            .current_dir(folder)
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{made:?}");
+    }
+}
+
+#[test]
+fn servers_and_metaservers_know_each_other_by_certificates() {
+    let cluster = Cluster::new();
+    let folder = cluster.folder.path();
+    make_certificates(folder);
+    let believed = ["--tls", "tls", "--tls-clients", "tls/authority.pem"];
+    let metaserver = cluster.metaserver(&[&believed[..], &["--server-user", "node"]].concat());
+    assert!(
+        metaserver.address().starts_with("farcalls://"),
+        "{}",
+        metaserver.address()
+    );
+    let words = [
+        "serve",
+        "work.idl",
+        "--allow-code",
+        "--log",
+        "off",
+        "--listen",
+        "127.0.0.1:0",
+    ];
+    let words = [
+        &words[..],
+        &believed,
+        &["--metaserver", metaserver.address()],
+    ]
+    .concat();
+    let proof = |name: &str| {
+        let file = |end: &str| format!("tls/{name}.{end}");
+        [
+            ("FARCALL_CA", "tls/authority.pem".to_string()),
+            ("FARCALL_CERT", file("pem")),
+            ("FARCALL_KEY", file("key")),
+        ]
+    };
+    let serve = |name: &str| {
+        let set = proof(name);
+        let set: Vec<(&str, &str)> = set
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()))
+            .collect();
+        daemon(folder, &words, &set)
+    };
+    // A client's certificate does not make a server of its owner.
+    let (wrong, right) = (serve("alice"), serve("node"));
+    let path = |name: &str| folder.join("tls").join(name);
+    let options = farcall_client::Options {
+        credentials: farcall_client::Credentials::default()
+            .with_authorities(path("authority.pem"))
+            .with_certificate(path("alice.pem"), path("alice.key")),
+        ..Default::default()
+    };
+    let server = farcall_client::Server::connect(metaserver.address(), options).unwrap();
+    let mut function = None;
+    wait_until("the server has joined", || {
+        function = server.function("again").ok();
+        function.is_some()
+    });
+    let function = function.unwrap();
+    let servers = function.servers();
+    let addresses: Vec<String> = servers
+        .iter()
+        .map(|one| one.address().to_string())
+        .collect();
+    assert_eq!(addresses, [right.address()]);
+    begin(&function, 10_000, 0.0, 1.0).end().unwrap();
+    let stranger = farcall_client::Server::connect(metaserver.address(), Default::default());
+    assert!(stranger.is_err());
+    drop(wrong);
+}
+
+#[test]
+fn up_brings_a_cluster_and_takes_it_with_it() {
+    let cluster = Cluster::new();
+    let words = [
+        "up",
+        "--local",
+        "2",
+        "work.idl",
+        "--allow-code",
+        "--listen",
+        "127.0.0.1:0",
+    ];
+    let mut up = daemon(cluster.folder.path(), &words, &[]);
+    wait_for_servers(up.address(), 2);
+    let server = connect(up.address());
+    begin(&server.function("again").unwrap(), 3, 0.0, 1.0)
+        .end()
+        .unwrap();
+    let mut addresses = serving(up.address());
+    addresses.push(up.address().to_string());
+    assert!(stop(&mut up));
+    for address in &addresses {
+        let gone = farcall_client::Server::connect(address, Default::default());
+        assert!(gone.is_err(), "{address} is still there");
+    }
+    // The same where it is killed itself.
+    let mut up = daemon(cluster.folder.path(), &words, &[]);
+    wait_for_servers(up.address(), 2);
+    let mut addresses = serving(up.address());
+    addresses.push(up.address().to_string());
+    up.kill();
+    for address in &addresses {
+        wait_until("it has ended", || {
+            farcall_client::Server::connect(address, Default::default()).is_err()
+        });
+    }
+}
+
+/// A database, unless this machine cannot have one.
+fn database() -> Option<Database> {
+    match Database::start() {
+        Ok(database) => Some(database),
+        Err(why) => {
+            eprintln!("SKIPPED: {why}");
+            None
+        }
+    }
+}
+
+#[test]
+fn two_metaservers_share_a_database_and_one_may_be_killed() {
+    let Some(database) = database() else { return };
+    let mut cluster = Cluster::new();
+    let store = ["--store", &database.store()];
+    let [mut one, two] = [(); 2].map(|()| cluster.metaserver(&store));
+    let both = [one.address(), two.address()];
+    cluster.serve(&both, &["--pes", "1"]);
+    cluster.serve(&both, &["--pes", "1"]);
+    // What has joined only one of them is known to the other by the database.
+    cluster.serve(&[two.address()], &["--pes", "1"]);
+    both.iter().for_each(|address| wait_for_servers(address, 3));
+    let server = connect(&both.join(","));
+    let [again, once] = ["again", "once"].map(|name| server.function(name).unwrap());
+    let before: Vec<Running> = (0..30).map(|_| begin(&once, 10, 0.02, 1.0)).collect();
+    one.kill();
+    let after: Vec<Running> = (0..30).map(|_| begin(&once, 10, 0.02, 2.0)).collect();
+    let third: Vec<Running> = (0..30).map(|_| begin(&again, 10, 0.02, 3.0)).collect();
+    for calls in [before, after, third] {
+        let (done, errors) = end_all(calls);
+        assert_eq!((done, errors.len()), (30, 0), "{errors:?}");
+    }
+    let placed = server.status().unwrap();
+    let placed: serde_json::Value = serde_json::from_str(&placed).unwrap();
+    assert_eq!(placed["kind"], "metaserver", "the second one answers");
+    // A metaserver that comes later knows all at once.
+    let third = cluster.metaserver(&store);
+    assert_eq!(serving(third.address()).len(), 3);
+}
+
+#[test]
+fn a_database_that_is_away_stops_nothing() {
+    let Some(mut database) = database() else {
+        return;
+    };
+    let mut cluster = Cluster::new();
+    let store = ["--store", &database.store()];
+    let metaserver = cluster.metaserver(&store);
+    cluster.serve(&[metaserver.address()], &[]);
+    wait_for_servers(metaserver.address(), 1);
+    let answers = |address: &str| status(address)["store"]["answers"].as_bool().unwrap();
+    assert!(answers(metaserver.address()));
+    database.stop();
+    wait_until("it is noticed", || !answers(metaserver.address()));
+    let again = connect(metaserver.address()).function("again").unwrap();
+    begin(&again, 10, 0.0, 1.0).end().unwrap();
+    cluster.serve(&[metaserver.address()], &[]);
+    wait_for_servers(metaserver.address(), 2);
+    database.run();
+    wait_until("it answers again", || answers(metaserver.address()));
+    // What has joined meanwhile is there as well.
+    let other = cluster.metaserver(&store);
+    wait_for_servers(other.address(), 2);
+}

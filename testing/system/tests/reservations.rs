@@ -1,0 +1,288 @@
+//! Processor elements reserved ahead of time: a real server, and two of its users.
+
+use farcall_client::{
+    Argument, Error, FailureKind, Function, Job, JobState, Options, Pending, Scalar, Server, Wanted,
+};
+use farcall_system::ServerProcess;
+use std::time::Duration;
+
+/// A function that says when it has computed.
+const IDL: &str = r#"
+Module reserved;
+Globals {
+    #include <time.h>
+    static double now(void) {
+        struct timespec time;
+        clock_gettime(CLOCK_MONOTONIC, &time);
+        return time.tv_sec + 1e-9 * time.tv_nsec;
+    }
+}
+Define wide(IN int pes, IN double seconds, OUT double span[2])
+    ProcessorElements pes
+{
+    span[0] = now();
+    struct timespec time = {(long)seconds, (long)((seconds - (long)seconds) * 1e9)};
+    nanosleep(&time, 0);
+    span[1] = now();
+}
+"#;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn start(options: &[&str]) -> ServerProcess {
+    let server = ServerProcess::of(&[IDL]).options(&["--allow-code", "--pes", "2"]);
+    server.options(options).start()
+}
+
+/// Processor elements in so long, for so long.
+fn of_pes(pes: u32, start: Duration, length: Duration) -> Wanted {
+    Wanted {
+        pes,
+        start,
+        length,
+        ..Wanted::default()
+    }
+}
+
+/// Another user than those of [`ServerProcess::connect`], who are known by their sockets.
+fn stranger(process: &ServerProcess) -> Server {
+    let options = Options {
+        same_host: false,
+        ..Options::default()
+    };
+    Server::connect(process.address(), options).unwrap()
+}
+
+struct Running {
+    // Before the array: it must be gone when that is.
+    pending: Pending,
+    span: Box<[u8; 16]>,
+}
+
+impl Running {
+    fn begin(function: &Function, pes: i64, seconds: f64) -> Result<Running, Error> {
+        let mut span = Box::new([0; 16]);
+        let mut arguments = [
+            Argument::Scalar(Scalar::Int(pes)),
+            Argument::Scalar(Scalar::Float(seconds)),
+            Argument::Out(&mut span[..]),
+        ];
+        // SAFETY: the array is on the heap, nobody touches it before the call has ended, and it is
+        // dropped after it.
+        let pending = unsafe { function.start(&mut arguments) }?;
+        Ok(Running { pending, span })
+    }
+
+    /// When it has computed, from and until.
+    fn end(self) -> Result<[f64; 2], Error> {
+        self.pending.wait_timeout(MINUTE)?;
+        self.pending.wait()?;
+        let double = |at: usize| f64::from_ne_bytes(self.span[at..at + 8].try_into().unwrap());
+        Ok([double(0), double(8)])
+    }
+}
+
+fn kind<T: std::fmt::Debug>(result: Result<T, Error>) -> (FailureKind, String) {
+    match result {
+        Err(Error::Failed(failure)) => (failure.kind, failure.message),
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+#[test]
+fn calls_of_a_reservation_go_before_all_others() {
+    let process = start(&[]);
+    let server = stranger(&process);
+    let function = server.function("wide").unwrap();
+    let reservation = server.reserve(&of_pes(2, Duration::ZERO, MINUTE)).unwrap();
+    assert!(reservation.begins.is_zero() && reservation.ends <= MINUTE);
+    let outside = Running::begin(&function, 1, 0.0).unwrap();
+    let within = function.with_reservation(Some(reservation.id));
+    for _ in 0..2 {
+        let [_, end] = Running::begin(&within, 2, 0.05).unwrap().end().unwrap();
+        assert!(end > 0.0);
+    }
+    let last = Running::begin(&within, 2, 0.05).unwrap().end().unwrap();
+    let status = server.status().unwrap();
+    assert!(status.contains("\"ends_in_s\""), "{status}");
+    server.release(reservation.id).unwrap();
+    let outside = outside.end().unwrap();
+    assert!(outside[0] >= last[1], "{outside:?} and {last:?}");
+    assert_eq!(server.reservations().unwrap(), []);
+}
+
+#[test]
+fn a_call_waits_for_its_reservation_and_no_longer() {
+    let process = start(&[]);
+    let server = stranger(&process);
+    let function = server.function("wide").unwrap();
+    let [now, _] = Running::begin(&function, 1, 0.0).unwrap().end().unwrap();
+    let ahead = Duration::from_millis(700);
+    let reservation = server.reserve(&of_pes(2, ahead, MINUTE)).unwrap();
+    let within = function.with_reservation(Some(reservation.id));
+    // It wants all processor elements there are, which are as many as are reserved.
+    let [start, _] = Running::begin(&within, 9, 0.0).unwrap().end().unwrap();
+    assert!(start - now >= 0.69, "after {} s", start - now);
+}
+
+#[test]
+fn a_reservation_is_over_at_its_end() {
+    let process = start(&[]);
+    let server = stranger(&process);
+    let function = server.function("wide").unwrap();
+    let [now, _] = Running::begin(&function, 1, 0.0).unwrap().end().unwrap();
+    let length = Duration::from_millis(500);
+    let reservation = server.reserve(&of_pes(2, Duration::ZERO, length)).unwrap();
+    let [start, _] = Running::begin(&function, 1, 0.0).unwrap().end().unwrap();
+    assert!(start - now >= 0.49, "after {} s", start - now);
+    let late = function.with_reservation(Some(reservation.id));
+    let late = Running::begin(&late, 1, 0.0).and_then(Running::end);
+    assert_eq!(kind(late).0, FailureKind::NotFound);
+}
+
+#[test]
+fn what_cannot_be_reserved_is_refused_with_the_reason() {
+    let configuration = "[limits]\nreservations_per_user = 2\nreserve_ahead_s = 100.0\n\
+                         [queue]\nunreservable_pes = 1\n";
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), configuration).unwrap();
+    let process = start(&["--config", file.path().to_str().unwrap()]);
+    let server = stranger(&process);
+    let (no_time, long) = (Duration::ZERO, Duration::from_secs(101));
+    let (many, text) = kind(server.reserve(&of_pes(2, no_time, MINUTE)));
+    assert_eq!(many, FailureKind::NotFree, "{text}");
+    assert!(text.contains("1 can be reserved"), "{text}");
+    let first = server.reserve(&of_pes(1, no_time, MINUTE)).unwrap();
+    let (taken, text) = kind(server.reserve(&of_pes(1, MINUTE / 2, MINUTE / 2)));
+    assert_eq!(taken, FailureKind::NotFree);
+    assert!(text.contains("at the earliest"), "{text}");
+    let soonest = |length| Wanted {
+        latest: Some(Duration::MAX),
+        ..of_pes(1, no_time, length)
+    };
+    let (ahead, _) = kind(server.reserve(&soonest(MINUTE)));
+    assert_eq!(ahead, FailureKind::QuotaExceeded, "it would end in 120 s");
+    let (ahead, text) = kind(server.reserve(&of_pes(1, no_time, long)));
+    assert_eq!(ahead, FailureKind::QuotaExceeded);
+    assert!(text.contains("limits.reserve_ahead_s"), "{text}");
+    let (empty, _) = kind(server.reserve(&of_pes(0, no_time, MINUTE)));
+    assert_eq!(empty, FailureKind::BadArgument);
+    let after = MINUTE + Duration::from_secs(1);
+    let second = Duration::from_secs(1);
+    server.reserve(&of_pes(1, after, second)).unwrap();
+    let (more, text) = kind(server.reserve(&of_pes(1, after + 2 * second, second)));
+    assert_eq!(more, FailureKind::QuotaExceeded, "{text}");
+    let known = server.reservations().unwrap();
+    assert_eq!(known.len(), 2);
+    assert_eq!(known[0].id, first.id);
+}
+
+#[test]
+fn what_is_taken_can_be_had_at_the_earliest_time_there_is() {
+    let process = start(&[]);
+    let server = stranger(&process);
+    server.reserve(&of_pes(2, Duration::ZERO, MINUTE)).unwrap();
+    let refused = server.reserve(&of_pes(1, MINUTE / 2, MINUTE)).unwrap_err();
+    let earliest = refused.earliest().unwrap();
+    assert!(earliest > MINUTE - Duration::from_secs(30), "{earliest:?}");
+    assert!(earliest <= MINUTE, "{earliest:?}");
+    let soon = |latest| Wanted {
+        latest: Some(latest),
+        ..of_pes(1, Duration::ZERO, MINUTE)
+    };
+    let (late, _) = kind(server.reserve(&soon(MINUTE / 4)));
+    assert_eq!(late, FailureKind::NotFree);
+    let made = server.reserve(&soon(Duration::MAX)).unwrap();
+    assert!(
+        made.begins <= earliest && made.begins > MINUTE / 2,
+        "{made:?}"
+    );
+    // What the refusal said holds for a program that asks again.
+    let again = server.reserve(&of_pes(1, earliest, MINUTE)).unwrap();
+    assert!(again.begins <= earliest, "{again:?}");
+}
+
+#[test]
+fn a_call_of_a_reservation_waits_for_no_worker() {
+    let process = start(&["--workers", "1"]);
+    let server = stranger(&process);
+    let function = server.function("wide").unwrap();
+    let outside = Running::begin(&function, 1, 4.0).unwrap();
+    // The one that computes has one of both processor elements, and the one worker.
+    let reservation = server.reserve(&of_pes(1, Duration::ZERO, MINUTE)).unwrap();
+    let within = function.with_reservation(Some(reservation.id));
+    let within = Running::begin(&within, 1, 0.05).unwrap().end().unwrap();
+    let outside = outside.end().unwrap();
+    assert!(within[1] < outside[1], "{within:?} and {outside:?}");
+}
+
+#[test]
+fn a_plan_knows_of_reservations() {
+    let process = start(&[]);
+    let server = stranger(&process);
+    let function = server.function("wide").unwrap();
+    let wait = |function: &Function| {
+        let scalars = [Some(Scalar::Int(1)), Some(Scalar::Float(0.0)), None];
+        function.plan(&scalars, &[]).unwrap().wait
+    };
+    assert_eq!(wait(&function), 0.0);
+    let one = server.reserve(&of_pes(1, Duration::ZERO, MINUTE)).unwrap();
+    assert_eq!(wait(&function), 0.0, "there is another");
+    let other = server
+        .reserve(&of_pes(1, Duration::ZERO, MINUTE / 2))
+        .unwrap();
+    let outside = wait(&function);
+    assert!((20.0..=30.0).contains(&outside), "{outside}");
+    assert_eq!(wait(&function.with_reservation(Some(other.id))), 0.0);
+    server.release(one.id).unwrap();
+    assert_eq!(wait(&function), 0.0);
+}
+
+#[test]
+fn a_submitted_call_has_the_processor_elements_of_its_reservation() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = start(&["--state", folder.path().to_str().unwrap()]);
+    let server = stranger(&process);
+    let function = server.function("wide").unwrap();
+    let reservation = server.reserve(&of_pes(2, Duration::ZERO, MINUTE)).unwrap();
+    let submit = |function: &Function| {
+        let mut arguments = [
+            Argument::Scalar(Scalar::Int(2)),
+            Argument::Scalar(Scalar::Float(0.0)),
+            Argument::Skip,
+        ];
+        function.submit(&mut arguments, None)
+    };
+    let outside = submit(&function).unwrap();
+    let within = submit(&function.with_reservation(Some(reservation.id))).unwrap();
+    let fetch = |job: &Job| {
+        let mut span = [0; 16];
+        let mut arguments = [Argument::Skip, Argument::Skip, Argument::Out(&mut span)];
+        job.describe().unwrap().fetch(&mut arguments).unwrap();
+    };
+    fetch(&within);
+    let state = outside.status().unwrap().state;
+    assert_eq!(state, JobState::Queued);
+    server.release(reservation.id).unwrap();
+    let refused = submit(&function.with_reservation(Some(reservation.id)));
+    assert_eq!(kind(refused).0, FailureKind::NotFound);
+    fetch(&outside);
+}
+
+#[test]
+fn nobody_has_use_for_the_reservation_of_another_user() {
+    let process = start(&[]);
+    let server = stranger(&process);
+    let reservation = server.reserve(&of_pes(1, Duration::ZERO, MINUTE)).unwrap();
+    let other = Server::connect(process.address(), Options::default()).unwrap();
+    assert_eq!(other.reservations().unwrap(), []);
+    assert_eq!(kind(other.release(reservation.id)).0, FailureKind::NotFound);
+    let function = other.function("wide").unwrap();
+    let within = function.with_reservation(Some(reservation.id));
+    let refused = Running::begin(&within, 1, 0.0).and_then(Running::end);
+    assert_eq!(kind(refused).0, FailureKind::NotFound);
+    let scalars = [Some(Scalar::Int(1)), Some(Scalar::Float(0.0)), None];
+    assert_eq!(kind(within.plan(&scalars, &[])).0, FailureKind::NotFound);
+    // Of its one processor element nothing is reserved.
+    Running::begin(&function, 1, 0.0).unwrap().end().unwrap();
+}

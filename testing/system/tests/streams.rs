@@ -1,0 +1,271 @@
+//! Large arrays over several links, between network namespaces. Needs root, `ip` and `tc`; skipped
+//! loudly without them.
+
+use farcall_client::{Argument, Credentials, Function, Options, Pending, Scalar, Server, wait_any};
+use farcall_lab::{Lab, LabError, Shape};
+use farcall_system::{Daemon, farcall, farcall_path};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::str::SplitWhitespace;
+use std::time::{Duration, Instant};
+
+const SYSTEM: &str = "Module system;
+Library \"libc.so.6\";
+Define copy(OUT char out[n], IN char in[n], IN long n)
+    Repeatable \"yes\" Calls \"C\" memcpy(out, in, n);
+";
+/// Slow enough that a busy machine makes no difference.
+const SHAPE: Shape = Shape::FAST_ETHERNET;
+const BYTES: usize = 33 << 20;
+/// Part of the bytes on the lesser link: at most where one is used, at least where both are.
+const ONE: f64 = 0.02;
+const BOTH: f64 = 0.15;
+
+/// Two hosts with two links; none without root.
+fn lab() -> Option<Lab> {
+    match Lab::build(&[&[0, 1], &[0, 1]], Some(SHAPE)) {
+        Ok(lab) => Some(lab),
+        Err(error @ (LabError::NotRoot | LabError::NoProgram(_))) => {
+            println!("SKIPPED: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// A server on the first host.
+struct Serving {
+    _process: Daemon,
+    address: String,
+}
+
+impl Serving {
+    fn start(lab: &Lab, folder: &Path, options: &[&str]) -> Serving {
+        let idl = folder.join("system.idl");
+        std::fs::write(&idl, SYSTEM).unwrap();
+        let words = ["serve", idl.to_str().unwrap()];
+        Serving::run(lab, folder, &[&words, options].concat())
+    }
+
+    fn run(lab: &Lab, folder: &Path, words: &[&str]) -> Serving {
+        let mut command = lab.command(0, farcall_path());
+        command.args(words).current_dir(folder);
+        command.args(["--listen", "0.0.0.0:0", "--log", "error"]);
+        let process = Daemon::start(command).unwrap();
+        let host = lab.link_address(0, 0).to_string();
+        Serving {
+            address: process.address().replace("0.0.0.0", &host),
+            _process: process,
+        }
+    }
+}
+
+/// Copies an array there and back.
+fn copy(function: &Function, seed: u8) {
+    let source: Vec<u8> = (0..BYTES)
+        .map(|at| (at as u8).wrapping_mul(31) ^ seed)
+        .collect();
+    let mut result = vec![0; BYTES];
+    let outcome = function.call(&mut [
+        Argument::Out(&mut result),
+        Argument::In(&source),
+        Argument::Scalar(Scalar::Int(BYTES as i64)),
+    ]);
+    let times = outcome.unwrap().times;
+    assert!(result == source, "the array came back changed");
+    assert!(times.send > 0.0 && times.recv > 0.0 && times.total >= times.send + times.recv);
+}
+
+fn on_client<T: Send + 'static>(lab: &Lab, work: impl FnOnce() -> T + Send + 'static) -> T {
+    let worker = lab.spawn(1, move || io::Result::Ok(work())).unwrap();
+    worker.join().unwrap().unwrap()
+}
+
+/// What the client's host does, and the part of the bytes meanwhile that went over the link with
+/// fewer of them: how fast that is depends on what else the machine does.
+fn lesser<T: Send + 'static>(lab: &Lab, work: impl FnOnce() -> T + Send + 'static) -> (f64, T) {
+    let before = carried(lab);
+    let done = on_client(lab, work);
+    let carried = carried(lab);
+    let bytes = carried.iter().zip(&before).map(|(now, then)| now - then);
+    let (least, all) = bytes.fold((f64::INFINITY, 0.0), |(least, all), one| {
+        (least.min(one), all + one)
+    });
+    (least / all, done)
+}
+
+/// Bytes that each of the client's links has carried, both ways.
+fn carried(lab: &Lab) -> Vec<f64> {
+    let links = lab.link_names(1);
+    on_client(lab, move || {
+        let devices = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
+        let of = |link: &String| {
+            let mut words = devices.lines().map(str::split_whitespace);
+            let is_it = |words: &mut SplitWhitespace<'_>| words.next() == Some(&format!("{link}:"));
+            let words: Vec<&str> = words
+                .find_map(|mut one| is_it(&mut one).then(|| one.collect()))
+                .unwrap();
+            let [received, sent] =
+                [0, 8].map(|column: usize| words[column].parse::<f64>().unwrap());
+            received + sent
+        };
+        links.iter().map(of).collect()
+    })
+}
+
+fn options(streams: usize) -> Options {
+    Options {
+        streams,
+        timeout: Some(Duration::from_secs(60)),
+        ..Options::default()
+    }
+}
+
+#[test]
+fn a_second_link_is_found_and_used() {
+    let Some(lab) = lab() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serving::start(&lab, folder.path(), &[]);
+    let connected = |streams| {
+        let address = server.address.clone();
+        on_client(&lab, move || {
+            let server = Server::connect(&address, options(streams)).unwrap();
+            (server.function("system/copy").unwrap(), server)
+        })
+    };
+    let (function, _) = connected(1);
+    let (part, ()) = lesser(&lab, move || copy(&function, 1));
+    assert!(part < ONE, "{part} of the bytes over a second link");
+    let (function, server) = connected(8);
+    let found = function.clone();
+    on_client(&lab, move || copy(&found, 1));
+    let (part, ()) = lesser(&lab, move || copy(&function, 2));
+    assert!(part > BOTH, "{part} of the bytes over the second link");
+    let left = on_client(&lab, move || server.handles().unwrap());
+    assert!(left.is_empty(), "nothing is left at the server");
+}
+
+#[test]
+fn a_link_that_fails_does_not_fail_the_call() {
+    let Some(lab) = lab() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serving::start(&lab, folder.path(), &[]);
+    let address = server.address.clone();
+    let function = on_client(&lab, move || {
+        let server = Server::connect(&address, options(8)).unwrap();
+        let function = server.function("system/copy").unwrap();
+        copy(&function, 3);
+        function
+    });
+    // It fails without a sign; what it had goes the other way.
+    lab.set_carrier(0, 1, false).unwrap();
+    on_client(&lab, move || copy(&function, 4));
+}
+
+#[test]
+fn other_connections_have_tls_and_the_token() {
+    let Some(lab) = lab() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let address = lab.link_address(0, 0).to_string();
+    let made = farcall()
+        .args(["certificate", "server", "tls", &address])
+        .current_dir(folder.path())
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(made.success());
+    let tls: PathBuf = folder.path().join("tls");
+    let server = Serving::start(&lab, folder.path(), &["--tls", tls.to_str().unwrap()]);
+    let address = server.address.clone();
+    assert!(address.starts_with("farcalls://"));
+    on_client(&lab, move || {
+        let mut options = options(8);
+        let authorities = tls.join("authority.pem");
+        options.credentials = Credentials::default().with_authorities(authorities);
+        let server = Server::connect(&address, options).unwrap();
+        let function = server.function("system/copy").unwrap();
+        copy(&function, 5);
+        copy(&function, 6);
+    });
+}
+
+#[test]
+fn calls_under_way_take_turns_on_links_that_pay() {
+    let Some(lab) = lab() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serving::start(&lab, folder.path(), &[]);
+    let address = server.address.clone();
+    let (before, function) = lesser(&lab, move || {
+        let server = Server::connect(&address, options(8)).unwrap();
+        let function = server.function("system/copy").unwrap();
+        several(&function);
+        function
+    });
+    assert!(
+        before < ONE,
+        "{before} of the bytes over a link not known yet"
+    );
+    let learned = function.clone();
+    on_client(&lab, move || copy(&learned, 7));
+    let (after, ()) = lesser(&lab, move || several(&function));
+    assert!(after > BOTH, "{after} of the bytes over the second link");
+}
+
+/// Copies four arrays at once.
+fn several(function: &Function) {
+    const EACH: usize = 8 << 20;
+    let source = vec![9u8; EACH];
+    let mut results = vec![vec![0u8; EACH]; 4];
+    let calls: Vec<_> = results
+        .iter_mut()
+        .map(|result| {
+            let mut arguments = [
+                Argument::Out(result),
+                Argument::In(&source),
+                Argument::Scalar(Scalar::Int(EACH as i64)),
+            ];
+            // SAFETY: the arrays outlive the calls, which are waited for below.
+            unsafe { function.start(&mut arguments) }.unwrap()
+        })
+        .collect();
+    // All of them travel while one is waited for, over whatever connection.
+    let mut left: Vec<&Pending> = calls.iter().collect();
+    while !left.is_empty() {
+        wait_any(&left, None).unwrap();
+        left.retain(|call| !call.has_ended());
+    }
+    for call in calls {
+        call.wait().unwrap();
+    }
+    assert!(results.iter().all(|result| *result == source));
+}
+
+#[test]
+fn calls_behind_a_metaserver_use_both_links() {
+    let Some(lab) = lab() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let meta = Serving::run(&lab, folder.path(), &["meta"]);
+    let _server = Serving::start(&lab, folder.path(), &["--metaserver", &meta.address]);
+    let address = meta.address.replace("farcall://", "meta://");
+    let function = on_client(&lab, move || {
+        let server = Server::connect(&address, options(8)).unwrap();
+        found(&server)
+    });
+    let learned = function.clone();
+    on_client(&lab, move || copy(&learned, 1));
+    let (part, ()) = lesser(&lab, move || copy(&function, 2));
+    assert!(part > BOTH, "{part} of the bytes over the second link");
+}
+
+/// The function, once the metaserver knows a server that has it.
+fn found(server: &Server) -> Function {
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        match server.function("system/copy") {
+            Ok(function) => return function,
+            Err(error) => assert!(Instant::now() < end, "{error}"),
+        }
+        std::thread::yield_now();
+    }
+}

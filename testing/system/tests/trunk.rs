@@ -1,0 +1,476 @@
+//! Trunks between network namespaces, with the programs that people use. Needs root and
+//! `/dev/net/tun`; skipped loudly without them.
+
+use farcall_lab::{Direction, Flow, FlowKind, Lab, LabError, Shape, TOPOLOGIES, TrunkProcess};
+use farcall_system::{farcall, farcall_path};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// A lab, or none with the reason told where this machine has none.
+fn lab(topology: usize, shape: Option<Shape>) -> Option<Lab> {
+    if !Path::new("/dev/net/tun").exists() {
+        println!("SKIPPED: /dev/net/tun is missing");
+        return None;
+    }
+    match Lab::build(TOPOLOGIES[topology].links, shape) {
+        Ok(lab) => Some(lab),
+        Err(error @ (LabError::NotRoot | LabError::NoProgram(_))) => {
+            println!("SKIPPED: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn trunks(lab: &Lab, options: &[&str]) -> Vec<TrunkProcess> {
+    lab.start_trunks(Path::new(farcall_path()), options)
+        .unwrap()
+}
+
+fn status(lab: &Lab, host: usize) -> serde_json::Value {
+    let text = lab
+        .output(host, farcall_path(), &["trunk", "status", "--json"])
+        .unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+/// Waits for a condition, at most ten seconds.
+fn wait(what: &str, mut condition: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(10);
+    while !condition() {
+        assert!(Instant::now() < end, "{what} did not come");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A flow over the trunk that has carried something.
+fn flow(lab: &Lab, from: usize) -> Flow {
+    let now = Instant::now();
+    let kind = FlowKind::Tcp(lab.trunk_address(0));
+    let flow = Flow::start(lab, (from, 0), kind, now, now).unwrap();
+    wait("data", || flow.bytes(Duration::ZERO, flow.now()) > 1 << 20);
+    flow
+}
+
+#[test]
+fn ordinary_programs_work_and_the_end_is_clean() {
+    let Some(lab) = lab(7, Some(Shape::FAST_ETHERNET)) else {
+        return;
+    };
+    let mut trunks = trunks(&lab, &[]);
+    for client in 1..4 {
+        let address = lab.trunk_address(0).to_string();
+        lab.output(
+            client,
+            "ping",
+            &["-c", "3", "-i", "0.01", "-w", "5", &address],
+        )
+        .unwrap();
+        // Fragments and the largest frames.
+        lab.output(
+            client,
+            "ping",
+            &["-c", "2", "-i", "0.01", "-w", "5", "-s", "8000", &address],
+        )
+        .unwrap();
+    }
+    flow(&lab, 2).stop().unwrap();
+    let status = status(&lab, 0);
+    let peer = &status["peers"][0];
+    assert_eq!(status["policy"], "max-min");
+    for field in ["state", "rate", "grant", "lost", "resent"] {
+        assert!(!peer["links"][0][field].is_null(), "{field} in {status}");
+    }
+    let metrics = lab
+        .output(0, farcall_path(), &["trunk", "status", "--prometheus"])
+        .unwrap();
+    assert!(metrics.contains("farcall_trunk_link_up{"), "{metrics}");
+    let table = lab.output(0, farcall_path(), &["trunk", "status"]).unwrap();
+    assert!(table.contains("granted"), "{table}");
+    assert!(trunks[0].stop());
+    assert!(lab.output(0, "ip", &["link", "show", "fc0"]).is_err());
+    lab.output(1, farcall_path(), &["trunk", "down"]).unwrap();
+    wait("the end", || {
+        lab.output(1, "ip", &["link", "show", "fc0"]).is_err()
+    });
+}
+
+#[test]
+fn peers_come_and_go_and_the_mtu_follows_the_smallest_link() {
+    let Some(lab) = lab(1, Some(Shape::FAST_ETHERNET)) else {
+        return;
+    };
+    lab.output(1, "ip", &["link", "set", "link1", "mtu", "1400"])
+        .unwrap();
+    let mut trunks = trunks(&lab, &[]);
+    let mtu = |host| lab.output(host, "ip", &["link", "show", "fc0"]).unwrap();
+    wait("the MTU of both", || {
+        (0..2).all(|host| mtu(host).contains(" mtu 1388 "))
+    });
+    let peers = || status(&lab, 1)["peers"].as_array().map_or(0, Vec::len);
+    let usable = || {
+        status(&lab, 1)["peers"][0]["links"]
+            .to_string()
+            .matches("\"up\"")
+            .count()
+    };
+    for gently in [true, false] {
+        let server = trunks.remove(0);
+        if gently {
+            drop(server);
+            wait("the goodbye", || peers() == 0);
+        } else {
+            let pid = rustix::process::Pid::from_raw(server.id().cast_signed()).unwrap();
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+            drop(server);
+        }
+        trunks.insert(
+            0,
+            TrunkProcess::start(&lab, 0, Path::new(farcall_path()), &[]).unwrap(),
+        );
+        wait("the links", || peers() == 1 && usable() == 2);
+        flow(&lab, 1).stop().unwrap();
+    }
+    let events = status(&lab, 1)["events"].to_string();
+    assert!(
+        events.contains("has ended") && events.contains("lost"),
+        "{events}"
+    );
+}
+
+#[test]
+fn speeds_that_no_interface_tells_are_learned() {
+    let Some(lab) = lab(1, Some(Shape::FAST_ETHERNET_UNTOLD)) else {
+        return;
+    };
+    let _trunks = trunks(&lab, &[]);
+    let told = status(&lab, 0)["links"][0]["line_rate"].as_f64().unwrap();
+    assert!(told > 1e9, "{told}");
+    let flow = flow(&lab, 1);
+    wait("the rates of both links", || {
+        let status = status(&lab, 0);
+        let links = status["peers"][0]["links"].as_array().unwrap();
+        let near = |rate: f64| (85e6..110e6).contains(&rate);
+        links
+            .iter()
+            .all(|link| near(link["capacity"].as_f64().unwrap()))
+    });
+    flow.stop().unwrap();
+}
+
+/// Sends numbered datagrams from one host, and returns those that come to another.
+fn datagrams(lab: &Lab, from: usize, to: usize, address: Ipv4Addr, count: u32) -> Vec<u32> {
+    let own = lab.trunk_address(to);
+    let group = address.is_multicast();
+    let (send_port, port) = std::sync::mpsc::channel();
+    let receiver = lab.spawn(to, move || {
+        // A socket with an address of its own hears no group.
+        let bound = if address == own {
+            own
+        } else {
+            Ipv4Addr::UNSPECIFIED
+        };
+        let socket = UdpSocket::bind((bound, 0))?;
+        if group {
+            socket.join_multicast_v4(&address, &own)?;
+        }
+        socket.set_read_timeout(Some(Duration::from_secs(3)))?;
+        send_port.send(socket.local_addr()?.port()).unwrap();
+        let mut numbers = Vec::new();
+        let mut buffer = [0; 4];
+        while numbers.len() < count as usize && socket.recv(&mut buffer).is_ok() {
+            numbers.push(u32::from_be_bytes(buffer));
+        }
+        Ok(numbers)
+    });
+    let port = port.recv_timeout(Duration::from_secs(5)).unwrap();
+    let source = lab.trunk_address(from);
+    let sender = lab.spawn(from, move || {
+        let socket = UdpSocket::bind((source, 0))?;
+        socket.set_broadcast(true)?;
+        for number in 0..count {
+            socket.send_to(&number.to_be_bytes(), SocketAddr::from((address, port)))?;
+        }
+        Ok(())
+    });
+    sender.unwrap().join().unwrap().unwrap();
+    receiver.unwrap().join().unwrap().unwrap()
+}
+
+#[test]
+fn datagrams_multicast_and_broadcast_pass_in_order() {
+    let Some(lab) = lab(3, Some(Shape::FAST_ETHERNET)) else {
+        return;
+    };
+    let _trunks = trunks(&lab, &[]);
+    for host in 0..3 {
+        let routes = ["route", "add", "224.0.0.0/4", "dev", "fc0"];
+        lab.output(host, "ip", &routes).unwrap();
+    }
+    // The kernel itself may change the order while it looks for the neighbour's address.
+    let address = lab.trunk_address(0).to_string();
+    lab.output(2, "ping", &["-c", "1", "-w", "5", &address])
+        .unwrap();
+    let all: Vec<u32> = (0..200).collect();
+    assert_eq!(datagrams(&lab, 2, 0, lab.trunk_address(0), 200), all);
+    for client in [1, 2] {
+        let group = Ipv4Addr::new(239, 7, 7, 7);
+        assert_eq!(datagrams(&lab, 0, client, group, 200), all);
+        assert_eq!(
+            datagrams(&lab, 0, client, Ipv4Addr::new(10, 77, 0, 255), 200),
+            all
+        );
+    }
+}
+
+#[test]
+fn a_silent_failure_is_bridged_and_repaired() {
+    let Some(lab) = lab(1, Some(Shape::FAST_ETHERNET)) else {
+        return;
+    };
+    let _trunks = trunks(&lab, &[]);
+    let flow = flow(&lab, 1);
+    let state = |host| status(&lab, host)["peers"][0]["links"][1]["state"].clone();
+    for direction in [Direction::In, Direction::Out, Direction::Both] {
+        lab.fail(1, 1, direction).unwrap();
+        wait("the failure", || state(0) != "up" && state(1) != "up");
+        let failed = flow.now();
+        let more = || flow.bytes(failed, flow.now()) > 1 << 20;
+        wait("data over the other link", more);
+        lab.repair(1, 1, direction).unwrap();
+        wait("the repair", || state(0) == "up" && state(1) == "up");
+    }
+    assert!(flow.is_alive());
+    flow.stop().unwrap();
+    let events = status(&lab, 0)["events"].to_string();
+    assert!(events.contains("down: "), "{events}");
+}
+
+/// Bytes that follow from their place (SplitMix64), so that every one can be checked.
+fn pattern(chunk: u64) -> Vec<u8> {
+    let word = |index: u64| {
+        let z = (chunk * 8192 + index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (z ^ z >> 31)
+            .wrapping_mul(0x94d0_49bb_1331_11eb)
+            .to_be_bytes()
+    };
+    (0..8192).flat_map(word).collect()
+}
+
+fn transfer(lab: &Lab, chunks: u64) {
+    let (send_port, port) = std::sync::mpsc::channel();
+    let address = lab.trunk_address(0);
+    let receiver = lab.spawn(0, move || {
+        let listener = TcpListener::bind((address, 0))?;
+        send_port.send(listener.local_addr()?.port()).unwrap();
+        let (mut stream, _) = listener.accept()?;
+        stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+        let mut buffer = vec![0; 65_536];
+        for chunk in 0..chunks {
+            stream.read_exact(&mut buffer)?;
+            assert!(buffer == pattern(chunk), "chunk {chunk} is damaged");
+        }
+        Ok(())
+    });
+    let port = port.recv_timeout(Duration::from_secs(5)).unwrap();
+    let sender = lab.spawn(1, move || {
+        let mut stream = TcpStream::connect((address, port))?;
+        (0..chunks).try_for_each(|chunk| stream.write_all(&pattern(chunk)))
+    });
+    sender.unwrap().join().unwrap().unwrap();
+    receiver.unwrap().join().unwrap().unwrap();
+}
+
+#[test]
+fn bytes_arrive_unchanged() {
+    let bad = "link1:loss=1%,duplicate=1%,reorder=1%,delay=0.5ms,seed=3";
+    // As fast as the machine, in datagrams and in Ethernet frames; then over bad links.
+    let Some(fast) = lab(1, None) else { return };
+    let trunks = trunks(&fast, &[]);
+    transfer(&fast, 800);
+    drop(trunks);
+    let _trunks = self::trunks(&fast, &["--fault", bad]);
+    transfer(&fast, 100);
+    let Some(slow) = lab(1, Some(Shape::FAST_ETHERNET)) else {
+        return;
+    };
+    let _trunks = self::trunks(&slow, &["--fault", bad]);
+    transfer(&slow, 100);
+}
+
+#[test]
+fn every_policy_and_a_key_carry_a_connection() {
+    let key = std::env::temp_dir().join(format!("farcall-trunk-key-{}", std::process::id()));
+    std::fs::write(&key, "0123456789abcdef0123456789abcdef\n").unwrap();
+    for policy in ["traffic", "link-count", "round-robin"] {
+        let Some(lab) = lab(1, None) else { break };
+        let file = key.to_string_lossy();
+        let _trunks = trunks(
+            &lab,
+            &["--policy", policy, "--hbspan", "0.2", "--key-file", &file],
+        );
+        flow(&lab, 1).stop().unwrap();
+        assert!(!status(&lab, 1)["peers"][0]["links"][0]["weight"].is_null());
+    }
+    std::fs::remove_file(key).unwrap();
+}
+
+#[test]
+fn strangers_without_the_key_stay_out() {
+    let Some(lab) = lab(1, None) else { return };
+    let key = std::env::temp_dir().join(format!("farcall-trunk-own-key-{}", std::process::id()));
+    std::fs::write(&key, "0123456789abcdef0123456789abcdef\n").unwrap();
+    let options = ["--key-file", &key.to_string_lossy()];
+    let _with = TrunkProcess::start(&lab, 0, Path::new(farcall_path()), &options).unwrap();
+    let _without = TrunkProcess::start(&lab, 1, Path::new(farcall_path()), &[]).unwrap();
+    wait("the refusal", || {
+        status(&lab, 0)["dropped"]["unauthentic"].as_u64() > Some(3)
+    });
+    assert_eq!(status(&lab, 0)["peers"].as_array().map(Vec::len), Some(0));
+    std::fs::remove_file(key).unwrap();
+}
+
+#[test]
+fn what_is_missing_is_told() {
+    let run = |arguments: &[&str]| {
+        let output = farcall().args(["trunk"]).args(arguments).output().unwrap();
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
+    };
+    let (code, text) = run(&["up", "--link", "no-such-link"]);
+    assert_eq!(code, Some(1));
+    assert!(text.contains("no interface `no-such-link`"), "{text}");
+    let (code, text) = run(&["status", "--name", "nobody0"]);
+    assert_eq!(code, Some(1));
+    assert!(text.contains("trunk up"), "{text}");
+    assert_eq!(run(&["up"]).0, Some(2));
+    assert_eq!(run(&["up", "--link", "eth0=fast"]).0, Some(2));
+    let Some(lab) = lab(1, None) else { return };
+    // Without rights: root keeps the file's, and gives up those that a trunk needs.
+    let rights = "-net_admin,-net_raw";
+    let mut plain = vec!["--inh-caps", rights, "--bounding-set", rights];
+    plain.extend([farcall_path(), "trunk", "up", "--link", "link0"]);
+    let refused = lab.output(0, "setpriv", &plain).unwrap_err().to_string();
+    assert!(refused.contains("run as root, or grant it"), "{refused}");
+    assert!(
+        refused.contains("setcap cap_net_admin,cap_net_raw+ep"),
+        "{refused}"
+    );
+    // Without the device, which a mount of this one command hides.
+    let hidden = "mount -t tmpfs none /dev/net && exec \"$0\" trunk up --link link0";
+    let refused = lab.output(0, "sh", &["-c", hidden, farcall_path()]);
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("/dev/net/tun is missing"), "{refused}");
+    assert!(refused.contains("modprobe tun"), "{refused}");
+}
+
+/// What a server on a host answers to a request for a page.
+fn get(lab: &Lab, host: usize, address: SocketAddr, page: &'static str) -> String {
+    let answer = lab.spawn(host, move || {
+        let mut stream = TcpStream::connect(address)?;
+        write!(stream, "GET {page} HTTP/1.1\r\nHost: x\r\n\r\n")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        Ok(text)
+    });
+    answer.unwrap().join().unwrap().unwrap()
+}
+
+#[test]
+fn operators_see_metrics_a_live_view_and_a_log() {
+    let Some(lab) = lab(1, None) else { return };
+    let bound = lab.spawn(0, || TcpListener::bind("127.0.0.1:0")?.local_addr());
+    let address = bound.unwrap().join().unwrap().unwrap();
+    let log = std::env::temp_dir().join(format!("farcall-trunk-log-{}", std::process::id()));
+    let mut command = lab.command(0, farcall_path());
+    command.args(["trunk", "up", "--link", "link0", "--link", "link1"]);
+    command.args(["--metrics", &address.to_string()]);
+    let mut server = command
+        .stdout(std::process::Stdio::null())
+        .stderr(std::fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let _client = TrunkProcess::start(&lab, 1, Path::new(farcall_path()), &[]).unwrap();
+    let ask = || {
+        lab.output(0, farcall_path(), &["trunk", "status", "--prometheus"])
+            .unwrap_or_default()
+    };
+    let up = |link: &str| {
+        ask().lines().any(|line| {
+            let series = line.starts_with("farcall_trunk_link_up{trunk=\"fc0\"");
+            series && line.contains(&format!("link=\"{link}\"")) && line.ends_with("} 1")
+        })
+    };
+    wait("the links", || up("link0") && up("link1"));
+    let page = get(&lab, 0, address, "/metrics");
+    assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
+    assert!(
+        page.contains("# TYPE farcall_trunk_link_failures counter"),
+        "{page}"
+    );
+    assert!(get(&lab, 0, address, "/").starts_with("HTTP/1.1 404"));
+
+    let mut view = lab.command(0, farcall_path());
+    view.args(["trunk", "status", "--watch"])
+        .stdout(std::process::Stdio::piped());
+    let mut view = view.spawn().unwrap();
+    lab.fail(1, 1, Direction::Both).unwrap();
+    let mut shown = String::new();
+    let mut screen = view.stdout.take().unwrap();
+    // It is drawn anew until the failure is on it.
+    let end = Instant::now() + Duration::from_secs(10);
+    while !(shown.contains("down") && shown.contains("link1 to")) {
+        let mut bytes = [0; 4096];
+        let got = screen.read(&mut bytes).unwrap();
+        assert!(got > 0 && Instant::now() < end, "{shown}");
+        shown += &String::from_utf8_lossy(&bytes[..got]);
+    }
+    view.kill().unwrap();
+    view.wait().unwrap();
+    lab.repair(1, 1, Direction::Both).unwrap();
+    wait("the repair", || up("link1"));
+    lab.output(0, farcall_path(), &["trunk", "down"]).unwrap();
+    assert!(server.wait().unwrap().success());
+    let text = std::fs::read_to_string(&log).unwrap();
+    std::fs::remove_file(log).unwrap();
+    let down = text
+        .find("link link1 to")
+        .and_then(|at| text[at..].find("down: "));
+    assert!(
+        down.is_some() && text.matches("link link1 to").count() >= 3,
+        "{text}"
+    );
+}
+
+#[test]
+fn the_systemd_unit_is_accepted() {
+    let unit = include_str!("../../../docs/farcall-trunk@.service");
+    let folder = std::env::temp_dir().join(format!("farcall-unit-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("farcall-trunk@.service");
+    std::fs::write(
+        &path,
+        unit.replace("/usr/local/bin/farcall", farcall_path()),
+    )
+    .unwrap();
+    let run = Command::new("systemd-analyze")
+        .arg("verify")
+        .arg(&path)
+        .output();
+    std::fs::remove_dir_all(&folder).unwrap();
+    match run {
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(
+                output.status.success() && !said.contains("farcall"),
+                "{said}"
+            );
+        }
+        Err(error) => println!("SKIPPED: systemd-analyze: {error}"),
+    }
+}
