@@ -253,11 +253,11 @@ impl World {
         match happening {
             Happening::Acts(client) => self.client_acts(client),
             Happening::Connects(client) => self.connect(client),
-            Happening::ToServer(link, bytes) => self.to_server(link, &bytes),
-            Happening::ToClient(link, bytes) => self.to_client(link, &bytes),
+            Happening::ToServer(link, bytes) => self.reaches_server(link, &bytes),
+            Happening::ToClient(link, bytes) => self.reaches_client(link, &bytes),
             Happening::LostAtServer(link) => self.lost_at_server(link),
             Happening::LostAtClient(link) => self.lost_at_client(link),
-            Happening::ToLife(life, to_life) if life == self.life => self.to_life(to_life),
+            Happening::ToLife(life, to_life) if life == self.life => self.in_life(to_life),
             Happening::ToLife(..) => {}
             Happening::Starts => self.start(),
         }
@@ -297,7 +297,7 @@ impl World {
         self.at(self.now + delay, Happening::Starts);
     }
 
-    fn to_life(&mut self, to_life: ToLife) {
+    fn in_life(&mut self, to_life: ToLife) {
         match to_life {
             ToLife::Starting(worker) => self.worker_starts(worker),
             ToLife::Steps(worker, step) => self.worker_steps(worker, step),
@@ -518,7 +518,7 @@ impl World {
         link.key.filter(|_| link.life == self.life)
     }
 
-    fn to_server(&mut self, link: usize, bytes: &[u8]) {
+    fn reaches_server(&mut self, link: usize, bytes: &[u8]) {
         let Some(key) = self.key(link) else { return };
         let Some(machine) = &mut self.machine else {
             return;
@@ -531,7 +531,7 @@ impl World {
         self.go_on();
     }
 
-    fn to_client(&mut self, link: usize, bytes: &[u8]) {
+    fn reaches_client(&mut self, link: usize, bytes: &[u8]) {
         if !self.links[link].is_open {
             return;
         }
