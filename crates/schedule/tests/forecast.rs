@@ -1,6 +1,6 @@
 //! Forecasts of series with seeds: the chosen predictor against the best one.
 
-use farcall_flow::SplitMix64;
+use farcall_random::SplitMix64;
 use farcall_schedule::forecast::{Method, Series};
 
 const LENGTH: usize = 400;

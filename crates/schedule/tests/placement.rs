@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use farcall_flow::SplitMix64;
 use farcall_flow::solver::naive_rates;
+use farcall_random::SplitMix64;
 use farcall_schedule::Profile;
 use farcall_schedule::placement::{
     Call, Candidate, Input, Link, Origin, Placer, Policy, Route, Server, Way,

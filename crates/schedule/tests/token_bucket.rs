@@ -1,6 +1,6 @@
 //! A token bucket in virtual time: whoever drives it, however often and with whatever pauses.
 
-use farcall_flow::SplitMix64;
+use farcall_random::SplitMix64;
 use farcall_schedule::TokenBucket;
 use farcall_schedule::queue::Nanos;
 

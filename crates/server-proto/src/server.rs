@@ -232,6 +232,8 @@ impl Server {
 
     /// Goes on with what the events of a batch have made possible.
     pub fn turn(&mut self) {
+        // Not those that are closed from here on: the shell is yet to write their last words.
+        self.remove_closed();
         self.use_room();
         self.serve_candidates();
         self.dispatch();
@@ -239,7 +241,6 @@ impl Server {
         self.dispatch();
         self.handle_deadlines();
         self.let_go();
-        self.remove_closed();
     }
 
     /// Whether a turn would go on with something, though nothing has happened.
