@@ -1,17 +1,19 @@
 //! The project's own chores: `cargo xtask tidy` checks the house rules of `CONTRIBUTING.md`,
-//! `cargo xtask generate` writes the generated files again.
+//! `cargo xtask generate` writes the generated files again, `cargo xtask simulate` plays a server
+//! in virtual time.
 
 mod generate;
 mod tidy;
 
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   tidy       lengths, names, dependency direction, purity of the cores, stale generated files
   generate   writes the generated files again
+  simulate   plays a server in virtual time; see `cargo xtask simulate --help`
 ";
 
 fn main() -> ExitCode {
@@ -21,6 +23,7 @@ fn main() -> ExitCode {
     let done = match arguments[..] {
         ["tidy"] => tidy::run(&root),
         ["generate"] => generate::run(&root),
+        ["simulate", ..] => simulate(&root, &arguments[1..]),
         _ => {
             eprint!("{USAGE}");
             return ExitCode::from(2);
@@ -34,6 +37,18 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Runs the simulator, which is a crate for tests.
+fn simulate(root: &Path, arguments: &[&str]) -> Result<bool, String> {
+    let mut cargo = Command::new("cargo");
+    cargo
+        .current_dir(root)
+        .args(["run", "--quiet", "--release"]);
+    cargo.args(["--package", "farcall-simulator", "--"]);
+    let status = cargo.args(arguments).status();
+    let status = status.map_err(|error| format!("cargo run: {error}"))?;
+    Ok(status.success())
 }
 
 /// The workspace's root: the folder above this package.

@@ -3,10 +3,12 @@
 mod generated;
 mod layers;
 mod lengths;
+mod modules;
 mod names;
 mod no_std;
 mod purity;
 mod sources;
+mod types;
 
 use std::fmt;
 use std::path::Path;
@@ -70,7 +72,9 @@ pub(crate) fn run(root: &Path) -> Result<bool, Failure> {
         findings.extend(names::check(source));
         findings.extend(purity::check(source));
     }
-    findings.extend(layers::check(&workspace));
+    findings.extend(modules::check(&sources));
+    findings.extend(types::check(&sources));
+    findings.extend(layers::check(root, &workspace, &sources)?);
     findings.extend(generated::check(root)?);
     findings.extend(no_std::check(root, &workspace)?);
 

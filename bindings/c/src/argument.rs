@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_void};
 use std::slice;
 
-use farcall_client::{Argument, Scalar};
+use farcall_client::{Argument, LaidOut, Scalar};
 use farcall_idl::{Interface, Mode, Param, Type};
 
 use crate::error::Problem;
@@ -119,18 +119,8 @@ impl Use {
     }
 }
 
-/// The scalars among arguments, by parameter.
-pub(crate) fn scalars(arguments: &[Argument<'_>], interface: &Interface) -> Vec<Option<Scalar>> {
-    let params = arguments.iter().take(interface.params.len());
-    let scalar = |argument: &Argument<'_>| match argument {
-        Argument::Scalar(scalar) => Some(scalar.clone()),
-        _ => None,
-    };
-    params.map(scalar).collect()
-}
-
-/// Reads the scalars and finds the memory of the arrays. Those of texts of fixed length are copies,
-/// which `texts` holds.
+/// Reads the scalars, computes the sizes, and finds the memory of the arrays. Those of texts of
+/// fixed length are copies, which `texts` holds.
 ///
 /// # Safety
 ///
@@ -140,7 +130,7 @@ pub(crate) unsafe fn read<'a>(
     given: &[Value],
     wanted: Use,
     texts: &mut Texts,
-) -> Result<Vec<Argument<'a>>, Problem> {
+) -> Result<(LaidOut, Vec<Argument<'a>>), Problem> {
     let interface = function.client.interface();
     let name = function.client.qualified_name();
     let problem = |text: String| Problem::argument(format!("{name}: {text}"));
@@ -160,16 +150,14 @@ pub(crate) unsafe fn read<'a>(
     let scalars = unsafe { values_of(interface, &values) }.map_err(&problem)?;
     let elements =
         elements(function, &scalars, &values).map_err(|error| problem(error.to_string()))?;
-    let layout = interface
-        .layout(&scalars, &elements)
-        .map_err(|error| problem(error.to_string()))?;
+    let laid_out = function.client.lay_out(scalars, elements)?;
+    let layout = laid_out.layout();
 
     let mut arguments = Vec::with_capacity(values.len());
-    for (index, (param, scalar)) in interface.params.iter().zip(scalars).enumerate() {
+    for (index, (param, scalar)) in interface.params.iter().zip(laid_out.scalars()).enumerate() {
         let length = layout.array(index).map_or(0, |array| array.client_bytes) as usize;
         arguments.push(match (scalar, values[index]) {
-            (Some(scalar), _) => Argument::Scalar(scalar),
-            (None, None) => Argument::Skip,
+            (Some(_), _) | (None, None) => Argument::Skip,
             (None, Some(_)) if wanted.skips(param.mode) => Argument::Skip,
             (None, Some(value)) if param.is_fixed_texts() => {
                 let array = layout.array(index).map(|array| (param, array));
@@ -195,7 +183,7 @@ pub(crate) unsafe fn read<'a>(
     }
     // SAFETY: the caller's promise.
     arguments.extend(unsafe { functions(function, &values) }?);
-    Ok(arguments)
+    Ok((laid_out, arguments))
 }
 
 /// What travels beside the call: scalars, and arrays of texts.

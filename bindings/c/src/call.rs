@@ -110,13 +110,14 @@ pub unsafe extern "C" fn farcall_call_values_async(
 pub(crate) unsafe fn call(function: &Function, given: &[Value]) -> Result<Status, Problem> {
     let mut texts = Texts::default();
     // SAFETY: the caller's promise; the texts outlive the call.
-    let mut arguments = unsafe { argument::read(function, given, Use::Call, &mut texts) }?;
+    let read = unsafe { argument::read(function, given, Use::Call, &mut texts) };
+    let (laid_out, mut arguments) = read?;
     if transaction::is_open() {
         // SAFETY: the caller's promise; the transaction holds the texts.
-        unsafe { transaction::record(function, &mut arguments, texts) }?;
+        unsafe { transaction::record(function, laid_out, &mut arguments, texts) }?;
         return Ok(Status::FarcallOk);
     }
-    let outcome = function.client().call(&mut arguments)?;
+    let outcome = function.client().call_laid_out(laid_out, &mut arguments)?;
     texts.deliver();
     function.keep(&outcome);
     Ok(Status::FarcallOk)
@@ -133,14 +134,15 @@ pub(crate) unsafe fn start(
 ) -> Result<u64, Problem> {
     let mut texts = Texts::default();
     // SAFETY: the caller's promise; the session holds the texts.
-    let mut arguments = unsafe { argument::read(&function, given, Use::Call, &mut texts) }?;
+    let read = unsafe { argument::read(&function, given, Use::Call, &mut texts) };
+    let (laid_out, mut arguments) = read?;
     if transaction::is_open() {
         let text = "in a transaction no call is made at once: use a call that waits";
         return Err(Problem::argument(text.to_owned()));
     }
     sessions.check_room()?;
     // SAFETY: the caller's promise.
-    let pending = unsafe { function.client().start(&mut arguments) }?;
+    let pending = unsafe { function.client().start_laid_out(laid_out, &mut arguments) }?;
     let tag = function.server;
     Ok(sessions.add(function, (pending, texts), tag, handle))
 }

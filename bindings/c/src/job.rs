@@ -183,8 +183,10 @@ unsafe fn submit(
     }
     let mut texts = Texts::default();
     // SAFETY: the caller's promise; the texts outlive the submission.
-    let mut arguments = unsafe { argument::read(&function, given, Use::Submit, &mut texts) }?;
-    let job = function.client().submit(&mut arguments, None)?;
+    let read = unsafe { argument::read(&function, given, Use::Submit, &mut texts) };
+    let (laid_out, mut arguments) = read?;
+    let client = function.client();
+    let job = client.submit_laid_out(laid_out, &mut arguments, None)?;
     let text = format!("{}\0", job.id());
     assert_eq!(text.len(), FARCALL_JOB_ID_BYTES);
     // SAFETY: the caller has so much room.
@@ -206,7 +208,8 @@ unsafe fn fetch(
     let id = read_id(unsafe { text(id, "id") }?)?;
     let mut texts = Texts::default();
     // SAFETY: the caller's promise; the texts outlive the request.
-    let mut arguments = unsafe { argument::read(&function, given, Use::Fetch, &mut texts) }?;
+    let read = unsafe { argument::read(&function, given, Use::Fetch, &mut texts) };
+    let (laid_out, mut arguments) = read?;
     let client = function.client();
     let submitted = client.server().job(id).describe()?;
     let name = client.qualified_name();
@@ -216,7 +219,7 @@ unsafe fn fetch(
             "{id} is not a call of {name}, but of {called}"
         )));
     }
-    if submitted.scalars() != argument::scalars(&arguments, client.interface()) {
+    if submitted.scalars() != laid_out.scalars() {
         let text = format!("{name}: the scalars are not those with which {id} was submitted");
         return Err(Problem::argument(text));
     }

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 
-use farcall_client::{Argument, Server as Client, Ways};
+use farcall_client::{Argument, LaidOut, Server as Client, Ways};
 
 use crate::call::list;
 use crate::connect::Server;
@@ -67,6 +67,7 @@ pub(crate) fn is_open() -> bool {
 /// As for `farcall_call_array`, but until the transaction is over.
 pub(crate) unsafe fn record(
     function: &Function,
+    laid_out: LaidOut,
     arguments: &mut [Argument<'_>],
     texts: Texts,
 ) -> Result<(), Problem> {
@@ -78,7 +79,10 @@ pub(crate) unsafe fn record(
         let open = open.as_mut().ok_or_else(none_open)?;
         let client = function.client();
         // SAFETY: the caller's promise.
-        unsafe { open.client.add(&client, arguments, &Ways::default()) }?;
+        unsafe {
+            open.client
+                .add_laid_out(&client, laid_out, arguments, &Ways::default())
+        }?;
         open.add_server(client.server());
         open.texts.push(texts);
         Ok(())

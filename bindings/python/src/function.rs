@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use farcall_client::{Argument, Output, Scalar};
+use farcall_client::{Argument, LaidOut, Output};
 use farcall_idl::{Mode, Order};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -201,9 +201,10 @@ impl Function {
             return Err(error::arguments(py, &self.name, &text));
         }
         let callbacks = self.callbacks(py, &given)?;
-        let (layout, scalars, mut typed) = self.lay_out(py, &given)?;
+        let (laid_out, mut typed) = self.lay_out(py, &given)?;
         let mut slots: Vec<Option<Slot<'py>>> = given.iter().map(|_| None).collect();
-        for layout in layout.arrays.iter().filter(|array| array.mode.is_sent()) {
+        let arrays = laid_out.layout().arrays.iter();
+        for layout in arrays.filter(|array| array.mode.is_sent()) {
             let (index, order) = (layout.param, self.order);
             let param = &self.params()[index];
             if let (Some(given), Some(typed)) = (&given[index], typed[index].take()) {
@@ -211,16 +212,16 @@ impl Function {
                 slots[index] = Some(slot);
             }
         }
-        let argument = |(scalar, slot): (Option<Scalar>, &Option<Slot<'_>>)| match (scalar, slot) {
-            (Some(scalar), _) => Argument::Scalar(scalar),
-            (None, None) => Argument::Skip,
+        let argument = |slot: &Option<Slot<'_>>| match slot {
+            None => Argument::Skip,
             // SAFETY: the slots outlive the submission. That the user leaves the arrays alone until
             // it is over is the contract of a call.
-            (None, Some(slot)) => Argument::In(unsafe { slot.bytes() }),
+            Some(slot) => Argument::In(unsafe { slot.bytes() }),
         };
-        let mut arguments: Vec<_> = scalars.into_iter().zip(&slots).map(argument).collect();
+        let mut arguments: Vec<_> = slots.iter().map(argument).collect();
         arguments.extend(callbacks);
-        let job = py.detach(|| self.client.submit(&mut arguments, self.keep));
+        let keep = self.keep;
+        let job = py.detach(|| self.client.submit_laid_out(laid_out, &mut arguments, keep));
         let job = job.map_err(|error| error::from_client(py, &error))?;
         Ok(Job::new(job, self.process, self.settings.clone()))
     }
@@ -328,8 +329,8 @@ impl Function {
             this.took(times);
             return Ok(result);
         }
-        let (mut arguments, slots) = this.prepare(py, args, kwargs)?;
-        this.run(py, &mut arguments)?;
+        let (laid_out, mut arguments, slots) = this.prepare(py, args, kwargs)?;
+        this.run(py, laid_out, &mut arguments)?;
         this.settle(py, &slots)
     }
 
@@ -382,18 +383,19 @@ impl Function {
             let text = "in a transaction calls are not made at once: call it without `call_async`";
             return Err(error::arguments(py, &function.name, text));
         }
-        let (mut arguments, slots) = function.prepare(py, args, kwargs)?;
+        let (laid_out, mut arguments, slots) = function.prepare(py, args, kwargs)?;
         // SAFETY: the future holds the slots until the call is over or given up. That the user
         // leaves the arrays alone until then is the contract of the call.
-        let pending = py.detach(|| unsafe { function.client.start(&mut arguments) });
+        let pending =
+            py.detach(|| unsafe { function.client.start_laid_out(laid_out, &mut arguments) });
         let pending = pending.map_err(|error| error::from_client(py, &error))?;
         let kept = slots.into_iter().map(|slot| slot.map(Slot::keep));
         Ok(Future::new(slf.clone().unbind(), pending, kept.collect()))
     }
 }
 
-/// The arguments of a call, and the memory of its arrays.
-type Prepared<'py> = (Vec<Argument<'py>>, Vec<Option<Slot<'py>>>);
+/// The scalars and sizes of a call, its arguments, and the memory of its arrays.
+type Prepared<'py> = (LaidOut, Vec<Argument<'py>>, Vec<Option<Slot<'py>>>);
 
 impl Function {
     fn prepare<'py>(
@@ -405,12 +407,12 @@ impl Function {
         self.process.check(py)?;
         let given = self.bind(py, args, kwargs)?;
         let callbacks = self.callbacks(py, &given)?;
-        let (layout, scalars, typed) = self.lay_out(py, &given)?;
-        let mut slots = self.place(py, &layout, &given, typed)?;
+        let (laid_out, typed) = self.lay_out(py, &given)?;
+        let mut slots = self.place(py, laid_out.layout(), &given, typed)?;
         self.part(py, &mut slots)?;
-        let mut arguments = self.arguments(scalars, &slots);
+        let mut arguments = self.arguments(&slots);
         arguments.extend(callbacks);
-        Ok((arguments, slots))
+        Ok((laid_out, arguments, slots))
     }
 
     /// Hands the results to the caller's arrays, and makes the result.
@@ -425,8 +427,13 @@ impl Function {
         self.results.make(py, slots)
     }
 
-    fn run(&self, py: Python<'_>, arguments: &mut [Argument<'_>]) -> PyResult<()> {
-        let done = py.detach(|| self.client.call(arguments));
+    fn run(
+        &self,
+        py: Python<'_>,
+        laid_out: LaidOut,
+        arguments: &mut [Argument<'_>],
+    ) -> PyResult<()> {
+        let done = py.detach(|| self.client.call_laid_out(laid_out, arguments));
         let outcome = done.map_err(|error| error::from_client(py, &error))?;
         self.took(outcome.times.into());
         self.computed_by(outcome.library);

@@ -148,12 +148,12 @@ impl Handle {
 
     /// As a call of a function of its server passes it.
     pub(crate) fn argument(&self) -> Argument<'static> {
-        self.client.argument(self.client.server())
+        self.client.argument(&self.client.server())
     }
 
     /// Whether it is at that server.
     pub(crate) fn is_at(&self, server: &farcall_client::Server) -> bool {
-        self.client.server().address() == server.address()
+        self.client.address() == server.address()
     }
 
     fn ty(&self) -> Type {
@@ -269,7 +269,7 @@ impl Handle {
     fn __repr__(&self) -> PyResult<String> {
         let form = self.client.form();
         let (element, shape) = (&form.element, &form.shape);
-        let address = self.client.server().address();
+        let address = self.client.address();
         Ok(format!(
             "<handle {} at {address}: {element} {shape:?}>",
             self.client.id()

@@ -187,11 +187,7 @@ impl Job {
     }
 
     fn __repr__(&self) -> String {
-        format!(
-            "<job {} at {}>",
-            self.client.id(),
-            self.client.server().address()
-        )
+        format!("<job {} at {}>", self.client.id(), self.client.address())
     }
 }
 

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use farcall_client::{Argument, ArrayForm, Deferred, Identity, Report, Ways};
+use farcall_client::{Argument, ArrayForm, Deferred, Identity, LaidOut, Report, Ways};
 use farcall_idl::{ArrayLayout, Order, Param, Type};
 use numpy::{PyArrayDescr, PyUntypedArray};
 use pyo3::exceptions::{PyImportError, PyValueError};
@@ -130,7 +130,7 @@ impl Transaction {
     pub(crate) fn add(
         &self,
         py: Python<'_>,
-        function: &farcall_client::Function,
+        (function, laid_out): (&farcall_client::Function, LaidOut),
         arguments: &mut [Argument<'_>],
         slots: &[Option<Slot<'_>>],
     ) -> PyResult<()> {
@@ -150,7 +150,10 @@ impl Transaction {
         }
         // SAFETY: the slots are held until the transaction has run. That the user leaves the arrays
         // alone until then is the contract of a transaction.
-        let added = unsafe { self.lock().client.add(function, arguments, &ways) };
+        let added = unsafe {
+            let client = &mut self.lock().client;
+            client.add_laid_out(function, laid_out, arguments, &ways)
+        };
         added.map_err(|error| error::from_client(py, &error))
     }
 

@@ -9,10 +9,10 @@ use crate::target::Target;
 use crate::texts;
 use clap::Args;
 use farcall_client::{
-    Argument, Callback, CallbackArguments, CallbackError, Error, Function, Interface, Job, Outcome,
-    Output, Pending, Progress, ReservationName, Scalar,
+    Argument, Callback, CallbackArguments, CallbackError, Error, Function, Interface, Job, LaidOut,
+    Outcome, Output, Pending, Progress, ReservationName, Scalar,
 };
-use farcall_idl::{Layout, Mode, Param, Type};
+use farcall_idl::{Mode, Param, Type};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -71,8 +71,7 @@ enum Given {
 /// The arguments of one call, checked against the interface.
 pub(crate) struct Call {
     function: Function,
-    scalars: Vec<Option<Scalar>>,
-    layout: Layout,
+    laid_out: LaidOut,
     /// Bytes of each array parameter.
     arrays: BTreeMap<usize, Vec<u8>>,
     /// Arrays that stay at the server, by parameter.
@@ -205,10 +204,12 @@ impl Call {
                 arrays.get(&param).map_or(&[], Vec::as_slice)
             })
             .map_err(Failure::usage)?;
-        let layout = interface
-            .layout(&scalars, &elements)
-            .map_err(Failure::usage)?;
-        for array in &layout.arrays {
+        let laid_out = function.lay_out(scalars, elements);
+        let laid_out = laid_out.map_err(|error| match error {
+            Error::Argument { source, .. } => Failure::usage(source),
+            other => Failure::from(other),
+        })?;
+        for array in &laid_out.layout().arrays {
             let expected = array.shape(order);
             if let Some(shape) = shapes.get(&array.param)
                 && !same_shape(shape, &expected)
@@ -231,9 +232,8 @@ impl Call {
             }
         }
         Ok(Call {
+            laid_out,
             function,
-            scalars,
-            layout,
             arrays,
             handles,
             outputs,
@@ -249,47 +249,54 @@ impl Call {
         let params = &self.function.interface().params;
         let mut arguments: Vec<Argument<'_>> = Vec::with_capacity(params.len());
         for (index, param) in params.iter().enumerate() {
-            arguments.push(match (&self.scalars[index], arrays.remove(&index)) {
-                (Some(scalar), _) => Argument::Scalar(scalar.clone()),
-                (None, Some(bytes)) if param.mode.is_returned() => Argument::Out(bytes),
-                (None, Some(bytes)) => Argument::In(bytes),
-                (None, None) => without_bytes(&self.handles, index),
-            });
+            arguments.push(
+                match (&self.laid_out.scalars()[index], arrays.remove(&index)) {
+                    (Some(_), _) => Argument::Skip,
+                    (None, Some(bytes)) if param.mode.is_returned() => Argument::Out(bytes),
+                    (None, Some(bytes)) => Argument::In(bytes),
+                    (None, None) => without_bytes(&self.handles, index),
+                },
+            );
         }
         for _ in &self.function.interface().callbacks {
             arguments.push(Argument::Function(Callback::new(show)));
         }
         if !std::io::stderr().is_terminal() {
-            return Ok(self.function.call(&mut arguments)?);
+            let laid_out = self.laid_out.clone();
+            return Ok(self.function.call_laid_out(laid_out, &mut arguments)?);
         }
+        let laid_out = self.laid_out.clone();
         // SAFETY: the arrays are borrowed until the end of this function, and so is the call.
-        let pending = unsafe { self.function.start(&mut arguments) }?;
+        let pending = unsafe { self.function.start_laid_out(laid_out, &mut arguments) }?;
         show_progress(&pending)?;
         Ok(pending.wait()?)
     }
 
     pub(crate) fn submit(&self, keep: Option<Duration>) -> Result<Job, Failure> {
         let params = self.function.interface().params.iter().enumerate();
-        let arguments =
-            params.map(
-                |(index, param)| match (&self.scalars[index], self.arrays.get(&index)) {
-                    (Some(scalar), _) => Argument::Scalar(scalar.clone()),
-                    (None, Some(bytes)) if param.mode.is_sent() => Argument::In(bytes),
-                    _ => without_bytes(&self.handles, index),
-                },
-            );
+        let scalars = self.laid_out.scalars();
+        let argument =
+            |(index, param): (usize, &Param)| match (&scalars[index], self.arrays.get(&index)) {
+                (Some(_), _) => Argument::Skip,
+                (None, Some(bytes)) if param.mode.is_sent() => Argument::In(bytes),
+                _ => without_bytes(&self.handles, index),
+            };
+        let arguments = params.map(argument);
         let mut arguments: Vec<Argument<'_>> = arguments.collect();
         for _ in &self.function.interface().callbacks {
             arguments.push(Argument::Function(Callback::new(show)));
         }
-        Ok(self.function.submit(&mut arguments, keep)?)
+        let laid_out = self.laid_out.clone();
+        Ok(self
+            .function
+            .submit_laid_out(laid_out, &mut arguments, keep)?)
     }
 
     fn results(&self) -> Results<'_> {
         Results {
             interface: self.function.interface(),
-            scalars: &self.scalars,
-            layout: &self.layout,
+            scalars: self.laid_out.scalars(),
+            layout: self.laid_out.layout(),
             arrays: &self.arrays,
             outputs: &self.outputs,
         }

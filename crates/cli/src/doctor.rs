@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::target::Target;
+use anstyle::AnsiColor;
 use clap::Args;
 use farcall_client::Server;
 use farcall_library::{Binding, Source, python_worker};
@@ -55,11 +56,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     } else {
         for Finding { what, state, text } in &findings {
             let (colour, mark) = match state {
-                State::Good => ("32", "ok"),
-                State::Missing => ("33", "--"),
-                State::Bad => ("31", "!!"),
+                State::Good => (AnsiColor::Green, "ok"),
+                State::Missing => (AnsiColor::Yellow, "--"),
+                State::Bad => (AnsiColor::Red, "!!"),
             };
-            anstream::println!("\x1b[{colour}m{mark}\x1b[0m  {what:12} {text}");
+            let colour = colour.on_default();
+            anstream::println!("{colour}{mark}{colour:#}  {what:12} {text}");
         }
     }
     match is_bad {

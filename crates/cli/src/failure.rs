@@ -1,7 +1,15 @@
 //! How a command ends when it does not succeed.
 
+use anstyle::{AnsiColor, Style};
 use std::fmt;
 use std::process::ExitCode;
+
+const ERROR: Style = AnsiColor::Red.on_default().bold();
+
+/// Says on standard error what went wrong.
+pub(crate) fn print(what: impl fmt::Display) {
+    anstream::eprintln!("{ERROR}error{ERROR:#}: {what}");
+}
 
 /// A message for the user and the exit status that goes with it.
 #[derive(Debug)]

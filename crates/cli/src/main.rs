@@ -127,7 +127,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            anstream::eprintln!("\x1b[1;31merror\x1b[0m: {failure}");
+            failure::print(&failure);
             failure.exit_code()
         }
     }
@@ -140,7 +140,7 @@ fn fail_where_output_cannot_go() {
         let text = panic.payload_as_str().unwrap_or_default();
         match text.strip_prefix("failed printing to stdout: ") {
             Some(reason) => {
-                anstream::eprintln!("\x1b[1;31merror\x1b[0m: standard output: {reason}");
+                failure::print(format_args!("standard output: {reason}"));
                 std::process::exit(1);
             }
             None => before(panic),

@@ -1,18 +1,13 @@
 //! Functions of the caller that a called function may call while it runs.
 
-use crate::files::Files;
-use crate::function::Described;
-use crate::{CallbackError, Error};
+use crate::error::CallbackError;
 use farcall_idl::{Interface, Layout, Scalar};
 use farcall_rpc_proto::{self as proto, CallbackAnswer, Direction, Piece, Pieces, Side};
-use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
 /// Most bytes of the arrays of one callback, in their declared sizes.
 const MOST_BYTES: u64 = 1_000_000;
-/// Calls made by callbacks of calls made by callbacks, and so on.
-const MOST_NESTED: usize = 8;
 
 type Done = Result<(), CallbackError>;
 type Run = dyn Fn(&mut CallbackArguments<'_>) -> Done + Send + Sync;
@@ -28,6 +23,10 @@ impl Callback {
         run: impl Fn(&mut CallbackArguments<'_>) -> Done + Send + Sync + 'static,
     ) -> Callback {
         Callback(Arc::new(run))
+    }
+
+    pub(crate) fn run(&self, arguments: &mut CallbackArguments<'_>) -> Done {
+        (self.0)(arguments)
     }
 }
 
@@ -78,7 +77,7 @@ impl<'a> CallbackArguments<'a> {
     }
 
     /// What a server sent, checked before memory is taken for it.
-    fn new(
+    pub(crate) fn new(
         interface: &'a Interface,
         callback: proto::Callback,
     ) -> Result<CallbackArguments<'a>, String> {
@@ -126,7 +125,8 @@ impl<'a> CallbackArguments<'a> {
         }
     }
 
-    fn answer(mut self) -> CallbackAnswer {
+    /// What goes back to the server.
+    pub(crate) fn answer(mut self) -> CallbackAnswer {
         let mut data = Vec::with_capacity(self.layout.returned_bytes() as usize);
         for piece in self.pieces(Direction::Returned) {
             data.extend_from_slice(&self.bytes()[range(&piece)]);
@@ -138,63 +138,4 @@ impl<'a> CallbackArguments<'a> {
 
 fn range(piece: &Piece) -> std::ops::Range<usize> {
     piece.offset as usize..(piece.offset + piece.length) as usize
-}
-
-/// The callbacks of one call.
-pub(crate) struct Callbacks {
-    pub(crate) described: Arc<Described>,
-    pub(crate) functions: Vec<Callback>,
-    /// Their requests are numbered on from the functions, by parameter.
-    pub(crate) files: Files,
-}
-
-thread_local! {
-    /// Callbacks that run on this thread, one in the other.
-    static NESTED: Cell<usize> = const { Cell::new(0) };
-}
-
-impl Callbacks {
-    /// Runs the function that the server wants to be called.
-    pub(crate) fn run(&self, callback: proto::Callback) -> Result<CallbackAnswer, Error> {
-        let index = callback.index as usize;
-        if let Some(param) = index.checked_sub(self.functions.len())
-            && self.files.has(param)
-        {
-            let function = self.described.qualified();
-            return self.files.answer(function, param, callback);
-        }
-        let (Some(interface), Some(function)) = (
-            self.described.callbacks.get(index),
-            self.functions.get(index),
-        ) else {
-            let text = format!("the server calls callback {index}, which there is not");
-            return Err(self.failed("?", text.into()));
-        };
-        let name = &interface.name;
-        let mut arguments = CallbackArguments::new(interface, callback)
-            .map_err(|problem| self.failed(name, problem.into()))?;
-        let depth = NESTED.get();
-        if depth >= MOST_NESTED {
-            let text = format!("callbacks call functions that call back, {depth} deep");
-            return Err(self.failed(name, text.into()));
-        }
-        NESTED.set(depth + 1);
-        let done = (function.0)(&mut arguments);
-        NESTED.set(depth);
-        done.map_err(|error| self.failed(name, error))?;
-        Ok(arguments.answer())
-    }
-
-    fn failed(&self, callback: &str, source: CallbackError) -> Error {
-        failed(&self.described, callback, source)
-    }
-}
-
-/// The failure of a function of the caller.
-pub(crate) fn failed(described: &Described, callback: &str, source: CallbackError) -> Error {
-    Error::Callback {
-        function: described.qualified().to_string(),
-        callback: callback.to_string(),
-        source,
-    }
 }

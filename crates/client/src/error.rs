@@ -1,7 +1,13 @@
 //! Why a call failed, and whose fault it was.
 
-use crate::{Address, AddressError, ArgumentError};
-use farcall_rpc_proto::{self as proto, Failure, FailureKind, ProtocolError};
+mod argument;
+mod failure;
+
+pub use argument::ArgumentError;
+pub use failure::Failure;
+
+use crate::address::{Address, AddressError};
+use farcall_rpc_proto::{self as proto, FailureKind, ProtocolError};
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -157,6 +163,15 @@ pub enum Fault {
 }
 
 impl Error {
+    /// What the client itself reports in the words of a server.
+    pub(crate) fn failed(kind: FailureKind, text: impl Into<String>) -> Error {
+        Error::Failed(Failure {
+            kind,
+            message: text.into(),
+            earliest: None,
+        })
+    }
+
     /// Whether the server that was asked has let the client go without having begun with what was
     /// asked for, so that it can be asked of the server that follows it.
     pub(crate) fn was_let_go(&self) -> bool {
@@ -196,7 +211,7 @@ impl Error {
     /// refusal it can be had.
     pub fn earliest(&self) -> Option<Duration> {
         match self {
-            Error::Failed(failure) => failure.earliest.map(Duration::from_millis),
+            Error::Failed(failure) => failure.earliest,
             _ => None,
         }
     }

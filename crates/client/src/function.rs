@@ -1,242 +1,109 @@
 //! A handle on one remote function.
 
-use crate::argument::{self, Argument, ArgumentError, Way};
-use crate::callback::{Callback, Callbacks};
-use crate::connection::{Answered, Connection, Reply};
-use crate::files::Files;
+use crate::argument::{Argument, named};
+use crate::call::{LaidOut, Prepared, Way};
+use crate::description::Description;
+use crate::error::Error;
 use crate::grid;
-use crate::object::Instance;
-use crate::output::{Output, Printed};
-use crate::pending::Attempt;
-use crate::{DataName, Error, Job, Pending, Plan, ReservationName, Server, staging};
-use farcall_directory::message::{Choose, Offer, Terms};
-use farcall_idl::{Interface, Layout, Place, Scalar};
-use farcall_rpc_proto::{self as proto, Call, Estimate, Failure, FailureKind, Submission};
+use crate::offer::Offer;
+use crate::outcome::Outcome;
+use crate::output::Output;
+use crate::pending::Pending;
+use crate::plan::Plan;
+use crate::remote::{self, Job};
+use crate::reservation::{Reservation, ReservationName, Wanted};
+use crate::server::{Backend, Server};
+use farcall_idl::{Interface, Scalar};
+use farcall_rpc_proto::FailureKind;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// A function of a server. Clones share the interface.
 #[derive(Clone)]
 pub struct Function {
     server: Server,
-    described: Arc<Described>,
-    output: Option<Output>,
-    /// The object whose method it is.
-    object: Option<Arc<Instance>>,
-    /// The reservation whose processor elements its calls have.
-    pub(crate) reservation: Option<ReservationName>,
+    target: Target,
 }
 
-/// What the server said of a function. The server's cache holds this and not the [`Function`],
-/// which would keep the server alive for ever.
-pub(crate) struct Described {
-    /// The name by which it was asked for.
-    requested: String,
-    qualified: String,
-    number: Mutex<Number>,
-    text: String,
-    library: Option<Arc<str>>,
-    interface: Interface,
-    /// The callbacks as interfaces of their own.
-    pub(crate) callbacks: Vec<Interface>,
+/// Where its calls go.
+#[derive(Clone)]
+enum Target {
+    /// To one server.
+    One(remote::Function),
+    /// To one of many, each to another.
+    Many(grid::Function),
 }
 
-/// The number under which a server knows a function, and the connection on which it said so: the
-/// next connection may lead to a server that was restarted and numbers its functions anew.
-#[derive(Clone, Copy)]
-struct Number {
-    connection: u64,
-    function: u64,
+impl Server {
+    /// The function of that name, `module/name` or `name` alone. Its interface is fetched once.
+    pub fn function(&self, name: &str) -> Result<Function, Error> {
+        let target = match &self.0 {
+            Backend::One(server) => Target::One(server.function(name)?),
+            Backend::Many(grid) => Target::Many(grid.function(name)?),
+        };
+        Ok(Function {
+            server: self.clone(),
+            target,
+        })
+    }
 }
-
-/// What a call gives besides the arrays it filled.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
-    /// How long it took.
-    pub times: Times,
-    /// Seconds of [`Times::other`] from the last argument to the start of the library.
-    pub wait: f64,
-    /// Where a metaserver has placed the call.
-    pub placement: Option<Placement>,
-    /// The library that has computed it, its version and its kernel, as far as it says.
-    pub library: Option<Arc<str>>,
-}
-
-/// Where a call was placed, and what it was predicted to take there.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Placement {
-    /// The server's number, as in [`Offer::server`].
-    pub server: u64,
-    /// Seconds from then until its results are back.
-    pub predicted_s: f64,
-    /// Of what these consist, where that was told.
-    pub terms: Option<Terms>,
-}
-
-/// How long a call took, in seconds, split as in the second Ninf paper (section 4.2).
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Times {
-    /// The server received the arguments.
-    pub send: f64,
-    /// The library ran.
-    pub exec: f64,
-    /// The server sent the results.
-    pub recv: f64,
-    /// The rest of `total`: waiting, hand-overs, the way through the network.
-    pub other: f64,
-    /// From the start of the call to its return, at the caller.
-    pub total: f64,
-}
-
-/// Stands for memory of the server, where an array has its place that stays there.
-const AT_SERVER: u64 = u64::MAX;
-
-/// A call that was checked: what is sent, where its arrays lie, and whom it calls back.
-type Prepared = (Call, Layout, Vec<Callback>);
 
 impl Function {
-    pub(crate) fn new(server: Server, described: Arc<Described>) -> Function {
+    pub(crate) fn of_one(function: remote::Function) -> Function {
         Function {
-            server,
-            described,
-            output: None,
-            object: None,
-            reservation: None,
+            server: Server::from(function.server().clone()),
+            target: Target::One(function),
         }
     }
 
-    /// The same function, whose calls go to the servers behind a metaserver.
-    pub(crate) fn by(self, server: Server) -> Function {
-        Function { server, ..self }
-    }
-
-    /// The same function of one of the servers behind a metaserver.
-    pub(crate) fn at(&self, server: &Server) -> Result<Function, Error> {
-        let function = server.function(&self.described.qualified)?;
-        if function.described.text != self.described.text {
-            let text = format!(
-                "the interface of `{}` is another there",
-                self.described.qualified
-            );
-            return Err(Error::Failed(Failure::new(
-                FailureKind::StaleInterface,
-                text,
-            )));
-        }
-        Ok(function.with_output(self.output.clone()))
-    }
-
-    /// What is asked of a metaserver for a call.
-    fn wanted(&self, layout: &Layout) -> Choose {
-        let elements = |count: Option<i64>| count.map(|pes| u32::try_from(pes).unwrap_or(u32::MAX));
-        Choose {
-            function: self.described.qualified.clone(),
-            digest: farcall_directory::digest(&self.described.text),
-            work: layout.cost.unwrap_or(layout.bytes as f64).max(0.0),
-            up: layout.sent_bytes(),
-            down: layout.returned_bytes(),
-            memory: layout.bytes,
-            fewest: elements(layout.fewest_elements),
-            most: elements(layout.processor_elements),
-            exclude: Vec::new(),
-            explain: false,
-            data: None,
+    pub(crate) fn description(&self) -> &Arc<Description> {
+        match &self.target {
+            Target::One(function) => function.description(),
+            Target::Many(function) => function.description(),
         }
     }
 
-    /// What a call with these scalars would take at each of the servers behind a metaserver, the
-    /// soonest first; then those that cannot have it, and why. `elements` are as in
-    /// [`Function::plan`].
-    pub fn offers(
-        &self,
-        scalars: &[Option<Scalar>],
-        elements: &[i64],
-    ) -> Result<Vec<Offer>, Error> {
-        let Some(grid) = self.server.grid() else {
-            let text = format!(
-                "{} is a server, not a metaserver: there is no choice",
-                self.server.address()
-            );
-            return Err(Error::Failed(Failure::new(FailureKind::NotAllowed, text)));
-        };
-        let layout = self.layout(scalars, elements)?;
-        let wanted = Choose {
-            explain: true,
-            ..self.wanted(&layout)
-        };
-        grid.explain(&self.server, &wanted)
+    /// The servers to which its calls may go.
+    pub(crate) fn places(&self) -> Vec<remote::Server> {
+        match &self.target {
+            Target::One(function) => vec![function.server().clone()],
+            Target::Many(function) => function.servers(),
+        }
     }
 
     /// The servers that have it with this interface, as far as they can be reached: those behind a
     /// metaserver, or the one.
     pub fn servers(&self) -> Vec<Server> {
-        match self.server.grid() {
-            Some(grid) => grid.servers_of(
-                &self.server,
-                &self.described.qualified,
-                &self.described.text,
-            ),
-            None => vec![self.server.clone()],
-        }
-    }
-
-    pub(crate) fn nowhere(&self) -> Error {
-        let text = format!(
-            "no server has `{}` with this interface",
-            self.described.qualified
-        );
-        Error::Failed(Failure::new(FailureKind::NoServer, text))
-    }
-
-    fn layout(&self, scalars: &[Option<Scalar>], elements: &[i64]) -> Result<Layout, Error> {
-        let layout = self.described.interface.layout(scalars, elements);
-        layout.map_err(|error| Error::Argument {
-            function: self.described.qualified.clone(),
-            source: error.into(),
-        })
-    }
-
-    /// The function of the server that is chosen for a call.
-    fn chosen(&self, layout: &Layout) -> Result<Function, Error> {
-        let Some(grid) = self.server.grid() else {
-            return Ok(self.clone());
-        };
-        let place = grid.choose(&self.server, &self.wanted(layout))?;
-        self.at(&grid.server(&self.server, place.server, &place.address)?)
-    }
-
-    /// The same method, called on an object.
-    pub(crate) fn on(self, object: Arc<Instance>) -> Function {
-        Function {
-            object: Some(object),
-            ..self
-        }
+        self.places().into_iter().map(Server::from).collect()
     }
 
     /// Whether it is called on an object.
     pub fn is_method(&self) -> bool {
-        self.object.is_some()
+        match &self.target {
+            Target::One(function) => function.is_method(),
+            Target::Many(_) => false,
+        }
     }
 
     /// The interface.
     pub fn interface(&self) -> &Interface {
-        &self.described.interface
+        &self.description().interface
     }
 
     /// The interface in canonical IDL.
     pub fn text(&self) -> &str {
-        &self.described.text
+        &self.description().text
     }
 
     /// The library behind it, its version and its kernel, as far as it says.
     pub fn library(&self) -> Option<&str> {
-        self.described.library.as_deref()
+        self.description().library.as_deref()
     }
 
     /// `module/name`.
     pub fn qualified_name(&self) -> &str {
-        &self.described.qualified
+        &self.description().qualified
     }
 
     /// The server that has it.
@@ -244,55 +111,118 @@ impl Function {
         &self.server
     }
 
-    /// What a call with these scalars would take, before anything of it is sent. `elements` are the
-    /// values of the array elements that sizes depend on
-    /// ([`Interface::element_values`](farcall_idl::Interface::element_values)).
-    pub fn plan(&self, scalars: &[Option<Scalar>], elements: &[i64]) -> Result<Plan, Error> {
-        let layout = self.layout(scalars, elements)?;
-        if let Some(function) = self.at_reservation()? {
-            return function.plan(scalars, elements);
-        }
-        if let Some(grid) = self.server.grid() {
-            let offers = self.offers(scalars, elements)?;
-            let soonest = offers.first().ok_or_else(|| self.nowhere())?;
-            let server = grid.server(&self.server, soonest.server, &soonest.address)?;
-            return self.at(&server)?.plan(scalars, elements);
-        }
-        let connection = self.server.connection()?;
-        let call = Call {
-            function: self.described.number_on(&connection)?,
-            scalars: scalars.to_vec(),
-            elements: elements.to_vec(),
-            data_bytes: layout.sent_bytes(),
-            places: Vec::new(),
-            output: false,
-            handles: Vec::new(),
-            object: None,
-            reservation: self.reservation.as_ref().map(|named| named.id),
-        };
-        /// The first question may wake the server up.
-        const QUESTIONS: usize = 3;
-        let mut estimate = Estimate::default();
-        let mut round_trip = f64::INFINITY;
-        for _ in 0..QUESTIONS {
-            let start = Instant::now();
-            estimate = connection.estimate(&call)?;
-            round_trip = round_trip.min(start.elapsed().as_secs_f64());
-        }
-        Ok(Plan::new(
-            &layout,
-            &estimate,
-            round_trip,
-            connection.shares(),
-        ))
-    }
-
     /// The same function, whose calls have what the library prints written to `output`; without one
     /// it goes to the server's log.
     pub fn with_output(&self, output: Option<Output>) -> Function {
+        self.with(match self.target.clone() {
+            Target::One(function) => Target::One(function.with_output(output)),
+            Target::Many(function) => Target::Many(function.with_output(output)),
+        })
+    }
+
+    fn with(&self, target: Target) -> Function {
         Function {
-            output,
-            ..self.clone()
+            server: self.server.clone(),
+            target,
+        }
+    }
+
+    /// Where what it prints goes.
+    pub(crate) fn output(&self) -> Option<&Output> {
+        match &self.target {
+            Target::One(function) => function.output(),
+            Target::Many(function) => function.output(),
+        }
+    }
+
+    /// The same function, whose calls have the processor elements of a reservation at its server
+    /// ([`Server::reserve`]), by its number, or by its whole name behind a metaserver: they all go
+    /// to its server. Without one they wait as all others.
+    pub fn with_reservation<N: Into<ReservationName>>(&self, reservation: Option<N>) -> Function {
+        let name = reservation.map(Into::into);
+        self.with(match self.target.clone() {
+            Target::One(function) => Target::One(function.with_reservation(name)),
+            Target::Many(function) => Target::Many(function.with_reservation(name)),
+        })
+    }
+
+    /// The reservation whose processor elements its calls have.
+    pub fn reservation(&self) -> Option<&ReservationName> {
+        match &self.target {
+            Target::One(function) => function.reservation(),
+            Target::Many(function) => function.reservation(),
+        }
+    }
+
+    /// Reserves processor elements for calls of the function as [`Server::reserve`] does; behind a
+    /// metaserver at the server that has it with this interface and can have them first.
+    ///
+    /// # Errors
+    /// As [`Server::reserve`]; behind a metaserver the earliest time of all servers, and which it
+    /// is.
+    pub fn reserve(&self, wanted: &Wanted) -> Result<Reservation, Error> {
+        match &self.target {
+            Target::One(function) => function.server().reserve(wanted),
+            Target::Many(function) => function.reserve(wanted),
+        }
+    }
+
+    /// The caller's reservations that are not over: at its server, or behind a metaserver at those
+    /// of its servers that can be reached.
+    pub fn reservations(&self) -> Result<Vec<Reservation>, Error> {
+        let mut all = Vec::new();
+        for server in self.places() {
+            all.extend(server.reservations()?);
+        }
+        Ok(all)
+    }
+
+    /// Computes the sizes of the arrays of a call with these scalars, one for each parameter, with
+    /// `None` for arrays. `elements` are the values of the array elements that sizes depend on
+    /// ([`Interface::element_values`]). Who needs them to make the arrays hands them on to the call
+    /// ([`Function::call_laid_out`]), which does not compute them again.
+    ///
+    /// # Errors
+    /// A scalar does not fit, or sizes do not come out.
+    pub fn lay_out(
+        &self,
+        scalars: Vec<Option<Scalar>>,
+        elements: Vec<i64>,
+    ) -> Result<LaidOut, Error> {
+        let description = self.description();
+        LaidOut::new(description, scalars, elements).map_err(|error| Error::Argument {
+            function: description.qualified.clone(),
+            source: error.into(),
+        })
+    }
+
+    /// What a call with these scalars would take at each of the servers behind a metaserver, the
+    /// soonest first; then those that cannot have it, and why. `elements` are as in
+    /// [`Function::lay_out`].
+    pub fn offers(
+        &self,
+        scalars: &[Option<Scalar>],
+        elements: &[i64],
+    ) -> Result<Vec<Offer>, Error> {
+        let Target::Many(function) = &self.target else {
+            let text = format!(
+                "{} is a server, not a metaserver: there is no choice",
+                self.server.address()
+            );
+            return Err(Error::failed(FailureKind::NotAllowed, text));
+        };
+        let laid_out = self.lay_out(scalars.to_vec(), elements.to_vec())?;
+        let offers = function.offers(&laid_out)?;
+        Ok(offers.into_iter().map(Offer::from).collect())
+    }
+
+    /// What a call with these scalars would take, before anything of it is sent. `elements` are as
+    /// in [`Function::lay_out`].
+    pub fn plan(&self, scalars: &[Option<Scalar>], elements: &[i64]) -> Result<Plan, Error> {
+        let laid_out = self.lay_out(scalars.to_vec(), elements.to_vec())?;
+        match &self.target {
+            Target::One(function) => function.plan(laid_out),
+            Target::Many(function) => function.plan(laid_out),
         }
     }
 
@@ -300,75 +230,69 @@ impl Function {
     /// INOUT arrays in place. If it fails, their contents are undefined. Callbacks run on this
     /// thread.
     pub fn call(&self, arguments: &mut [Argument<'_>]) -> Result<Outcome, Error> {
-        if let Some(function) = self.at_reservation()? {
-            return function.call(arguments);
-        }
-        if self.server.grid().is_some() {
-            return self.call_once(arguments);
-        }
-        let names = self.look_up(arguments)?;
-        match self.call_or_renew(arguments) {
-            // They were put again since they were looked up; nothing of the call was done.
-            Err(Error::Failed(failure))
-                if !names.is_empty() && failure.kind == FailureKind::NotFound =>
-            {
-                for (index, name) in names {
-                    arguments[index] = Argument::Named(name);
-                }
-                self.look_up(arguments)?;
-                self.call_or_renew(arguments)
-            }
-            other => other,
+        self.make(None, arguments)
+    }
+
+    /// The same for a call whose sizes are known. The scalars among the arguments are not looked
+    /// at: [`Argument::Skip`] may stand for them.
+    pub fn call_laid_out(
+        &self,
+        laid_out: LaidOut,
+        arguments: &mut [Argument<'_>],
+    ) -> Result<Outcome, Error> {
+        self.make(Some(laid_out), arguments)
+    }
+
+    fn make(
+        &self,
+        laid_out: Option<LaidOut>,
+        arguments: &mut [Argument<'_>],
+    ) -> Result<Outcome, Error> {
+        match &self.target {
+            Target::One(function) => function.call(laid_out, arguments),
+            Target::Many(function) => function.call(laid_out, arguments),
         }
     }
 
-    /// Finds the arrays that are named, at the one server that there is; returns their places among
-    /// the arguments and their names.
-    fn look_up(&self, arguments: &mut [Argument<'_>]) -> Result<Vec<(usize, DataName)>, Error> {
-        let mut names = Vec::new();
-        for (index, argument) in arguments.iter_mut().enumerate() {
-            if let Argument::Named(name) = argument {
-                let handle = self.server.data(name)?.id();
-                names.push((index, name.clone()));
-                *argument = Argument::Handle(handle);
-            }
-        }
-        Ok(names)
+    /// Calls the function with arguments by their names, in any order. Work space is left out.
+    ///
+    /// ```no_run
+    /// # let server = farcall_client::Server::connect("", Default::default())?;
+    /// let scale = server.function("example/scale")?;
+    /// let (x, mut y) = (vec![1.0, 2.0], vec![0.0; 2]);
+    /// scale.call_named([
+    ///     ("n", 2.into()),
+    ///     ("factor", 1.5.into()),
+    ///     ("x", (&x).into()),
+    ///     ("y", (&mut y).into()),
+    /// ])?;
+    /// # Ok::<(), farcall_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Function::call`]; a name is none, is there twice, or is missing.
+    pub fn call_named<'n, 'a>(
+        &self,
+        arguments: impl IntoIterator<Item = (&'n str, Argument<'a>)>,
+    ) -> Result<Outcome, Error> {
+        self.call(&mut self.in_order(arguments)?)
     }
 
-    fn call_or_renew(&self, arguments: &mut [Argument<'_>]) -> Result<Outcome, Error> {
-        match self.server.persist(|| self.call_once(arguments)) {
-            Err(error) if error.is_stale_interface() => {
-                let renewed = self.server.fetch(&self.described.requested)?;
-                // The arguments were made for the interface that the caller has seen.
-                if renewed.described.text == self.described.text {
-                    let renewed = Function {
-                        output: self.output.clone(),
-                        object: self.object.clone(),
-                        reservation: self.reservation.clone(),
-                        ..renewed
-                    };
-                    renewed.call_once(arguments)
-                } else {
-                    Err(error)
-                }
-            }
-            other => other,
-        }
-    }
-
-    fn call_once(&self, arguments: &mut [Argument<'_>]) -> Result<Outcome, Error> {
-        if self.server.grid().is_some()
-            && self.is_large(arguments)
-            && let Ok((_, layout)) = self.check(arguments)
-        {
-            return grid::call(self, self.wanted(&layout), arguments);
-        }
-        if let Some(outcome) = self.call_in_streams(arguments)? {
-            return Ok(outcome);
-        }
-        // SAFETY: the borrows outlive the call, which is over or given up when this returns.
-        unsafe { self.start(arguments) }?.wait()
+    /// Arguments by their names in the order of the interface, for [`Function::start`] and
+    /// [`Function::submit`]. Work space is left out.
+    ///
+    /// # Errors
+    /// A name is none, is there twice, or is missing.
+    pub fn in_order<'n, 'a>(
+        &self,
+        arguments: impl IntoIterator<Item = (&'n str, Argument<'a>)>,
+    ) -> Result<Vec<Argument<'a>>, Error> {
+        let description = self.description();
+        let ordered = named::in_order(&description.interface, arguments);
+        ordered.map_err(|source| Error::Argument {
+            function: description.qualified.clone(),
+            source,
+        })
     }
 
     /// Begins a call and returns at once; any number may be under way. Its arguments travel while
@@ -379,117 +303,34 @@ impl Function {
     /// Until [`Pending::wait`] returns or the [`Pending`] is dropped, the arrays of `arguments`
     /// stay where they are; OUT and INOUT arrays are not touched, IN arrays not written.
     pub unsafe fn start(&self, arguments: &mut [Argument<'_>]) -> Result<Pending, Error> {
-        let start = Instant::now();
-        if self.server.grid().is_none() {
-            self.look_up(arguments)?;
-        }
-        let (mut call, mut layout, functions) = self.prepare(arguments, Way::Both)?;
-        if self.server.grid().is_some() {
-            // SAFETY: the caller's promise is the same.
-            return unsafe { self.start_elsewhere(&layout, arguments) };
-        }
-        let connection = self.connection_for(&mut call, &layout)?;
-        let reply = self.reply(&connection, &mut call, functions)?;
-        let interface = &self.described.interface;
         // SAFETY: the caller's promise is the same.
-        let staging = unsafe { staging::place(&connection, interface, arguments, &mut layout) };
-        call.places = layout.places();
-        if !call.handles.is_empty() {
-            connection.check_handles()?;
-            leave_places_to_server(&mut call);
-        }
-        call.data_bytes = layout.sent_bytes();
-        // SAFETY: likewise.
-        let request = unsafe { connection.call(&call, arguments, layout, reply) }?;
-        let library = self.described.library.clone();
-        Ok(Pending::new(Attempt::new(request, staging, library, start)))
+        unsafe { self.begin(None, arguments) }
     }
 
-    /// The connection for a call, which is told the function's number there, and its object.
-    fn connection_for(&self, call: &mut Call, layout: &Layout) -> Result<Arc<Connection>, Error> {
-        let connection = match &self.object {
-            Some(object) => object.connection.clone(),
-            None => self.server.connection()?,
-        };
-        if call.reservation.is_some() {
-            connection.check_reservations()?;
-        }
-        // The number holds for every connection to the server.
-        call.function = self.described.number_on(&connection)?;
-        call.object = self.object.as_ref().map(|object| object.id);
-        let moves_files = self.described.interface.moves_files();
-        if moves_files && !connection.moves_files() {
-            return Err(self.too_old("work on files of its callers"));
-        }
-        if let Some(own) = self.own_connection(&connection)? {
-            return Ok(own);
-        }
-        let bytes = layout.sent_bytes() + layout.returned_bytes();
-        Ok(match moves_files || self.object.is_some() {
-            true => connection,
-            false => self.server.for_arrays(connection, bytes),
-        })
-    }
-
-    /// The connection that has the bandwidth of the calls' reservation. Methods are called on the
-    /// connection of their object.
-    pub(crate) fn own_connection(
-        &self,
-        first: &Arc<Connection>,
-    ) -> Result<Option<Arc<Connection>>, Error> {
-        match self.reservation.as_ref().filter(|_| self.object.is_none()) {
-            Some(named) => self.server.reserved(first, named.id),
-            None => Ok(None),
-        }
-    }
-
-    /// What a call has its caller do while it runs.
-    fn reply(
-        &self,
-        connection: &Connection,
-        call: &mut Call,
-        functions: Vec<Callback>,
-    ) -> Result<Reply, Error> {
-        let interface = &self.described.interface;
-        let files = Files::open(&self.described.qualified, interface, &mut call.scalars)?;
-        let needed = !functions.is_empty() || interface.moves_files();
-        let callbacks = needed.then(|| {
-            Box::new(Callbacks {
-                described: self.described.clone(),
-                functions,
-                files,
-            })
-        });
-        let printed = match &self.output {
-            Some(output) if connection.forwards_output() => {
-                call.output = true;
-                Some(Arc::new(Printed::new(output.clone())))
-            }
-            Some(_) => return Err(self.too_old("forward what functions print")),
-            None => None,
-        };
-        Ok(Reply {
-            callbacks,
-            printed,
-            function: self.described.clone(),
-        })
-    }
-
-    /// Begins a call behind a metaserver: at the server of its reservation, or at the one that is
-    /// chosen for it.
+    /// The same for a call whose sizes are known, as [`Function::call_laid_out`].
     ///
     /// # Safety
     /// As [`Function::start`].
-    unsafe fn start_elsewhere(
+    pub unsafe fn start_laid_out(
         &self,
-        layout: &Layout,
+        laid_out: LaidOut,
         arguments: &mut [Argument<'_>],
     ) -> Result<Pending, Error> {
-        match self.at_reservation()? {
-            // SAFETY: the caller's promise is the same.
-            Some(function) => unsafe { function.start(arguments) },
-            // SAFETY: likewise.
-            None => unsafe { grid::start(self, self.wanted(layout), arguments) },
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.begin(Some(laid_out), arguments) }
+    }
+
+    unsafe fn begin(
+        &self,
+        laid_out: Option<LaidOut>,
+        arguments: &mut [Argument<'_>],
+    ) -> Result<Pending, Error> {
+        // SAFETY: the caller's promise is the same.
+        unsafe {
+            match &self.target {
+                Target::One(function) => function.start(laid_out, arguments).map(Pending::from),
+                Target::Many(function) => function.start(laid_out, arguments).map(Pending::from),
+            }
         }
     }
 
@@ -501,204 +342,51 @@ impl Function {
         arguments: &mut [Argument<'_>],
         keep: Option<Duration>,
     ) -> Result<Job, Error> {
-        let (mut call, layout, functions) = self.prepare(arguments, Way::There)?;
-        if !functions.is_empty() {
+        self.commit(None, arguments, keep)
+    }
+
+    /// The same for a call whose sizes are known, as [`Function::call_laid_out`].
+    pub fn submit_laid_out(
+        &self,
+        laid_out: LaidOut,
+        arguments: &mut [Argument<'_>],
+        keep: Option<Duration>,
+    ) -> Result<Job, Error> {
+        self.commit(Some(laid_out), arguments, keep)
+    }
+
+    fn commit(
+        &self,
+        laid_out: Option<LaidOut>,
+        arguments: &mut [Argument<'_>],
+        keep: Option<Duration>,
+    ) -> Result<Job, Error> {
+        let prepared = self.prepare(laid_out, arguments, Way::There)?;
+        if !prepared.functions.is_empty() {
             let text = "calls functions of its caller, so that it cannot be submitted";
-            let text = format!("{} {text}", self.described.qualified);
-            return Err(Error::Failed(Failure::new(FailureKind::BadArgument, text)));
+            let text = format!("{} {text}", self.qualified_name());
+            return Err(Error::failed(FailureKind::BadArgument, text));
         }
-        if self.server.grid().is_some() {
-            let function = match self.at_reservation()? {
-                Some(function) => function,
-                None => self.chosen(&layout)?,
-            };
-            return function.submit(arguments, keep);
+        match &self.target {
+            Target::One(function) => function.submit(prepared, arguments, keep),
+            Target::Many(function) => function.submit(prepared, arguments, keep),
         }
-        let connection = self.server.connection()?;
-        connection.check_jobs()?;
-        if call.reservation.is_some() {
-            connection.check_reservations()?;
-        }
-        call.function = self.described.number_on(&connection)?;
-        let keep = keep.map(|keep| keep.as_secs().max(1));
-        let submission = Submission { call, keep };
-        let connection = self.own_connection(&connection)?.unwrap_or(connection);
-        // SAFETY: the borrows outlive the submission, which is over when this returns.
-        let id = unsafe { connection.submit(&submission, arguments, layout) }?;
-        Ok(Job::new(self.server.clone(), id))
     }
 
-    /// What a transaction keeps of a call: its scalars, the values of the elements that sizes
-    /// depend on, and where its arrays lie.
-    pub(crate) fn check(&self, arguments: &[Argument<'_>]) -> Result<(Call, Layout), Error> {
-        let (call, layout, _) = self.prepare(arguments, Way::Both)?;
-        Ok((call, layout))
-    }
-
-    /// The name by which the server was asked for it.
-    pub(crate) fn requested(&self) -> &str {
-        &self.described.requested
-    }
-
-    /// Where what it prints goes.
-    pub(crate) fn output(&self) -> Option<&Output> {
-        self.output.as_ref()
-    }
-
-    fn too_old(&self, what: &str) -> Error {
-        let text = format!("the server is too old to {what}; update it");
-        Error::Failed(Failure::new(FailureKind::Internal, text))
-    }
-
-    fn prepare(&self, arguments: &[Argument<'_>], way: Way) -> Result<Prepared, Error> {
-        let prepared = self.try_prepare(arguments, way);
-        prepared.map_err(|source| Error::Argument {
-            function: self.described.qualified.clone(),
-            source,
-        })
-    }
-
-    fn try_prepare(&self, arguments: &[Argument<'_>], way: Way) -> Result<Prepared, ArgumentError> {
-        let interface = &self.described.interface;
-        let scalars = argument::scalars(interface, arguments)?;
-        let elements = argument::elements(interface, &scalars, arguments)?;
-        let mut layout = interface.layout(&scalars, &elements)?;
-        for array in &layout.arrays {
-            let param = &interface.params[array.param];
-            argument::check_array(param, array, &arguments[array.param], way)?;
-        }
-        let handles = argument::handles(&layout, arguments);
-        let mut places = vec![None; layout.arrays.len()];
-        for (place, array) in places.iter_mut().zip(&layout.arrays) {
-            let stays = argument::is_at_server(&arguments[array.param]);
-            *place = stays.then_some(Place {
-                segment: AT_SERVER,
-                offset: 0,
-            });
-        }
-        if places.iter().any(Option::is_some) {
-            layout.place(places);
-        }
-        let functions = argument::callbacks(interface, arguments)?;
-        let call = Call {
-            function: 0,
-            scalars,
-            elements,
-            data_bytes: layout.sent_bytes(),
-            places: Vec::new(),
-            output: false,
-            handles,
-            object: None,
-            reservation: self.reservation.as_ref().map(|named| named.id),
-        };
-        argument::check_length(&call)?;
-        Ok((call, layout, functions))
-    }
-}
-
-impl Described {
-    /// Reads the interface that a server sent.
-    pub(crate) fn new(
-        server: &Server,
-        connection: &Connection,
-        requested: &str,
-        answered: Answered,
-    ) -> Result<Described, Error> {
-        let Answered {
-            function,
-            text,
-            library,
-        } = answered;
-        let interface = farcall_idl::parse_interface(&text).map_err(|error| Error::Interface {
-            address: server.address().clone(),
-            function: requested.to_string(),
-            reason: format!(
-                "{error}\nthe server is {}, this is farcall-client {}: the newer one may know more \
-                 of the interface language; update the other",
-                connection.agent(),
-                env!("CARGO_PKG_VERSION"),
-            ),
-        })?;
-        Ok(Described {
-            requested: requested.to_string(),
-            qualified: interface.qualified_name().into_owned(),
-            number: Mutex::new(Number {
-                connection: connection.number(),
-                function,
-            }),
-            text,
-            library: library.map(Arc::from),
-            callbacks: interface
-                .callbacks
-                .iter()
-                .map(|callback| callback.interface(&interface))
-                .collect(),
-            interface,
-        })
-    }
-
-    /// `module/name`.
-    pub(crate) fn qualified(&self) -> &str {
-        &self.qualified
-    }
-
-    /// The function's number for a call on this connection.
-    fn number_on(&self, connection: &Arc<Connection>) -> Result<u64, Error> {
-        let mut number = self.number.lock().unwrap_or_else(PoisonError::into_inner);
-        if number.connection != connection.number() {
-            let Answered { function, text, .. } = connection.describe(&self.requested)?;
-            if text != self.text {
-                let text = format!(
-                    "the interface of `{}` is another since the server was restarted; ask for \
-                     the function again",
-                    self.qualified
-                );
-                return Err(Error::Failed(Failure::new(
-                    FailureKind::StaleInterface,
-                    text,
-                )));
-            }
-            let connection = connection.number();
-            *number = Number {
-                connection,
-                function,
-            };
-        }
-        Ok(number.function)
-    }
-}
-
-/// The server knows where those arrays are that it has.
-fn leave_places_to_server(call: &mut Call) {
-    for place in &mut call.places {
-        *place = place.filter(|place| place.segment != AT_SERVER);
-    }
-    if call.places.iter().all(Option::is_none) {
-        call.places.clear();
-    }
-}
-
-impl Times {
-    pub(crate) fn new(times: proto::Times, total: f64) -> Times {
-        let seconds = |nanos: u64| nanos as f64 * 1e-9;
-        let [send, exec, recv] = [times.send, times.exec, times.recv].map(seconds);
-        Times {
-            send,
-            exec,
-            recv,
-            other: total - send - exec - recv,
-            total,
-        }
+    /// Checks the arguments of a call.
+    pub(crate) fn prepare(
+        &self,
+        laid_out: Option<LaidOut>,
+        arguments: &[Argument<'_>],
+        way: Way,
+    ) -> Result<Prepared, Error> {
+        Prepared::new(self.description(), laid_out, arguments, way)
     }
 }
 
 impl fmt::Debug for Function {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "Function({} at {})",
-            self.described.qualified,
-            self.server.address()
-        )
+        let address = self.server.address();
+        write!(f, "Function({} at {address})", self.qualified_name())
     }
 }

@@ -2,77 +2,102 @@
 //! from and received into the caller's own memory.
 //!
 //! ```no_run
-//! use farcall_client::{Argument, Options, Scalar, Server};
+//! use farcall_client::{Options, Server};
 //!
 //! let server = Server::connect("farcall://localhost:3717", Options::default())?;
+//!
+//! // One argument for each parameter, in the order of the interface.
 //! let ddot = server.function("blas/ddot")?;
-//! let x: Vec<u8> = [1.0f64, 2.0].iter().flat_map(|v| v.to_ne_bytes()).collect();
-//! let mut result = [0; 8];
-//! let arguments = &mut [
-//!     Argument::Scalar(Scalar::Int(2)),
-//!     Argument::In(&x),
-//!     Argument::Scalar(Scalar::Int(1)),
-//!     Argument::In(&x),
-//!     Argument::Scalar(Scalar::Int(1)),
-//!     Argument::Out(&mut result),
-//! ];
-//! let outcome = ddot.call(arguments)?;
-//! println!("{} in {} s", f64::from_ne_bytes(result), outcome.times.total);
+//! let (x, y) = (vec![1.0, 2.0], [3.0, 4.0]);
+//! let mut dot = 0.0;
+//! ddot.call(&mut [
+//!     2.into(),
+//!     (&x).into(),
+//!     1.into(),
+//!     (&y).into(),
+//!     1.into(),
+//!     (&mut dot).into(),
+//! ])?;
+//!
+//! // Or by name, in any order.
+//! let dgesv = server.function("lapack/dgesv")?;
+//! let a: [f64; 4] = [2.0, 0.0, 0.0, 4.0];
+//! let (mut lu, mut b, mut pivots, mut info) = (a, [1.0, dot], [0i32; 2], 0i32);
+//! let outcome = dgesv.call_named([
+//!     ("n", 2.into()),
+//!     ("nrhs", 1.into()),
+//!     ("a", (&mut lu[..]).into()),
+//!     ("lda", 2.into()),
+//!     ("ipiv", (&mut pivots).into()),
+//!     ("b", (&mut b[..]).into()),
+//!     ("ldb", 2.into()),
+//!     ("info", (&mut info).into()),
+//! ])?;
+//! println!("x = {b:?} in {} s", outcome.times.total);
 //! # Ok::<(), farcall_client::Error>(())
 //! ```
+//!
+//! Slices and vectors of `i8` to `u64`, `f32`, `f64` and, for complex numbers, `[f32; 2]` and
+//! `[f64; 2]` are arrays, and the types of their elements are compared with the interface. With the
+//! feature `ndarray`, views of that crate are arrays too: their shape and order are compared as
+//! well.
+//! An [`Argument`] says what else there is: bytes, arrays that stay at a server, functions.
+//!
+//! One server lies under many: behind the address of a metaserver, [`Server`] has every call placed
+//! on one of the servers that have joined it.
 
 mod address;
 mod argument;
+mod call;
 mod callback;
-mod connection;
 mod credentials;
 mod data;
+mod description;
 mod error;
-mod files;
 mod function;
 mod grid;
 mod handle;
-mod job;
-mod memory;
 mod metaserver;
-mod object;
+mod offer;
+mod options;
+mod outcome;
 mod output;
 mod pending;
 mod plan;
 mod playback;
+mod progress;
+mod remote;
 mod reservation;
 mod server;
-mod socket;
-mod staging;
-mod streams;
 mod transaction;
 
 pub use address::{
     Address, AddressError, DEFAULT_PORT, METASERVER_PORT, address_from_environment, default_address,
 };
-pub use argument::{Argument, ArgumentError};
+pub use argument::{Argument, Array, Element};
+pub use call::LaidOut;
 pub use callback::{Callback, CallbackArguments};
-pub use connection::Progress;
 pub use credentials::Credentials;
 pub use data::{DataStatus, Named};
-pub use error::{CallbackError, Error, Fault};
-pub use farcall_directory::message as directory;
-pub use farcall_directory::message::{Offer, Terms};
+pub use description::FunctionSummary;
+pub use error::{ArgumentError, CallbackError, Error, Failure, Fault};
 pub use farcall_idl::{Interface, Scalar};
 pub use farcall_rpc_proto::{
-    ArrayForm, DataName, Failure, FailureKind, FunctionSummary, HandleId, JobId, JobState, NoId,
-    NoName,
+    ArrayForm, DataName, FailureKind, HandleId, JobId, JobState, NoId, NoName,
 };
-pub use function::{Function, Outcome, Placement, Times};
-pub use handle::{Handle, HandleStatus};
-pub use job::{Job, JobStatus, Submitted};
-pub use memory::SharedMemory;
+pub use function::Function;
 pub use metaserver::Metaserver;
-pub use object::{Object, ObjectStatus};
+pub use offer::{Offer, Terms};
+pub use options::Options;
+pub use outcome::{Outcome, Placement, Times};
 pub use output::Output;
 pub use pending::{Pending, wait_any};
 pub use plan::Plan;
 pub use playback::{Load, Playback};
+pub use progress::Progress;
+pub use remote::{
+    Handle, HandleStatus, Job, JobStatus, Object, ObjectStatus, SharedMemory, Submitted,
+};
 pub use reservation::{Reservation, ReservationName, Wanted};
-pub use server::{Options, Server};
+pub use server::Server;
 pub use transaction::{Deferred, Identity, Input, Recording, Report, Transaction, Ways};

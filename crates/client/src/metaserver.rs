@@ -1,7 +1,9 @@
 //! A metaserver as a server sees it that joins its directory.
 
-use crate::connection::Connection;
-use crate::{Address, Error, Options};
+use crate::address::Address;
+use crate::error::Error;
+use crate::options::Options;
+use crate::remote::{Connection, check_names, directory};
 use farcall_directory::message::{Hold, Join, Leave, Message, Noted, Report};
 use farcall_rpc_proto::{FailureKind, Kind};
 use std::sync::Arc;
@@ -18,7 +20,7 @@ impl Metaserver {
     /// It cannot be reached, refuses, or is a server.
     pub fn connect(address: &Address, options: &Options) -> Result<Metaserver, Error> {
         let connection = Connection::open(address, options)?;
-        connection.check_metaserver()?;
+        directory::check_metaserver(&connection)?;
         Ok(Metaserver { connection })
     }
 
@@ -40,7 +42,7 @@ impl Metaserver {
 
     /// Whether it is to know which named data the server holds.
     pub fn knows_data(&self) -> bool {
-        self.connection.check_names().is_ok()
+        check_names(&self.connection).is_ok()
     }
 
     /// Says which named data the server holds.
@@ -65,6 +67,6 @@ impl Metaserver {
     }
 
     fn tell(&self, kind: Kind, message: &impl Message) -> Result<Noted, Error> {
-        self.connection.ask_directory((kind, Kind::Noted), message)
+        directory::ask_directory(&self.connection, (kind, Kind::Noted), message)
     }
 }

@@ -1,6 +1,6 @@
 //! What a called function prints, for a caller that wants it.
 
-use crate::CallbackError;
+use crate::error::CallbackError;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -1,9 +1,14 @@
 //! Transactions from plans: calls that were written down, their arrays from files and to files.
 
+use crate::argument::Argument;
+use crate::call::LaidOut;
+use crate::error::Error;
+use crate::function::Function;
+use crate::server::Server;
 use crate::transaction::{Deferred, Report, Transaction, Ways};
-use crate::{Argument, ArrayForm, Error, Failure, FailureKind, Function, Scalar, Server};
-use farcall_idl::{ArrayLayout, Interface, Layout, Mode, Order, Param, Type};
+use farcall_idl::{ArrayLayout, Interface, Layout, Mode, Order, Param, Scalar, Type};
 use farcall_plan::{Plan, Step, Value};
+use farcall_rpc_proto::{ArrayForm, FailureKind};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
 
@@ -59,7 +64,7 @@ impl Held {
 pub type Load<'l> = dyn FnMut(&str, &ArrayForm) -> Result<Vec<u8>, String> + 'l;
 
 fn wrong(text: impl Display) -> Error {
-    Error::Failed(Failure::new(FailureKind::BadArgument, text.to_string()))
+    Error::failed(FailureKind::BadArgument, text.to_string())
 }
 
 impl Playback {
@@ -84,10 +89,10 @@ impl Playback {
             let at = |error: Error| {
                 let call = number + 1;
                 match error {
-                    Error::Failed(failure) => Error::Failed(Failure::new(
+                    Error::Failed(failure) => Error::failed(
                         failure.kind,
                         format!("call {call}, {name}: {}", failure.message),
-                    )),
+                    ),
                     other => other,
                 }
             };
@@ -123,7 +128,8 @@ impl Playback {
         let interface = function.interface();
         let (scalars, names) = arguments(interface, step)?;
         let elements = self.elements(interface, &scalars, &names, load)?;
-        let layout = interface.layout(&scalars, &elements).map_err(wrong)?;
+        let laid_out = LaidOut::new(function.description(), scalars, elements).map_err(wrong)?;
+        let layout = laid_out.layout();
         let (mut given, mut ways) = (HashMap::new(), Ways::default());
         let mut line = Line::default();
         for array in &layout.arrays {
@@ -141,18 +147,21 @@ impl Playback {
                 None => return Err(missing(&param.name, "the name of an array")),
             };
             line.add(name, array.mode);
-            let form = form_of(interface.order(), array);
+            let form = ArrayForm::of(array, interface.order());
             let place = self.place(name, param, array, form, load)?;
             match place {
                 Place::Memory(start, length) => drop(given.insert(array.param, (start, length))),
                 Place::Deferred(deferred) => ways.deferred.push((array.param, deferred)),
             }
         }
-        let mut arguments = made(interface, &layout, scalars, &given);
+        let mut arguments = made(interface, layout, laid_out.scalars(), &given);
+        let bytes = (layout.sent_bytes(), layout.returned_bytes());
         // SAFETY: the arrays stay in their place until the transaction is dropped, which is before
         // they are, and nobody else uses them until it has run.
-        unsafe { self.transaction.add(function, &mut arguments, &ways) }?;
-        let bytes = (layout.sent_bytes(), layout.returned_bytes());
+        unsafe {
+            self.transaction
+                .add_laid_out(function, laid_out, &mut arguments, &ways)
+        }?;
         self.lines.push(line.text(function.qualified_name(), bytes));
         Ok(())
     }
@@ -444,12 +453,12 @@ fn scalar(param: &Param, value: &Value) -> Result<Scalar, Error> {
 fn made<'a>(
     interface: &Interface,
     layout: &Layout,
-    scalars: Vec<Option<Scalar>>,
+    scalars: &[Option<Scalar>],
     given: &HashMap<usize, (*mut u8, usize)>,
 ) -> Vec<Argument<'a>> {
     let mode = |param: usize| layout.array(param).map_or(Mode::Work, |array| array.mode);
-    let argument = |(param, scalar): (usize, Option<Scalar>)| match (scalar, given.get(&param)) {
-        (Some(scalar), _) => Argument::Scalar(scalar),
+    let argument = |(param, scalar): (usize, &Option<Scalar>)| match (scalar, given.get(&param)) {
+        (Some(scalar), _) => Argument::Scalar(scalar.clone()),
         (None, Some((start, length))) if mode(param) == Mode::In => {
             // SAFETY: the memory is that of an array which is held, and nobody writes it now.
             Argument::In(unsafe { std::slice::from_raw_parts(*start, *length) })
@@ -461,15 +470,7 @@ fn made<'a>(
         (None, None) => Argument::Skip,
     };
     debug_assert_eq!(scalars.len(), interface.params.len());
-    scalars.into_iter().enumerate().map(argument).collect()
-}
-
-fn form_of(order: Order, array: &ArrayLayout) -> ArrayForm {
-    ArrayForm {
-        element: array.element.name().to_string(),
-        shape: array.shape(order),
-        column_major: order == Order::ColumnMajor,
-    }
+    scalars.iter().enumerate().map(argument).collect()
 }
 
 fn shown(form: &ArrayForm) -> String {

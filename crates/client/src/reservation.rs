@@ -1,13 +1,10 @@
-//! Processor elements and bandwidth reserved ahead of time.
+//! What is known of processor elements and bandwidth that are reserved ahead of time.
 
-use crate::connection::Connection;
-use crate::{Address, Error, Function, Server};
-use farcall_rpc_proto::{Failure, FailureKind, ReservationRecord, ReservationRequest, Reserve};
-use std::collections::HashMap;
+use crate::address::Address;
+use farcall_rpc_proto::ReservationRecord;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::{Arc, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What is to be reserved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,10 +25,10 @@ pub struct Wanted {
 }
 
 /// A reservation at a server. It is over at its end, whether it is dropped here or not;
-/// [`Server::release`] ends it before.
+/// [`crate::Server::release`] ends it before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reservation {
-    /// Its number at the server, for [`Function::with_reservation`].
+    /// Its number at the server, for [`crate::Function::with_reservation`].
     pub id: u64,
     /// The server it is at.
     pub server: Address,
@@ -48,7 +45,7 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    fn new(record: &ReservationRecord, server: &Address) -> Reservation {
+    pub(crate) fn new(record: &ReservationRecord, server: &Address) -> Reservation {
         Reservation {
             id: record.id,
             server: server.clone(),
@@ -107,251 +104,5 @@ impl FromStr for ReservationName {
         let at = at.map(str::parse).transpose();
         let at = at.map_err(|error| format!("{error}; {expected}"))?;
         Ok(ReservationName { id, at })
-    }
-}
-
-fn refused(kind: FailureKind, text: String) -> Error {
-    Error::Failed(Failure::new(kind, text))
-}
-
-impl Function {
-    /// The same function, whose calls have the processor elements of a reservation at its server
-    /// ([`Server::reserve`]), by its number, or by its whole name behind a metaserver: they all go
-    /// to its server. Without one they wait as all others.
-    pub fn with_reservation<N: Into<ReservationName>>(&self, reservation: Option<N>) -> Function {
-        let mut function = self.clone();
-        function.reservation = reservation.map(Into::into);
-        function
-    }
-
-    /// The reservation whose processor elements its calls have.
-    pub fn reservation(&self) -> Option<&ReservationName> {
-        self.reservation.as_ref()
-    }
-
-    /// Reserves processor elements for calls of the function as [`Server::reserve`] does; behind a
-    /// metaserver at the server that has it with this interface and can have them first.
-    ///
-    /// # Errors
-    /// As [`Server::reserve`]; behind a metaserver the earliest time of all servers, and which it
-    /// is.
-    pub fn reserve(&self, wanted: &Wanted) -> Result<Reservation, Error> {
-        if !self.server().is_metaserver() {
-            return self.server().reserve(wanted);
-        }
-        let servers = self.servers();
-        let mut soonest: Option<(Duration, &Server, Error)> = None;
-        let mut other = None;
-        for server in &servers {
-            // One that begins in time cannot begin sooner elsewhere.
-            let in_time = Wanted {
-                latest: None,
-                ..*wanted
-            };
-            let error = match server.reserve(&in_time) {
-                Ok(made) => return Ok(made),
-                Err(error) => error,
-            };
-            match error.earliest() {
-                Some(earliest) if soonest.as_ref().is_none_or(|(known, ..)| earliest < *known) => {
-                    soonest = Some((earliest, server, error));
-                }
-                Some(_) => {}
-                None => other = Some(at(server, error)),
-            }
-        }
-        match soonest {
-            Some((earliest, server, error)) => match wanted.latest {
-                Some(latest) if earliest <= latest => server.reserve(wanted),
-                _ => Err(at(server, error)),
-            },
-            None => Err(other.unwrap_or_else(|| self.nowhere())),
-        }
-    }
-
-    /// The caller's reservations that are not over: at its server, or behind a metaserver at those
-    /// of its servers that can be reached.
-    pub fn reservations(&self) -> Result<Vec<Reservation>, Error> {
-        let mut all = Vec::new();
-        for server in self.servers() {
-            all.extend(server.reservations()?);
-        }
-        Ok(all)
-    }
-
-    /// The function of the server at which its reservation is, where the calls of others are
-    /// placed; none where they are not, and without a reservation.
-    pub(crate) fn at_reservation(&self) -> Result<Option<Function>, Error> {
-        let (Some(reservation), Some(grid)) = (&self.reservation, self.server().grid()) else {
-            return Ok(None);
-        };
-        let Some(address) = &reservation.at else {
-            let text = format!(
-                "{} is a metaserver, and reservation {reservation} is at one of its servers: say \
-                 at which, as in {reservation}@farcall://host:port",
-                self.server().address()
-            );
-            return Err(refused(FailureKind::BadArgument, text));
-        };
-        let wanted = (self.qualified_name(), self.text());
-        let Some(server) = grid.server_of(self.server(), wanted, address)? else {
-            let text = format!(
-                "{address}, where reservation {} is, does not serve `{}` with this interface \
-                 through {} (any more)",
-                reservation.id,
-                self.qualified_name(),
-                self.server().address()
-            );
-            return Err(refused(FailureKind::NoServer, text));
-        };
-        let function = self.at(&server)?;
-        Ok(Some(function.with_reservation(Some(reservation.id))))
-    }
-}
-
-/// A refusal of one of several servers.
-fn at(server: &Server, error: Error) -> Error {
-    match error {
-        Error::Failed(failure) => Error::Failed(Failure {
-            message: format!("{}: {}", server.address(), failure.message),
-            ..failure
-        }),
-        other => other,
-    }
-}
-
-/// The connections of reservations, by their numbers.
-#[derive(Default)]
-pub(crate) struct Reserved(HashMap<u64, Own>);
-
-/// What a reservation has for itself.
-struct Own {
-    ends: Instant,
-    /// The connection that has its bandwidth; none where it has no bandwidth, or needs none.
-    connection: Option<Arc<Connection>>,
-}
-
-impl Server {
-    /// Reserves processor elements and bandwidth from a time on, for so long. Calls of this user
-    /// that name the reservation start at once then; those of others do not start where they would
-    /// probably be in the way. The calls' arrays travel at the rates that are reserved, on a
-    /// connection of their own, and all other connections to the server leave room for them.
-    ///
-    /// # Errors
-    /// Where they are not free then: [`FailureKind::NotFree`](farcall_rpc_proto::FailureKind), with
-    /// the time from which they are ([`Error::earliest`]).
-    pub fn reserve(&self, wanted: &Wanted) -> Result<Reservation, Error> {
-        if self.is_metaserver() {
-            let text = format!(
-                "{} is a metaserver, and a reservation is at a server that has a function: reserve \
-                 for one (farcall reserve --function NAME; in Python function.reserve)",
-                self.address()
-            );
-            return Err(refused(FailureKind::NotAllowed, text));
-        }
-        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let wanted = Reserve {
-            pes: wanted.pes,
-            start: millis(wanted.start),
-            length: millis(wanted.length),
-            latest: wanted.latest.map(millis),
-            up: wanted.up,
-            down: wanted.down,
-        };
-        self.one_reservation(ReservationRequest::Reserve(wanted))
-    }
-
-    /// The server at an address: itself, or one behind a metaserver.
-    ///
-    /// # Errors
-    /// It cannot be reached.
-    pub fn behind(&self, address: &Address) -> Result<Server, Error> {
-        match self.grid() {
-            Some(grid) => grid.server_at(self, address),
-            None => Ok(self.clone()),
-        }
-    }
-
-    /// Ends a reservation before its time. Calls that name it and wait do so as all others from
-    /// then on.
-    pub fn release(&self, id: u64) -> Result<Reservation, Error> {
-        let released = self.one_reservation(ReservationRequest::Release(id))?;
-        if let Some(own) = self.lock_reserved().0.remove(&id)
-            && let Some(connection) = own.connection
-        {
-            connection.detach();
-        }
-        Ok(released)
-    }
-
-    fn lock_reserved(&self) -> MutexGuard<'_, Reserved> {
-        let reserved = self.0.reserved.lock();
-        reserved.unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The connection of a reservation that has bandwidth; none for others, and where there is no
-    /// such reservation, which is for the server to say.
-    pub(crate) fn reserved(
-        &self,
-        first: &Arc<Connection>,
-        id: u64,
-    ) -> Result<Option<Arc<Connection>>, Error> {
-        let now = Instant::now();
-        let mut reserved = self.lock_reserved();
-        reserved.0.retain(|_, own| own.ends > now);
-        if let Some(own) = reserved.0.get(&id)
-            && !own.connection.as_ref().is_some_and(|one| one.is_stale())
-        {
-            return Ok(own.connection.clone());
-        }
-        let asked = ReservationRequest::List(id.saturating_sub(1));
-        let page = first.reservations(asked)?;
-        let record = page.reservations.first().filter(|record| record.id == id);
-        let record = record.map(|record| Reservation::new(record, self.address()));
-        let Some(record) = record else {
-            return Ok(None);
-        };
-        let mut connection = None;
-        if record.up > 0 || record.down > 0 {
-            let fresh = Connection::open(self.address(), &self.0.options)?;
-            connection = fresh.attach(id)?.then_some(fresh);
-        }
-        let ends = now + record.ends.min(Duration::from_secs(1 << 30));
-        let own = Own { ends, connection };
-        let own = reserved.0.entry(id).insert_entry(own);
-        Ok(own.get().connection.clone())
-    }
-
-    fn one_reservation(&self, asked: ReservationRequest) -> Result<Reservation, Error> {
-        let connection = self.connection()?;
-        let page = connection.reservations(asked)?;
-        let record = page.reservations.first();
-        let record = record.ok_or_else(|| connection.unexpected())?;
-        Ok(Reservation::new(record, self.address()))
-    }
-
-    /// The caller's reservations at this server that are not over, in the order in which they were
-    /// made.
-    pub fn reservations(&self) -> Result<Vec<Reservation>, Error> {
-        if self.is_metaserver() {
-            let text = format!(
-                "reservations are at one server, and {} is a metaserver: connect to one of its \
-                 servers, or ask those that have a function (farcall reservations --function NAME; \
-                 in Python function.reservations)",
-                self.address()
-            );
-            return Err(refused(FailureKind::NotAllowed, text));
-        }
-        let mut reservations = Vec::new();
-        let mut after = Some(0);
-        while let Some(number) = after {
-            let asked = ReservationRequest::List(number);
-            let page = self.connection()?.reservations(asked)?;
-            // A page that leads nowhere would be asked for without end.
-            after = page.next.filter(|&next| next > number);
-            let records = page.reservations.iter();
-            reservations.extend(records.map(|record| Reservation::new(record, self.address())));
-        }
-        Ok(reservations)
     }
 }

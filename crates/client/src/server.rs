@@ -1,85 +1,40 @@
-//! A server as its clients see it.
+//! A server, or all servers behind a metaserver, as their clients see them.
 
-use crate::connection::Connection;
-use crate::function::Described;
+use crate::address::Address;
+use crate::data::DataStatus;
+use crate::description::FunctionSummary;
+use crate::error::Error;
 use crate::grid::Grid;
-use crate::reservation::Reserved;
-use crate::streams::Streams;
-use crate::{
-    Address, ArrayForm, Credentials, Error, Function, Handle, HandleId, HandleStatus, Job, JobId,
-    JobStatus, SharedMemory,
+use crate::options::Options;
+use crate::remote::{
+    self, Handle, HandleStatus, Job, JobStatus, Object, ObjectStatus, SharedMemory, inquiry,
 };
-use farcall_rpc_proto::{FunctionSummary, Pull, Put};
-use std::collections::HashMap;
+use crate::reservation::{Reservation, Wanted};
+use farcall_rpc_proto::{ArrayForm, DataName, FailureKind, HandleId, JobId, check_name};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
-
-/// How to talk to a server.
-#[derive(Clone)]
-pub struct Options {
-    /// Longest time to wait for a connection.
-    pub connect_timeout: Duration,
-    /// Longest time for one operation, from its start to its end; `None` waits for ever.
-    pub timeout: Option<Duration>,
-    /// Longest time for which a thread looks for the answer before it sleeps, while the cores have
-    /// nothing else to do. It saves the time to wake up; zero saves the processor instead.
-    pub spin: Duration,
-    /// Whether to change to a Unix socket and shared memory where the server is on this host.
-    pub same_host: bool,
-    /// Connections over which the arrays of one call may travel at once, where measurement shows
-    /// that they pay; 1 keeps to one.
-    pub streams: usize,
-    /// What proves who the client is, and which servers it believes.
-    pub credentials: Credentials,
-    /// Asked whenever a signal interrupts the wait for the server, and ten times a second, because
-    /// a signal may come just before the wait; `true` gives the operation up.
-    pub on_interrupt: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            connect_timeout: Duration::from_secs(10),
-            timeout: None,
-            spin: Duration::from_micros(100),
-            same_host: true,
-            streams: 8,
-            credentials: Credentials::from_environment(),
-            on_interrupt: None,
-        }
-    }
-}
-
-impl fmt::Debug for Options {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options")
-            .field("connect_timeout", &self.connect_timeout)
-            .field("timeout", &self.timeout)
-            .finish_non_exhaustive()
-    }
-}
+use std::time::Duration;
 
 /// A server. Clones share its connection and interfaces; all of it may be used from any thread,
 /// and any number of calls may be under way at once.
 #[derive(Clone)]
-pub struct Server(pub(crate) Arc<Shared>);
+pub struct Server(pub(crate) Backend);
 
-pub(crate) struct Shared {
-    pub(crate) address: Address,
-    pub(crate) options: Options,
-    /// Where to connect: the address, or those of several metaservers.
-    ways: Vec<Address>,
-    /// What is behind a metaserver.
-    grid: Option<Grid>,
-    connection: Mutex<Arc<Connection>>,
-    /// For small calls while large arrays travel on the other one; made when it is first needed.
-    express: Mutex<Option<Arc<Connection>>>,
-    functions: Mutex<HashMap<String, Arc<Described>>>,
-    /// For calls of reservations of bandwidth.
-    pub(crate) reserved: Mutex<Reserved>,
-    /// For arrays that travel over several connections.
-    pub(crate) streams: Mutex<Streams>,
+/// Who computes.
+#[derive(Clone)]
+pub(crate) enum Backend {
+    /// The server itself.
+    One(remote::Server),
+    /// The servers behind a metaserver.
+    Many(Grid),
+}
+
+impl From<remote::Server> for Server {
+    fn from(server: remote::Server) -> Server {
+        Server(match server.is_metaserver() {
+            true => Backend::Many(Grid::behind(server)),
+            false => Backend::One(server),
+        })
+    }
 }
 
 impl Server {
@@ -88,197 +43,118 @@ impl Server {
     /// be several, with commas between, that share their directory: where one is away, the next is
     /// asked.
     pub fn connect(address: &str, options: Options) -> Result<Server, Error> {
-        let ways = address.split(',').map(|one| one.trim().parse());
-        let ways: Vec<Address> = ways.collect::<Result<_, _>>()?;
-        let connection = open_any(&ways, &options)?;
-        if ways.len() > 1 {
-            connection.check_metaserver()?;
+        remote::Server::connect(address, options).map(Server::from)
+    }
+
+    /// The program at the other end: the server, or the metaserver.
+    pub(crate) fn peer(&self) -> &remote::Server {
+        match &self.0 {
+            Backend::One(server) => server,
+            Backend::Many(grid) => grid.meta(),
         }
-        let address = ways
-            .first()
-            .cloned()
-            .unwrap_or_else(|| unreachable!("split gives one"));
-        let grid = Grid::behind(&connection);
-        let connection = Mutex::new(connection);
-        let functions = Mutex::default();
-        Ok(Server(Arc::new(Shared {
-            address,
-            options,
-            ways,
-            grid,
-            connection,
-            express: Mutex::default(),
-            functions,
-            reserved: Mutex::default(),
-            streams: Mutex::default(),
-        })))
     }
 
     /// Where the server is.
     pub fn address(&self) -> &Address {
-        &self.0.address
+        self.peer().address()
+    }
+
+    /// Whether a metaserver is there: calls go to the servers behind it.
+    pub fn is_metaserver(&self) -> bool {
+        matches!(self.0, Backend::Many(_))
     }
 
     /// The server's program and version, as it says.
     pub fn agent(&self) -> Result<String, Error> {
-        Ok(self.connection()?.agent())
+        inquiry::agent(self.peer())
     }
 
     /// Whether the server is on this host, so that arrays lie in shared memory.
     pub fn shares_memory(&self) -> Result<bool, Error> {
-        Ok(self.connection()?.shares())
+        inquiry::shares_memory(self.peer())
     }
 
     /// The time to the server and back.
     pub fn ping(&self) -> Result<Duration, Error> {
-        let connection = self.connection()?;
-        let start = Instant::now();
-        // No server has so many functions: the page is empty.
-        connection.list(u32::MAX)?;
-        Ok(start.elapsed())
+        inquiry::ping(self.peer())
     }
 
     /// Has the server serve the functions of an interface file as well, until it ends: `text` is
     /// what the file at `path` says, after the C preprocessor. Returns their names. The server
     /// allows it to its operators only.
     pub fn register(&self, path: &str, text: &str) -> Result<Vec<String>, Error> {
-        let listing = self.connection()?.register(path, text)?;
-        let functions = listing.functions.into_iter();
-        Ok(functions.map(|function| function.name).collect())
+        inquiry::register(self.peer(), path, text)
     }
 
     /// How the server stands, as a JSON object whose `schema` says which names it has: its queue,
     /// processor elements, memory, functions, and users as far as they may be seen.
     pub fn status(&self) -> Result<String, Error> {
-        self.connection()?.status()
+        inquiry::status(self.peer())
     }
 
     /// Has the server take no more calls, and end after those that it has; returns how many these
     /// are. Only its operators may.
     pub fn drain(&self) -> Result<u64, Error> {
-        self.connection()?.drain()
+        inquiry::drain(self.peer())
     }
 
     /// All functions served, by qualified name.
     pub fn functions(&self) -> Result<Vec<FunctionSummary>, Error> {
-        let mut functions = Vec::new();
-        let mut next = Some(0);
-        while let Some(from) = next {
-            let page = self.connection()?.list(from)?;
-            // A page that leads nowhere would be asked for without end.
-            next = page.next.filter(|&index| index > from);
-            functions.extend(page.functions);
+        inquiry::functions(self.peer())
+    }
+
+    /// The server at an address: itself, or one behind a metaserver.
+    ///
+    /// # Errors
+    /// It cannot be reached.
+    pub fn behind(&self, address: &Address) -> Result<Server, Error> {
+        match &self.0 {
+            Backend::One(_) => Ok(self.clone()),
+            Backend::Many(grid) => grid.server_at(address).map(Server::from),
         }
-        Ok(functions)
-    }
-
-    /// The function of that name, `module/name` or `name` alone. Its interface is fetched once.
-    pub fn function(&self, name: &str) -> Result<Function, Error> {
-        if let Some(grid) = self.grid() {
-            return grid.function(self, name);
-        }
-        let known = self.lock_functions().get(name).cloned();
-        match known {
-            Some(described) => Ok(Function::new(self.clone(), described)),
-            None => self.fetch(name),
-        }
-    }
-
-    /// Does what is asked of a server, and once more on a new connection where the server lets its
-    /// clients go: another may be there by then.
-    pub(crate) fn persist<T>(&self, mut ask: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
-        match ask() {
-            Err(error) if error.was_let_go() => match self.renew() {
-                Ok(()) => ask(),
-                Err(_) => Err(error),
-            },
-            other => other,
-        }
-    }
-
-    /// Leaves the connection for a new one; calls under way end on the old one.
-    fn renew(&self) -> Result<(), Error> {
-        let fresh = open_any(&self.0.ways, &self.0.options)?;
-        let known = self.0.connection.lock();
-        *known.unwrap_or_else(PoisonError::into_inner) = fresh;
-        let express = self.0.express.lock();
-        *express.unwrap_or_else(PoisonError::into_inner) = None;
-        Ok(())
-    }
-
-    /// What is behind a metaserver; none at a server.
-    pub(crate) fn grid(&self) -> Option<&Grid> {
-        self.0.grid.as_ref()
-    }
-
-    /// Whether a metaserver is there: calls go to the servers behind it.
-    pub fn is_metaserver(&self) -> bool {
-        self.grid().is_some()
-    }
-
-    /// Leaves the connection, for one that does not work; the next request makes a new one.
-    pub(crate) fn leave(&self) {
-        // Where none can be made, the next request finds that out.
-        let _ = self.renew();
-    }
-
-    /// Fetches the interface anew and keeps it.
-    pub(crate) fn fetch(&self, name: &str) -> Result<Function, Error> {
-        let (connection, answered) = self.persist(|| {
-            let connection = self.connection()?;
-            let answered = connection.describe(name)?;
-            Ok((connection, answered))
-        })?;
-        let described = Arc::new(Described::new(self, &connection, name, answered)?);
-        self.lock_functions()
-            .insert(name.to_string(), described.clone());
-        Ok(Function::new(self.clone(), described))
     }
 
     /// Memory shared with the server, for arrays that are not to be copied; none where the server
     /// is not on this host, or has no memory to give.
     pub fn share(&self, bytes: usize) -> Result<Option<SharedMemory>, Error> {
-        let connection = self.connection()?;
-        if !connection.shares() {
-            return Ok(None);
-        }
-        match connection.share(bytes.max(1) as u64, false) {
-            Ok(segment) => Ok(Some(SharedMemory::new(segment))),
-            Err(Error::Failed(_)) => Ok(None),
-            Err(error) => Err(error),
-        }
+        inquiry::share(self.peer(), bytes)
     }
 
     /// The submitted call of that id. Nothing is asked of the server yet.
     pub fn job(&self, id: JobId) -> Job {
-        Job::new(self.clone(), id)
+        self.peer().job(id)
     }
 
     /// The caller's submitted calls at this server, in the order of submission.
     pub fn jobs(&self) -> Result<Vec<JobStatus>, Error> {
-        let mut jobs = Vec::new();
-        let mut after = Some(0);
-        while let Some(number) = after {
-            let page = self.connection()?.jobs(number)?;
-            // A page that leads nowhere would be asked for without end.
-            after = page.next.filter(|&next| next > number);
-            jobs.extend(page.jobs.into_iter().map(JobStatus::new));
-        }
-        Ok(jobs)
+        self.peer().jobs()
+    }
+
+    /// Makes an object of a class, `module/class` or `class` alone.
+    pub fn new_object(&self, class: &str) -> Result<Object, Error> {
+        self.peer().new_object(class)
+    }
+
+    /// An object that stays at the server by now.
+    pub fn object(&self, id: HandleId) -> Result<Object, Error> {
+        self.peer().object(id)
+    }
+
+    /// The caller's objects that stay at this server, in the order of their creation.
+    pub fn objects(&self) -> Result<Vec<ObjectStatus>, Error> {
+        self.peer().objects()
+    }
+
+    /// Destroys an object that stays: what runs is ended, and later calls fail.
+    pub fn drop_object(&self, id: HandleId) -> Result<(), Error> {
+        self.peer().drop_object(id)
     }
 
     /// Puts an array at the server, in the byte order of this machine: its elements one after the
     /// other as `form` says, or nothing where it is to be zero. It goes when it is dropped, when it
     /// was not used for long, and, unless it `stays`, when the connection ends.
     pub fn put(&self, form: ArrayForm, bytes: &[u8], stays: bool) -> Result<Handle, Error> {
-        let data_bytes = bytes.len() as u64;
-        let put = Put {
-            form,
-            data_bytes,
-            stays,
-        };
-        let record = self.connection()?.put(&put, bytes)?;
-        Ok(Handle::new(self.clone(), record))
+        self.peer().put(form, bytes, stays)
     }
 
     /// Has the server read an array from `from`, which has lent it under the name `loan`
@@ -290,110 +166,115 @@ impl Server {
         form: ArrayForm,
         stays: bool,
     ) -> Result<Handle, Error> {
-        let pull = Pull {
-            address: from.to_string(),
-            loan,
-            form,
-            stays,
-        };
-        let record = self.connection()?.pull(&pull)?;
-        Ok(Handle::new(self.clone(), record))
+        self.peer().pull(from, loan, form, stays)
     }
 
     /// Reads an array that is lent under that name, once; `bytes` is as long as it is.
     pub fn redeem(&self, loan: HandleId, bytes: &mut [u8]) -> Result<(), Error> {
-        self.connection()?.get(loan, bytes, 1)
+        self.peer().redeem(loan, bytes)
     }
 
     /// An array that is at the server by now.
     pub fn handle(&self, id: HandleId) -> Result<Handle, Error> {
-        let record = self.connection()?.handle(id)?;
-        Ok(Handle::new(self.clone(), record))
+        self.peer().handle(id)
     }
 
     /// The caller's arrays at this server, in the order of their creation.
     pub fn handles(&self) -> Result<Vec<HandleStatus>, Error> {
-        let mut handles = Vec::new();
-        let mut after = Some(0);
-        while let Some(number) = after {
-            let page = self.connection()?.handles(number)?;
-            // A page that leads nowhere would be asked for without end.
-            after = page.next.filter(|&next| next > number);
-            handles.extend(page.handles.into_iter().map(HandleStatus::new));
-        }
-        Ok(handles)
+        self.peer().handles()
     }
 
-    fn lock_functions(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Described>>> {
-        self.0
-            .functions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The connection for a call whose arrays come to so many bytes.
-    pub(crate) fn for_arrays(&self, first: Arc<Connection>, bytes: u64) -> Arc<Connection> {
-        /// Bytes of a call that may overtake the arrays of larger ones.
-        const SMALL: u64 = 64 << 10;
-        match bytes <= SMALL {
-            true => self.for_small(first),
-            false => self.for_large(first, bytes),
+    /// Puts an array at the server under a name, or, behind a metaserver, at the server that has
+    /// data of that name, or else most memory free. The data stay until they are dropped, or were
+    /// not used for long, and do not change: another array put under the name is the next edition,
+    /// and takes the place of this one. Other users read what is `shared`.
+    ///
+    /// # Errors
+    /// The name is none, there is no room, or the server is too old.
+    pub fn put_named(
+        &self,
+        form: ArrayForm,
+        bytes: &[u8],
+        name: &str,
+        shared: bool,
+    ) -> Result<Handle, Error> {
+        check_name(name)
+            .map_err(|error| Error::failed(FailureKind::BadArgument, error.to_string()))?;
+        match &self.0 {
+            Backend::One(server) => server.put_named(form, bytes, (name, shared, 0)),
+            Backend::Many(grid) => grid.put_named(form, bytes, name, shared),
         }
     }
 
-    /// The connection for a small call: another than the one on which large arrays travel, so that
-    /// it does not wait behind what is in the buffers on the way.
-    fn for_small(&self, connection: Arc<Connection>) -> Arc<Connection> {
-        if !connection.carries_bulk() {
-            return connection;
+    /// The array that a name stands for: the caller's own, a file of the server's data folder, or
+    /// what another user shares. Behind a metaserver, it is at one of the servers that hold it.
+    ///
+    /// # Errors
+    /// There is nothing of that name that the caller may read.
+    pub fn data(&self, name: &DataName) -> Result<Handle, Error> {
+        name.check()
+            .map_err(|error| Error::failed(FailureKind::BadArgument, error.to_string()))?;
+        match &self.0 {
+            Backend::One(server) => server.data(name),
+            Backend::Many(grid) => grid.data(name),
         }
-        let mut express = self
-            .0
-            .express
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if express.as_ref().is_none_or(|known| known.is_stale()) {
-            // A server that is full may refuse it; the call is made all the same.
-            *express = Connection::open(&self.0.address, &self.0.options).ok();
-        }
-        express.clone().unwrap_or(connection)
     }
 
-    /// The connection, if it is still of use.
-    pub(crate) fn live_connection(&self) -> Option<Arc<Connection>> {
-        let connection = self.0.connection.lock();
-        let connection = connection.unwrap_or_else(PoisonError::into_inner);
-        (!connection.is_stale()).then(|| connection.clone())
-    }
-
-    /// The connection, made anew where the last one is of no more use.
-    pub(crate) fn connection(&self) -> Result<Arc<Connection>, Error> {
-        let mut connection = self
-            .0
-            .connection
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if connection.is_stale() {
-            *connection = open_any(&self.0.ways, &self.0.options)?;
-        }
-        Ok(connection.clone())
-    }
-}
-
-/// A connection to the first address where one can be made.
-fn open_any(ways: &[Address], options: &Options) -> Result<Arc<Connection>, Error> {
-    let mut first = None;
-    for address in ways {
-        match Connection::open(address, options) {
-            Ok(connection) => return Ok(connection),
-            Err(error) => first = first.or(Some(error)),
+    /// All data with names that the caller may see, by name.
+    ///
+    /// # Errors
+    /// The server cannot be asked, or is too old.
+    pub fn list_data(&self) -> Result<Vec<DataStatus>, Error> {
+        match &self.0 {
+            Backend::One(server) => server.list_data(),
+            Backend::Many(grid) => grid.list_data(),
         }
     }
-    Err(first.unwrap_or_else(|| unreachable!("there is an address")))
+
+    /// Drops the caller's data of that name, wherever they are. Calls that use them go on.
+    ///
+    /// # Errors
+    /// There are none.
+    pub fn drop_data(&self, name: &DataName) -> Result<(), Error> {
+        match &self.0 {
+            Backend::One(_) => self.data(name)?.drop_array(),
+            Backend::Many(grid) => grid.drop_data(name),
+        }
+    }
+
+    /// Reserves processor elements and bandwidth from a time on, for so long. Calls of this user
+    /// that name the reservation start at once then; those of others do not start where they would
+    /// probably be in the way. The calls' arrays travel at the rates that are reserved, on a
+    /// connection of their own, and all other connections to the server leave room for them.
+    ///
+    /// # Errors
+    /// Where they are not free then: [`FailureKind::NotFree`], with the time from which they are
+    /// ([`Error::earliest`]).
+    pub fn reserve(&self, wanted: &Wanted) -> Result<Reservation, Error> {
+        match &self.0 {
+            Backend::One(server) => server.reserve(wanted),
+            Backend::Many(grid) => Err(grid.refuse_reservation()),
+        }
+    }
+
+    /// Ends a reservation before its time. Calls that name it and wait do so as all others from
+    /// then on.
+    pub fn release(&self, id: u64) -> Result<Reservation, Error> {
+        self.peer().release(id)
+    }
+
+    /// The caller's reservations at this server that are not over, in the order in which they were
+    /// made.
+    pub fn reservations(&self) -> Result<Vec<Reservation>, Error> {
+        match &self.0 {
+            Backend::One(server) => server.reservations(),
+            Backend::Many(grid) => Err(grid.refuse_reservations()),
+        }
+    }
 }
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Server({})", self.0.address)
+        write!(f, "Server({})", self.address())
     }
 }

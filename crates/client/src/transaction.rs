@@ -12,9 +12,16 @@ mod step;
 
 pub use recording::{Identity, Input, Recording};
 
-use crate::{Argument, Callback, Error, Function, Handle, Output, Server};
+use crate::argument::Argument;
+use crate::call::{LaidOut, Prepared, Way};
+use crate::callback::Callback;
+use crate::error::Error;
+use crate::function::Function;
+use crate::output::Output;
+use crate::remote::Handle;
+use crate::server::Server;
 use farcall_idl::{ArrayLayout, Interface, Mode, Order, Scalar};
-use farcall_rpc_proto::{ArrayForm, Call, HandleId};
+use farcall_rpc_proto::{ArrayForm, HandleId};
 use farcall_schedule::dataflow::{self, Access, Datum, Graph, Misuse, Use};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -58,8 +65,9 @@ struct Recorded {
     text: String,
     repeatable: bool,
     output: Option<Output>,
-    message: Call,
-    layout: farcall_idl::Layout,
+    /// Before arrays have places, and with those that stay at servers in theirs.
+    laid_out: LaidOut,
+    prepared: Prepared,
     arguments: Vec<Kept>,
     ways: Ways,
     order: Order,
@@ -124,34 +132,52 @@ impl Transaction {
         arguments: &mut [Argument<'_>],
         ways: &Ways,
     ) -> Result<(), Error> {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.record_call(function, None, arguments, ways) }
+    }
+
+    /// The same for a call whose sizes are known, as [`Function::call_laid_out`].
+    ///
+    /// # Safety
+    /// As [`Transaction::add`].
+    pub unsafe fn add_laid_out(
+        &mut self,
+        function: &Function,
+        laid_out: LaidOut,
+        arguments: &mut [Argument<'_>],
+        ways: &Ways,
+    ) -> Result<(), Error> {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.record_call(function, Some(laid_out), arguments, ways) }
+    }
+
+    unsafe fn record_call(
+        &mut self,
+        function: &Function,
+        laid_out: Option<LaidOut>,
+        arguments: &mut [Argument<'_>],
+        ways: &Ways,
+    ) -> Result<(), Error> {
         let interface = function.interface();
         let misuse = |param: usize, reason: &str| Error::Misuse {
             function: function.qualified_name().to_string(),
             argument: argument_name(interface, param),
             reason: reason.to_string(),
         };
-        if function.is_method() {
-            return Err(misuse(
-                0,
-                "methods of objects cannot be part of a transaction",
-            ));
+        if let Some((param, reason)) = unfit(function, arguments) {
+            return Err(misuse(param, reason));
         }
-        if function.reservation().is_some() {
-            return Err(misuse(
-                0,
-                "a call of a transaction goes to any of its servers and has no reservation",
-            ));
-        }
-        let handle = |given: &Argument<'_>| crate::argument::is_at_server(given);
-        if let Some(param) = arguments.iter().position(handle) {
-            return Err(misuse(
-                param,
-                "an array that stays at a server cannot be part of a transaction; pass the array",
-            ));
-        }
-        let kept = arguments.iter_mut().map(Kept::new).collect();
+        let mut kept: Vec<Kept> = arguments.iter_mut().map(Kept::new).collect();
         let arguments = with_handles(arguments, &ways.deferred);
-        let (message, layout) = function.check(&arguments)?;
+        let mut prepared = function.prepare(laid_out, &arguments, Way::Both)?;
+        for (kept, scalar) in kept.iter_mut().zip(&prepared.call.scalars) {
+            if let (Kept::Skip, Some(scalar)) = (&*kept, scalar) {
+                *kept = Kept::Scalar(scalar.clone());
+            }
+        }
+        let laid_out = prepared.laid_out(function.description());
+        prepared.settle(&arguments);
+        let layout = prepared.layout.clone();
         let mut uses = Vec::new();
         for array in layout
             .arrays
@@ -170,16 +196,16 @@ impl Transaction {
             ),
         })?;
         self.calls.push(Recorded {
-            name: function.requested().to_string(),
+            name: function.description().requested.clone(),
             qualified: function.qualified_name().to_string(),
             text: function.text().to_string(),
             repeatable: interface.repeatable,
             output: function.output().cloned(),
-            message,
+            laid_out,
+            prepared,
             order: interface.order(),
             arguments: kept,
             ways: ways.clone(),
-            layout,
         });
         Ok(())
     }
@@ -277,7 +303,7 @@ impl Transaction {
 
     /// The number of an array's form. Axes of length 1 do not matter.
     fn form(&mut self, interface: &Interface, array: &ArrayLayout) -> u64 {
-        let form = form_of(interface.order(), array);
+        let form = ArrayForm::of(array, interface.order());
         let (order, shape) = (form.column_major, &form.shape);
         let mut known = self.forms.iter();
         let place = known.position(|known| known.fits(array.element, shape, order));
@@ -293,8 +319,13 @@ impl Kept {
     fn new(argument: &mut Argument<'_>) -> Kept {
         match argument {
             Argument::Scalar(scalar) => Kept::Scalar(scalar.clone()),
-            Argument::In(bytes) => Kept::In(bytes.as_ptr(), bytes.len()),
-            Argument::Out(bytes) => Kept::Out(bytes.as_mut_ptr(), bytes.len()),
+            Argument::In(_) | Argument::Out(_) | Argument::Array(_) => {
+                let memory = argument.memory();
+                match memory.writable {
+                    true => Kept::Out(memory.start, memory.bytes),
+                    false => Kept::In(memory.start.cast_const(), memory.bytes),
+                }
+            }
             Argument::Skip | Argument::Handle(_) | Argument::Named(_) => Kept::Skip,
             Argument::Function(function) => Kept::Function(function.clone()),
         }
@@ -323,6 +354,20 @@ impl Kept {
     }
 }
 
+/// What cannot be part of a transaction: the argument, and why.
+fn unfit(function: &Function, arguments: &[Argument<'_>]) -> Option<(usize, &'static str)> {
+    if function.is_method() {
+        return Some((0, "methods of objects cannot be part of a transaction"));
+    }
+    if function.reservation().is_some() {
+        let reason = "a call of a transaction goes to any of its servers and has no reservation";
+        return Some((0, reason));
+    }
+    let param = arguments.iter().position(Argument::is_at_server)?;
+    let reason = "an array that stays at a server cannot be part of a transaction; pass the array";
+    Some((param, reason))
+}
+
 /// The same arguments with a handle in the place of each array that exists only at servers.
 fn with_handles<'a>(
     arguments: &'a mut [Argument<'_>],
@@ -332,15 +377,7 @@ fn with_handles<'a>(
         if deferred.iter().any(|(known, _)| *known == param) {
             return Argument::Handle(HandleId([0; 16]));
         }
-        match argument {
-            Argument::Scalar(scalar) => Argument::Scalar(scalar.clone()),
-            Argument::In(bytes) => Argument::In(bytes),
-            Argument::Out(bytes) => Argument::Out(bytes),
-            Argument::Skip => Argument::Skip,
-            Argument::Handle(id) => Argument::Handle(*id),
-            Argument::Named(name) => Argument::Named(name.clone()),
-            Argument::Function(function) => Argument::Function(function.clone()),
-        }
+        argument.reborrow()
     };
     arguments.iter_mut().enumerate().map(same).collect()
 }
@@ -357,14 +394,5 @@ fn datum(range: Range<usize>, form: u64) -> Datum {
         start: range.start as u64,
         bytes: range.len() as u64,
         form,
-    }
-}
-
-/// The form of an array of a call, as a server keeps it.
-fn form_of(order: Order, array: &ArrayLayout) -> ArrayForm {
-    ArrayForm {
-        element: array.element.name().to_string(),
-        shape: array.shape(order),
-        column_major: order == Order::ColumnMajor,
     }
 }

@@ -1,12 +1,17 @@
 //! Servers and their leases, and what others are to know of them.
 
+mod data;
+mod placing;
+
+pub use data::{Located, Viewer};
+
 use crate::calls::Calls;
-use crate::data::Data;
+use crate::message::record::{DataRecord, Key, Record, ServerRecord};
 use crate::message::{Function, Join, Observe, Report};
-use crate::record::{DataRecord, Key, Record, ServerRecord};
 use crate::server::{Entry, Standing, milliseconds};
 use crate::servers::Servers;
 use crate::traffic::Traffic;
+use data::Data;
 use farcall_schedule::Profile;
 use farcall_schedule::forecast::{Forecast, Path};
 use farcall_schedule::placement::{Placer, Policy};

@@ -15,17 +15,13 @@
 //! in [`Settings`].
 
 mod calls;
-mod data;
 mod directory;
 pub mod message;
-mod placing;
-mod record;
 mod server;
 mod servers;
 mod traffic;
 
-pub use data::{Located, Viewer};
-pub use directory::{Change, Directory, Refusal, Settings};
+pub use directory::{Change, Directory, Located, Refusal, Settings, Viewer};
 pub use message::digest;
-pub use record::{Key, Record};
+pub use message::record::{Key, Record};
 pub use server::Standing;

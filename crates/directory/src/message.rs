@@ -2,6 +2,7 @@
 //! whose fields are only ever added at the end. `docs/spec/protocol.md` has the frames.
 
 mod data;
+pub(crate) mod record;
 
 pub use data::{
     DataFound, DataListed, Datum, DatumName, FindData, Hold, ListData, ListedDatum, MOST_DATA,

@@ -1,8 +1,8 @@
 //! A server as the directory knows it.
 
 use crate::calls::Placed;
+use crate::message::record::ServerRecord;
 use crate::message::{Booked, Function, Join, Phase, Report, Times};
-use crate::record::ServerRecord;
 use farcall_schedule::Profile;
 use farcall_schedule::placement::{Call, Kept, Link, Server, Terms};
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! What the ways between sites and servers carry.
 
-use crate::record::{PathRecord, Values};
+use crate::message::record::{PathRecord, Values};
 use farcall_schedule::forecast::{Forecasts, Path};
 use farcall_schedule::placement::{Route, Way};
 use std::collections::{BTreeMap, VecDeque};

@@ -1,5 +1,9 @@
 //! The checked model: what a file of interfaces says, with every name resolved.
 
+mod fit;
+
+pub use fit::ScalarError;
+
 use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;

@@ -35,10 +35,10 @@ pub use diagnostic::{Diagnostic, Position, Severity, position, render};
 pub use expr::{EvalError, Expr, ExprError, MAX_DEPTH, MAX_OPS, Op, Values};
 pub use interface::{
     Body, Callback, Class, Convention, Dim, Document, ElementRef, Interface, Library, Mode, Order,
-    Param, Range, StringLengths, Type,
+    Param, Range, ScalarError, StringLengths, Type,
 };
 pub use layout::{
     ArrayLayout, Axis, DimensionPart, ElementError, Layout, LayoutError, MAX_RANK, MOST_TEXTS,
     Place, Problem, Run, Runs, Section, read_texts, text_of,
 };
-pub use scalar::{Scalar, ScalarError};
+pub use scalar::Scalar;

@@ -1,12 +1,8 @@
-//! Values of scalar arguments and whether they fit the declared type.
+//! Values of scalar arguments.
 
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
-
-use crate::{Param, Type};
 
 /// The value of a scalar argument.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,95 +24,7 @@ pub enum Scalar {
     Texts(Vec<String>),
 }
 
-/// A scalar argument that does not fit its parameter.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ScalarError {
-    /// Name of the argument.
-    pub argument: Box<str>,
-    /// What the parameter takes, in words.
-    pub expected: Box<str>,
-    /// What was given, in words.
-    pub given: Box<str>,
-}
-
-impl fmt::Display for ScalarError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "argument `{}`: expected {}, given {}",
-            self.argument, self.expected, self.given
-        )
-    }
-}
-
-impl core::error::Error for ScalarError {}
-
-/// Integers up to this size are exact in binary64.
-const EXACT: i64 = 1 << 53;
-
 impl Scalar {
-    /// Whether the value is one that the parameter holds as it stands.
-    pub fn check(&self, param: &Param) -> Result<(), ScalarError> {
-        let fits = match self {
-            Scalar::Int(value) => match param.ty.integer_range() {
-                Some((least, greatest)) => (least..=greatest).contains(value),
-                None => false,
-            },
-            Scalar::Float(value) => match param.ty {
-                Type::Double => true,
-                Type::Float => fits_binary32(*value),
-                _ => false,
-            },
-            Scalar::Complex { re, im } => match param.ty {
-                Type::DComplex => true,
-                Type::SComplex => fits_binary32(*re) && fits_binary32(*im),
-                _ => false,
-            },
-            Scalar::Text(text) => match param.ty {
-                Type::Char => text.len() == 1,
-                _ if param.is_texts() => false,
-                Type::String | Type::Filename | Type::FilePointer => !text.contains('\0'),
-                _ => false,
-            },
-            Scalar::Texts(texts) => {
-                param.is_texts() && !texts.iter().any(|text| text.contains('\0'))
-            }
-        };
-        if fits {
-            Ok(())
-        } else {
-            Err(self.mismatch(param))
-        }
-    }
-
-    /// The value as the parameter holds it: an integer becomes a float or a complex number where
-    /// that loses nothing, a float a complex number. Everything else is as in [`Scalar::check`].
-    pub fn convert(self, param: &Param) -> Result<Scalar, ScalarError> {
-        let converted = match (&self, param.ty) {
-            (Scalar::Int(value), Type::Float | Type::Double) if exact(*value) => {
-                Scalar::Float(*value as f64)
-            }
-            (Scalar::Int(value), Type::SComplex | Type::DComplex) if exact(*value) => {
-                Scalar::Complex {
-                    re: *value as f64,
-                    im: 0.0,
-                }
-            }
-            (Scalar::Float(value), Type::SComplex | Type::DComplex) => Scalar::Complex {
-                re: *value,
-                im: 0.0,
-            },
-            _ => {
-                self.check(param)?;
-                return Ok(self);
-            }
-        };
-        match converted.check(param) {
-            Ok(()) => Ok(converted),
-            Err(_) => Err(self.mismatch(param)),
-        }
-    }
-
     /// The value where an expression needs a whole number: an integer, or a character's code.
     pub fn as_integer(&self) -> Option<i64> {
         match self {
@@ -133,34 +41,6 @@ impl Scalar {
             other => other.as_integer().map(|value| value as f64),
         }
     }
-
-    fn mismatch(&self, param: &Param) -> ScalarError {
-        ScalarError {
-            argument: param.name.as_str().into(),
-            expected: expected(param).into(),
-            given: self.to_string().into(),
-        }
-    }
-}
-
-impl ScalarError {
-    /// The argument is not there.
-    pub fn missing(param: &Param) -> ScalarError {
-        ScalarError {
-            argument: param.name.as_str().into(),
-            expected: expected(param).into(),
-            given: "nothing".into(),
-        }
-    }
-
-    /// A scalar was given for an array.
-    pub fn not_array(param: &Param, given: &Scalar) -> ScalarError {
-        ScalarError {
-            argument: param.name.as_str().into(),
-            expected: format!("an array of {}", param.ty.name()).into(),
-            given: format!("the scalar {given}").into(),
-        }
-    }
 }
 
 impl fmt::Display for Scalar {
@@ -175,31 +55,5 @@ impl fmt::Display for Scalar {
             },
             Scalar::Texts(texts) => write!(f, "{} texts", texts.len()),
         }
-    }
-}
-
-fn exact(value: i64) -> bool {
-    (-EXACT..=EXACT).contains(&value)
-}
-
-/// Infinities and NaN pass; a finite value must not become infinite.
-fn fits_binary32(value: f64) -> bool {
-    !value.is_finite() || (value as f32).is_finite()
-}
-
-fn expected(param: &Param) -> String {
-    match param.ty {
-        Type::String if param.is_texts() => "strings (texts without NUL)".to_string(),
-        Type::Char => "char (one character, or its code)".to_string(),
-        Type::Float => "float (32 bit)".to_string(),
-        Type::Double => "double (64 bit)".to_string(),
-        Type::SComplex => "scomplex (2 x 32 bit)".to_string(),
-        Type::DComplex => "dcomplex (2 x 64 bit)".to_string(),
-        Type::String => "string (text without NUL)".to_string(),
-        Type::Filename | Type::FilePointer => "the name of a file".to_string(),
-        other => match other.integer_range() {
-            Some((least, greatest)) => format!("{} ({least} to {greatest})", other.name()),
-            None => other.name().to_string(),
-        },
     }
 }

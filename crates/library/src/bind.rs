@@ -1,5 +1,7 @@
 //! From interfaces to prepared calls: libraries are loaded, symbols found, conventions settled.
 
+pub(crate) mod callback;
+
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::path::Path;
@@ -10,7 +12,6 @@ use farcall_idl::{
 use libffi::middle::{Cif, Type as FfiType};
 use thiserror::Error;
 
-use crate::callback;
 use crate::compile::{bodies, symbol};
 use crate::loader::{LoadError, Loaded};
 

@@ -9,8 +9,8 @@ use smallvec::SmallVec;
 use thiserror::Error;
 
 use crate::Binding;
+use crate::bind::callback::{Activation, Caller};
 use crate::bind::{Argument, Function};
-use crate::callback::{Activation, Caller};
 use crate::texts::{FixedTexts, TextArray, ended};
 use crate::xerbla::{self, WrongArgument};
 

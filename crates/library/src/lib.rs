@@ -12,29 +12,26 @@
 //! does both in a worker process of its own.
 
 mod bind;
-mod callback;
 mod catalog;
 mod compile;
 mod identity;
 mod invoke;
 mod loader;
 mod parallel;
-mod python;
 mod source;
 mod temporary;
 mod texts;
 mod threads;
 mod xerbla;
 
+pub use bind::callback::{CallbackAnswer, CallbackRequest, Caller, MOST_CALLBACK_BYTES};
 pub use bind::{BindError, Binding, MissingSymbol};
-pub use callback::{CallbackAnswer, CallbackRequest, Caller, MOST_CALLBACK_BYTES};
 pub use catalog::{Catalog, CatalogError, Entry, check_files};
 pub use compile::{CompileError, Compiled, compile, needs_compiler};
 pub use identity::Identity;
 pub use invoke::InvokeError;
 pub use loader::LoadError;
 pub use parallel::Processes;
-pub use python::python_worker;
-pub use source::{Source, SourceError};
+pub use source::{Source, SourceError, python_worker};
 pub use threads::{THREAD_VARIABLES, Threads};
 pub use xerbla::WrongArgument;

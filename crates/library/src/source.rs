@@ -1,6 +1,8 @@
 //! Files of interfaces, through the C preprocessor where they have directives, and Python modules
 //! that declare interfaces by decorators.
 
+mod python;
+
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +11,7 @@ use std::process::{Command, Stdio};
 use farcall_idl::{MAX_DOCUMENT, Parsed, parse_document};
 use thiserror::Error;
 
-use crate::python;
+pub use python::python_worker;
 
 /// A file of interfaces as the parser takes it.
 #[derive(Clone, Debug)]

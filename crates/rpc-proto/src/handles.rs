@@ -3,7 +3,7 @@
 use crate::ids::HandleId;
 use alloc::string::String;
 use alloc::vec::Vec;
-use farcall_idl::Type;
+use farcall_idl::{ArrayLayout, Order, Type};
 use minicbor::{Decode, Encode};
 
 /// Feature bit: data may stay at the server, to be used in calls by their handle.
@@ -155,6 +155,15 @@ pub enum FormError {
 }
 
 impl ArrayForm {
+    /// The form of an array of a call, in the order in which its user sees it.
+    pub fn of(array: &ArrayLayout, order: Order) -> ArrayForm {
+        ArrayForm {
+            element: array.element.name().into(),
+            shape: array.shape(order),
+            column_major: order == Order::ColumnMajor,
+        }
+    }
+
     /// The type of the elements.
     pub fn ty(&self) -> Result<Type, FormError> {
         let mut types = Type::ALL.into_iter();

@@ -27,6 +27,9 @@ pub use queue::{Policy, Queue};
 pub use throughput::Throughput;
 pub use token_bucket::TokenBucket;
 
+/// Nanoseconds since any fixed moment.
+pub type Nanos = u64;
+
 /// The middle of sorted values, or the mean of the two in the middle; none where there is no value.
 pub fn median(sorted: &[f64]) -> Option<f64> {
     let middle = sorted.len() / 2;

@@ -9,8 +9,7 @@ use crate::reservation::{Bandwidth, Calendar};
 use bookings::Claim;
 use users::{Place, Users};
 
-/// Nanoseconds since any fixed moment.
-pub type Nanos = u64;
+pub use crate::Nanos;
 
 /// The order in which jobs start. The last four are those of the first Ninf paper (sections 5.2 and
 /// 5.3).

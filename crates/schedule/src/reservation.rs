@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::queue::Nanos;
+use crate::Nanos;
 
 /// Processor elements and bandwidth for a while.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 //! Calls use an array in the order in which they came: those that read it together, one that writes
 //! it alone. The reactor moves the bytes; this decides who may, and what is where.
 
+use crate::flaw::{Flaw, has};
 use crate::keys::{CallKey, ConnectionKey, MemoryKey};
 use crate::map::Map;
 use crate::names::DataFile;
@@ -476,7 +477,7 @@ impl Store {
             };
             let before = array.jobs.iter().take_while(|(other, _)| *other != job);
             let blocked = before.clone().any(|(_, writes)| *writes || wanted.writes);
-            if blocked {
+            if blocked && !has(Flaw::MixesWriters) {
                 turn = Turn::Later;
                 continue;
             }

@@ -2,9 +2,9 @@
 //! arrays and objects that stay, named data, memory, processor elements, reservations, bandwidth.
 //!
 //! It opens no socket, starts no process, reads no clock and draws no random number. [`Server`] is
-//! told what has happened, with the time, and says what is to be done; memory, workers, connections
-//! and calls have keys with a generation, so that late word of something that is gone finds nothing.
-//! Bytes of arrays never pass through it.
+//! told what has happened, with the time, and says what is to be done. Memory, workers, connections
+//! and calls have keys with a generation: late word of something that is gone finds nothing. Bytes
+//! of arrays never pass through it.
 
 mod action;
 mod allowance;
@@ -12,6 +12,7 @@ mod arrays;
 mod connection;
 mod durable;
 mod event;
+mod flaw;
 mod functions;
 mod ids;
 mod job;
@@ -29,6 +30,7 @@ pub use action::{Action, Audit, Request, Segment, Way};
 pub use allowance::Allowance;
 pub use connection::MAX_SEGMENTS;
 pub use event::{Accepted, Death, Event, Finished, Identity, Now, Ready, Said, Withdrawal};
+pub use flaw::Flaw;
 pub use functions::{Counts, Entry, Function, Functions};
 pub use keys::{Beside, CallKey, ConnectionKey, Key, MemoryKey, Table, WorkerKey};
 pub use names::DataFile;

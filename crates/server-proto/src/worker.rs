@@ -1,5 +1,6 @@
 //! A worker, as far as the server decides about it.
 
+use crate::flaw::{Flaw, has};
 use crate::keys::{CallKey, ConnectionKey};
 use farcall_rpc_proto::{CallId, HandleId, Nanos, User};
 use std::collections::VecDeque;
@@ -133,7 +134,7 @@ impl Worker {
         } = *need;
         let for_user = self.user.as_ref().is_none_or(|bound| bound == user);
         let fits = (self.library, self.processes) == (library, processes);
-        fits && for_user && self.object.is_none()
+        fits && (for_user || has(Flaw::SharesWorkers)) && self.object.is_none()
     }
 
     /// For how long nobody has needed it.

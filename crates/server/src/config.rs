@@ -32,7 +32,8 @@ pub struct Config {
     pub unix: Option<PathBuf>,
     /// Folder for what outlives the server; none means that nothing does.
     pub state: Option<PathBuf>,
-    /// Where Prometheus reads metrics by HTTP.
+    /// Where Prometheus reads metrics by HTTP: the program that runs the server serves them there,
+    /// from [`crate::Server::readings`].
     pub metrics: Option<SocketAddr>,
     /// Whether to listen where another server of this user does, and then have that one drain.
     pub takeover: bool,

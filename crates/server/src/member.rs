@@ -3,8 +3,8 @@
 mod held;
 
 use crate::Standing;
-use farcall_client::directory::{Function, Join, MOST_LEARNED, Report, Times};
 use farcall_client::{Address, Error, Metaserver, Options};
+use farcall_directory::message::{Function, Join, MOST_LEARNED, Report, Times};
 use held::Held;
 use std::collections::BTreeMap;
 use std::io;

@@ -1,5 +1,5 @@
-//! The server's one thread: waits for sockets, workers, disks and signals, tells the server what has
-//! happened, and does what it decides.
+//! The server's one thread: it waits for sockets, workers, disks and signals, tells the server what
+//! has happened, and does what it decides.
 //!
 //! One thread is enough because it never computes and never blocks: array bytes go from the socket
 //! to the memory of a call by the kernel's hand, and the library runs in the workers.

@@ -286,6 +286,28 @@ fn what_was_computed_is_kept_when_the_server_is_told_to_stop() {
 }
 
 #[test]
+fn calls_that_wait_on_the_disk_for_memory_run_in_the_same_server() {
+    // Calls that wait may hold a quarter of the memory: two of these at a time.
+    let server = durable(&["--workers", "1"])
+        .config("[limits]\nmemory = 16000000\n")
+        .start();
+    let connection = connect(&server.socket());
+    let nap = connection.function("nap").unwrap();
+    let copy = connection.function("copy").unwrap();
+    let nap = nap.submit(&mut [int(300_000)], None).unwrap();
+    let submit = |number: u8| {
+        let data = vec![number; 1_000_000];
+        let arguments = &mut [Argument::Skip, Argument::In(&data), int(data.len() as i64)];
+        (copy.submit(arguments, None).unwrap(), data)
+    };
+    let jobs: Vec<(Job, Vec<u8>)> = (1..=8).map(submit).collect();
+    fetch(&nap, 0).unwrap();
+    for (job, data) in &jobs {
+        assert_eq!(fetch(job, data.len()).unwrap(), *data);
+    }
+}
+
+#[test]
 fn a_server_that_drains_leaves_what_was_not_begun_to_the_next() {
     // Calls that wait may hold a quarter of the memory: one of these at a time.
     let settings = "[limits]\nmemory = 40000000\n";

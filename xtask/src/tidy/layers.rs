@@ -1,11 +1,13 @@
 //! Which crate may depend on which: downward only.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
 
 use super::purity::PURE;
+use super::sources::Source;
 use super::{Failure, Finding};
 
 /// The layers, lowest first. A crate may depend on crates of lower layers.
@@ -13,13 +15,13 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "leaf",
         &[
-            "crates/idl",
             "crates/metrics",
             "crates/quantity",
             "crates/random",
             "crates/spelling",
         ],
     ),
+    ("language", &["crates/idl", "crates/npy", "crates/plan"]),
     (
         "core",
         &[
@@ -28,8 +30,6 @@ const LAYERS: &[(&str, &[&str])] = &[
             "crates/flow",
             "crates/gang-proto",
             "crates/gridsim",
-            "crates/npy",
-            "crates/plan",
             "crates/rpc-proto",
             "crates/schedule",
             "crates/server-proto",
@@ -45,14 +45,15 @@ const LAYERS: &[(&str, &[&str])] = &[
             "crates/spin",
             "crates/tls",
             "crates/trunk-device",
-            "crates/worker",
         ],
+    ),
+    (
+        "part of daemons",
+        &["crates/access", "crates/web", "crates/worker"],
     ),
     (
         "shell",
         &[
-            "crates/access",
-            "crates/web",
             "crates/client",
             "crates/gang",
             "crates/lab",
@@ -64,34 +65,49 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "surface",
         &[
-            "crates/bench",
-            "crates/cli",
             "bindings/c",
             "bindings/python",
+            "crates/bench",
+            "crates/cli",
             "xtask",
-            "benches",
         ],
     ),
-    ("test", &["fuzz"]),
+    (
+        "test",
+        &[
+            "fuzz",
+            "testing/corpus",
+            "testing/simulator",
+            "testing/system",
+        ],
+    ),
 ];
 
 /// Dependencies allowed inside one layer: `(from, to)`. Never in a circle.
 const SIDEWAYS: &[(&str, &str)] = &[
     ("crates/directory", "crates/schedule"),
+    ("crates/gridsim", "crates/flow"),
+    ("crates/gridsim", "crates/schedule"),
+    ("crates/metaserver", "crates/client"),
+    ("crates/npy", "crates/idl"),
+    ("crates/server", "crates/client"),
     ("crates/server-proto", "crates/directory"),
     ("crates/server-proto", "crates/rpc-proto"),
     ("crates/server-proto", "crates/schedule"),
-    ("crates/gridsim", "crates/flow"),
-    ("crates/gridsim", "crates/schedule"),
-    ("crates/gang", "crates/web"),
-    ("crates/trunk", "crates/web"),
-    ("crates/metaserver", "crates/client"),
-    ("crates/idl", "crates/spelling"),
-    ("crates/metaserver", "crates/access"),
-    ("crates/server", "crates/access"),
-    ("crates/schedule", "crates/flow"),
-    ("crates/server", "crates/client"),
-    ("crates/worker", "crates/library"),
+];
+
+/// What users build programs with: nothing of an asynchronous runtime comes with it.
+const EMBEDDED: &[&str] = &["bindings/c", "bindings/python"];
+
+/// Packages of such runtimes.
+const RUNTIMES: &[&str] = &["axum", "hyper", "postgres", "tokio"];
+
+/// Crates that build without `std`, besides the protocol cores.
+const BARE: &[&str] = &[
+    "crates/idl",
+    "crates/quantity",
+    "crates/random",
+    "crates/spelling",
 ];
 
 /// Packages that do I/O, or read clocks or entropy: not for a pure core.
@@ -127,9 +143,13 @@ pub(super) struct Dependency {
 impl Package {
     /// True for crates that must build without `std`.
     pub(super) fn is_bare(&self) -> bool {
-        // What a server decides rests on cores that use `std`.
-        let is_proto = self.folder.ends_with("-proto") && self.folder != "crates/server-proto";
-        self.folder == "crates/idl" || is_proto
+        match PURE
+            .iter()
+            .any(|name| self.folder == format!("crates/{name}"))
+        {
+            true => false,
+            false => BARE.contains(&self.folder.as_str()) || self.folder.ends_with("-proto"),
+        }
     }
 }
 
@@ -179,7 +199,138 @@ fn packages(metadata: &Value) -> Vec<Package> {
         .collect()
 }
 
-pub(super) fn check(workspace: &[Package]) -> Vec<Finding> {
+pub(super) fn check(
+    root: &Path,
+    workspace: &[Package],
+    sources: &[Source],
+) -> Result<Vec<Finding>, Failure> {
+    let mut findings = breaches(workspace);
+    findings.extend(unused(workspace, sources));
+    findings.extend(runtimes(workspace));
+    findings.extend(stale(root, workspace));
+    let text = std::fs::read_to_string(root.join("ARCHITECTURE.md"));
+    let text = text.map_err(|error| format!("ARCHITECTURE.md: {error}"))?;
+    findings.extend(undescribed(&text, workspace));
+    Ok(findings)
+}
+
+/// Dependencies on crates of ours that no file of a package names.
+fn unused(workspace: &[Package], sources: &[Source]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    // The corpus takes in the files of fuzz/.
+    let others = |package: &&Package| !package.folder.starts_with("testing/");
+    for package in workspace.iter().filter(others) {
+        let folder = format!("{}/", package.folder);
+        let own = sources.iter().filter(|source| source.rust.is_some());
+        let own: Vec<&Source> = own
+            .filter(|source| source.path.starts_with(&folder))
+            .collect();
+        for dependency in package
+            .dependencies
+            .iter()
+            .filter(|one| one.folder.is_some())
+        {
+            let name = dependency.name.replace('-', "_");
+            if !own.iter().any(|source| source.text.contains(&name)) {
+                let text = format!("`{}` is not used", dependency.name);
+                findings.push(Finding::error(format!("{folder}Cargo.toml"), text));
+            }
+        }
+    }
+    findings
+}
+
+/// What the tables of this file name and is not there, or is not needed.
+fn stale(root: &Path, workspace: &[Package]) -> Vec<Finding> {
+    let place = "xtask/src/tidy/layers.rs";
+    let mut findings = Vec::new();
+    for (layer, folders) in LAYERS {
+        if folders.is_empty() {
+            let text = format!("the layer `{layer}` has no crates");
+            findings.push(Finding::error(place, text));
+        }
+        let is_gone = |folder: &&&str| !root.join(folder).join("Cargo.toml").is_file();
+        let gone = folders.iter().filter(is_gone);
+        findings.extend(gone.map(|folder| {
+            let text = format!("LAYERS: there is no crate `{folder}`");
+            Finding::error(place, text)
+        }));
+    }
+    let pure = PURE.iter().map(|name| format!("crates/{name}"));
+    let gone = pure.filter(|folder| !root.join(folder).is_dir());
+    findings.extend(gone.map(|folder| {
+        let text = format!("PURE: there is no crate `{folder}`");
+        Finding::error("xtask/src/tidy/purity.rs", text)
+    }));
+    let unused = SIDEWAYS.iter().filter(|(from, to)| {
+        let package = workspace.iter().find(|package| package.folder == *from);
+        let mut dependencies = package
+            .into_iter()
+            .flat_map(|package| &package.dependencies);
+        !dependencies.any(|one| one.folder.as_deref() == Some(to) && !one.for_tests)
+    });
+    findings.extend(unused.map(|(from, to)| {
+        let text = format!("SIDEWAYS: `{from}` does not depend on `{to}`");
+        Finding::error(place, text)
+    }));
+    findings
+}
+
+/// Crates without a row in the table of folders, and rows without a folder.
+fn undescribed(text: &str, workspace: &[Package]) -> Vec<Finding> {
+    let rows = text.lines().filter(|line| line.starts_with("| `"));
+    let first = rows.filter_map(|row| row.split('|').nth(1));
+    let named: Vec<&str> = first
+        .flat_map(|cell| cell.split(','))
+        .map(|name| name.trim().trim_matches('`'))
+        .collect();
+    let is_described = |package: &&Package| {
+        package.folder.split_once('/').is_none()
+            || package.folder.starts_with("testing/")
+            || named.contains(&package.folder.as_str())
+    };
+    let missing = workspace.iter().filter(|package| !is_described(package));
+    let missing = missing.map(|package| {
+        let text = "has no row in the table of folders in ARCHITECTURE.md";
+        Finding::error(&package.folder, text)
+    });
+    let is_gone = |name: &&&str| {
+        let is_known = |package: &Package| package.folder == **name;
+        name.starts_with("crates/") && !workspace.iter().any(is_known)
+    };
+    let gone = named.iter().filter(is_gone);
+    let gone = gone.map(|name| {
+        let text = format!("the table of folders names `{name}`, which is no crate");
+        Finding::error("ARCHITECTURE.md", text)
+    });
+    missing.chain(gone).collect()
+}
+
+/// Embedded packages that an asynchronous runtime comes with.
+fn runtimes(workspace: &[Package]) -> Vec<Finding> {
+    let find = |folder: &str| workspace.iter().find(|package| package.folder == folder);
+    let mut findings = Vec::new();
+    for folder in EMBEDDED {
+        let mut reached = BTreeSet::new();
+        let mut left = vec![*folder];
+        while let Some(next) = left.pop() {
+            if !reached.insert(next) {
+                continue;
+            }
+            let dependencies = find(next).into_iter().flat_map(|one| &one.dependencies);
+            for one in dependencies.filter(|one| !one.for_tests) {
+                left.extend(one.folder.as_deref());
+                if RUNTIMES.contains(&one.name.as_str()) {
+                    let text = format!("comes with `{}`, by `{next}`", one.name);
+                    findings.push(Finding::error(*folder, text));
+                }
+            }
+        }
+    }
+    findings
+}
+
+fn breaches(workspace: &[Package]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for package in workspace {
         if level(&package.folder).is_none() {
@@ -248,7 +399,7 @@ mod tests {
                 "dependencies": [dependency],
             }],
         });
-        check(&packages(&metadata))
+        breaches(&packages(&metadata))
             .into_iter()
             .map(|finding| finding.text)
             .collect()
@@ -282,6 +433,40 @@ mod tests {
     #[test]
     fn a_new_crate_must_take_its_place() {
         assert_eq!(found("crates/novel", on("crates/idl")).len(), 1);
+    }
+
+    #[test]
+    fn what_is_named_and_not_there_is_found() {
+        let nowhere = Path::new("no such folder");
+        let found = stale(nowhere, &[]);
+        let named: usize = LAYERS.iter().map(|(_, folders)| folders.len()).sum();
+        assert_eq!(found.len(), named + PURE.len() + SIDEWAYS.len());
+        let text = "| `crates/x`, `crates/z` | what |\n| `crates/gone` | what |\n";
+        let package = |folder: &str| Package {
+            name: String::new(),
+            folder: folder.to_owned(),
+            dependencies: Vec::new(),
+        };
+        let workspace = ["crates/x", "crates/y", "crates/z"].map(package);
+        let found = undescribed(text, &workspace);
+        let texts: Vec<_> = found.iter().map(|finding| &finding.place[..]).collect();
+        assert_eq!(texts, ["crates/y", "ARCHITECTURE.md"]);
+    }
+
+    #[test]
+    fn a_runtime_is_found_at_any_depth() {
+        let metadata = json!({
+            "workspace_root": "/r",
+            "packages": [
+                { "name": "c", "manifest_path": "/r/bindings/c/Cargo.toml",
+                  "dependencies": [on("crates/x")] },
+                { "name": "x", "manifest_path": "/r/crates/x/Cargo.toml",
+                  "dependencies": [{ "name": "tokio", "kind": null }] },
+            ],
+        });
+        let found = runtimes(&packages(&metadata));
+        assert_eq!(found.len(), 1);
+        assert!(found[0].text.contains("by `crates/x`"));
     }
 
     #[test]

@@ -7,7 +7,15 @@ use super::Finding;
 use super::sources::Source;
 
 /// Crates that use `std` but must give the same answer for the same input, always.
-pub(super) const PURE: &[&str] = &["directory", "flow", "gridsim", "npy", "plan", "schedule", "server-proto"];
+pub(super) const PURE: &[&str] = &[
+    "directory",
+    "flow",
+    "gridsim",
+    "npy",
+    "plan",
+    "schedule",
+    "server-proto",
+];
 
 /// Paths that they may not name, nor anything below.
 const IMPURE: &[&str] = &[

@@ -1,7 +1,7 @@
 //! From what the caller gives to what the client takes: arguments by their parameters, the sizes
 //! that follow from them, and the memory of the arrays.
 
-use farcall_client::{Argument, Callback, CallbackArguments, Scalar};
+use farcall_client::{Argument, Callback, CallbackArguments, LaidOut, Scalar};
 use farcall_idl::{Layout, Mode, Param};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
@@ -107,20 +107,18 @@ impl Function {
     }
 
     /// Reads the scalars, checks the types of the arrays, and computes the sizes.
-    #[allow(clippy::type_complexity)]
     pub(super) fn lay_out<'py>(
         &self,
         py: Python<'py>,
         given: &Given<'py>,
-    ) -> PyResult<(Layout, Vec<Option<Scalar>>, Vec<Option<Typed<'py>>>)> {
+    ) -> PyResult<(LaidOut, Vec<Option<Typed<'py>>>)> {
         let interface = self.client.interface();
         let is_needed = |index: usize| interface.params[index].mode != Mode::Out;
         let (scalars, mut arrays) = self.read(py, given, is_needed)?;
         let elements = self.elements(py, &scalars, &mut arrays)?;
-        let layout = interface
-            .layout(&scalars, &elements)
-            .map_err(|error| error::arguments(py, &self.name, &error.to_string()))?;
-        Ok((layout, scalars, arrays))
+        let laid_out = self.client.lay_out(scalars, elements);
+        let laid_out = laid_out.map_err(|error| error::from_client(py, &error))?;
+        Ok((laid_out, arrays))
     }
 
     /// Reads the scalars and checks the types of the arrays; what is needed must be given.
@@ -254,29 +252,25 @@ impl Function {
         Ok(())
     }
 
-    /// The arguments for the client. They live as long as the caller keeps the slots.
-    pub(super) fn arguments<'a>(
-        &self,
-        scalars: Vec<Option<Scalar>>,
-        slots: &[Option<Slot<'_>>],
-    ) -> Vec<Argument<'a>> {
-        let argument = |((param, scalar), slot): ((&Param, Option<Scalar>), &Option<Slot<'_>>)| {
-            match (scalar, slot) {
-                (Some(scalar), _) => Argument::Scalar(scalar),
-                (None, None) => Argument::Skip,
-                (None, Some(slot))
+    /// The arguments for the client, which has the scalars. They live as long as the caller keeps
+    /// the slots.
+    pub(super) fn arguments<'a>(&self, slots: &[Option<Slot<'_>>]) -> Vec<Argument<'a>> {
+        let argument = |(param, slot): (&Param, &Option<Slot<'_>>)| {
+            match slot {
+                None => Argument::Skip,
+                Some(slot)
                     if let Some(kept) = handle::argument(&slot.given, self.client.server()) =>
                 {
                     kept
                 }
                 // In a transaction, where the client knows it; otherwise it is a handle.
-                (None, Some(slot)) if let Some(remote) = transaction::given(&slot.given) => {
+                Some(slot) if let Some(remote) = transaction::given(&slot.given) => {
                     remote.get().argument()
                 }
                 // SAFETY: the slots outlive the call, and `part` has seen to it that no memory
                 // which is written belongs to two of them. That the user leaves the arrays alone
                 // until the call ends is the contract of the call.
-                (None, Some(slot)) => unsafe {
+                Some(slot) => unsafe {
                     match param.mode {
                         Mode::In => Argument::In(slot.bytes()),
                         _ => Argument::Out(slot.bytes_mut()),
@@ -284,7 +278,7 @@ impl Function {
                 },
             }
         };
-        let params = self.params().iter().zip(scalars).zip(slots);
+        let params = self.params().iter().zip(slots);
         params.map(argument).collect()
     }
 }

@@ -58,9 +58,9 @@ impl Function {
             return Err(error::arguments(py, &self.name, &text));
         }
         let callbacks = self.callbacks(py, &given)?;
-        let (layout, scalars, typed) = self.lay_out(py, &given)?;
+        let (laid_out, typed) = self.lay_out(py, &given)?;
         let mut remote = Vec::new();
-        for array in &layout.arrays {
+        for array in &laid_out.layout().arrays {
             let param = &self.params()[array.param];
             let value = &mut given[array.param];
             let is_left_out = value.as_ref().is_none_or(|value| value.is_none());
@@ -72,13 +72,13 @@ impl Function {
             }
         }
         let typed = self.retype(&given, typed)?;
-        let mut slots = self.place(py, &layout, &given, typed)?;
+        let mut slots = self.place(py, laid_out.layout(), &given, typed)?;
         self.part(py, &mut slots)?;
-        let mut arguments = self.arguments(scalars, &slots);
+        let mut arguments = self.arguments(&slots);
         arguments.extend(callbacks);
         transaction
             .get()
-            .add(py, &self.client, &mut arguments, &slots)?;
+            .add(py, (&self.client, laid_out), &mut arguments, &slots)?;
         // What was left out is told as a remote array, whether it has memory here or not.
         for (param, made) in remote {
             if let Some(slot) = &mut slots[param] {

@@ -1,7 +1,7 @@
 //! `farcall gang run`
 
 use super::Control;
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use clap::Args;
 use farcall_gang::{FARCALL_FAILED, JobSpec};
 use farcall_quantity::bytes;
@@ -69,7 +69,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let ended = match ended {
         Ok(ended) => ended,
         Err(failure) => {
-            anstream::eprintln!("\x1b[1;31merror\x1b[0m: {failure}");
+            failure::print(&failure);
             std::process::exit(FARCALL_FAILED.into());
         }
     };

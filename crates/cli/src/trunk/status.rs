@@ -1,6 +1,7 @@
 //! `farcall trunk status`
 
 use crate::failure::Failure;
+use anstyle::{AnsiColor, Style};
 use clap::Args;
 use serde_json::Value;
 use std::io::Write;
@@ -56,20 +57,23 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
+const BOLD: Style = Style::new().bold();
+const GREEN: Style = AnsiColor::Green.on_default();
+const RED: Style = AnsiColor::Red.on_default();
+
 fn table(status: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut out = format!(
-        "\x1b[1m{}\x1b[0m  {}  policy {}  MTU {}\n",
+        "{BOLD}{}{BOLD:#}  {}  policy {}  MTU {}\n",
         text(&status["name"]),
         text(&status["address"]),
         text(&status["policy"]),
         status["mtu"],
     );
     for link in list(&status["links"]) {
-        let carrier = if link["carrier"] == true {
-            ""
-        } else {
-            "  \x1b[31mno carrier\x1b[0m"
+        let carrier = match link["carrier"] == true {
+            true => String::new(),
+            false => format!("  {RED}no carrier{RED:#}"),
         };
         out += &format!(
             "  {}  line {}  carries {}{carrier}\n",
@@ -101,7 +105,7 @@ fn table(status: &Value) -> String {
 fn peer_table(peer: &Value, max_min: bool) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut out = format!(
-        "\npeer \x1b[1m{}\x1b[0m  round trip {:.0} us  queued {} B  dropped {}  given up {}\n",
+        "\npeer {BOLD}{}{BOLD:#}  round trip {:.0} us  queued {} B  dropped {}  given up {}\n",
         text(&peer["address"]),
         peer["round_trip_us"].as_f64().unwrap_or_default(),
         peer["queued_bytes"],
@@ -114,13 +118,13 @@ fn peer_table(peer: &Value, max_min: bool) -> String {
         "link", "state", "carries", "receives", "sends", "lost", "resent", "failures",
     );
     for link in list(&peer["links"]) {
-        let colour = if link["state"] == "up" { "32" } else { "31" };
+        let colour = if link["state"] == "up" { GREEN } else { RED };
         let share = match link["grant"].is_null() {
             false => rate(&link["grant"]),
             true => link["weight"].to_string(),
         };
         out += &format!(
-            "  {:15} \x1b[{colour}m{:8}\x1b[0m {:>11} {:>11} {:>11} {:>11} {:>7} {:>7} {:>8}\n",
+            "  {:15} {colour}{:8}{colour:#} {:>11} {:>11} {:>11} {:>11} {:>7} {:>7} {:>8}\n",
             text(&link["name"]),
             text(&link["state"]),
             rate(&link["capacity"]),

@@ -193,13 +193,9 @@ fn fault(text: &str) -> Result<(String, FaultPlan), String> {
             "duplicate" => plan.duplication = share().ok_or_else(wrong)?,
             "reorder" => plan.reordering = share().ok_or_else(wrong)?,
             "delay" => {
-                let ms = value
-                    .strip_suffix("ms")
-                    .and_then(|ms| ms.parse::<f64>().ok());
-                let ms = ms
-                    .filter(|ms| (0.0..=1000.0).contains(ms))
-                    .ok_or_else(wrong)?;
-                plan.delay = (ms * 1e6) as u64;
+                let delay = farcall_quantity::duration(value).ok();
+                let delay = delay.filter(|delay| *delay <= Duration::from_secs(1));
+                plan.delay = delay.ok_or_else(wrong)?.as_nanos() as u64;
             }
             "seed" => plan.seed = value.parse().map_err(|_| wrong())?,
             _ => return Err(wrong()),

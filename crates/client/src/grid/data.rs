@@ -1,11 +1,12 @@
 //! Named data behind a metaserver: where they are, and how they come to where a call goes.
 
-use super::{FRESH, Grid, HERE, now};
-use crate::data::failed;
-use crate::{ArrayForm, DataName, DataStatus, Error, FailureKind, Handle, Server};
+use crate::data::DataStatus;
+use crate::error::Error;
+use crate::grid::directory::{FRESH, Grid, HERE, now};
+use crate::remote::{Handle, Server, check_names, directory};
 use farcall_directory::message::{DataFound, DataListed, Datum, FindData, ListData, Need, Offer};
 use farcall_directory::{Located, Viewer};
-use farcall_rpc_proto::{Kind, Name};
+use farcall_rpc_proto::{ArrayForm, DataName, FailureKind, Kind, Name};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -46,12 +47,7 @@ impl Found {
 
 impl Grid {
     /// Asks who holds data of a name, and where so many bytes could be put.
-    fn ask_data(
-        &self,
-        meta: &Server,
-        name: &DataName,
-        room: Option<u64>,
-    ) -> Result<Option<Offer>, Error> {
+    fn ask_data(&self, name: &DataName, room: Option<u64>) -> Result<Option<Offer>, Error> {
         let asked = format!("{name}");
         let is_fresh = |at: &Instant| at.elapsed() < FRESH;
         if room.is_none() && self.known().asked_data.get(&asked).is_some_and(is_fresh) {
@@ -62,9 +58,9 @@ impl Grid {
             owner: name.owner.clone(),
             room,
         };
-        let found: Option<DataFound> = self.ask(meta, |connection| {
-            connection.check_names()?;
-            connection.ask_directory((Kind::FindData, Kind::DataFound), &find)
+        let found: Option<DataFound> = self.ask(|connection| {
+            check_names(connection)?;
+            directory::ask_directory(connection, (Kind::FindData, Kind::DataFound), &find)
         })?;
         let Some(found) = found else {
             return Ok(None);
@@ -98,28 +94,24 @@ impl Grid {
     }
 
     /// The data of a name that this user may read: a server that holds them has said so.
-    pub(crate) fn find_data(
-        &self,
-        meta: &Server,
-        name: &DataName,
-    ) -> Result<(Found, Handle), Error> {
-        self.ask_data(meta, name, None)?;
-        match self.confirmed(meta, name) {
+    pub(crate) fn find_data(&self, name: &DataName) -> Result<(Found, Handle), Error> {
+        self.ask_data(name, None)?;
+        match self.confirmed(name) {
             Err(_) => {
                 // Things may have changed since they were asked for.
                 self.ask_anew();
-                self.ask_data(meta, name, None)?;
-                self.confirmed(meta, name)
+                self.ask_data(name, None)?;
+                self.confirmed(name)
             }
             found => found,
         }
     }
 
-    fn confirmed(&self, meta: &Server, name: &DataName) -> Result<(Found, Handle), Error> {
+    fn confirmed(&self, name: &DataName) -> Result<(Found, Handle), Error> {
         let mut last = None;
         let (mut own, mut others) = (Vec::new(), Vec::new());
         for found in self.known_data(name) {
-            match self.at_a_holder(meta, &found) {
+            match self.at_a_holder(&found) {
                 Ok(handle) if handle.name().is_some_and(|name| name.own) => {
                     own.push((found, handle));
                     break;
@@ -145,39 +137,39 @@ impl Grid {
                 "several users share data of the name `{name}`: {}; say whose is meant",
                 owners.join(", ")
             );
-            return Err(failed(FailureKind::BadArgument, text));
+            return Err(Error::failed(FailureKind::BadArgument, text));
         }
         Err(last.unwrap_or_else(|| {
             let text = format!(
                 "no server holds data of the name `{name}`; `farcall ls --data` lists what there is"
             );
-            failed(FailureKind::NotFound, text)
+            Error::failed(FailureKind::NotFound, text)
         }))
     }
 
     /// The array at the first holder that can be reached and gives it.
-    fn at_a_holder(&self, meta: &Server, found: &Found) -> Result<Handle, Error> {
+    fn at_a_holder(&self, found: &Found) -> Result<Handle, Error> {
         let mut last = None;
         for (server, address) in &found.holders {
-            let at = self.server(meta, *server, address);
+            let at = self.server(*server, address);
             match at.and_then(|server| server.data(&found.name())) {
                 Ok(handle) => return Ok(handle),
                 Err(error @ Error::Failed(_)) => last = Some(error),
                 Err(error) => {
                     let text = format!("`{}` is at {address}: {error}", found.name());
-                    last = Some(failed(FailureKind::Unreachable, text));
+                    last = Some(Error::failed(FailureKind::Unreachable, text));
                 }
             }
         }
         Err(last.unwrap_or_else(|| {
             let text = format!("nobody holds `{}` any more", found.name());
-            failed(FailureKind::NotFound, text)
+            Error::failed(FailureKind::NotFound, text)
         }))
     }
 
     /// The array of a name at a server that holds it.
-    pub(crate) fn data(&self, meta: &Server, name: &DataName) -> Result<Handle, Error> {
-        self.find_data(meta, name).map(|(_, handle)| handle)
+    pub(crate) fn data(&self, name: &DataName) -> Result<Handle, Error> {
+        self.find_data(name).map(|(_, handle)| handle)
     }
 
     /// Data at the server of a call: those that it holds, or a copy that it reads from a holder.
@@ -185,7 +177,6 @@ impl Grid {
     /// of another user's is for the call alone, and to be dropped (`true`).
     pub(crate) fn bring(
         &self,
-        meta: &Server,
         found: &Found,
         (number, server): (u64, &Server),
     ) -> Result<(Handle, bool), Error> {
@@ -194,24 +185,24 @@ impl Grid {
         {
             return Ok((handle, false));
         }
-        let from = match self.at_a_holder(meta, found) {
+        let from = match self.at_a_holder(found) {
             Ok(from) => from,
             Err(_) => {
                 self.ask_anew();
-                self.find_data(meta, &found.name())?.1
+                self.find_data(&found.name())?.1
             }
         };
         let lost = |error: Error| {
             let text = format!(
                 "`{}` is at {} and cannot be brought to {}: {error}",
                 found.name(),
-                from.server().address(),
+                from.address(),
                 server.address()
             );
-            failed(FailureKind::Unreachable, text)
+            Error::failed(FailureKind::Unreachable, text)
         };
         let copy = from
-            .copy_to(server, false)
+            .copy(server, false)
             .or_else(|_| through_client(&from, server));
         let copy = copy.map_err(lost)?;
         let Some(named) = from.name().filter(|named| named.own) else {
@@ -233,7 +224,6 @@ impl Grid {
     /// Puts an array under a name where it is by now, or where there is room.
     pub(crate) fn put_named(
         &self,
-        meta: &Server,
         form: ArrayForm,
         bytes: &[u8],
         name: &str,
@@ -241,23 +231,23 @@ impl Grid {
     ) -> Result<Handle, Error> {
         let plain = DataName::plain(name);
         let needed = form.bytes().unwrap_or(u64::MAX);
-        let offer = self.ask_data(meta, &plain, Some(needed))?;
-        let before = self.own_copies(meta, &plain);
+        let offer = self.ask_data(&plain, Some(needed))?;
+        let before = self.own_copies(&plain);
         let version = |handle: &Handle| handle.name().map_or(0, |named| named.version);
         let after = before.iter().map(version).max().unwrap_or(0);
         let server = match (before.first(), offer) {
-            (Some(handle), _) => handle.server().clone(),
-            (None, Some(offer)) => self.server(meta, offer.server, &offer.address)?,
+            (Some(handle), _) => handle.at().clone(),
+            (None, Some(offer)) => self.server(offer.server, &offer.address)?,
             (None, None) => {
                 let text = format!("no server has room for {needed} bytes, or none is known");
-                return Err(failed(FailureKind::NoServer, text));
+                return Err(Error::failed(FailureKind::NoServer, text));
             }
         };
-        let handle = server.put_named_here(form, bytes, (name, shared, after))?;
-        self.await_edition(meta, &handle)?;
+        let handle = server.put_named(form, bytes, (name, shared, after))?;
+        self.await_edition(&handle)?;
         for old in before
             .iter()
-            .filter(|old| old.server().address() != server.address())
+            .filter(|old| old.address() != server.address())
         {
             old.drop_soon();
         }
@@ -266,14 +256,14 @@ impl Grid {
 
     /// Waits until the metaserver knows of data that were just put, so that calls of other programs
     /// find them; where it does not hear of them in time, they are there all the same.
-    fn await_edition(&self, meta: &Server, handle: &Handle) -> Result<(), Error> {
+    fn await_edition(&self, handle: &Handle) -> Result<(), Error> {
         let Some(named) = handle.name() else {
             return Ok(());
         };
         let end = Instant::now() + HEARD;
         loop {
             self.ask_anew();
-            self.ask_data(meta, &named.name, None)?;
+            self.ask_data(&named.name, None)?;
             let edition = (named.edition.written, named.edition.stamp);
             let known = self.known_data(&named.name);
             let is_known = known.iter().any(|found| found.datum.edition() >= edition);
@@ -286,7 +276,7 @@ impl Grid {
 
     /// The user's own data of a name, at each server that has an edition of them and answers; the
     /// newest first.
-    fn own_copies(&self, meta: &Server, name: &DataName) -> Vec<Handle> {
+    fn own_copies(&self, name: &DataName) -> Vec<Handle> {
         let found = self.known_data(name);
         let holders = found.iter().flat_map(|found| {
             let name = found.name();
@@ -296,7 +286,7 @@ impl Grid {
                 .map(move |holder| (holder, name.clone()))
         });
         let copies = holders.filter_map(|((server, address), name)| {
-            let server = self.server(meta, *server, address).ok()?;
+            let server = self.server(*server, address).ok()?;
             server.data(&name).ok()
         });
         let own = copies.filter(|copy| copy.name().is_some_and(|named| named.own));
@@ -306,10 +296,10 @@ impl Grid {
     }
 
     /// Drops the user's own data of a name at all their holders.
-    pub(crate) fn drop_data(&self, meta: &Server, name: &DataName) -> Result<(), Error> {
+    pub(crate) fn drop_data(&self, name: &DataName) -> Result<(), Error> {
         self.ask_anew();
-        let (_, handle) = self.find_data(meta, name)?;
-        for copy in self.own_copies(meta, name) {
+        let (_, handle) = self.find_data(name)?;
+        for copy in self.own_copies(name) {
             if copy.id() != handle.id() {
                 copy.drop_soon();
             }
@@ -319,16 +309,16 @@ impl Grid {
     }
 
     /// All data with names behind the metaserver that the user may see.
-    pub(crate) fn list_data(&self, meta: &Server) -> Result<Vec<DataStatus>, Error> {
+    pub(crate) fn list_data(&self) -> Result<Vec<DataStatus>, Error> {
         let (mut all, mut after) = (Vec::new(), None);
         loop {
             let list = ListData {
                 after: after.clone(),
             };
-            let connection = meta.connection()?;
-            connection.check_names()?;
-            let page: DataListed =
-                connection.ask_directory((Kind::ListData, Kind::DataListed), &list)?;
+            let connection = self.meta().connection()?;
+            check_names(&connection)?;
+            let kinds = (Kind::ListData, Kind::DataListed);
+            let page: DataListed = directory::ask_directory(&connection, kinds, &list)?;
             all.extend(page.data.into_iter().map(|one| DataStatus {
                 name: DataName {
                     name: one.datum.name,

@@ -1,16 +1,20 @@
 //! One call of many servers: it is placed, and placed again where its server is lost.
 
-use super::Place;
-use super::data::Found;
 use crate::argument::Argument;
+use crate::call::Prepared;
 use crate::callback::Callback;
-use crate::function::Function;
-use crate::pending::{Attempt, Pending};
-use crate::{Error, Handle, Outcome, Placement, Server};
+use crate::error::Error;
+use crate::grid::data::Found;
+use crate::grid::directory::{Grid, Place};
+use crate::grid::function::Function;
+use crate::offer::Terms;
+use crate::outcome::{Outcome, Placement};
+use crate::remote::{Attempt, Handle, Server};
 use farcall_directory::message::{Choose, MOST_EXCLUDED, Need, Observe, Transfer};
 use farcall_idl::{Mode, Scalar};
-use farcall_rpc_proto::{Failure, FailureKind, HandleId};
+use farcall_rpc_proto::{FailureKind, HandleId};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// An argument of a call that is under way, whose memory its caller leaves alone until its end.
 enum Held {
@@ -23,10 +27,8 @@ enum Held {
     Data(Found),
 }
 
-/// A call that a metaserver, or the client by itself, has placed.
-pub(crate) struct Placed {
-    meta: Server,
-    /// With the metaserver as its server.
+/// One call of many servers: its arguments, and where it is.
+pub(crate) struct Call {
     function: Function,
     arguments: Vec<Held>,
     /// Copies of others' data that were made for the call alone.
@@ -35,13 +37,14 @@ pub(crate) struct Placed {
 }
 
 // SAFETY: whoever starts a call promises that its arrays stay until its end and are left alone.
-unsafe impl Send for Placed {}
+unsafe impl Send for Call {}
 // SAFETY: the memory is only given on to a new attempt, with the lock held, after the last has
 // ended.
-unsafe impl Sync for Placed {}
+unsafe impl Sync for Call {}
 
 struct State {
     wanted: Choose,
+    prepared: Prepared,
     place: Option<Place>,
     /// Nothing more happens to the call; its end, until it is told.
     over: bool,
@@ -58,33 +61,6 @@ enum Next {
     Lost(&'static str),
 }
 
-/// Begins a call at the server that is chosen for it.
-///
-/// # Safety
-/// As [`Function::start`].
-pub(crate) unsafe fn start(
-    function: &Function,
-    wanted: Choose,
-    arguments: &mut [Argument<'_>],
-) -> Result<Pending, Error> {
-    Placed::new(function, wanted, arguments)?.start(None)
-}
-
-/// Makes a call with large arrays at the server that is chosen for it, over several connections to
-/// that server where they pay.
-pub(crate) fn call(
-    function: &Function,
-    wanted: Choose,
-    arguments: &mut [Argument<'_>],
-) -> Result<Outcome, Error> {
-    let placed = Placed::new(function, wanted, arguments)?;
-    let before = match placed.in_streams()? {
-        Streamed::Over(outcome) => return Ok(outcome),
-        Streamed::Not(before) => before,
-    };
-    placed.start(before)?.wait()
-}
-
 /// What became of a call over several connections.
 enum Streamed {
     Over(Outcome),
@@ -96,7 +72,7 @@ fn outcome_at(outcome: Outcome, place: Option<&Place>) -> Outcome {
     let placement = place.map(|place| Placement {
         server: place.server,
         predicted_s: place.terms.map_or(f64::NAN, |terms| terms.seconds()),
-        terms: place.terms,
+        terms: place.terms.map(Terms::from),
     });
     Outcome {
         placement,
@@ -107,22 +83,22 @@ fn outcome_at(outcome: Outcome, place: Option<&Place>) -> Outcome {
 fn hold(argument: &mut Argument<'_>, function: &Function) -> Result<Held, Error> {
     Ok(match argument {
         Argument::Scalar(value) => Held::Scalar(value.clone()),
-        Argument::In(bytes) => Held::In(bytes.as_ptr(), bytes.len()),
-        Argument::Out(bytes) => Held::Out(bytes.as_mut_ptr(), bytes.len()),
+        Argument::In(_) | Argument::Out(_) | Argument::Array(_) => {
+            let memory = argument.memory();
+            match memory.writable {
+                true => Held::Out(memory.start, memory.bytes),
+                false => Held::In(memory.start.cast_const(), memory.bytes),
+            }
+        }
         Argument::Skip => Held::Skip,
         Argument::Function(callback) => Held::Function(callback.clone()),
-        Argument::Named(name) => {
-            let Some(grid) = function.server().grid() else {
-                unreachable!("only calls of a metaserver's functions are placed");
-            };
-            Held::Data(grid.find_data(function.server(), name)?.0)
-        }
+        Argument::Named(name) => Held::Data(function.grid().find_data(name)?.0),
         Argument::Handle(_) => {
             let text = format!(
                 "{}: an array that stays is at one server: call the function of that server",
-                function.qualified_name()
+                function.description().qualified
             );
-            return Err(Error::Failed(Failure::new(FailureKind::BadArgument, text)));
+            return Err(Error::failed(FailureKind::BadArgument, text));
         }
     })
 }
@@ -151,7 +127,7 @@ impl Held {
     }
 }
 
-impl Drop for Placed {
+impl Drop for Call {
     fn drop(&mut self) {
         let copies = self
             .copies
@@ -163,12 +139,13 @@ impl Drop for Placed {
     }
 }
 
-impl Placed {
-    fn new(
+impl Call {
+    pub(super) fn new(
         function: &Function,
         wanted: Choose,
+        prepared: Prepared,
         arguments: &mut [Argument<'_>],
-    ) -> Result<Placed, Error> {
+    ) -> Result<Call, Error> {
         let held = arguments.iter_mut().map(|one| hold(one, function));
         let held: Vec<Held> = held.collect::<Result<_, _>>()?;
         let needs = held.iter().filter_map(|held| match held {
@@ -180,13 +157,13 @@ impl Placed {
             data: (!needs.is_empty()).then_some(needs),
             ..wanted
         };
-        Ok(Placed {
-            meta: function.server().clone(),
+        Ok(Call {
             function: function.clone(),
             arguments: held,
             copies: Mutex::default(),
             state: Mutex::new(State {
                 wanted,
+                prepared,
                 place: None,
                 over: false,
                 end: None,
@@ -194,24 +171,29 @@ impl Placed {
         })
     }
 
-    fn start(self, before: Option<Error>) -> Result<Pending, Error> {
-        let attempt = self.begin(&mut self.lock(), before)?;
-        Ok(Pending::shared(attempt).placed(self))
+    fn grid(&self) -> &Grid {
+        self.function.grid()
+    }
+
+    /// Makes the call to its end, over several connections where that pays.
+    pub(super) fn finish(self) -> Result<Outcome, Error> {
+        match self.in_streams()? {
+            Streamed::Over(outcome) => Ok(outcome),
+            Streamed::Not(before) => Placed::start(self, before)?.wait(),
+        }
     }
 
     /// Makes the call over several connections to one server, where that may pay.
     fn in_streams(&self) -> Result<Streamed, Error> {
-        let Some(grid) = self.meta.grid() else {
-            unreachable!("only calls of a metaserver's functions are placed");
-        };
         let mut state = self.lock();
-        let place = grid.choose(&self.meta, &state.wanted)?;
-        let server = grid.server(&self.meta, place.server, &place.address);
+        let place = self.grid().choose(&state.wanted)?;
+        let server = self.grid().server(place.server, &place.address);
         let number = place.server;
         state.place = Some(place);
         let streamed = server.and_then(|server| {
             let function = self.function.at(&server)?;
-            function.call_in_streams(&mut self.arguments((number, &server))?)
+            let mut arguments = self.arguments((number, &server))?;
+            function.call_in_streams(&mut state.prepared, &mut arguments)
         });
         match streamed {
             Ok(Some(outcome)) => {
@@ -246,7 +228,7 @@ impl Placed {
         let place = state.place.clone();
         self.give_away(state, &error);
         Error::Lost {
-            function: self.function.qualified_name().to_string(),
+            function: self.function.description().qualified.clone(),
             server: place.map(|place| place.address).unwrap_or_default(),
             why,
             source: Box::new(error),
@@ -260,19 +242,17 @@ impl Placed {
     /// Places the call, at one server after the other until it is begun with; `before` is why it
     /// has to be.
     fn begin(&self, state: &mut State, mut before: Option<Error>) -> Result<Arc<Attempt>, Error> {
-        let Some(grid) = self.meta.grid() else {
-            unreachable!("only calls of a metaserver's functions are placed");
-        };
         loop {
             let chosen = state.place.take().map(Ok);
-            let chosen = chosen.unwrap_or_else(|| grid.choose(&self.meta, &state.wanted));
+            let chosen = chosen.unwrap_or_else(|| self.grid().choose(&state.wanted));
             let place = match chosen {
                 Ok(place) => place,
                 Err(error) => return Err(self.exhausted(error, before)),
             };
             state.place = Some(place.clone());
-            let server = grid.server(&self.meta, place.server, &place.address);
-            let begun = server.and_then(|server| self.begin_at(place.server, &server));
+            let server = self.grid().server(place.server, &place.address);
+            let prepared = &mut state.prepared;
+            let begun = server.and_then(|server| self.begin_at(place.server, &server, prepared));
             match begun {
                 Ok(attempt) => return Ok(attempt),
                 Err(error) => match self.next_after(&error, None) {
@@ -286,21 +266,22 @@ impl Placed {
         }
     }
 
-    fn begin_at(&self, number: u64, server: &Server) -> Result<Arc<Attempt>, Error> {
+    fn begin_at(
+        &self,
+        number: u64,
+        server: &Server,
+        prepared: &mut Prepared,
+    ) -> Result<Arc<Attempt>, Error> {
         let function = self.function.at(server)?;
-        // SAFETY: the caller holds the arrays, and the attempt before has ended.
         let mut arguments = self.arguments((number, server))?;
         // SAFETY: the caller holds the arrays, and the attempt before has ended.
-        let pending = unsafe { function.start(&mut arguments) }?;
-        Ok(pending.into_attempt())
+        let attempt = unsafe { function.begin(prepared, &mut arguments) }?;
+        Ok(Arc::new(attempt))
     }
 
     /// Has named data where the call goes.
     fn bring(&self, found: &Found, to: (u64, &Server)) -> Result<HandleId, Error> {
-        let Some(grid) = self.meta.grid() else {
-            unreachable!("only calls of a metaserver's functions are placed");
-        };
-        let (handle, is_own) = grid.bring(&self.meta, found, to)?;
+        let (handle, is_own) = self.grid().bring(found, to)?;
         let id = handle.id();
         if is_own {
             let copies = self.copies.lock();
@@ -323,15 +304,13 @@ impl Placed {
             down: None,
             lost: !is_busy,
         };
-        if let Some(grid) = self.meta.grid() {
-            grid.observe(&self.meta, &place, observed);
-        }
+        self.grid().observe(&place, observed);
     }
 
     fn exhausted(&self, error: Error, before: Option<Error>) -> Error {
         let Some(before) = before else { return error };
         let text = format!("{error}; the last one tried said: {before}");
-        Error::Failed(Failure::new(FailureKind::NoServer, text))
+        Error::failed(FailureKind::NoServer, text)
     }
 
     /// What follows a failure: of a call that was under way, whose results had perhaps begun to
@@ -354,7 +333,7 @@ impl Placed {
         let Some(returning) = returning.filter(|_| begun) else {
             return Next::Elsewhere;
         };
-        let interface = self.function.interface();
+        let interface = &self.function.description().interface;
         let overwrites = interface
             .params
             .iter()
@@ -369,7 +348,7 @@ impl Placed {
     }
 
     /// The attempt has ended: the next one, or none where the call is over.
-    pub(crate) fn next(&self, ended: &Attempt) -> Option<Arc<Attempt>> {
+    fn next(&self, ended: &Attempt) -> Option<Arc<Attempt>> {
         let mut state = self.lock();
         if state.over {
             return None;
@@ -420,18 +399,128 @@ impl Placed {
             down: transfer(down, down_s),
             lost: false,
         };
-        if let Some(grid) = self.meta.grid() {
-            grid.observe(&self.meta, place, observed);
-        }
+        self.grid().observe(place, observed);
     }
 
     /// What the call came to; told once.
-    pub(crate) fn take_end(&self) -> Option<Result<Outcome, Error>> {
+    fn take_end(&self) -> Option<Result<Outcome, Error>> {
         self.lock().end.take()
     }
 
     /// The caller gives the call up.
-    pub(crate) fn give_up(&self) {
+    fn give_up(&self) {
         self.lock().over = true;
+    }
+}
+
+/// A call under way that a metaserver, or the client by itself, has placed. It goes on elsewhere
+/// where its server is lost and the function is declared repeatable; while somebody waits for it.
+pub(crate) struct Placed {
+    call: Call,
+    attempt: Mutex<Arc<Attempt>>,
+}
+
+impl Placed {
+    /// Begins it at the server that is chosen for it; `before` is why it was not at another.
+    pub(super) fn start(call: Call, before: Option<Error>) -> Result<Placed, Error> {
+        let attempt = call.begin(&mut call.lock(), before)?;
+        Ok(Placed {
+            call,
+            attempt: Mutex::new(attempt),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Arc<Attempt>> {
+        self.attempt.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The attempt that is under way, or was the last.
+    pub(crate) fn current(&self) -> Arc<Attempt> {
+        self.lock().clone()
+    }
+
+    /// Whether a call whose attempt has ended goes on with another one, at another server.
+    pub(crate) fn goes_on(&self, ended: &Arc<Attempt>) -> bool {
+        let mut attempt = self.lock();
+        if !Arc::ptr_eq(&attempt, ended) {
+            // Another thread has seen to it.
+            return true;
+        }
+        match self.call.next(ended) {
+            Some(next) => {
+                *attempt = next;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Whether it has ended. Moves what can be moved without waiting.
+    pub(crate) fn is_done(&self) -> bool {
+        let attempt = self.current();
+        attempt.request.is_done() && !self.goes_on(&attempt)
+    }
+
+    /// Whether it has ended, as far as is known.
+    pub(crate) fn has_ended(&self) -> bool {
+        let attempt = self.current();
+        attempt.request.has_ended() && !self.goes_on(&attempt)
+    }
+
+    /// Waits for the end, for at most so long from now.
+    pub(crate) fn wait_timeout(&self, timeout: Duration) -> Result<(), Error> {
+        let end = Instant::now().checked_add(timeout);
+        let mut left = timeout;
+        loop {
+            let attempt = self.current();
+            let waited = attempt.request.wait_for(left);
+            waited.map_err(|error| match error {
+                Error::Timeout { address, .. } => Error::Timeout {
+                    address,
+                    after: timeout,
+                },
+                other => other,
+            })?;
+            if !self.goes_on(&attempt) {
+                return Ok(());
+            }
+            left = end.map_or(timeout, |end| end.saturating_duration_since(Instant::now()));
+        }
+    }
+
+    /// Waits for the end, and leaves it to be taken. A call whose time-out passes is given up.
+    fn wait_out(&self) -> Result<Arc<Attempt>, Error> {
+        loop {
+            let attempt = self.current();
+            if let Err(error) = attempt.request.wait_out() {
+                self.cancel();
+                return Err(error);
+            }
+            if !self.goes_on(&attempt) {
+                return Ok(attempt);
+            }
+        }
+    }
+
+    /// Waits for the end.
+    pub(crate) fn wait(&self) -> Result<Outcome, Error> {
+        let ended = self.wait_out()?;
+        let end = self.call.take_end();
+        end.unwrap_or_else(|| ended.wait_shared())
+    }
+
+    /// What it came to, if it has ended; told once.
+    pub(crate) fn take(&self) -> Option<Result<Outcome, Error>> {
+        let attempt = self.current();
+        if attempt.request.has_ended() && self.goes_on(&attempt) {
+            return None;
+        }
+        self.call.take_end().or_else(|| attempt.take())
+    }
+
+    /// Gives it up.
+    pub(crate) fn cancel(&self) {
+        self.call.give_up();
+        self.current().request.cancel();
     }
 }

@@ -1,7 +1,9 @@
 //! Small transfers to servers of which no way is known.
 
-use crate::{ArrayForm, Error, Server};
+use crate::error::Error;
+use crate::remote::{Server, inquiry};
 use farcall_directory::message::{Observe, Transfer};
+use farcall_rpc_proto::ArrayForm;
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -18,44 +20,24 @@ const MOST: usize = 32;
 pub(super) struct Probes(Mutex<HashSet<u64>>);
 
 impl Probes {
-    /// Probes, one after the other and beside the caller, those of these servers to which no way is
-    /// known.
-    pub(super) fn begin(
+    /// Those of these servers that were not to be probed before and to which no way is known.
+    pub(super) fn take(
         &self,
-        meta: &Server,
         servers: &[(u64, String)],
         is_known: impl Fn(u64) -> bool,
-    ) {
+    ) -> Vec<(u64, String)> {
         let mut probed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let fresh = servers.iter().filter(|(server, _)| probed.insert(*server));
         let fresh = fresh.filter(|(server, _)| !is_known(*server)).take(MOST);
-        let fresh: Vec<(u64, String)> = fresh.cloned().collect();
-        if fresh.is_empty() {
-            return;
-        }
-        let meta = meta.clone();
-        let probe = move || {
-            for (server, address) in fresh {
-                let Some(grid) = meta.grid() else { return };
-                let reached = grid.server(&meta, server, &address);
-                let observed = reached.and_then(|server| probe(&server));
-                for observed in observed.into_iter().flatten() {
-                    grid.observe_probe(&meta, server, observed);
-                }
-            }
-        };
-        // Without a thread, transfers of calls will tell.
-        let _ = std::thread::Builder::new()
-            .name("probe".into())
-            .spawn(probe);
+        fresh.cloned().collect()
     }
 }
 
 /// Latency, and the rate of both directions where arrays travel.
-fn probe(server: &Server) -> Result<Vec<Observe>, Error> {
+pub(super) fn probe(server: &Server) -> Result<Vec<Observe>, Error> {
     let mut round_trip = f64::INFINITY;
     for _ in 0..QUESTIONS {
-        round_trip = round_trip.min(server.ping()?.as_secs_f64());
+        round_trip = round_trip.min(inquiry::ping(server)?.as_secs_f64());
     }
     let one_way = Transfer {
         bytes: 64,
@@ -69,7 +51,7 @@ fn probe(server: &Server) -> Result<Vec<Observe>, Error> {
         lost: false,
     };
     let latency = observed(one_way, one_way);
-    if server.shares_memory()? {
+    if inquiry::shares_memory(server)? {
         return Ok(vec![latency]);
     }
     let form = ArrayForm {

@@ -1,9 +1,10 @@
 //! A transaction written down: what its calls were given becomes a plan.
 
-use super::{Deferred, Kept, Recorded, Transaction, form_of};
-use crate::{ArrayForm, Error};
+use super::{Deferred, Kept, Recorded, Transaction};
+use crate::error::Error;
 use farcall_idl::{ArrayLayout, Interface, Mode, Scalar};
 use farcall_plan::{MOST_CALLS, Plan, Step, Value, check_name};
+use farcall_rpc_proto::ArrayForm;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -127,7 +128,7 @@ impl Recorder<'_> {
                 Kept::In(..) | Kept::Out(..) | Kept::Skip => {}
             }
         }
-        for array in &call.layout.arrays {
+        for array in &call.prepared.layout.arrays {
             if array.mode != Mode::Work {
                 let name = self.array(call, &interface, array)?;
                 let param = &interface.params[array.param].name;
@@ -160,7 +161,7 @@ impl Recorder<'_> {
             (None, Some((_, range))) => Identity::Memory(range.clone()),
             (None, None) => Identity::Memory(start.addr()..start.addr() + length),
         };
-        let form = form_of(interface.order(), array);
+        let form = ArrayForm::of(array, interface.order());
         let writes = array.mode.is_returned();
         let same_form =
             |one: &Written| one.form.fits(array.element, &form.shape, form.column_major);

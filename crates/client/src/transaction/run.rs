@@ -4,8 +4,11 @@
 use super::site::{Need, Site};
 use super::step::{Copies, Fault, Shared};
 use super::{Deferred, Recorded, Report, Transaction};
-use crate::{Error, Outcome, Server};
-use farcall_rpc_proto::{Failure, FailureKind};
+use crate::error::Error;
+use crate::outcome::Outcome;
+use crate::remote;
+use crate::server::{Backend, Server};
+use farcall_rpc_proto::FailureKind;
 use farcall_schedule::dataflow::{After, Flow, Run, Step, VersionId};
 use farcall_schedule::placement::{Input, Link, Origin, Placer, Policy};
 use std::collections::BTreeSet;
@@ -66,16 +69,19 @@ pub(super) fn run(transaction: &mut Transaction, servers: &[Server]) -> Result<R
 }
 
 /// The servers, and in the place of a metaserver those behind it that have one of the functions.
-fn behind(servers: &[Server], calls: &[Recorded]) -> Result<Vec<Server>, Error> {
-    let mut all: Vec<Server> = Vec::new();
+fn behind(servers: &[Server], calls: &[Recorded]) -> Result<Vec<remote::Server>, Error> {
+    let mut all: Vec<remote::Server> = Vec::new();
     for server in servers {
-        if server.grid().is_none() {
-            all.push(server.clone());
-            continue;
-        }
+        let grid = match &server.0 {
+            Backend::One(server) => {
+                all.push(server.clone());
+                continue;
+            }
+            Backend::Many(grid) => grid,
+        };
         let names: BTreeSet<&str> = calls.iter().map(|call| call.name.as_str()).collect();
         for name in names {
-            for found in server.function(name)?.servers() {
+            for found in grid.function(name)?.servers() {
                 if all.iter().all(|known| known.address() != found.address()) {
                     all.push(found);
                 }
@@ -106,7 +112,7 @@ fn learn(calls: &[Recorded], sites: &mut [Site]) -> Result<(), Error> {
         let mut living = sites.iter().filter(|site| !site.is_lost);
         if !living.any(|site| site.function(call).is_some()) {
             let text = format!("no server of the transaction has `{}`", call.name);
-            let unknown = || Error::Failed(Failure::new(FailureKind::UnknownFunction, text));
+            let unknown = || Error::failed(FailureKind::UnknownFunction, text);
             let source = last.unwrap_or_else(unknown);
             return Err(call.failed(number, calls.len() - number - 1, source));
         }
@@ -190,8 +196,7 @@ impl State {
         if self.failed.is_none() && !self.run.is_over() {
             let call = self.run.ready().first().copied().unwrap_or_default();
             let text = "no server is left that has the function";
-            let failure = Failure::new(FailureKind::Unreachable, text);
-            self.fail(call, Error::Failed(failure), shared);
+            self.fail(call, Error::failed(FailureKind::Unreachable, text), shared);
         }
     }
 
@@ -271,7 +276,7 @@ impl State {
         let graph = self.run.graph();
         let flows = &graph.nodes()[call].flows;
         let bytes = |flow: &Flow| {
-            let mut arrays = recorded.layout.arrays.iter();
+            let mut arrays = recorded.prepared.layout.arrays.iter();
             let array = arrays.find(|array| array.param == flow.used.argument);
             array.map_or(0, |array| array.bytes)
         };
@@ -291,11 +296,11 @@ impl State {
             wanted.unwrap_or(1)
         };
         Need {
-            work: recorded.layout.cost.unwrap_or(0.0),
+            work: recorded.prepared.layout.cost.unwrap_or(0.0),
             inputs: flows.iter().filter_map(input).collect(),
             down_bytes: flows.iter().filter(returned).map(bytes).sum(),
-            fewest: elements(recorded.layout.fewest_elements),
-            most: elements(recorded.layout.processor_elements),
+            fewest: elements(recorded.prepared.layout.fewest_elements),
+            most: elements(recorded.prepared.layout.processor_elements),
         }
     }
 
@@ -379,8 +384,7 @@ impl State {
                          declared Repeatable, or what it read is nowhere any more",
                         loss.error
                     );
-                    let failure = Failure::new(FailureKind::Unreachable, text);
-                    self.fail(call, Error::Failed(failure), shared);
+                    self.fail(call, Error::failed(FailureKind::Unreachable, text), shared);
                 }
             }
         }

@@ -1,6 +1,8 @@
 //! A server of a transaction, and what calls would take there.
 
-use crate::{Error, Function, Plan, Server};
+use crate::error::Error;
+use crate::plan::Plan;
+use crate::remote::{Function, Server};
 use farcall_schedule::Profile;
 use farcall_schedule::placement::{self, Candidate, Link, Route, Terms, Way};
 use std::collections::HashMap;
@@ -91,9 +93,8 @@ impl Site {
             return Ok(());
         }
         let known = match self.server.function(&call.name) {
-            Ok(function) if function.text() == call.text => {
-                let asked =
-                    is_choice.then(|| function.plan(&call.message.scalars, &call.message.elements));
+            Ok(function) if function.description().text == call.text => {
+                let asked = is_choice.then(|| function.plan(call.laid_out.clone()));
                 let plan = asked.transpose()?;
                 self.pes = match &plan {
                     Some(plan) => plan.pes.unwrap_or(1).max(1),
@@ -195,10 +196,10 @@ impl View<'_> {
 impl Known {
     fn new(function: Function, call: &Recorded, plan: Option<&Plan>) -> Known {
         let mut profile = Profile::default();
-        let most = u32::try_from(call.layout.processor_elements.unwrap_or(1)).unwrap_or(1);
+        let most = u32::try_from(call.prepared.layout.processor_elements.unwrap_or(1)).unwrap_or(1);
         let pes = most.min(plan.and_then(|plan| plan.pes).unwrap_or(1)).max(1);
         if let Some(exec) = plan.and_then(|plan| plan.exec) {
-            profile.observe(call.layout.cost.unwrap_or(0.0), pes, exec);
+            profile.observe(call.prepared.layout.cost.unwrap_or(0.0), pes, exec);
         }
         let way = |rate: Option<f64>| Way {
             latency_s: plan.map_or(Way::UNKNOWN.latency_s, |plan| plan.latency / 2.0),

@@ -1,9 +1,12 @@
 //! What the threads of a transaction do: bring arrays to where they are needed, call, bring results
 //! home.
 
-use super::{Kept, Recorded, form_of};
-use crate::{Argument, Error, Handle, Outcome, Pending, Server};
-use farcall_rpc_proto::{ArrayForm, Failure, FailureKind};
+use super::{Kept, Recorded};
+use crate::argument::Argument;
+use crate::error::Error;
+use crate::outcome::Outcome;
+use crate::remote::{Attempt, Handle, Server};
+use farcall_rpc_proto::{ArrayForm, FailureKind};
 use farcall_schedule::dataflow::{Datum, Flow, Graph, Source, Step, VersionId};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +20,7 @@ pub(super) struct Shared<'t> {
     pub(super) copies: Copies,
     pub(super) traffic: Traffic,
     /// Calls under way, to be given up when the transaction fails.
-    pub(super) pending: Mutex<Vec<Arc<Pending>>>,
+    pub(super) pending: Mutex<Vec<Arc<Attempt>>>,
 }
 
 /// Bytes of arrays that have gone.
@@ -113,14 +116,14 @@ impl Shared<'_> {
     /// Whether the program that waits for the transaction is to end.
     pub(super) fn is_interrupted(&self) -> bool {
         let server = self.servers.first();
-        let ask = server.and_then(|server| server.0.options.on_interrupt.as_ref());
+        let ask = server.and_then(|server| server.options().on_interrupt.as_ref());
         ask.is_some_and(|ask| ask())
     }
 
     pub(super) fn cancel_all(&self) {
         lock(&self.pending)
             .iter()
-            .for_each(|pending| pending.cancel());
+            .for_each(|attempt| attempt.request.cancel());
     }
 
     /// Makes a call: brings its arrays to the server, calls, and brings home what must be there.
@@ -191,23 +194,20 @@ impl Shared<'_> {
         let mut arguments: Vec<_> = call.arguments.iter().enumerate().map(argument).collect();
         self.count_direct(call, handles);
         // SAFETY: the arrays outlive the transaction, and so the call.
-        let pending = Arc::new(unsafe { function.start(&mut arguments) }.map_err(at)?);
-        lock(&self.pending).push(pending.clone());
-        let outcome = loop {
-            if let Some(outcome) = pending.take() {
-                break outcome;
-            }
-            if let Err(error) = pending.wait_out() {
-                break Err(error);
-            }
-        };
-        lock(&self.pending).retain(|other| !Arc::ptr_eq(other, &pending));
+        let attempt = unsafe { function.begin(&mut call.prepared.again(), &mut arguments) };
+        let attempt = Arc::new(attempt.map_err(at)?);
+        lock(&self.pending).push(attempt.clone());
+        let outcome = attempt.wait_shared();
+        if outcome.is_err() {
+            attempt.request.cancel();
+        }
+        lock(&self.pending).retain(|other| !Arc::ptr_eq(other, &attempt));
         outcome.map_err(at)
     }
 
     /// What travels with a call.
     fn count_direct(&self, call: &Recorded, handles: &HashMap<usize, Handle>) {
-        let travelling = call.layout.arrays.iter();
+        let travelling = call.prepared.layout.arrays.iter();
         for array in travelling.filter(|array| !handles.contains_key(&array.param)) {
             if array.mode.is_sent() {
                 self.traffic
@@ -294,7 +294,7 @@ impl Shared<'_> {
         let copy = self.copies.get(version, other);
         let copy = copy.ok_or_else(|| self.nowhere(other))?;
         let bytes = copy.form().bytes().unwrap_or(0);
-        match copy.copy_to(self.server(step), false) {
+        match copy.copy(self.server(step), false) {
             Ok(handle) => {
                 self.traffic.passed.fetch_add(bytes, Ordering::Relaxed);
                 Ok(handle)
@@ -334,16 +334,16 @@ impl Shared<'_> {
 
     fn form(&self, step: &Step, flow: &Flow) -> ArrayForm {
         let call = &self.calls[step.call];
-        let mut arrays = call.layout.arrays.iter();
+        let mut arrays = call.prepared.layout.arrays.iter();
         let array = arrays.find(|array| array.param == flow.used.argument);
-        form_of(call.order, array.expect("every flow is of an array"))
+        ArrayForm::of(array.expect("every flow is of an array"), call.order)
     }
 
     fn nowhere(&self, server: u64) -> Fault {
         let text = "an array of the transaction is not where it was";
         Fault {
             server,
-            error: Error::Failed(Failure::new(FailureKind::Internal, text)),
+            error: Error::failed(FailureKind::Internal, text),
         }
     }
 }

@@ -81,6 +81,43 @@ fn results_in_either_byte_order_are_understood() {
 }
 
 #[test]
+fn typed_slices_are_passed_by_name_in_any_order() {
+    let script = Script::stalling(whole_call(false, 16));
+    let server = Server::connect(&script.address(), patient()).unwrap();
+    let (x, mut twice, mut y) = ([1.5, -2.0, 1e300], vec![0.0; 3], [1, 2, 3]);
+    let function = server.function("scale").unwrap();
+    function
+        .call_named([
+            ("y", (&mut y).into()),
+            ("twice", (&mut twice).into()),
+            ("n", 3.into()),
+            ("x", (&x).into()),
+        ])
+        .unwrap();
+    assert_eq!((&twice[..], y), (&[3.0, -4.0, 2e300][..], [1, 2, -3]));
+}
+
+#[test]
+fn a_call_that_was_laid_out_is_made_without_its_scalars() {
+    let script = Script::stalling(whole_call(false, 16));
+    let server = Server::connect(&script.address(), patient()).unwrap();
+    let function = server.function("scale").unwrap();
+    let scalars = vec![Some(Scalar::Int(3)), None, None, None];
+    let laid_out = function.lay_out(scalars, Vec::new()).unwrap();
+    let bytes = |param| laid_out.layout().array(param).unwrap().client_bytes;
+    assert_eq!([bytes(1), bytes(2), bytes(3)], [24, 24, 12]);
+    let (x, mut twice, mut y) = ([1.5, -2.0, 1e300], [0.0; 3], [1, 2, 3]);
+    let arguments = &mut [
+        Argument::Skip,
+        (&x).into(),
+        (&mut twice).into(),
+        (&mut y).into(),
+    ];
+    function.call_laid_out(laid_out, arguments).unwrap();
+    assert_eq!((twice, y), ([3.0, -4.0, 2e300], [1, 2, -3]));
+}
+
+#[test]
 fn a_server_that_closes_at_any_moment_is_a_lost_connection() {
     let all = whole_call(false, 16);
     for length in 0..all.concat().len() {

@@ -87,11 +87,13 @@ impl Server {
                 if let Some(known) = self.workers.get_mut(worker) {
                     known.gives_back(key);
                 }
+                // The call that runs has its processor elements back before others may have them.
+                self.queue.remove(key.number(), self.now());
+                self.pass_elements(worker);
                 match is_unwanted {
                     true => self.release(key),
                     false => self.requeue(key),
                 }
-                self.pass_elements(worker);
             }
             // Its outcome is on its way.
             Withdrawal::Finished => {}
@@ -100,8 +102,8 @@ impl Server {
         }
     }
 
-    /// Ends the worker of a call that it runs, and that nobody wants; the calls behind go elsewhere.
-    /// Before it is clear that the worker can begin with no other call it is left alone.
+    /// Ends the worker of a call that it runs, and that nobody wants. The calls behind go elsewhere
+    /// first: until the worker can begin with no other call it is left alone.
     fn end_running(&mut self, key: CallKey, worker: WorkerKey) {
         let Some(known) = self.workers.get(worker) else {
             return;

@@ -5,6 +5,7 @@ use crate::action::{Action, Segment};
 use crate::arrays::Use;
 use crate::connection::Offer;
 use crate::event::Finished;
+use crate::flaw::{Flaw, has};
 use crate::job::{self, Durability, Job, Printing, Task};
 use crate::keys::{CallKey, ConnectionKey, Key, MemoryKey};
 use crate::map::Map;
@@ -367,6 +368,7 @@ impl Server {
         }
         match (job.task, job.buffer) {
             (Task::Put(put, user), Some(buffer)) => self.forget_put(&put, &user, buffer),
+            (_, Some(_)) if has(Flaw::LeaksMemory) && job.connection.is_none() => {}
             (_, Some(buffer)) => {
                 self.memory.give_back(buffer);
                 self.wake_starved();

@@ -4,6 +4,7 @@
 use super::Server;
 use crate::action::Action;
 use crate::connection::Offer;
+use crate::flaw::{Flaw, has};
 use crate::job;
 use crate::keys::ConnectionKey;
 use farcall_rpc_proto::CallId;
@@ -81,6 +82,9 @@ impl Server {
     /// Memory has become free: calls that wait for some go on, in their order.
     pub(super) fn wake_starved(&mut self) {
         self.has_room = true;
+        if has(Flaw::ForgetsStarved) {
+            return;
+        }
         while let Some(key) = self.starved.pop_front() {
             if !self.is_open(key) {
                 continue;

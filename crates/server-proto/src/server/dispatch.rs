@@ -3,6 +3,7 @@
 use super::Server;
 use super::connections::call_of;
 use crate::action::{Action, Request};
+use crate::flaw::{Flaw, has};
 use crate::functions::Function;
 use crate::job;
 use crate::job::Job;
@@ -239,6 +240,9 @@ impl Server {
         known.post(key, posting, now);
         job.state = job::State::Running { worker };
         self.out.push(Action::Run { worker, call: key });
+        if has(Flaw::BooksTwice) {
+            self.queue.pause(key.number(), now);
+        }
     }
 
     /// What a worker is to compute; none where the call is gone.

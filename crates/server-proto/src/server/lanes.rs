@@ -163,8 +163,8 @@ impl Lanes {
 }
 
 impl Server {
-    /// What a connection may move now; where it is its turn, or nothing is reserved, that is as much
-    /// as it can. What it moves is to be settled.
+    /// Lets a connection move some bytes; none says that it may move any number. What it moves is
+    /// to be settled.
     pub fn grant(&mut self, key: ConnectionKey, way: Way, now: Nanos) -> Option<u64> {
         if !self.lanes.is_active {
             return None;

@@ -7,6 +7,7 @@ use super::Server;
 use crate::action::Action;
 use crate::connection::Offer;
 use crate::durable::{Durable, Kept, Purpose, Stage, Transfer};
+use crate::flaw::{Flaw, has};
 use crate::job::{self, Durability, Job};
 use crate::keys::{CallKey, ConnectionKey, WorkerKey};
 use crate::lifecycle::Change;
@@ -160,15 +161,28 @@ impl Server {
 
     /// The arguments are on the disk: the call is recorded.
     fn record_call(&mut self, key: CallKey, arguments: Stored) {
-        let Durability::Submitting(record, _) = &self.calls[key].durability else {
+        let Durability::Submitting(record, _) = &mut self.calls[key].durability else {
             return;
         };
-        let record = Record {
-            arguments,
-            ..(**record).clone()
-        };
+        // What is kept in memory is what is recorded: the call may be read back from the disk.
+        record.arguments = arguments;
+        let (id, record) = (record.id, (**record).clone());
         if let Some(durable) = &mut self.durable {
             durable.insert(record, key, &mut self.out);
+        }
+        if has(Flaw::AcknowledgesEarly) {
+            self.acknowledge(key, id);
+        }
+    }
+
+    /// Tells the client of a call that it is kept.
+    fn acknowledge(&mut self, key: CallKey, id: JobId) {
+        let job = &mut self.calls[key];
+        if let Some(connection) = job.connection.take() {
+            let known = &mut self.connections[connection];
+            known.calls.remove(&job.call);
+            known.proto.submitted(job.call, id);
+            self.answered(connection);
         }
     }
 
@@ -181,12 +195,7 @@ impl Server {
             return;
         };
         let bytes = job.layout.bytes;
-        let (client, request) = (job.connection.take(), job.call);
-        if let Some(connection) = client {
-            self.connections[connection].calls.remove(&request);
-            self.connections[connection].proto.submitted(request, id);
-            self.answered(connection);
-        }
+        self.acknowledge(key, id);
         let limit = self.settings.limits.memory / SHARE_OF_MEMORY;
         let has_elements = self.has_elements(key);
         let Some(durable) = &mut self.durable else {
@@ -443,6 +452,9 @@ impl Server {
         self.workers[worker].state = State::Booked { call: key };
         self.calls[key].state = job::State::Running { worker };
         self.record_change(id, Change::Start, Outcome::default());
+        if has(Flaw::StartsEarly) {
+            self.launch(key, worker);
+        }
     }
 
     /// A submitted call was computed: its results go to the disk.
@@ -526,7 +538,7 @@ impl Server {
         }
         if state.is_over() && changed.applied {
             self.out.push(Action::RemoveFile(id, Content::Arguments));
-            if state != JobState::Done {
+            if state != JobState::Done || has(Flaw::RemovesResults) {
                 self.out.push(Action::RemoveFile(id, Content::Result));
             }
             durable.backlog.retain(|waiting| *waiting != id);

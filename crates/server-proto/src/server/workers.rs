@@ -3,6 +3,7 @@
 use super::Server;
 use crate::action::Action;
 use crate::event::{Death, Ready};
+use crate::flaw::{Flaw, has};
 use crate::keys::{CallKey, WorkerKey};
 use crate::worker::{State, Worker};
 use farcall_rpc_proto::{Failure, FailureKind};
@@ -92,7 +93,7 @@ impl Server {
         }
         match state {
             State::Running { .. } | State::Booked { .. } => {
-                let may_begin_again = !death.had_begun && goes_ahead;
+                let may_begin_again = !death.had_begun && goes_ahead || has(Flaw::RunsAgain);
                 if let Some(call) = running
                     && self.outlives(call, may_begin_again, &death)
                 {

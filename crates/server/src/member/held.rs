@@ -1,6 +1,6 @@
 //! Which of a server's named data a metaserver knows of, and what it is to be told.
 
-use farcall_client::directory::{Datum, DatumName, Hold, MOST_HELD};
+use farcall_directory::message::{Datum, DatumName, Hold, MOST_HELD};
 use std::collections::BTreeMap;
 
 /// What a server holds, and what of it was told.

@@ -1,0 +1,42 @@
+//! Arguments by their names.
+
+use super::Argument;
+use crate::error::ArgumentError;
+use farcall_idl::{Interface, Mode};
+
+/// Arguments in the order of the interface: its parameters, then its callbacks.
+pub(crate) fn in_order<'n, 'a>(
+    interface: &Interface,
+    given: impl IntoIterator<Item = (&'n str, Argument<'a>)>,
+) -> Result<Vec<Argument<'a>>, ArgumentError> {
+    let params = interface.params.iter().map(|param| &param.name);
+    let callbacks = interface.callbacks.iter().map(|callback| &callback.name);
+    let names: Vec<&String> = params.chain(callbacks).collect();
+    let mut arguments: Vec<Option<Argument<'a>>> = names.iter().map(|_| None).collect();
+    for (name, argument) in given {
+        let Some(index) = names.iter().position(|known| *known == name) else {
+            let known: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
+            return Err(ArgumentError::Unknown {
+                argument: name.to_string(),
+                known: known.join(", "),
+            });
+        };
+        if arguments[index].replace(argument).is_some() {
+            let argument = name.to_string();
+            return Err(ArgumentError::Twice { argument });
+        }
+    }
+    let is_work = |index: usize| {
+        let param = interface.params.get(index);
+        param.is_some_and(|param| param.mode == Mode::Work)
+    };
+    let ordered = arguments.into_iter().enumerate();
+    let ordered = ordered.map(|(index, argument)| match argument {
+        Some(argument) => Ok(argument),
+        None if is_work(index) => Ok(Argument::Skip),
+        None => Err(ArgumentError::Missing {
+            argument: names[index].clone(),
+        }),
+    });
+    ordered.collect()
+}

@@ -1,0 +1,87 @@
+//! Calls of functions behind a metaserver: each goes to the server of its reservation, or to the
+//! one that is chosen for it.
+
+use crate::argument::Argument;
+use crate::call::{LaidOut, Prepared, Way};
+use crate::error::Error;
+use crate::grid::function::Function;
+use crate::grid::placed::{Call, Placed};
+use crate::outcome::Outcome;
+use crate::remote::{self, Job, is_large};
+use std::time::Duration;
+
+impl Function {
+    fn prepare(
+        &self,
+        laid_out: Option<LaidOut>,
+        arguments: &[Argument<'_>],
+        way: Way,
+    ) -> Result<Prepared, Error> {
+        Prepared::new(self.description(), laid_out, arguments, way)
+    }
+
+    /// Makes a call: at the server of its reservation, or at the one that is chosen for it, and
+    /// there over several connections where that pays.
+    pub(crate) fn call(
+        &self,
+        laid_out: Option<LaidOut>,
+        arguments: &mut [Argument<'_>],
+    ) -> Result<Outcome, Error> {
+        if let Some(function) = self.at_reservation()? {
+            return function.call(laid_out, arguments);
+        }
+        let prepared = self.prepare(laid_out, arguments, Way::Both)?;
+        let wanted = self.wanted(&prepared.layout);
+        let is_large = is_large(arguments);
+        let call = Call::new(self, wanted, prepared, arguments)?;
+        match is_large {
+            true => call.finish(),
+            false => Placed::start(call, None)?.wait(),
+        }
+    }
+
+    /// Begins a call and returns at once.
+    ///
+    /// # Safety
+    /// As [`remote::Function::begin`], until the call is over or given up.
+    pub(crate) unsafe fn start(
+        &self,
+        laid_out: Option<LaidOut>,
+        arguments: &mut [Argument<'_>],
+    ) -> Result<Started, Error> {
+        if let Some(function) = self.at_reservation()? {
+            // SAFETY: the caller's promise is the same.
+            let attempt = unsafe { function.start(laid_out, arguments) }?;
+            return Ok(Started::There(Box::new(attempt)));
+        }
+        let prepared = self.prepare(laid_out, arguments, Way::Both)?;
+        let wanted = self.wanted(&prepared.layout);
+        let call = Call::new(self, wanted, prepared, arguments)?;
+        Ok(Started::Placed(Box::new(Placed::start(call, None)?)))
+    }
+
+    /// Submits a call to the server of its reservation, or to the one that is chosen for it.
+    pub(crate) fn submit(
+        &self,
+        prepared: Prepared,
+        arguments: &mut [Argument<'_>],
+        keep: Option<Duration>,
+    ) -> Result<Job, Error> {
+        let function = match self.at_reservation()? {
+            Some(function) => function,
+            None => {
+                let place = self.grid().choose(&self.wanted(&prepared.layout))?;
+                self.at(&self.grid().server(place.server, &place.address)?)?
+            }
+        };
+        function.submit(prepared, arguments, keep)
+    }
+}
+
+/// A call that has begun.
+pub(crate) enum Started {
+    /// It goes on elsewhere where its server is lost.
+    Placed(Box<Placed>),
+    /// It is at the server of its reservation.
+    There(Box<remote::Attempt>),
+}

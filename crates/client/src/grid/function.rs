@@ -1,0 +1,145 @@
+//! A function of all servers behind a metaserver.
+
+use crate::call::LaidOut;
+use crate::description::Description;
+use crate::error::Error;
+use crate::grid::directory::Grid;
+use crate::output::Output;
+use crate::plan::Plan;
+use crate::remote::{self, Server};
+use crate::reservation::ReservationName;
+use farcall_directory::message::{Choose, Offer};
+use farcall_idl::Layout;
+use farcall_rpc_proto::FailureKind;
+use std::sync::Arc;
+
+/// A function of all servers behind a metaserver that have it with the same interface.
+#[derive(Clone)]
+pub(crate) struct Function {
+    grid: Grid,
+    description: Arc<Description>,
+    output: Option<Output>,
+    /// The reservation whose processor elements its calls have.
+    reservation: Option<ReservationName>,
+}
+
+impl Grid {
+    /// The function of that name. Its interface comes from the first server that answers.
+    pub(crate) fn function(&self, name: &str) -> Result<Function, Error> {
+        let qualified = self.find(name)?;
+        let servers = self.servers_with(&qualified, None);
+        self.probe(&servers);
+        let mut last = None;
+        for (server, address) in &servers {
+            let server = self.server(*server, address);
+            match server.and_then(|server| server.function(&qualified)) {
+                Ok(function) => {
+                    return Ok(Function {
+                        grid: self.clone(),
+                        description: function.description().clone(),
+                        output: None,
+                        reservation: None,
+                    });
+                }
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| {
+            let text = format!("no server has a function `{name}`");
+            Error::failed(FailureKind::UnknownFunction, text)
+        }))
+    }
+}
+
+impl Function {
+    pub(crate) fn grid(&self) -> &Grid {
+        &self.grid
+    }
+
+    pub(crate) fn description(&self) -> &Arc<Description> {
+        &self.description
+    }
+
+    pub(crate) fn output(&self) -> Option<&Output> {
+        self.output.as_ref()
+    }
+
+    pub(crate) fn reservation(&self) -> Option<&ReservationName> {
+        self.reservation.as_ref()
+    }
+
+    /// The same function, whose calls have what the library prints written to `output`.
+    pub(crate) fn with_output(self, output: Option<Output>) -> Function {
+        Function { output, ..self }
+    }
+
+    /// The same function, whose calls have what is reserved.
+    pub(crate) fn with_reservation(self, reservation: Option<ReservationName>) -> Function {
+        Function {
+            reservation,
+            ..self
+        }
+    }
+
+    /// The same function of one of the servers.
+    pub(super) fn at(&self, server: &Server) -> Result<remote::Function, Error> {
+        let known = &*self.description;
+        let function = server.function(&known.qualified)?;
+        if function.description().text != known.text {
+            let text = format!("the interface of `{}` is another there", known.qualified);
+            return Err(Error::failed(FailureKind::StaleInterface, text));
+        }
+        Ok(function.with_output(self.output.clone()))
+    }
+
+    /// The servers that have it with this interface, as far as they can be reached.
+    pub(crate) fn servers(&self) -> Vec<Server> {
+        let known = &*self.description;
+        self.grid.servers_of(&known.qualified, &known.text)
+    }
+
+    pub(super) fn nowhere(&self) -> Error {
+        let name = &self.description.qualified;
+        let text = format!("no server has `{name}` with this interface");
+        Error::failed(FailureKind::NoServer, text)
+    }
+
+    /// What is asked of a metaserver for a call.
+    pub(super) fn wanted(&self, layout: &Layout) -> Choose {
+        let elements = |count: Option<i64>| count.map(|pes| u32::try_from(pes).unwrap_or(u32::MAX));
+        Choose {
+            function: self.description.qualified.clone(),
+            digest: farcall_directory::digest(&self.description.text),
+            work: layout.cost.unwrap_or(layout.bytes as f64).max(0.0),
+            up: layout.sent_bytes(),
+            down: layout.returned_bytes(),
+            memory: layout.bytes,
+            fewest: elements(layout.fewest_elements),
+            most: elements(layout.processor_elements),
+            exclude: Vec::new(),
+            explain: false,
+            data: None,
+        }
+    }
+
+    /// What a call would take at each of the servers, the soonest first; then those that cannot
+    /// have it, and why.
+    pub(crate) fn offers(&self, laid_out: &LaidOut) -> Result<Vec<Offer>, Error> {
+        let wanted = Choose {
+            explain: true,
+            ..self.wanted(laid_out.layout())
+        };
+        self.grid.explain(&wanted)
+    }
+
+    /// What a call would take at the server that would have it.
+    pub(crate) fn plan(&self, laid_out: LaidOut) -> Result<Plan, Error> {
+        if let Some(function) = self.at_reservation()? {
+            return function.plan(laid_out);
+        }
+        let offers = self.offers(&laid_out)?;
+        let soonest = offers.first().ok_or_else(|| self.nowhere())?;
+        let server = self.grid.server(soonest.server, &soonest.address)?;
+        self.at(&server)?.plan(laid_out)
+    }
+}

@@ -1,0 +1,104 @@
+//! Reservations behind a metaserver: each is at one of its servers.
+
+use crate::error::{Error, Failure};
+use crate::grid::directory::Grid;
+use crate::grid::function::Function;
+use crate::remote::{self, Server};
+use crate::reservation::{Reservation, Wanted};
+use farcall_rpc_proto::FailureKind;
+use std::time::Duration;
+
+impl Function {
+    /// Reserves at the server that can have it first.
+    pub(crate) fn reserve(&self, wanted: &Wanted) -> Result<Reservation, Error> {
+        let servers = self.servers();
+        let mut soonest: Option<(Duration, &Server, Error)> = None;
+        let mut other = None;
+        for server in &servers {
+            // One that begins in time cannot begin sooner elsewhere.
+            let in_time = Wanted {
+                latest: None,
+                ..*wanted
+            };
+            let error = match server.reserve(&in_time) {
+                Ok(made) => return Ok(made),
+                Err(error) => error,
+            };
+            match error.earliest() {
+                Some(earliest) if soonest.as_ref().is_none_or(|(known, ..)| earliest < *known) => {
+                    soonest = Some((earliest, server, error));
+                }
+                Some(_) => {}
+                None => other = Some(at(server, error)),
+            }
+        }
+        match soonest {
+            Some((earliest, server, error)) => match wanted.latest {
+                Some(latest) if earliest <= latest => server.reserve(wanted),
+                _ => Err(at(server, error)),
+            },
+            None => Err(other.unwrap_or_else(|| self.nowhere())),
+        }
+    }
+
+    /// The function of the server at which its reservation is; none without one.
+    pub(super) fn at_reservation(&self) -> Result<Option<remote::Function>, Error> {
+        let Some(reservation) = self.reservation() else {
+            return Ok(None);
+        };
+        let meta = self.grid().meta().address();
+        let Some(address) = &reservation.at else {
+            let text = format!(
+                "{meta} is a metaserver, and reservation {reservation} is at one of its servers: \
+                 say at which, as in {reservation}@farcall://host:port"
+            );
+            return Err(Error::failed(FailureKind::BadArgument, text));
+        };
+        let known = self.description();
+        let wanted = (known.qualified.as_str(), known.text.as_str());
+        let Some(server) = self.grid().server_of(wanted, address)? else {
+            let text = format!(
+                "{address}, where reservation {} is, does not serve `{}` with this interface \
+                 through {meta} (any more)",
+                reservation.id, known.qualified
+            );
+            return Err(Error::failed(FailureKind::NoServer, text));
+        };
+        let function = self.at(&server)?;
+        Ok(Some(function.with_reservation(Some(reservation.id.into()))))
+    }
+}
+
+impl Grid {
+    /// A reservation is at a server that has a function, and a metaserver has none.
+    pub(crate) fn refuse_reservation(&self) -> Error {
+        let text = format!(
+            "{} is a metaserver, and a reservation is at a server that has a function: reserve \
+             for one (farcall reserve --function NAME; in Python function.reserve)",
+            self.meta().address()
+        );
+        Error::failed(FailureKind::NotAllowed, text)
+    }
+
+    /// The same for a list of them.
+    pub(crate) fn refuse_reservations(&self) -> Error {
+        let text = format!(
+            "reservations are at one server, and {} is a metaserver: connect to one of its \
+             servers, or ask those that have a function (farcall reservations --function NAME; \
+             in Python function.reservations)",
+            self.meta().address()
+        );
+        Error::failed(FailureKind::NotAllowed, text)
+    }
+}
+
+/// A refusal of one of several servers.
+fn at(server: &Server, error: Error) -> Error {
+    match error {
+        Error::Failed(failure) => Error::Failed(Failure {
+            message: format!("{}: {}", server.address(), failure.message),
+            ..failure
+        }),
+        other => other,
+    }
+}

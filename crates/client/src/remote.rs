@@ -1,0 +1,38 @@
+//! One server: connections to it, what is asked of it, and calls of its functions.
+//!
+//! It knows nothing of metaservers but that a connection may lead to one. Who chooses between
+//! several servers is [`crate::grid`], above it.
+
+mod attempt;
+mod call;
+mod callbacks;
+mod catalogue;
+mod connection;
+mod data;
+mod files;
+mod function;
+mod handle;
+pub(crate) mod inquiry;
+mod job;
+mod object;
+mod pages;
+mod requests;
+mod reservation;
+mod reserved;
+mod server;
+mod socket;
+mod staging;
+mod streams;
+mod ways;
+
+pub(crate) use attempt::Attempt;
+pub use connection::SharedMemory;
+pub(crate) use connection::{Connection, Request, wait_for_any};
+pub(crate) use function::Function;
+pub use handle::{Handle, HandleStatus};
+pub use job::{Job, JobStatus, Submitted};
+pub use object::{Object, ObjectStatus};
+pub(crate) use requests::directory;
+pub(crate) use requests::names::check_names;
+pub(crate) use server::Server;
+pub(crate) use streams::is_large;

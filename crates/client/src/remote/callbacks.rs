@@ -1,0 +1,71 @@
+//! What a running call has its caller do: run functions of the caller, and work on its files.
+
+use crate::callback::{Callback, CallbackArguments};
+use crate::description::Description;
+use crate::error::{CallbackError, Error};
+use crate::remote::files::Files;
+use farcall_rpc_proto::{self as proto, CallbackAnswer};
+use std::cell::Cell;
+use std::sync::Arc;
+
+/// Calls made by callbacks of calls made by callbacks, and so on.
+const MOST_NESTED: usize = 8;
+
+/// The callbacks of one call.
+pub(crate) struct Callbacks {
+    pub(crate) description: Arc<Description>,
+    pub(crate) functions: Vec<Callback>,
+    /// Their requests are numbered on from the functions, by parameter.
+    pub(crate) files: Files,
+}
+
+thread_local! {
+    /// Callbacks that run on this thread, one in the other.
+    static NESTED: Cell<usize> = const { Cell::new(0) };
+}
+
+impl Callbacks {
+    /// Runs the function that the server wants to be called.
+    pub(crate) fn run(&self, callback: proto::Callback) -> Result<CallbackAnswer, Error> {
+        let index = callback.index as usize;
+        if let Some(param) = index.checked_sub(self.functions.len())
+            && self.files.has(param)
+        {
+            let function = &self.description.qualified;
+            return self.files.answer(function, param, callback);
+        }
+        let (Some(interface), Some(function)) = (
+            self.description.callbacks.get(index),
+            self.functions.get(index),
+        ) else {
+            let text = format!("the server calls callback {index}, which there is not");
+            return Err(self.failed("?", text.into()));
+        };
+        let name = &interface.name;
+        let mut arguments = CallbackArguments::new(interface, callback)
+            .map_err(|problem| self.failed(name, problem.into()))?;
+        let depth = NESTED.get();
+        if depth >= MOST_NESTED {
+            let text = format!("callbacks call functions that call back, {depth} deep");
+            return Err(self.failed(name, text.into()));
+        }
+        NESTED.set(depth + 1);
+        let done = function.run(&mut arguments);
+        NESTED.set(depth);
+        done.map_err(|error| self.failed(name, error))?;
+        Ok(arguments.answer())
+    }
+
+    fn failed(&self, callback: &str, source: CallbackError) -> Error {
+        failed(&self.description, callback, source)
+    }
+}
+
+/// The failure of a function of the caller.
+pub(crate) fn failed(description: &Description, callback: &str, source: CallbackError) -> Error {
+    Error::Callback {
+        function: description.qualified.clone(),
+        callback: callback.to_string(),
+        source,
+    }
+}

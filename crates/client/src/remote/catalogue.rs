@@ -1,0 +1,66 @@
+//! The functions of a server as it numbers them.
+
+use crate::description::Description;
+use crate::error::Error;
+use crate::remote::connection::{Answered, Connection};
+use crate::remote::requests::functions;
+use farcall_rpc_proto::FailureKind;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A function that a server has described. The server's cache holds this and not a function, which
+/// would keep the server alive for ever.
+pub(super) struct Entry {
+    pub(super) description: Arc<Description>,
+    number: Mutex<Number>,
+}
+
+/// The number under which a server knows a function, and the connection on which it said so: the
+/// next connection may lead to a server that was restarted and numbers its functions anew.
+#[derive(Clone, Copy)]
+struct Number {
+    connection: u64,
+    function: u64,
+}
+
+impl Entry {
+    /// Asks for a function.
+    pub(super) fn ask(connection: &Arc<Connection>, name: &str) -> Result<Entry, Error> {
+        let answered = functions::describe(connection, name)?;
+        let Answered {
+            function,
+            text,
+            library,
+        } = answered;
+        let who = (connection.address(), &*connection.agent());
+        let description = Description::read(who, name, text, library)?;
+        Ok(Entry {
+            description: Arc::new(description),
+            number: Mutex::new(Number {
+                connection: connection.number(),
+                function,
+            }),
+        })
+    }
+
+    /// The function's number for a call on this connection.
+    pub(super) fn number_on(&self, connection: &Arc<Connection>) -> Result<u64, Error> {
+        let mut number = self.number.lock().unwrap_or_else(PoisonError::into_inner);
+        if number.connection != connection.number() {
+            let known = &*self.description;
+            let answered = functions::describe(connection, &known.requested)?;
+            if answered.text != known.text {
+                let text = format!(
+                    "the interface of `{}` is another since the server was restarted; ask for \
+                     the function again",
+                    known.qualified
+                );
+                return Err(Error::failed(FailureKind::StaleInterface, text));
+            }
+            *number = Number {
+                connection: connection.number(),
+                function: answered.function,
+            };
+        }
+        Ok(number.function)
+    }
+}

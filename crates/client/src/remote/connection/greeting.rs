@@ -1,0 +1,143 @@
+//! How a connection is made: greetings, and what the server says of itself in them.
+
+use super::Connection;
+use super::state::{Loss, State};
+use crate::address::Address;
+use crate::error::Error;
+use crate::options::Options;
+use crate::remote::socket::{Socket, Waker};
+use farcall_rpc_proto::{
+    CALLBACKS, CREDIT, DIRECTORY, ESTIMATES, FILES, HANDLES, Hello, JOBS, KEPT_OBJECTS, LOANS,
+    NAMES, OBJECTS, OPERATION, OUTPUT, PARTS, ProtocolError, REGISTER, RESERVATIONS, SHARED_MEMORY,
+};
+use farcall_spin::Spin;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// Other addresses of a server that are looked at.
+const MOST_WAYS: usize = 16;
+
+impl Connection {
+    /// Connects and exchanges greetings; changes to a Unix socket where the server offers one.
+    pub(crate) fn open(address: &Address, options: &Options) -> Result<Arc<Connection>, Error> {
+        let timeout = options.connect_timeout;
+        let connection = Connection::open_by(address, options, None)?;
+        let local = connection.lock().peer.local.take();
+        let Some(name) = local.filter(|_| options.same_host && !connection.socket.is_unix()) else {
+            return Ok(connection);
+        };
+        let connect = Socket::connect_local(&name, timeout);
+        Ok(Connection::over(connect, address, options).unwrap_or(connection))
+    }
+
+    /// Connects and exchanges greetings, at another address of the server where one is given.
+    pub(crate) fn open_by(
+        address: &Address,
+        options: &Options,
+        way: Option<SocketAddr>,
+    ) -> Result<Arc<Connection>, Error> {
+        let timeout = options.connect_timeout;
+        let connect = Socket::connect(address, way, &options.credentials, timeout);
+        Connection::over(connect, address, options)
+    }
+
+    fn over(
+        socket: io::Result<Socket>,
+        address: &Address,
+        options: &Options,
+    ) -> Result<Arc<Connection>, Error> {
+        let failed = |source| Error::Connect {
+            address: address.clone(),
+            source,
+        };
+        let socket = socket.map_err(failed)?;
+        let mut hello = Hello::new(concat!("farcall-client ", env!("CARGO_PKG_VERSION")));
+        hello.features |= ESTIMATES | CALLBACKS | OUTPUT | FILES | JOBS | HANDLES | LOANS | NAMES;
+        hello.features |= OBJECTS
+            | OPERATION
+            | REGISTER
+            | DIRECTORY
+            | PARTS
+            | CREDIT
+            | KEPT_OBJECTS
+            | RESERVATIONS;
+        if socket.is_unix() {
+            hello.features |= SHARED_MEMORY;
+        }
+        if socket.is_private() {
+            hello.token = options.credentials.token().map(str::to_owned);
+        }
+        let is_remote = !socket.is_within_host();
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let mut connection = Connection {
+            number: LAST.fetch_add(1, Ordering::Relaxed),
+            process: std::process::id(),
+            address: address.clone(),
+            options: options.clone(),
+            socket,
+            waker: Waker::new().map_err(failed)?,
+            state: Mutex::new(State::new(&hello, is_remote)),
+            features: 0,
+            pool: Mutex::default(),
+            spin: Spin::new(options.spin),
+            bulk: Arc::default(),
+            contenders: AtomicUsize::new(0),
+        };
+        connection.greet()?;
+        let features = connection.lock().peer.features;
+        connection.features = features;
+        Ok(Arc::new(connection))
+    }
+
+    fn greet(&self) -> Result<(), Error> {
+        let deadline = Instant::now() + self.options.connect_timeout;
+        loop {
+            let outlook = {
+                let mut state = self.lock();
+                state.progress(&self.socket, None);
+                if state.is_connected() {
+                    return Ok(());
+                }
+                if let Some(loss) = &state.lost {
+                    return Err(self.refusal(loss));
+                }
+                state.outlook()
+            };
+            self.wait(outlook, Some(deadline), self.options.connect_timeout)?;
+        }
+    }
+
+    /// Why the server does not greet.
+    fn refusal(&self, loss: &Loss) -> Error {
+        let Loss::Protocol(ProtocolError::Goodbye(reason)) = loss else {
+            return self.error(loss.clone());
+        };
+        let withheld = self.options.credentials.token().is_some() && !self.socket.is_private();
+        let hint = match withheld {
+            true => "; the token is not sent in clear text over a network: use farcalls://",
+            false => "",
+        };
+        Error::Refused {
+            address: self.address.clone(),
+            reason: format!("{reason}{hint}"),
+        }
+    }
+
+    /// The server's program and version.
+    pub(crate) fn agent(&self) -> String {
+        self.lock().peer.agent.clone()
+    }
+
+    /// Other addresses at which the server listens.
+    pub(crate) fn ways(&self) -> Vec<SocketAddr> {
+        let state = self.lock();
+        let ways = state.peer.ways.iter().filter_map(|way| way.parse().ok());
+        let peer = self.socket.peer();
+        ways.filter(|way| Some(*way) != peer)
+            .take(MOST_WAYS)
+            .collect()
+    }
+}

@@ -1,0 +1,207 @@
+//! Memory shared with a server on the same host, in which arrays lie instead of travelling.
+
+use super::Connection;
+use super::state::Answer;
+use crate::error::Error;
+use farcall_rpc_proto::{CallId, SHARED_MEMORY};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
+
+/// Segments kept for arrays to come.
+const MOST_IDLE: usize = 4;
+
+/// Memory of the server's, mapped here.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    id: CallId,
+    start: *mut u8,
+    bytes: usize,
+    connection: Weak<Connection>,
+}
+
+// SAFETY: a mapping is plain memory; whoever uses `start` answers for synchronisation.
+unsafe impl Send for Segment {}
+// SAFETY: likewise.
+unsafe impl Sync for Segment {}
+
+impl Segment {
+    /// Maps what the server handed over; `present` has all pages made at once.
+    pub(crate) fn map(
+        connection: &Arc<Connection>,
+        id: CallId,
+        bytes: u64,
+        fd: &OwnedFd,
+        present: bool,
+    ) -> io::Result<Segment> {
+        let bytes = usize::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        check(fd, bytes)?;
+        let flags = libc::MAP_SHARED | if present { libc::MAP_POPULATE } else { 0 };
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                protection,
+                flags,
+                fd.as_raw_fd(),
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Segment {
+            id,
+            start: start.cast(),
+            bytes,
+            connection: Arc::downgrade(connection),
+        })
+    }
+
+    pub(crate) fn id(&self) -> CallId {
+        self.id
+    }
+
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.start
+    }
+}
+
+/// Memory that could shrink would end this process when it is touched.
+fn check(fd: &OwnedFd, bytes: usize) -> io::Result<()> {
+    // SAFETY: plain system calls on an open descriptor and memory of this frame.
+    let (size, seals) = unsafe {
+        let mut status: libc::stat = std::mem::zeroed();
+        if libc::fstat(fd.as_raw_fd(), &mut status) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let seals = libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS);
+        (status.st_size, seals)
+    };
+    let large = usize::try_from(size).is_ok_and(|size| size >= bytes);
+    match large && seals >= 0 && seals & libc::F_SEAL_SHRINK != 0 {
+        true => Ok(()),
+        false => Err(io::Error::other("shared memory that is not sealed")),
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        // SAFETY: start and length are those of a live mapping that nobody else unmaps.
+        unsafe { libc::munmap(self.start.cast(), self.bytes) };
+        if let Some(connection) = self.connection.upgrade() {
+            connection.unshare(self.id);
+        }
+    }
+}
+
+/// The shared memory of one connection.
+#[derive(Debug, Default)]
+pub(crate) struct Pool {
+    /// Memory that arrays are born in, by its address: length and number.
+    born: BTreeMap<usize, (usize, CallId)>,
+    /// For copies of arrays that lie elsewhere.
+    idle: Vec<Segment>,
+}
+
+impl Pool {
+    /// Where a range of memory lies in memory that arrays are born in: number and offset.
+    pub(crate) fn find(&self, start: *const u8, bytes: usize) -> Option<(CallId, u64)> {
+        let (base, (length, id)) = self.born.range(..=start.addr()).next_back()?;
+        let offset = start.addr() - base;
+        (bytes <= length.checked_sub(offset)?).then_some((*id, offset as u64))
+    }
+
+    /// An idle segment that is not much larger than needed.
+    pub(crate) fn take(&mut self, bytes: usize) -> Option<Segment> {
+        let fits = |segment: &Segment| (bytes..=2 * bytes).contains(&segment.bytes);
+        let best = (0..self.idle.len())
+            .filter(|&index| fits(&self.idle[index]))
+            .min_by_key(|&index| self.idle[index].bytes)?;
+        Some(self.idle.remove(best))
+    }
+
+    /// Keeps a segment; returns one that is too many, to be dropped without a lock.
+    pub(crate) fn give_back(&mut self, segment: Segment) -> Option<Segment> {
+        self.idle.push(segment);
+        (self.idle.len() > MOST_IDLE).then(|| self.idle.remove(0))
+    }
+}
+
+/// Memory that this process shares with a server on the same host. Arrays in it are not copied
+/// when they are arguments of calls to that server: the library works on them in place. While a
+/// call is under way they belong to it; after a call that was given up their contents stay
+/// undefined until the server has ended it.
+///
+/// It holds zeros at first. It outlives the connection as memory of this process alone.
+#[derive(Debug)]
+pub struct SharedMemory {
+    segment: Segment,
+}
+
+impl SharedMemory {
+    pub(crate) fn new(segment: Segment) -> SharedMemory {
+        if let Some(connection) = segment.connection.upgrade() {
+            let range = (segment.bytes, segment.id);
+            connection.pool().born.insert(segment.start.addr(), range);
+        }
+        SharedMemory { segment }
+    }
+
+    /// Its first byte, at the start of a page.
+    pub fn start(&self) -> *mut u8 {
+        self.segment.start
+    }
+
+    /// Its length in bytes, at least what was asked for.
+    pub fn bytes(&self) -> usize {
+        self.segment.bytes
+    }
+}
+
+impl Drop for SharedMemory {
+    fn drop(&mut self) {
+        if let Some(connection) = self.segment.connection.upgrade() {
+            connection.pool().born.remove(&self.segment.start.addr());
+        }
+    }
+}
+
+impl Connection {
+    /// Whether arrays may lie in memory shared with the server.
+    pub(crate) fn shares(&self) -> bool {
+        self.is_unix() && self.has(SHARED_MEMORY)
+    }
+
+    /// The memory shared with the server. No segment may be dropped with the lock held.
+    pub(crate) fn pool(&self) -> MutexGuard<'_, Pool> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks for shared memory; `present` has all its pages made at once.
+    pub(crate) fn share(self: &Arc<Self>, bytes: u64, present: bool) -> Result<Segment, Error> {
+        match self.ask(|proto| proto.share(bytes))? {
+            Answer::Shared(id, bytes, fd) => Segment::map(self, id, bytes, &fd, present)
+                .map_err(|error| self.error(error.into())),
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    /// Shared memory for copies of arrays, an idle one where one fits; none where the server has
+    /// none to give.
+    pub(crate) fn staging_segment(self: &Arc<Self>, bytes: u64) -> Option<Segment> {
+        let idle = self.pool().take(usize::try_from(bytes).ok()?);
+        idle.or_else(|| self.share(bytes + bytes / 8, true).ok())
+    }
+
+    /// Gives shared memory back to the server. A child that this process forked leaves it alone:
+    /// memory and connection are the parent's.
+    fn unshare(&self, memory: CallId) {
+        if self.is_ours() {
+            self.tell(|proto| proto.unshare(memory));
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! A request under way: who waits for it, and what it comes to.
+
+use super::state::{Answer, State};
+use super::waiter::Waiter;
+use super::{Connection, NAP};
+use crate::description::Description;
+use crate::error::Error;
+use crate::output::Printed;
+use crate::progress::Progress;
+use crate::remote::callbacks::{self, Callbacks};
+use crate::remote::files::Files;
+use farcall_rpc_proto::{CallId, FailureKind, Times};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A request under way. Dropped before its end, it is given up.
+pub(crate) struct Request {
+    pub(super) connection: Arc<Connection>,
+    pub(super) id: CallId,
+    pub(super) deadline: Option<Instant>,
+    /// What a call has its caller do while it runs; nothing for other requests.
+    pub(super) reply: Option<Reply>,
+    /// Why a callback failed.
+    failed: Mutex<Option<Error>>,
+    /// Nobody needs to give it up any more.
+    over: bool,
+}
+
+/// What a running call has its caller do.
+pub(crate) struct Reply {
+    /// Whom the called function calls back.
+    pub(crate) callbacks: Option<Box<Callbacks>>,
+    /// What it has printed, where the caller wants it.
+    pub(crate) printed: Option<Arc<Printed>>,
+    /// For messages.
+    pub(crate) function: Arc<Description>,
+}
+
+impl Reply {
+    pub(super) fn is_needed(&self) -> bool {
+        self.callbacks.is_some() || self.printed.is_some()
+    }
+
+    /// The files of the call, if it has any.
+    pub(super) fn files(&self) -> Option<&Files> {
+        let callbacks = self.callbacks.as_ref()?;
+        Some(&callbacks.files).filter(|files| !files.is_empty())
+    }
+}
+
+impl Request {
+    pub(super) fn new(connection: Arc<Connection>, id: CallId) -> Request {
+        let timeout = connection.options.timeout;
+        Request {
+            connection,
+            id,
+            deadline: timeout.map(|timeout| Instant::now() + timeout),
+            reply: None,
+            failed: Mutex::new(None),
+            over: false,
+        }
+    }
+
+    /// Waits for the end of a call.
+    pub(crate) fn times(self) -> Result<Times, Error> {
+        let connection = self.connection.clone();
+        match self.finish()? {
+            Answer::Done(times) => Ok(times),
+            _ => Err(connection.unexpected()),
+        }
+    }
+
+    /// Whether the end has come. Moves what can be moved at once, and does what the running
+    /// function wants of its caller by now.
+    pub(crate) fn is_done(&self) -> bool {
+        let mut state = self.connection.lock();
+        if !state.driven {
+            state.progress(&self.connection.socket, Some(self.id));
+        }
+        if self.has_work(&state) {
+            drop(state);
+            self.work();
+            state = self.connection.lock();
+        }
+        state.has_ended(self.id)
+    }
+
+    /// Whether the end has come, as far as is known.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.connection.lock().has_ended(self.id)
+    }
+
+    /// How far its arrays have travelled; none when it has ended.
+    pub(crate) fn progress(&self) -> Option<Progress> {
+        let mut progress = self.connection.lock().transfer_progress(self.id)?;
+        if let Some(files) = self.reply.as_ref().and_then(Reply::files) {
+            files.add_to(&mut progress);
+        }
+        Some(progress)
+    }
+
+    /// Waits until the request has ended, as long as its own time-out allows.
+    pub(crate) fn wait_out(&self) -> Result<(), Error> {
+        let timeout = self.connection.options.timeout.unwrap_or_default();
+        self.wait(self.deadline, timeout)
+    }
+
+    /// Whether results had begun to come when the connection was lost.
+    pub(crate) fn was_returning(&self) -> bool {
+        self.connection.lock().was_returning(self.id)
+    }
+
+    /// When its time-out passes.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// Gives the request up: its memory is not touched any more, and every wait for it ends.
+    pub(crate) fn cancel(&self) {
+        let mut state = self.connection.lock();
+        state.abandon(self.id);
+        state.send(&self.connection.socket);
+        // Whoever waits at the socket may wait for this request, and the server may be silent.
+        if state.driven {
+            self.connection.waker.wake();
+        }
+    }
+
+    /// The times of a call that has ended; told once.
+    pub(crate) fn take_times(&self) -> Option<Result<Times, Error>> {
+        Some(match self.take_answer()? {
+            Ok(Answer::Done(times)) => self.place_files().map(|()| times),
+            Ok(_) => Err(self.connection.unexpected()),
+            Err(error) => Err(error),
+        })
+    }
+
+    /// Whether a request that has ended came to something; told once.
+    pub(crate) fn take_end(&self) -> Option<Result<(), Error>> {
+        Some(self.take_answer()?.map(drop))
+    }
+
+    /// The answer of a request that has ended; told once.
+    fn take_answer(&self) -> Option<Result<Answer, Error>> {
+        let mut state = self.connection.lock();
+        if !state.has_ended(self.id) {
+            return None;
+        }
+        let end = state.take_end(self.id);
+        drop(state);
+        if let Err(error) = self.settle() {
+            return Some(Err(error));
+        }
+        Some(match end {
+            Some(Ok(answer)) => Ok(answer),
+            Some(Err(loss)) => Err(self.connection.error(loss)),
+            None => Err(Error::failed(
+                FailureKind::Cancelled,
+                "the caller gave the call up",
+            )),
+        })
+    }
+
+    /// Waits until the request has ended, for at most so long from now; leaves the end to be taken.
+    pub(crate) fn wait_for(&self, timeout: Duration) -> Result<(), Error> {
+        self.wait(Some(Instant::now() + timeout), timeout)
+    }
+
+    /// Waits until the request has ended, at the socket or asleep, and leaves the end to be taken.
+    pub(super) fn wait(&self, deadline: Option<Instant>, timeout: Duration) -> Result<(), Error> {
+        let connection = &*self.connection;
+        let mut spinning = connection.spin.begin();
+        let mut state = connection.lock();
+        loop {
+            let is_open = !state.has_ended(self.id);
+            let more =
+                is_open && !state.driven && state.progress(&connection.socket, Some(self.id));
+            if self.has_work(&state) {
+                if !state.driven {
+                    state.hand_over();
+                }
+                drop(state);
+                self.work();
+                state = connection.lock();
+                continue;
+            }
+            if state.has_ended(self.id) {
+                if !state.driven {
+                    state.hand_over();
+                }
+                return Ok(());
+            }
+            if more {
+                drop(state);
+                connection.let_others_in();
+                state = connection.lock();
+                continue;
+            }
+            if state.driven {
+                let waiter = Waiter::asleep();
+                state.add_waiter(self.id, waiter.clone());
+                drop(state);
+                let slept = self.sleep(deadline, timeout);
+                state = connection.lock();
+                state.remove_waiter(self.id, &waiter);
+                if slept.is_err() && !state.driven {
+                    state.hand_over();
+                }
+                slept?;
+                continue;
+            }
+            state.driven = true;
+            let outlook = state.outlook();
+            drop(state);
+            let waited = match !outlook.writing && spinning.look_again() {
+                true => Ok(()),
+                false => connection.wait(outlook, deadline, timeout),
+            };
+            state = connection.lock();
+            state.driven = false;
+            if let Err(error) = waited {
+                state.hand_over();
+                return Err(error);
+            }
+        }
+    }
+
+    /// Whether the caller has something to do for the running function.
+    pub(super) fn has_work(&self, state: &State) -> bool {
+        self.reply.as_ref().is_some_and(|reply| {
+            state.has_callback(self.id) || reply.printed.as_ref().is_some_and(|p| p.has_lines())
+        })
+    }
+
+    /// Writes what the function has printed, runs its callback and answers it. If that fails the
+    /// call is given up, and that is its end.
+    pub(super) fn work(&self) {
+        let Some(reply) = &self.reply else { return };
+        let callback = self.connection.lock().take_callback(self.id);
+        let answered = self.write(false).and_then(|()| {
+            let run = |callbacks: &Callbacks| callback.map(|callback| callbacks.run(callback));
+            reply.callbacks.as_deref().and_then(run).transpose()
+        });
+        match answered {
+            Ok(None) => {}
+            Ok(Some(answer)) => {
+                let mut state = self.connection.lock();
+                state.tell(|proto| proto.answer(self.id, &answer));
+                self.connection.send_soon(&mut state);
+            }
+            Err(error) => {
+                let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+                *failed = Some(error);
+                drop(failed);
+                self.cancel();
+            }
+        }
+    }
+
+    /// Writes what the function has printed.
+    fn write(&self, is_over: bool) -> Result<(), Error> {
+        let Some(reply) = &self.reply else {
+            return Ok(());
+        };
+        let written = reply.printed.as_ref().map(|printed| printed.write(is_over));
+        written
+            .unwrap_or(Ok(()))
+            .map_err(|error| callbacks::failed(&reply.function, "output", error))
+    }
+
+    /// The last of what the function has printed, and why a callback failed.
+    fn settle(&self) -> Result<(), Error> {
+        if self.reply.is_none() {
+            return Ok(());
+        }
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        match failed.take() {
+            Some(error) => Err(error),
+            None => self.write(true),
+        }
+    }
+
+    /// Sleeps until another thread has something to tell, or a while.
+    fn sleep(&self, deadline: Option<Instant>, timeout: Duration) -> Result<(), Error> {
+        let left = deadline.map_or(NAP, |end| end.saturating_duration_since(Instant::now()));
+        if left.is_zero() {
+            return Err(Error::Timeout {
+                address: self.connection.address.clone(),
+                after: timeout,
+            });
+        }
+        std::thread::park_timeout(left.min(NAP));
+        self.connection.interrupted()
+    }
+
+    /// Waits for the answer.
+    pub(crate) fn finish(mut self) -> Result<Answer, Error> {
+        self.wait_out()?;
+        self.over = true;
+        self.settle()?;
+        let end = self.connection.lock().take_end(self.id);
+        match end {
+            Some(Ok(answer)) => self.place_files().map(|()| answer),
+            Some(Err(loss)) => Err(self.connection.error(loss)),
+            None => Err(self.connection.unexpected()),
+        }
+    }
+
+    /// The call has succeeded: what it returned in files takes their place.
+    fn place_files(&self) -> Result<(), Error> {
+        let Some(reply) = &self.reply else {
+            return Ok(());
+        };
+        let files = reply.files();
+        files.map_or(Ok(()), |files| files.place(&reply.function.qualified))
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        if self.over {
+            return;
+        }
+        self.cancel();
+    }
+}

@@ -1,0 +1,191 @@
+//! Waits for the first of several requests, of one connection or of many.
+
+use super::waiter::Waiter;
+use super::{Connection, NAP, Request};
+use crate::error::Error;
+use crate::remote::socket;
+use farcall_rpc_proto::CallId;
+use farcall_spin::Wait;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The requests of one connection.
+struct Group {
+    connection: Arc<Connection>,
+    ids: Vec<CallId>,
+    /// This thread moves its bytes.
+    driving: bool,
+}
+
+/// What a look at every connection came to.
+enum Look {
+    Ended,
+    /// There is more to move at once.
+    More,
+    Waiting,
+}
+
+/// Waits until one of the requests has ended, and leaves its end to be taken. Returns `false` when
+/// the time is over before.
+pub(crate) fn wait_for_any(
+    requests: &[&Request],
+    deadline: Option<Instant>,
+) -> Result<bool, Error> {
+    let mut groups = group(requests);
+    let waited = wait(requests, &mut groups, deadline);
+    for group in &mut groups {
+        let mut state = group.connection.lock();
+        for id in &group.ids {
+            state.remove_waiter(*id, &Waiter::asleep());
+        }
+        if group.driving {
+            state.driven = false;
+        }
+        if !state.driven {
+            state.hand_over();
+        }
+    }
+    waited
+}
+
+fn group(requests: &[&Request]) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for request in requests {
+        let number = request.connection.number;
+        match groups
+            .iter_mut()
+            .find(|group| group.connection.number == number)
+        {
+            Some(group) => group.ids.push(request.id),
+            None => groups.push(Group {
+                connection: request.connection.clone(),
+                ids: vec![request.id],
+                driving: false,
+            }),
+        }
+    }
+    groups
+}
+
+fn wait(
+    requests: &[&Request],
+    groups: &mut [Group],
+    deadline: Option<Instant>,
+) -> Result<bool, Error> {
+    let Some(first) = groups.first() else {
+        return Ok(false);
+    };
+    let first = first.connection.clone();
+    let mut spinning = first.spin.begin();
+    loop {
+        let seen = look(groups);
+        if !matches!(seen, Look::Ended) && work(requests, groups) {
+            continue;
+        }
+        match seen {
+            Look::Ended => return Ok(true),
+            Look::More => {
+                groups
+                    .iter()
+                    .for_each(|group| group.connection.let_others_in());
+                continue;
+            }
+            Look::Waiting => {}
+        }
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return Ok(false);
+        }
+        if stand_by(groups) {
+            rest(groups, left, &mut spinning)?;
+        }
+    }
+}
+
+/// Moves what can be moved at once, and takes its place at every socket that has no thread.
+fn look(groups: &mut [Group]) -> Look {
+    let mut more = false;
+    for group in groups {
+        let mut state = group.connection.lock();
+        let free = group.driving || !state.driven;
+        let goal = (group.ids.len() == 1).then_some(group.ids[0]);
+        let unfinished = free && state.progress(&group.connection.socket, goal);
+        if group.ids.iter().any(|id| state.has_ended(*id)) {
+            return Look::Ended;
+        }
+        state.driven |= free;
+        group.driving = free;
+        more |= unfinished;
+    }
+    if more { Look::More } else { Look::Waiting }
+}
+
+/// Runs a callback of one of the calls, or writes what it has printed; `false` if there is nothing
+/// to do. Other threads may have the sockets meanwhile.
+fn work(requests: &[&Request], groups: &mut [Group]) -> bool {
+    for request in requests {
+        if request.reply.is_none() || !request.has_work(&request.connection.lock()) {
+            continue;
+        }
+        for group in groups.iter_mut().filter(|group| group.driving) {
+            let mut state = group.connection.lock();
+            (group.driving, state.driven) = (false, false);
+            state.hand_over();
+        }
+        request.work();
+        return true;
+    }
+    false
+}
+
+/// Asks the threads at the other sockets to be woken. Returns `false` when there is something to
+/// look at by now.
+fn stand_by(groups: &[Group]) -> bool {
+    let here = groups.iter().find(|group| group.driving);
+    let waiter = match here {
+        Some(group) => Waiter::at(&group.connection),
+        None => Waiter::asleep(),
+    };
+    for group in groups.iter().filter(|group| !group.driving) {
+        let mut state = group.connection.lock();
+        let told = |id: &CallId| state.has_ended(*id) || state.has_work(*id);
+        if !state.driven || group.ids.iter().any(told) {
+            return false;
+        }
+        for id in &group.ids {
+            state.add_waiter(*id, waiter.clone());
+        }
+    }
+    true
+}
+
+/// Waits at the sockets, or asleep if other threads are at all of them.
+fn rest(groups: &[Group], left: Option<Duration>, spinning: &mut Wait<'_>) -> Result<(), Error> {
+    let driven = groups.iter().filter(|group| group.driving);
+    let mut entries = Vec::with_capacity(groups.len());
+    let mut left = left;
+    for group in driven {
+        let connection = &*group.connection;
+        let outlook = connection.lock().outlook();
+        let pause = outlook
+            .pause
+            .map(|time| time.saturating_duration_since(Instant::now()));
+        left = left.into_iter().chain(pause).min();
+        entries.push((&connection.socket, &connection.waker, outlook.writing));
+    }
+    let connection = &groups[0].connection;
+    if entries.is_empty() {
+        std::thread::park_timeout(left.map_or(NAP, |left| left.min(NAP)));
+        return connection.interrupted();
+    }
+    if entries.iter().all(|(_, _, writing)| !writing) && spinning.look_again() {
+        return Ok(());
+    }
+    match socket::wait_each(&entries, connection.nap(left)) {
+        Ok(true) => Ok(()),
+        Ok(false) => connection.interrupted(),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => connection.interrupted(),
+        Err(error) => Err(connection.error(error.into())),
+    }
+}

@@ -1,0 +1,80 @@
+//! Data with names at one server.
+
+use crate::data::{DataStatus, Named};
+use crate::error::Error;
+use crate::remote::handle::Handle;
+use crate::remote::requests::names;
+use crate::remote::server::Server;
+use farcall_rpc_proto::{ArrayForm, DataName, FailureKind, Name, NameRecord};
+
+impl Server {
+    /// Puts an array under a name; `after` is the version that another server has.
+    pub(crate) fn put_named(
+        &self,
+        form: ArrayForm,
+        bytes: &[u8],
+        (name, shared, after): (&str, bool, u64),
+    ) -> Result<Handle, Error> {
+        names::check_names(&*self.connection()?)?;
+        let handle = self.put(form, bytes, true)?;
+        let name = Name {
+            id: handle.id(),
+            name: name.to_string(),
+            shared,
+            after,
+            copy: None,
+        };
+        self.name(&handle, &name)
+            .inspect_err(|_| handle.drop_soon())
+    }
+
+    pub(crate) fn name(&self, handle: &Handle, name: &Name) -> Result<Handle, Error> {
+        let record = names::name(&self.connection()?, name)?;
+        self.named_array(NameRecord {
+            id: record.id.or(Some(handle.id())),
+            ..record
+        })
+    }
+
+    /// The array that a name stands for.
+    pub(crate) fn data(&self, name: &DataName) -> Result<Handle, Error> {
+        self.named_array(names::ask_name(&self.connection()?, name)?)
+    }
+
+    fn named_array(&self, record: NameRecord) -> Result<Handle, Error> {
+        let Some(id) = record.id else {
+            let text = format!("the server has no array for `{}`", record.name);
+            return Err(Error::failed(FailureKind::Internal, text));
+        };
+        let named = Named {
+            version: record.edition.version,
+            name: record.name,
+            shared: record.shared,
+            own: record.own,
+            edition: record.edition,
+        };
+        Ok(Handle::named(self.clone(), id, record.form, named))
+    }
+
+    /// All data with names that the caller may see, by name.
+    pub(crate) fn list_data(&self) -> Result<Vec<DataStatus>, Error> {
+        let (mut all, mut after) = (Vec::new(), None);
+        loop {
+            let page = names::names(&self.connection()?, after.as_ref())?;
+            all.extend(page.names.into_iter().map(|record| DataStatus {
+                name: record.name,
+                version: record.edition.version,
+                shared: record.shared,
+                bytes: record.form.bytes().unwrap_or(0),
+                element: record.form.element,
+                shape: record.form.shape,
+                holders: vec![self.address().to_string()],
+            }));
+            // A page that leads nowhere would be asked for without end.
+            match page.next.filter(|next| after.as_ref() != Some(next)) {
+                Some(next) => after = Some(next),
+                None => return Ok(all),
+            }
+        }
+    }
+}

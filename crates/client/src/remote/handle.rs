@@ -1,0 +1,189 @@
+//! Arrays that stay at a server.
+
+use crate::address::Address;
+use crate::data::Named;
+use crate::error::Error;
+use crate::remote::pages;
+use crate::remote::requests::arrays;
+use crate::remote::server::Server;
+use farcall_rpc_proto::{ArrayForm, HandleId, HandleRecord, Pull, Put};
+use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// An array at a server, to be passed as [`crate::Argument::Handle`]. Calls use it in the order in
+/// which they are made: those that read it together, one that writes it alone. After a call that
+/// was to write it and failed its contents are undefined until another call has written all of it.
+#[derive(Clone)]
+pub struct Handle {
+    server: Server,
+    id: HandleId,
+    form: ArrayForm,
+    named: Option<Named>,
+}
+
+/// What is known of an array at a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandleStatus {
+    /// Its handle.
+    pub id: HandleId,
+    /// What it is.
+    pub form: ArrayForm,
+    /// Whether it stays when the connection ends that has put it there.
+    pub stays: bool,
+    /// When it was used last.
+    pub used: SystemTime,
+    /// Whether it is on the disk, for want of memory.
+    pub on_disk: bool,
+    /// Why its contents are undefined.
+    pub undefined: Option<String>,
+}
+
+impl Handle {
+    pub(crate) fn new(server: Server, record: HandleRecord) -> Handle {
+        Handle {
+            server,
+            id: record.id,
+            form: record.form,
+            named: None,
+        }
+    }
+
+    pub(crate) fn named(server: Server, id: HandleId, form: ArrayForm, named: Named) -> Handle {
+        Handle {
+            server,
+            id,
+            form,
+            named: Some(named),
+        }
+    }
+
+    /// Its name, where it was put or looked up by one.
+    pub fn name(&self) -> Option<&Named> {
+        self.named.as_ref()
+    }
+
+    /// Names it, in this program and in others of the same user.
+    pub fn id(&self) -> HandleId {
+        self.id
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> &Address {
+        self.server.address()
+    }
+
+    pub(crate) fn at(&self) -> &Server {
+        &self.server
+    }
+
+    /// Type, shape and order.
+    pub fn form(&self) -> &ArrayForm {
+        &self.form
+    }
+
+    /// Asks what is known of it.
+    pub fn status(&self) -> Result<HandleStatus, Error> {
+        Ok(HandleStatus::new(arrays::handle(
+            &self.server.connection()?,
+            self.id,
+        )?))
+    }
+
+    /// Gets it, in its own order; `bytes` is as long as it is.
+    pub fn get(&self, bytes: &mut [u8]) -> Result<(), Error> {
+        let unit = self.form.ty().map_or(1, farcall_idl::Type::swap_unit) as usize;
+        arrays::get(&self.server.connection()?, self.id, bytes, unit)
+    }
+
+    /// A name of the array that another server may read it by, once and within a minute.
+    pub fn lend(&self) -> Result<HandleId, Error> {
+        arrays::lend(&self.server.connection()?, self.id)
+    }
+
+    /// A copy of the array at another server, which reads it from this one.
+    pub(crate) fn copy(&self, server: &Server, stays: bool) -> Result<Handle, Error> {
+        let loan = self.lend()?;
+        server.pull(self.server.address(), loan, self.form.clone(), stays)
+    }
+
+    /// The server need not keep it any more. Calls that use it go on.
+    pub fn drop_array(&self) -> Result<(), Error> {
+        arrays::drop_handle(&self.server.connection()?, self.id).map(drop)
+    }
+
+    /// The same without waiting for the answer.
+    pub fn drop_soon(&self) {
+        // With its connection it is gone already.
+        if let Some(connection) = self.server.live_connection() {
+            arrays::drop_handle_soon(&connection, self.id);
+        }
+    }
+}
+
+impl Server {
+    pub(crate) fn put(&self, form: ArrayForm, bytes: &[u8], stays: bool) -> Result<Handle, Error> {
+        let data_bytes = bytes.len() as u64;
+        let put = Put {
+            form,
+            data_bytes,
+            stays,
+        };
+        let record = arrays::put(&self.connection()?, &put, bytes)?;
+        Ok(Handle::new(self.clone(), record))
+    }
+
+    /// Has the server read an array from `from`, which has lent it under the name `loan`.
+    pub(crate) fn pull(
+        &self,
+        from: &Address,
+        loan: HandleId,
+        form: ArrayForm,
+        stays: bool,
+    ) -> Result<Handle, Error> {
+        let pull = Pull {
+            address: from.to_string(),
+            loan,
+            form,
+            stays,
+        };
+        let record = arrays::pull(&self.connection()?, &pull)?;
+        Ok(Handle::new(self.clone(), record))
+    }
+
+    /// Reads an array that is lent under that name.
+    pub(crate) fn redeem(&self, loan: HandleId, bytes: &mut [u8]) -> Result<(), Error> {
+        arrays::get(&self.connection()?, loan, bytes, 1)
+    }
+
+    pub(crate) fn handle(&self, id: HandleId) -> Result<Handle, Error> {
+        let record = arrays::handle(&self.connection()?, id)?;
+        Ok(Handle::new(self.clone(), record))
+    }
+
+    pub(crate) fn handles(&self) -> Result<Vec<HandleStatus>, Error> {
+        pages::all(|after| {
+            let page = arrays::handles(&self.connection()?, after)?;
+            Ok((page.handles.into_iter().map(HandleStatus::new), page.next))
+        })
+    }
+}
+
+impl HandleStatus {
+    pub(crate) fn new(record: HandleRecord) -> HandleStatus {
+        let used = UNIX_EPOCH.checked_add(Duration::from_millis(record.used));
+        HandleStatus {
+            id: record.id,
+            form: record.form,
+            stays: record.stays,
+            used: used.unwrap_or(UNIX_EPOCH),
+            on_disk: record.on_disk,
+            undefined: record.undefined,
+        }
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Handle({} at {})", self.id, self.server.address())
+    }
+}

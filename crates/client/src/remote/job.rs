@@ -1,0 +1,189 @@
+//! Submitted calls.
+
+use crate::address::Address;
+use crate::argument::Argument;
+use crate::call::{self, Way};
+use crate::error::{Error, Failure};
+use crate::remote::attempt::Attempt;
+use crate::remote::pages;
+use crate::remote::requests::jobs;
+use crate::remote::server::Server;
+use farcall_idl::{Interface, Layout, Scalar};
+use farcall_rpc_proto::{JobDescription, JobId, JobRecord, JobState};
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// A submitted call, by its id alone: it may have been submitted by another program.
+#[derive(Clone)]
+pub struct Job {
+    server: Server,
+    id: JobId,
+}
+
+/// What is known of a submitted call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobStatus {
+    /// Its id.
+    pub id: JobId,
+    /// Qualified name of the function.
+    pub function: String,
+    /// Where it is.
+    pub state: JobState,
+    /// When it was accepted.
+    pub submitted: SystemTime,
+    /// When it began to run.
+    pub started: Option<SystemTime>,
+    /// When its outcome was known.
+    pub ended: Option<SystemTime>,
+    /// When it is forgotten.
+    pub expires: Option<SystemTime>,
+    /// Bytes that it takes at the server.
+    pub bytes: u64,
+    /// Why it failed.
+    pub failure: Option<Failure>,
+}
+
+/// A submitted call as it was made, which is what it takes to fetch its results.
+pub struct Submitted {
+    job: Job,
+    status: JobStatus,
+    interface: Interface,
+    scalars: Vec<Option<Scalar>>,
+    layout: Arc<Layout>,
+}
+
+impl Job {
+    /// Its id.
+    pub fn id(&self) -> JobId {
+        self.id
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> &Address {
+        self.server.address()
+    }
+
+    /// Asks where it is.
+    pub fn status(&self) -> Result<JobStatus, Error> {
+        let description = jobs::job(&self.server.connection()?, self.id)?;
+        Ok(JobStatus::new(description.record))
+    }
+
+    /// Asks how the call was made, to fetch its results.
+    pub fn describe(&self) -> Result<Submitted, Error> {
+        let JobDescription { record, call } = jobs::job(&self.server.connection()?, self.id)?;
+        let unreadable = |reason: String| Error::Interface {
+            address: self.server.address().clone(),
+            function: record.function.clone(),
+            reason,
+        };
+        let (text, call) = call.ok_or_else(|| unreadable("the server does not say it".into()))?;
+        let interface = farcall_idl::parse_interface(&text);
+        let interface = interface.map_err(|error| unreadable(error.to_string()))?;
+        let layout = interface.layout(&call.scalars, &call.elements);
+        let layout = layout.map_err(|error| unreadable(error.to_string()))?;
+        Ok(Submitted {
+            job: self.clone(),
+            status: JobStatus::new(record),
+            interface,
+            scalars: call.scalars,
+            layout: Arc::new(layout),
+        })
+    }
+
+    /// Ends it, if it has not ended: then it is cancelled, and the library is stopped. Returns what
+    /// it has come to.
+    pub fn cancel(&self) -> Result<JobStatus, Error> {
+        let description = jobs::cancel_job(&self.server.connection()?, self.id, false)?;
+        Ok(JobStatus::new(description.record))
+    }
+
+    /// The same, and the server keeps nothing of it.
+    pub fn forget(&self) -> Result<JobStatus, Error> {
+        let description = jobs::cancel_job(&self.server.connection()?, self.id, true)?;
+        Ok(JobStatus::new(description.record))
+    }
+}
+
+impl Submitted {
+    /// Its status when it was asked for.
+    pub fn status(&self) -> &JobStatus {
+        &self.status
+    }
+
+    /// The interface of the function as it was called.
+    pub fn interface(&self) -> &Interface {
+        &self.interface
+    }
+
+    /// The scalars of the call, by parameter.
+    pub fn scalars(&self) -> &[Option<Scalar>] {
+        &self.scalars
+    }
+
+    /// Shapes and lengths of the arrays.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Begins to fetch the results into OUT and INOUT arrays.
+    ///
+    /// # Safety
+    /// Until the attempt is over or dropped, the arrays of `arguments` stay where they are and are
+    /// not touched.
+    pub(crate) unsafe fn begin(&self, arguments: &mut [Argument<'_>]) -> Result<Attempt, Error> {
+        let start = Instant::now();
+        let checked = call::check_count(self.interface.params.len(), arguments)
+            .and_then(|()| call::check_arrays(&self.interface, &self.layout, arguments, Way::Back));
+        checked.map_err(|source| Error::Argument {
+            function: self.status.function.clone(),
+            source,
+        })?;
+        let connection = self.job.server.connection()?;
+        let layout = self.layout.clone();
+        // SAFETY: the caller's promise.
+        let request = unsafe { jobs::fetch(&connection, self.job.id, arguments, layout) }?;
+        Ok(Attempt::new(request, None, None, start))
+    }
+}
+
+impl Server {
+    /// The submitted call of that id. Nothing is asked of the server yet.
+    pub(crate) fn job(&self, id: JobId) -> Job {
+        Job {
+            server: self.clone(),
+            id,
+        }
+    }
+
+    pub(crate) fn jobs(&self) -> Result<Vec<JobStatus>, Error> {
+        pages::all(|after| {
+            let page = jobs::jobs(&self.connection()?, after)?;
+            Ok((page.jobs.into_iter().map(JobStatus::new), page.next))
+        })
+    }
+}
+
+impl JobStatus {
+    pub(crate) fn new(record: JobRecord) -> JobStatus {
+        let time = |ms: u64| UNIX_EPOCH.checked_add(Duration::from_millis(ms));
+        JobStatus {
+            id: record.id,
+            function: record.function,
+            state: record.state,
+            submitted: time(record.submitted).unwrap_or(UNIX_EPOCH),
+            started: record.started.and_then(time),
+            ended: record.ended.and_then(time),
+            expires: record.expires.and_then(time),
+            bytes: record.bytes,
+            failure: record.failure.map(Failure::from),
+        }
+    }
+}
+
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Job({} at {})", self.id, self.server.address())
+    }
+}

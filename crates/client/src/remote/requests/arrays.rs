@@ -1,0 +1,155 @@
+//! Requests about arrays that stay at the server.
+
+use super::directory::check_one_server;
+use crate::argument::Argument;
+use crate::error::Error;
+use crate::remote::connection::{Answer, Connection, Request, Transfer};
+use farcall_rpc_proto::{
+    ArrayForm, ArrayPart, FailureKind, HANDLES, HandleId, HandlePage, HandleRecord, LOANS, Pull,
+    Put,
+};
+use std::sync::Arc;
+
+/// Whether arrays may stay at the server; the error says that they may not.
+pub(crate) fn check_handles(connection: &Connection) -> Result<(), Error> {
+    check_one_server(connection, "arrays that stay")?;
+    if connection.has(HANDLES) {
+        return Ok(());
+    }
+    let text = "the server is too old to keep arrays; update it";
+    Err(Error::failed(FailureKind::BadArgument, text))
+}
+
+/// Puts an array at the server: its bytes, or zeros.
+pub(crate) fn put(
+    connection: &Arc<Connection>,
+    put: &Put,
+    bytes: &[u8],
+) -> Result<HandleRecord, Error> {
+    check_handles(connection)?;
+    // SAFETY: the borrow outlives the request, which is over or given up when this returns.
+    let transfer = unsafe { Transfer::of_one_piece(Argument::In(bytes), 1) };
+    let request = connection.carry(|proto| proto.put(put), transfer)?;
+    record(connection, request.finish()?)
+}
+
+/// Puts an array of zeros at the server.
+pub(crate) fn put_zeros(connection: &Arc<Connection>, form: ArrayForm) -> Result<HandleId, Error> {
+    let zeros = Put {
+        form,
+        data_bytes: 0,
+        stays: false,
+    };
+    put(connection, &zeros, &[]).map(|record| record.id)
+}
+
+/// Begins to fill a part of an array at the server.
+///
+/// # Safety
+/// As [`Connection::call`].
+pub(crate) unsafe fn put_part(
+    connection: &Arc<Connection>,
+    part: &ArrayPart,
+    bytes: &[u8],
+) -> Result<Request, Error> {
+    // SAFETY: the caller's promise.
+    let transfer = unsafe { Transfer::of_one_piece(Argument::In(bytes), 1) };
+    connection.carry(|proto| proto.put_part(part), transfer)
+}
+
+/// Begins to get a part of an array, whose elements have parts of `unit` bytes.
+///
+/// # Safety
+/// As [`Connection::call`].
+pub(crate) unsafe fn get_part(
+    connection: &Arc<Connection>,
+    part: &ArrayPart,
+    bytes: &mut [u8],
+    unit: usize,
+) -> Result<Request, Error> {
+    // SAFETY: the caller's promise.
+    let transfer = unsafe { Transfer::of_one_piece(Argument::Out(bytes), unit) };
+    connection.carry(|proto| proto.get_part(part), transfer)
+}
+
+/// Gets an array from the server, whose elements have parts of `unit` bytes.
+pub(crate) fn get(
+    connection: &Arc<Connection>,
+    handle: HandleId,
+    bytes: &mut [u8],
+    unit: usize,
+) -> Result<(), Error> {
+    check_handles(connection)?;
+    let length = bytes.len() as u64;
+    // SAFETY: the borrow outlives the request, which is over or given up when this returns.
+    let transfer = unsafe { Transfer::of_one_piece(Argument::Out(bytes), unit) };
+    let request = connection.carry(|proto| proto.get(handle, length), transfer)?;
+    request.times().map(drop)
+}
+
+/// Asks about an array at the server.
+pub(crate) fn handle(
+    connection: &Arc<Connection>,
+    handle: HandleId,
+) -> Result<HandleRecord, Error> {
+    check_handles(connection)?;
+    let answer = connection.ask(|proto| proto.ask_handle(handle))?;
+    record(connection, answer)
+}
+
+/// Gives an array at the server up.
+pub(crate) fn drop_handle(
+    connection: &Arc<Connection>,
+    handle: HandleId,
+) -> Result<HandleRecord, Error> {
+    check_handles(connection)?;
+    let answer = connection.ask(|proto| proto.drop_handle(handle))?;
+    record(connection, answer)
+}
+
+/// Gives an array at the server up without waiting for the answer.
+pub(crate) fn drop_handle_soon(connection: &Arc<Connection>, handle: HandleId) {
+    if connection.is_ours() && check_handles(connection).is_ok() {
+        // Its answer is thrown away with the request.
+        drop(connection.begin(|proto| proto.drop_handle(handle)));
+    }
+}
+
+/// Whether arrays travel from server to server; the error says that they do not.
+fn check_loans(connection: &Connection) -> Result<(), Error> {
+    if connection.has(LOANS) {
+        return Ok(());
+    }
+    let text = "the server is too old to pass arrays to other servers; update it";
+    Err(Error::failed(FailureKind::BadArgument, text))
+}
+
+/// Asks for a name of an array that is good for one reading by another server.
+pub(crate) fn lend(connection: &Arc<Connection>, handle: HandleId) -> Result<HandleId, Error> {
+    check_loans(connection)?;
+    let answer = connection.ask(|proto| proto.lend(handle))?;
+    Ok(record(connection, answer)?.id)
+}
+
+/// Has the server read an array from another.
+pub(crate) fn pull(connection: &Arc<Connection>, pull: &Pull) -> Result<HandleRecord, Error> {
+    check_loans(connection)?;
+    let answer = connection.ask(|proto| proto.pull(pull))?;
+    record(connection, answer)
+}
+
+fn record(connection: &Connection, answer: Answer) -> Result<HandleRecord, Error> {
+    match answer {
+        Answer::Handle(record) => Ok(record),
+        _ => Err(connection.unexpected()),
+    }
+}
+
+/// Asks for a page of arrays at the server.
+pub(crate) fn handles(connection: &Arc<Connection>, after: u64) -> Result<HandlePage, Error> {
+    check_handles(connection)?;
+    match connection.ask(|proto| proto.list_handles(after))? {
+        Answer::Handles(page) => Ok(page),
+        _ => Err(connection.unexpected()),
+    }
+}

@@ -1,0 +1,59 @@
+//! Requests to the directory of a metaserver.
+
+use crate::error::Error;
+use crate::remote::connection::{Answer, Connection};
+use farcall_directory::message::{Message, Observe};
+use farcall_rpc_proto::{FailureKind, Kind};
+use std::sync::Arc;
+
+/// The error says that a server is at the other end.
+pub(crate) fn check_metaserver(connection: &Connection) -> Result<(), Error> {
+    if connection.is_to_metaserver() {
+        return Ok(());
+    }
+    let text = format!(
+        "{} is a server, not a metaserver: name one that `farcall meta` runs",
+        connection.address()
+    );
+    Err(Error::failed(FailureKind::NotAllowed, text))
+}
+
+/// What belongs to one server is not for a metaserver.
+pub(crate) fn check_one_server(connection: &Connection, what: &str) -> Result<(), Error> {
+    if !connection.is_to_metaserver() {
+        return Ok(());
+    }
+    let text = format!(
+        "{what} are at one server, and {} is a metaserver: connect to one of its servers, \
+         which `farcall status` lists",
+        connection.address()
+    );
+    Err(Error::failed(FailureKind::NotAllowed, text))
+}
+
+/// Asks the directory something; the answer is a message of another kind.
+pub(crate) fn ask_directory<A: Message>(
+    connection: &Arc<Connection>,
+    (kind, answered_by): (Kind, Kind),
+    message: &impl Message,
+) -> Result<A, Error> {
+    check_metaserver(connection)?;
+    let message = message.to_bytes();
+    match connection.ask(|proto| proto.ask_directory(kind, &message))? {
+        Answer::Directory(kind, answer) if kind == answered_by => {
+            A::from_bytes(&answer).map_err(|error| {
+                let text = format!(
+                    "{}: its answer cannot be read: {error}",
+                    connection.address()
+                );
+                Error::failed(FailureKind::Internal, text)
+            })
+        }
+        _ => Err(connection.unexpected()),
+    }
+}
+
+/// Tells the directory what became of a call.
+pub(crate) fn observe(connection: &Connection, observed: &Observe) {
+    connection.tell(|proto| proto.observe(&observed.to_bytes()));
+}

@@ -1,0 +1,91 @@
+//! Requests about submitted calls.
+
+use super::directory::check_one_server;
+use crate::argument::Argument;
+use crate::error::Error;
+use crate::remote::connection::{Answer, Connection, Request, Transfer};
+use farcall_idl::Layout;
+use farcall_rpc_proto::{FailureKind, JOBS, JobDescription, JobId, JobPage, Submission};
+use std::sync::Arc;
+
+/// Whether the server keeps submitted calls; the error says that it does not.
+pub(crate) fn check_jobs(connection: &Connection) -> Result<(), Error> {
+    check_one_server(connection, "submitted calls")?;
+    if connection.has(JOBS) {
+        return Ok(());
+    }
+    let text = "this server keeps no submitted calls: it has no folder for them (farcall serve \
+                --state DIR), or is too old";
+    Err(Error::failed(FailureKind::BadArgument, text))
+}
+
+/// Submits a call.
+///
+/// # Safety
+/// As [`Connection::call`].
+pub(crate) unsafe fn submit(
+    connection: &Arc<Connection>,
+    submission: &Submission,
+    arguments: &mut [Argument<'_>],
+    layout: Arc<Layout>,
+) -> Result<JobId, Error> {
+    check_jobs(connection)?;
+    // SAFETY: the caller's promise.
+    let transfer = unsafe { Transfer::submitting(arguments, layout) };
+    let request = connection.carry(|proto| proto.submit(submission), transfer)?;
+    match request.finish()? {
+        Answer::Submitted(id) => Ok(id),
+        _ => Err(connection.unexpected()),
+    }
+}
+
+/// Begins to fetch what a submitted call has come to.
+///
+/// # Safety
+/// As [`Connection::call`].
+pub(crate) unsafe fn fetch(
+    connection: &Arc<Connection>,
+    job: JobId,
+    arguments: &mut [Argument<'_>],
+    layout: Arc<Layout>,
+) -> Result<Request, Error> {
+    check_jobs(connection)?;
+    // SAFETY: the caller's promise.
+    let transfer = unsafe { Transfer::fetching(arguments, layout) };
+    let bytes = transfer.result_bytes();
+    connection.carry(|proto| proto.fetch(job, bytes), transfer)
+}
+
+/// Asks about a submitted call.
+pub(crate) fn job(connection: &Arc<Connection>, job: JobId) -> Result<JobDescription, Error> {
+    check_jobs(connection)?;
+    let answer = connection.ask(|proto| proto.ask_job(job))?;
+    description(connection, answer)
+}
+
+/// Ends a submitted call, and has it forgotten.
+pub(crate) fn cancel_job(
+    connection: &Arc<Connection>,
+    job: JobId,
+    forget: bool,
+) -> Result<JobDescription, Error> {
+    check_jobs(connection)?;
+    let answer = connection.ask(|proto| proto.cancel_job(job, forget))?;
+    description(connection, answer)
+}
+
+fn description(connection: &Connection, answer: Answer) -> Result<JobDescription, Error> {
+    match answer {
+        Answer::Job(description) => Ok(description),
+        _ => Err(connection.unexpected()),
+    }
+}
+
+/// Asks for a page of submitted calls.
+pub(crate) fn jobs(connection: &Arc<Connection>, after: u64) -> Result<JobPage, Error> {
+    check_jobs(connection)?;
+    match connection.ask(|proto| proto.list_jobs(after))? {
+        Answer::Jobs(page) => Ok(page),
+        _ => Err(connection.unexpected()),
+    }
+}

@@ -1,0 +1,51 @@
+//! Requests about what is reserved.
+
+use super::directory::check_one_server;
+use crate::error::Error;
+use crate::remote::connection::{Answer, Connection, Pace};
+use farcall_rpc_proto::{FailureKind, RESERVATIONS, ReservationPage, ReservationRequest};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Whether processor elements can be reserved there; the error says that they cannot.
+pub(crate) fn check_reservations(connection: &Connection) -> Result<(), Error> {
+    check_one_server(connection, "reservations")?;
+    if connection.has(RESERVATIONS) {
+        return Ok(());
+    }
+    let text = "the server is too old to reserve anything; update it";
+    Err(Error::failed(FailureKind::BadArgument, text))
+}
+
+/// Has the bandwidth of a reservation from now on; `false` where its bytes cross no link.
+pub(crate) fn attach(connection: &Arc<Connection>, reservation: u64) -> Result<bool, Error> {
+    if connection.is_unix() {
+        return Ok(false);
+    }
+    let page = ask(connection, ReservationRequest::Attach(reservation))?;
+    let record = page
+        .reservations
+        .first()
+        .ok_or_else(|| connection.unexpected())?;
+    let [begins, ends] = [record.begins, record.ends].map(Duration::from_millis);
+    let pace = (record.up > 0).then(|| Pace::new(record.up, begins, ends));
+    connection.set_pace(pace);
+    Ok(true)
+}
+
+/// Is as all others again.
+pub(crate) fn detach(connection: &Connection) {
+    connection.set_pace(None);
+}
+
+/// Asks about reservations.
+pub(crate) fn ask(
+    connection: &Arc<Connection>,
+    asked: ReservationRequest,
+) -> Result<ReservationPage, Error> {
+    check_reservations(connection)?;
+    match connection.ask(|proto| proto.reservations(asked))? {
+        Answer::Reservations(page) => Ok(page),
+        _ => Err(connection.unexpected()),
+    }
+}

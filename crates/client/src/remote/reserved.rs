@@ -1,0 +1,66 @@
+//! The connections that have the bandwidth of reservations.
+
+use crate::address::Address;
+use crate::error::Error;
+use crate::options::Options;
+use crate::remote::connection::Connection;
+use crate::remote::requests::reservations;
+use farcall_rpc_proto::ReservationRequest;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The connections of reservations, by their numbers.
+#[derive(Default)]
+pub(super) struct Reserved(HashMap<u64, Own>);
+
+/// What a reservation has for itself.
+struct Own {
+    ends: Instant,
+    /// The connection that has its bandwidth; none where it has no bandwidth, or needs none.
+    connection: Option<Arc<Connection>>,
+}
+
+impl Reserved {
+    /// The connection of a reservation that has bandwidth; none for others, and where there is no
+    /// such reservation, which is for the server to say.
+    pub(super) fn connection(
+        &mut self,
+        id: u64,
+        first: &Arc<Connection>,
+        (address, options): (&Address, &Options),
+    ) -> Result<Option<Arc<Connection>>, Error> {
+        let now = Instant::now();
+        self.0.retain(|_, own| own.ends > now);
+        if let Some(own) = self.0.get(&id)
+            && !own.connection.as_ref().is_some_and(|one| one.is_stale())
+        {
+            return Ok(own.connection.clone());
+        }
+        let asked = ReservationRequest::List(id.saturating_sub(1));
+        let page = reservations::ask(first, asked)?;
+        let record = page.reservations.first().filter(|record| record.id == id);
+        let Some(record) = record else {
+            return Ok(None);
+        };
+        let mut connection = None;
+        if record.up > 0 || record.down > 0 {
+            let fresh = Connection::open(address, options)?;
+            connection = reservations::attach(&fresh, id)?.then_some(fresh);
+        }
+        let ends = Duration::from_millis(record.ends).min(Duration::from_secs(1 << 30));
+        let ends = now + ends;
+        let own = Own { ends, connection };
+        let own = self.0.entry(id).insert_entry(own);
+        Ok(own.get().connection.clone())
+    }
+
+    /// The reservation is over.
+    pub(super) fn release(&mut self, id: u64) {
+        if let Some(own) = self.0.remove(&id)
+            && let Some(connection) = own.connection
+        {
+            reservations::detach(&connection);
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! A server, or a metaserver: the program at an address, whatever connection leads to it by now.
+
+use crate::address::Address;
+use crate::error::Error;
+use crate::options::Options;
+use crate::remote::catalogue::Entry;
+use crate::remote::connection::Connection;
+use crate::remote::requests::directory;
+use crate::remote::reserved::Reserved;
+use crate::remote::ways::Ways;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Bytes of a call that may overtake the arrays of larger ones.
+const SMALL: u64 = 64 << 10;
+/// Arrays of a call that come to less take no turns on several connections.
+const LARGE: u64 = 4 << 20;
+
+/// A server. Clones share its connection and interfaces.
+#[derive(Clone)]
+pub(crate) struct Server(Arc<Shared>);
+
+struct Shared {
+    address: Address,
+    options: Options,
+    /// Where to connect: the address, or those of several metaservers.
+    at: Vec<Address>,
+    is_metaserver: bool,
+    connection: Mutex<Arc<Connection>>,
+    /// For small calls while large arrays travel on the other one; made when it is first needed.
+    express: Mutex<Option<Arc<Connection>>>,
+    functions: Mutex<HashMap<String, Arc<Entry>>>,
+    /// For calls of reservations of bandwidth.
+    reserved: Mutex<Reserved>,
+    /// For arrays that travel over several connections.
+    ways: Mutex<Ways>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Server {
+    /// Connects and exchanges greetings. Where `addresses` are several, with commas between, all
+    /// are metaservers.
+    pub(crate) fn connect(addresses: &str, options: Options) -> Result<Server, Error> {
+        let at = addresses.split(',').map(|one| one.trim().parse());
+        let at: Vec<Address> = at.collect::<Result<_, _>>()?;
+        let connection = open_any(&at, &options)?;
+        if at.len() > 1 {
+            directory::check_metaserver(&connection)?;
+        }
+        let address = at.first().cloned();
+        Ok(Server(Arc::new(Shared {
+            address: address.unwrap_or_else(|| unreachable!("split gives one")),
+            options,
+            at,
+            is_metaserver: connection.is_to_metaserver(),
+            connection: Mutex::new(connection),
+            express: Mutex::default(),
+            functions: Mutex::default(),
+            reserved: Mutex::default(),
+            ways: Mutex::default(),
+        })))
+    }
+
+    /// Where it is.
+    pub(crate) fn address(&self) -> &Address {
+        &self.0.address
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.0.options
+    }
+
+    /// Whether it is a metaserver.
+    pub(crate) fn is_metaserver(&self) -> bool {
+        self.0.is_metaserver
+    }
+
+    /// The connection, made anew where the last one is of no more use.
+    pub(crate) fn connection(&self) -> Result<Arc<Connection>, Error> {
+        let mut connection = lock(&self.0.connection);
+        if connection.is_stale() {
+            *connection = open_any(&self.0.at, &self.0.options)?;
+        }
+        Ok(connection.clone())
+    }
+
+    /// The connection, if it is still of use.
+    pub(crate) fn live_connection(&self) -> Option<Arc<Connection>> {
+        let connection = lock(&self.0.connection);
+        (!connection.is_stale()).then(|| connection.clone())
+    }
+
+    /// Does what is asked of a server, and once more on a new connection where the server lets its
+    /// clients go: another may be there by then.
+    pub(crate) fn persist<T>(&self, mut ask: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+        match ask() {
+            Err(error) if error.was_let_go() => match self.renew() {
+                Ok(()) => ask(),
+                Err(_) => Err(error),
+            },
+            other => other,
+        }
+    }
+
+    /// Leaves the connection for a new one; calls under way end on the old one.
+    fn renew(&self) -> Result<(), Error> {
+        *lock(&self.0.connection) = open_any(&self.0.at, &self.0.options)?;
+        *lock(&self.0.express) = None;
+        Ok(())
+    }
+
+    /// Leaves the connection, for one that does not work; the next request makes a new one.
+    pub(crate) fn leave(&self) {
+        // Where none can be made, the next request finds that out.
+        let _ = self.renew();
+    }
+
+    /// The function of that name, as the server has described it once.
+    pub(super) fn entry(&self, name: &str) -> Result<Arc<Entry>, Error> {
+        let known = lock(&self.0.functions).get(name).cloned();
+        known.map_or_else(|| self.fetch(name), Ok)
+    }
+
+    /// Has the server describe the function anew, and keeps that.
+    pub(super) fn fetch(&self, name: &str) -> Result<Arc<Entry>, Error> {
+        let entry = self.persist(|| Entry::ask(&self.connection()?, name))?;
+        let entry = Arc::new(entry);
+        lock(&self.0.functions).insert(name.to_string(), entry.clone());
+        Ok(entry)
+    }
+
+    /// The connection for a call whose arrays come to so many bytes.
+    pub(super) fn for_arrays(&self, first: Arc<Connection>, bytes: u64) -> Arc<Connection> {
+        if bytes <= SMALL {
+            return self.for_small(first);
+        }
+        if bytes < LARGE || !first.moves_parts() || self.0.options.streams < 2 {
+            return first;
+        }
+        self.ways(|ways, to| ways.next(first, to))
+    }
+
+    /// The connection for a small call: another than the one on which large arrays travel, so that
+    /// it does not wait behind what is in the buffers on the way.
+    fn for_small(&self, connection: Arc<Connection>) -> Arc<Connection> {
+        if !connection.carries_bulk() {
+            return connection;
+        }
+        let mut express = lock(&self.0.express);
+        if express.as_ref().is_none_or(|known| known.is_stale()) {
+            // A server that is full may refuse it; the call is made all the same.
+            *express = Connection::open(&self.0.address, &self.0.options).ok();
+        }
+        express.clone().unwrap_or(connection)
+    }
+
+    /// Does something with what is known of the ways to it, by its address and options.
+    pub(super) fn ways<T>(&self, act: impl FnOnce(&mut Ways, (&Address, &Options)) -> T) -> T {
+        act(&mut lock(&self.0.ways), (&self.0.address, &self.0.options))
+    }
+
+    /// The same with the connections of reservations.
+    pub(super) fn reserved<T>(
+        &self,
+        act: impl FnOnce(&mut Reserved, (&Address, &Options)) -> T,
+    ) -> T {
+        act(
+            &mut lock(&self.0.reserved),
+            (&self.0.address, &self.0.options),
+        )
+    }
+}
+
+/// A connection to the first address where one can be made.
+fn open_any(at: &[Address], options: &Options) -> Result<Arc<Connection>, Error> {
+    let mut first = None;
+    for address in at {
+        match Connection::open(address, options) {
+            Ok(connection) => return Ok(connection),
+            Err(error) => first = first.or(Some(error)),
+        }
+    }
+    Err(first.unwrap_or_else(|| unreachable!("there is an address")))
+}

@@ -1,0 +1,156 @@
+//! Places for the arrays of a call in shared memory: where they were born there they stay; large
+//! ones are copied there and back, which is cheaper than to send them.
+
+use crate::argument::Argument;
+use crate::remote::connection::{Connection, Segment};
+use farcall_idl::{ArrayLayout, Interface, Layout, Mode, Place};
+use std::sync::Arc;
+
+/// Arrays of a call that come to this many bytes are copied; fewer are sent.
+const LEAST: u64 = 16 << 10;
+/// Every copy starts at a multiple of this.
+const ALIGNMENT: u64 = 64;
+
+/// Copies of a call's arrays in shared memory.
+pub(crate) struct Staging {
+    connection: Arc<Connection>,
+    segment: Segment,
+    /// The arrays that are copied back.
+    returned: Vec<(ArrayLayout, *mut u8)>,
+}
+
+// SAFETY: whoever makes a staging promises that the arrays outlive it and are left alone.
+unsafe impl Send for Staging {}
+// SAFETY: nothing is done through a shared reference.
+unsafe impl Sync for Staging {}
+
+/// Gives the arrays of a call places in memory shared with the server, where that is cheaper than
+/// to send them.
+///
+/// # Safety
+/// As [`Connection::call`], until the staging is finished or dropped.
+pub(crate) unsafe fn place(
+    connection: &Arc<Connection>,
+    interface: &Interface,
+    arguments: &mut [Argument<'_>],
+    layout: &mut Arc<Layout>,
+) -> Option<Staging> {
+    if !connection.shares() {
+        return None;
+    }
+    let mut places = vec![None; layout.arrays.len()];
+    let mut copied = Vec::new();
+    let mut bytes = 0;
+    for (index, array) in layout.arrays.iter().enumerate() {
+        let sizes = &interface.element_refs;
+        if array.mode == Mode::Work || sizes.iter().any(|size| size.param == array.param) {
+            continue;
+        }
+        // What stays at the server has its place there.
+        if array.place.is_some() {
+            places[index] = array.place;
+            continue;
+        }
+        places[index] = born(connection, array, &arguments[array.param]);
+        if places[index].is_none() {
+            copied.push((index, bytes));
+            bytes = array
+                .bytes
+                .checked_next_multiple_of(ALIGNMENT)?
+                .checked_add(bytes)?;
+        }
+    }
+    let segment = match bytes >= LEAST {
+        true => connection.staging_segment(bytes),
+        false => None,
+    };
+    if let Some(segment) = &segment {
+        for &(index, offset) in &copied {
+            let segment = segment.id();
+            places[index] = Some(Place { segment, offset });
+        }
+    }
+    if places.iter().any(Option::is_some) {
+        Arc::make_mut(layout).place(places);
+    }
+    let mut staging = Staging {
+        connection: connection.clone(),
+        segment: segment?,
+        returned: Vec::new(),
+    };
+    for (index, _) in copied {
+        let array = &layout.arrays[index];
+        // SAFETY: the caller's promise.
+        unsafe { staging.copy_in(array, &mut arguments[array.param]) };
+    }
+    Some(staging)
+}
+
+/// The place of an array that was born in shared memory. A section is copied, so that the library
+/// does not reach the rest of the array.
+fn born(connection: &Connection, array: &ArrayLayout, argument: &Argument<'_>) -> Option<Place> {
+    let bytes = argument.bytes();
+    let (segment, offset) = connection.pool().find(bytes.as_ptr(), bytes.len())?;
+    let unit = u64::from(array.element.swap_unit());
+    let whole = array.is_full() && array.bytes == bytes.len() as u64;
+    (whole && offset.is_multiple_of(unit)).then_some(Place { segment, offset })
+}
+
+impl Staging {
+    /// # Safety
+    /// The argument outlives the staging, and the layout fits it.
+    unsafe fn copy_in(&mut self, array: &ArrayLayout, argument: &mut Argument<'_>) {
+        let start = argument.memory().start;
+        let place = array.place.map_or(0, |place| place.offset as usize);
+        // SAFETY: the segment has room for the array at its place; nobody else uses it now.
+        unsafe {
+            if !array.is_full() && !array.packed {
+                let target = self.segment.start().add(place);
+                target.write_bytes(0, array.bytes as usize);
+            }
+            if array.mode.is_sent() {
+                copy(array, |client, staged, length| {
+                    let target = self.segment.start().add(staged);
+                    target.copy_from_nonoverlapping(start.add(client), length);
+                });
+            }
+        }
+        if array.mode.is_returned() {
+            self.returned.push((array.clone(), start));
+        }
+    }
+
+    /// The call has succeeded: copies its results to the caller's arrays.
+    pub(crate) fn finish(self) {
+        for (array, start) in &self.returned {
+            copy(array, |client, staged, length| {
+                // SAFETY: the layout fits the caller's array and the segment.
+                unsafe {
+                    let source = self.segment.start().add(staged);
+                    start.add(client).copy_from_nonoverlapping(source, length);
+                }
+            });
+        }
+        let excess = self.connection.pool().give_back(self.segment);
+        drop(excess);
+    }
+}
+
+/// The parts of an array's section: offset in the caller's array, offset in the segment, length.
+fn copy(array: &ArrayLayout, mut part: impl FnMut(usize, usize, usize)) {
+    let mut staged = array.buffer_runs();
+    let mut room = 0..0;
+    for run in array.client_runs() {
+        let (mut client, end) = (run.offset, run.offset + run.len);
+        while client < end {
+            if room.is_empty() {
+                let Some(next) = staged.next() else { return };
+                room = next.offset..next.offset + next.len;
+            }
+            let length = (end - client).min(room.end - room.start);
+            part(client as usize, room.start as usize, length as usize);
+            client += length;
+            room.start += length;
+        }
+    }
+}

@@ -1,0 +1,514 @@
+//! Large arrays over several connections: several links, or a long way whose one connection does
+//! not fill it.
+//!
+//! The arrays are put at the server piece by piece, every connection taking the next piece when
+//! it is done with one, and the call names them by their handles. It begins with one connection;
+//! another one joins as long as the measured rate rises by it, and what was found is remembered.
+
+use crate::argument::Argument;
+use crate::call::Prepared;
+use crate::error::Error;
+use crate::outcome::{Outcome, Times};
+use crate::remote::attempt::Attempt;
+use crate::remote::connection::{Connection, Request, wait_for_any};
+use crate::remote::function::Function;
+use crate::remote::requests::arrays;
+use crate::remote::server::Server;
+use crate::remote::ways::Direction;
+use farcall_idl::{ArrayLayout, Interface, Layout, Mode};
+use farcall_rpc_proto::{ArrayForm, ArrayPart, HandleId};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Arrays that come to less travel with their call.
+const LEAST: u64 = 32 << 20;
+/// Smaller ones travel with their call in any case.
+const LEAST_ARRAY: u64 = 4 << 20;
+/// Bytes of a piece.
+const PIECE: u64 = 1 << 20;
+/// Pieces that a connection has at once: one travels while the other is answered.
+const AHEAD: usize = 2;
+/// Bytes over which a rate is measured, and for how long at least.
+const WINDOW: u64 = 8 << 20;
+const WINDOW_TIME: Duration = Duration::from_millis(100);
+/// Bytes that do not count after a connection has joined.
+const SETTLE: u64 = 4 << 20;
+/// A connection pays that raises the rate by this factor.
+const PAYS: f64 = 1.15;
+/// Bytes a second beyond which no connection is tried: memory is the limit, not the way.
+const FAST: f64 = 600e6;
+/// A connection that joined and brings nothing for so long gives its pieces to the others.
+const STALLED: Duration = Duration::from_secs(2);
+
+/// Memory of the caller that travels.
+#[derive(Clone, Copy)]
+struct Part {
+    id: HandleId,
+    start: *mut u8,
+    offset: u64,
+    bytes: u64,
+    /// Bytes of what changes its order with the machine.
+    unit: usize,
+}
+
+/// An array of the caller that lies at the server while the call runs.
+struct Lent {
+    argument: usize,
+    mode: Mode,
+    whole: Part,
+}
+
+/// A connection with the pieces that it has.
+struct Line {
+    connection: Arc<Connection>,
+    pieces: Vec<(Request, Part)>,
+    /// Since when it has brought nothing.
+    since: Instant,
+    /// It gets no more.
+    leaves: bool,
+}
+
+impl Function {
+    /// Makes a call whose arrays travel over several connections, if that may pay; fills OUT
+    /// arrays.
+    pub(crate) fn call_in_streams(
+        &self,
+        prepared: &mut Prepared,
+        arguments: &mut [Argument<'_>],
+    ) -> Result<Option<Outcome>, Error> {
+        if self.is_method() || !is_large(arguments) {
+            return Ok(None);
+        }
+        let server = self.server();
+        let connection = server.connection()?;
+        let may_split = server.options().streams > 1 && server.ways(|ways, _| ways.may_split());
+        if !connection.moves_parts() || !may_split {
+            return Ok(None);
+        }
+        // One that has bandwidth of its own has it on one connection.
+        if self.own_connection(&connection)?.is_some() {
+            return Ok(None);
+        }
+        let start = Instant::now();
+        let Some(lent) = self.lend(&connection, &prepared.layout, arguments)? else {
+            return Ok(None);
+        };
+        let called = self.call_lent(&connection, prepared, arguments, &lent, start);
+        for array in &lent {
+            arrays::drop_handle_soon(&connection, array.whole.id);
+        }
+        called
+    }
+
+    /// Has the server make room for the large arrays of a call; nothing where it has none.
+    fn lend(
+        &self,
+        connection: &Arc<Connection>,
+        layout: &Layout,
+        arguments: &[Argument<'_>],
+    ) -> Result<Option<Vec<Lent>>, Error> {
+        let interface = &self.description().interface;
+        let is_here = |array: &&ArrayLayout| !arguments[array.param].is_at_server();
+        let large = large_arrays(interface, layout).filter(is_here);
+        let large: Vec<&ArrayLayout> = large.collect();
+        if large.iter().map(|array| array.bytes).sum::<u64>() < LEAST {
+            return Ok(None);
+        }
+        let mut lent: Vec<Lent> = Vec::new();
+        for array in large {
+            let form = ArrayForm::of(array, interface.order());
+            let unit = form.ty().map_or(1, farcall_idl::Type::swap_unit) as usize;
+            match arrays::put_zeros(connection, form) {
+                Ok(id) => lent.push(Lent {
+                    argument: array.param,
+                    mode: array.mode,
+                    whole: Part {
+                        id,
+                        start: arguments[array.param].bytes().as_ptr().cast_mut(),
+                        offset: 0,
+                        bytes: array.bytes,
+                        unit: unit.max(1),
+                    },
+                }),
+                Err(Error::Failed(_)) => {
+                    lent.iter()
+                        .for_each(|array| arrays::drop_handle_soon(connection, array.whole.id));
+                    return Ok(None);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Some(lent))
+    }
+
+    /// Arrays there, the call, arrays back.
+    fn call_lent(
+        &self,
+        connection: &Arc<Connection>,
+        prepared: &mut Prepared,
+        arguments: &mut [Argument<'_>],
+        lent: &[Lent],
+        start: Instant,
+    ) -> Result<Option<Outcome>, Error> {
+        let deadline = connection.deadline_from(start);
+        let of = |wanted: fn(Mode) -> bool| {
+            let arrays = lent.iter().filter(|array| wanted(array.mode));
+            arrays.map(|array| array.whole).collect::<Vec<Part>>()
+        };
+        let server = self.server();
+        let sent = of(Mode::is_sent);
+        let there = match travel(server, connection, Direction::There, &sent, deadline) {
+            // Nothing has happened yet: the call can be made in the ordinary way.
+            Err(Error::Failed(_)) => return Ok(None),
+            other => other?,
+        };
+        let mut kept = Vec::with_capacity(lent.len());
+        for array in lent {
+            let handle = Argument::Handle(array.whole.id);
+            kept.push(std::mem::replace(&mut arguments[array.argument], handle));
+        }
+        // SAFETY: the borrows outlive the call, which is over or given up when this returns.
+        let begun = unsafe { self.begin(prepared, arguments) };
+        let outcome = begun.and_then(Attempt::wait);
+        for (array, argument) in lent.iter().zip(kept) {
+            arguments[array.argument] = argument;
+        }
+        let Outcome {
+            times,
+            wait,
+            library,
+            ..
+        } = outcome?;
+        let returned = of(Mode::is_returned);
+        let back = travel(server, connection, Direction::Back, &returned, deadline)?;
+        let total = start.elapsed().as_secs_f64();
+        let (send, recv) = (times.send + there, times.recv + back);
+        let times = Times {
+            send,
+            recv,
+            exec: times.exec,
+            other: total - send - recv - times.exec,
+            total,
+        };
+        Ok(Some(Outcome {
+            times,
+            wait,
+            placement: None,
+            library,
+        }))
+    }
+}
+
+/// Whether arrays may travel over several connections, as far as their size goes.
+pub(crate) fn is_large(arguments: &[Argument<'_>]) -> bool {
+    let bytes = arguments
+        .iter()
+        .map(|argument| argument.bytes().len() as u64);
+    bytes.sum::<u64>() >= LEAST
+}
+
+/// The arrays that may travel on their own.
+fn large_arrays<'l>(
+    interface: &'l Interface,
+    layout: &'l Layout,
+) -> impl Iterator<Item = &'l ArrayLayout> {
+    let sizes = &interface.element_refs;
+    layout.arrays.iter().filter(|array| {
+        let plain = array.is_full() && array.mode != Mode::Work;
+        let sized = sizes.iter().any(|size| size.param == array.param);
+        plain && !sized && array.bytes >= LEAST_ARRAY
+    })
+}
+
+/// Moves arrays; returns the seconds it took.
+fn travel(
+    server: &Server,
+    first: &Arc<Connection>,
+    direction: Direction,
+    arrays: &[Part],
+    deadline: Option<Instant>,
+) -> Result<f64, Error> {
+    let start = Instant::now();
+    let mut queue: VecDeque<Part> = arrays.iter().flat_map(pieces).collect();
+    if queue.is_empty() {
+        return Ok(0.0);
+    }
+    let another = |index: usize| server.ways(|ways, to| ways.another(first, index, to));
+    let found = server.ways(|ways, _| ways.found(direction));
+    let mut lines = vec![Line::new(first.clone())];
+    while lines.len() < found.unwrap_or(1)
+        && let Some(other) = another(lines.len())
+    {
+        lines.push(Line::new(other));
+    }
+    let mut probe = Probe::new(found, server.options().streams);
+    loop {
+        fill(&mut lines, &mut queue, direction)?;
+        if lines.iter().all(|line| line.pieces.is_empty()) {
+            break;
+        }
+        wait(&lines, first, deadline)?;
+        let moved = collect(&mut lines, &mut queue)?;
+        leave_stalled(server, &mut lines, &mut queue);
+        match probe.step(moved, lines.len()) {
+            Step::Go => {}
+            Step::Add => match another(lines.len()) {
+                Some(other) => lines.push(Line::new(other)),
+                None => probe.end(),
+            },
+            Step::Drop => {
+                if let Some(last) = lines.last_mut() {
+                    last.leaves = true;
+                }
+            }
+        }
+        lines.retain(|line| !line.leaves || !line.pieces.is_empty());
+    }
+    if let Some(count) = probe.found() {
+        server.ways(|ways, _| ways.find(direction, count));
+    }
+    Ok(start.elapsed().as_secs_f64())
+}
+
+/// Connections that have stalled give their pieces back, and are not used again.
+fn leave_stalled(server: &Server, lines: &mut [Line], queue: &mut VecDeque<Part>) {
+    for line in lines.iter_mut().skip(1) {
+        if line.pieces.is_empty() || line.since.elapsed() < STALLED {
+            continue;
+        }
+        // The requests are given up with this.
+        queue.extend(line.pieces.drain(..).map(|(_, part)| part));
+        line.leaves = true;
+        server.ways(|ways, _| ways.leave(&line.connection));
+    }
+}
+
+impl Line {
+    fn new(connection: Arc<Connection>) -> Line {
+        Line {
+            connection,
+            pieces: Vec::new(),
+            since: Instant::now(),
+            leaves: false,
+        }
+    }
+
+    fn begin(&self, part: Part, direction: Direction) -> Result<Request, Error> {
+        let wanted = ArrayPart {
+            id: part.id,
+            offset: part.offset,
+            bytes: part.bytes,
+        };
+        let length = part.bytes as usize;
+        // SAFETY: pieces are distinct parts of arguments that outlive the call, and every request
+        // is over or given up when that returns.
+        unsafe {
+            match direction {
+                Direction::There => {
+                    let bytes = std::slice::from_raw_parts(part.start, length);
+                    arrays::put_part(&self.connection, &wanted, bytes)
+                }
+                Direction::Back => {
+                    let bytes = std::slice::from_raw_parts_mut(part.start, length);
+                    arrays::get_part(&self.connection, &wanted, bytes, part.unit)
+                }
+            }
+        }
+    }
+}
+
+/// The pieces of an array.
+fn pieces(whole: &Part) -> impl Iterator<Item = Part> + use<> {
+    let whole = *whole;
+    (0..whole.bytes.div_ceil(PIECE)).map(move |index| {
+        let offset = index * PIECE;
+        Part {
+            start: whole.start.wrapping_add(offset as usize),
+            offset,
+            bytes: PIECE.min(whole.bytes - offset),
+            ..whole
+        }
+    })
+}
+
+/// Gives every connection its next pieces. One that is lost leaves.
+fn fill(lines: &mut [Line], queue: &mut VecDeque<Part>, direction: Direction) -> Result<(), Error> {
+    for (index, line) in lines.iter_mut().enumerate() {
+        while !line.leaves
+            && line.pieces.len() < AHEAD
+            && let Some(part) = queue.pop_front()
+        {
+            match line.begin(part, direction) {
+                Ok(request) => {
+                    if line.pieces.is_empty() {
+                        line.since = Instant::now();
+                    }
+                    line.pieces.push((request, part));
+                }
+                Err(error) if index == 0 => return Err(error),
+                Err(_) => {
+                    line.leaves = true;
+                    queue.push_front(part);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn wait(lines: &[Line], first: &Arc<Connection>, deadline: Option<Instant>) -> Result<(), Error> {
+    let requests = lines.iter().flat_map(|line| line.pieces.iter());
+    let requests: Vec<&Request> = requests.map(|(request, _)| request).collect();
+    let soon = Instant::now() + STALLED / 4;
+    let until = deadline.map_or(soon, |deadline| deadline.min(soon));
+    let ended = wait_for_any(&requests, Some(until))?;
+    match ended || deadline.is_none_or(|deadline| Instant::now() < deadline) {
+        true => Ok(()),
+        false => Err(first.timed_out()),
+    }
+}
+
+/// Takes the ends of pieces; those of a connection that is lost go to the others. Returns the bytes
+/// that have travelled.
+fn collect(lines: &mut [Line], queue: &mut VecDeque<Part>) -> Result<u64, Error> {
+    let mut moved = 0;
+    for (index, line) in lines.iter_mut().enumerate() {
+        for (request, part) in std::mem::take(&mut line.pieces) {
+            match request.take_end() {
+                None => line.pieces.push((request, part)),
+                Some(Ok(())) => {
+                    line.since = Instant::now();
+                    moved += part.bytes;
+                }
+                Some(Err(error @ (Error::Disconnected { .. } | Error::Protocol { .. }))) => {
+                    if index == 0 {
+                        return Err(error);
+                    }
+                    line.leaves = true;
+                    queue.push_front(part);
+                }
+                Some(Err(error)) => return Err(error),
+            }
+        }
+    }
+    Ok(moved)
+}
+
+/// What to do after some bytes have travelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Go,
+    /// Another connection may pay.
+    Add,
+    /// The last one does not.
+    Drop,
+}
+
+/// Finds out how many connections pay.
+struct Probe {
+    most: usize,
+    probing: bool,
+    /// Connections and bytes a second that were best until now.
+    best: Option<(usize, f64)>,
+    since: Instant,
+    moved: u64,
+    /// Bytes that do not count yet.
+    settle: u64,
+}
+
+impl Probe {
+    fn new(found: Option<usize>, most: usize) -> Probe {
+        Probe {
+            most,
+            probing: found.is_none(),
+            best: None,
+            since: Instant::now(),
+            moved: 0,
+            settle: 0,
+        }
+    }
+
+    /// There is no further connection.
+    fn end(&mut self) {
+        self.probing = false;
+    }
+
+    fn found(&self) -> Option<usize> {
+        let (count, _) = self.best?;
+        (!self.probing).then_some(count)
+    }
+
+    fn step(&mut self, moved: u64, count: usize) -> Step {
+        if !self.probing {
+            return Step::Go;
+        }
+        if self.settle > 0 {
+            self.settle = self.settle.saturating_sub(moved);
+            self.since = Instant::now();
+            return Step::Go;
+        }
+        self.moved += moved;
+        let elapsed = self.since.elapsed();
+        if self.moved < WINDOW || elapsed < WINDOW_TIME {
+            return Step::Go;
+        }
+        let rate = self.moved as f64 / elapsed.as_secs_f64();
+        (self.moved, self.since) = (0, Instant::now());
+        self.judge(rate, count)
+    }
+
+    fn judge(&mut self, rate: f64, count: usize) -> Step {
+        if let Some((_, best)) = self.best
+            && rate < best * PAYS
+        {
+            self.probing = false;
+            return Step::Drop;
+        }
+        self.best = Some((count, rate));
+        if rate > FAST || count >= self.most {
+            self.probing = false;
+            return Step::Go;
+        }
+        self.settle = SETTLE;
+        Step::Add
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_stays_only_where_it_pays() {
+        let mut probe = Probe::new(None, 8);
+        assert_eq!(probe.judge(10e6, 1), Step::Add);
+        assert_eq!(probe.judge(19e6, 2), Step::Add);
+        assert_eq!(probe.judge(20e6, 3), Step::Drop);
+        assert_eq!(probe.found(), Some(2));
+    }
+
+    #[test]
+    fn where_memory_is_the_limit_one_is_enough() {
+        let mut probe = Probe::new(None, 8);
+        assert_eq!(probe.judge(2e9, 1), Step::Go);
+        assert_eq!(probe.found(), Some(1));
+    }
+
+    #[test]
+    fn pieces_cover_an_array_once() {
+        let whole = Part {
+            id: HandleId([0; 16]),
+            start: std::ptr::null_mut(),
+            offset: 0,
+            bytes: 3 * PIECE + 8,
+            unit: 8,
+        };
+        let mut end = 0;
+        for piece in pieces(&whole) {
+            assert_eq!((piece.offset, piece.start.addr() as u64), (end, end));
+            end += piece.bytes;
+        }
+        assert_eq!(end, whole.bytes);
+    }
+}

@@ -1,0 +1,262 @@
+//! Where a call goes.
+
+use super::{Directory, Holder, Refusal};
+use crate::calls::Placed;
+use crate::message::{Choose, Chosen, Offer, Terms};
+use crate::server::Entry;
+use crate::traffic::Ways;
+use farcall_schedule::Profile;
+use farcall_schedule::placement::{self, Call, Candidate, Input, Link, Origin, Unfit};
+use std::sync::LazyLock;
+
+/// Reasons of which a refusal tells.
+const MOST_REASONS: usize = 8;
+/// Seconds that a call is taken to compute, at least, where no server has ever had one.
+const UNKNOWN_S: f64 = 0.1;
+
+/// What decisions about a call look at.
+struct Field<'d> {
+    directory: &'d Directory,
+    /// All servers that have the function.
+    holders: &'d [Holder],
+    /// Of the interface that the client knows.
+    digest: u64,
+    ways: &'d Ways,
+    work: f64,
+    /// Seconds that a call is taken to compute, at least, where its server has never had one.
+    unknown_s: f64,
+    client_up: Link,
+    client_down: Link,
+}
+
+impl Directory {
+    /// Chooses a server for a call of a client at `site` and reckons with it from now on; or tells
+    /// of all servers, where the client wants that.
+    ///
+    /// # Errors
+    /// No server has the function, or none can have the call.
+    pub fn choose(&mut self, now: f64, site: &str, wanted: &Choose) -> Result<Chosen, Refusal> {
+        self.advance(now);
+        let function = self.resolve(&wanted.function)?;
+        let site = self.traffic.site(site);
+        self.refresh();
+        self.traffic.prepare(site, self.servers.places());
+        let mut inputs = vec![Input {
+            bytes: wanted.up,
+            data: None,
+            origin: Origin::Client,
+        }];
+        inputs.extend(self.inputs(wanted.needs()));
+        let call = Call {
+            work: wanted.work,
+            inputs: &inputs,
+            down_bytes: wanted.down,
+            memory: wanted.memory,
+            fewest: wanted.fewest.unwrap_or(1),
+            most: wanted.most.unwrap_or(1),
+        };
+        let Some(field) = self.field(&function, site, wanted) else {
+            return Err(Refusal::Unknown {
+                name: function,
+                closest: None,
+            });
+        };
+        let candidates = field.candidates();
+        if wanted.explain {
+            let judged = placement::explain(&call, candidates);
+            let offers = judged
+                .into_iter()
+                .map(|(server, terms)| self.offer(server, terms));
+            let (placement, offers) = (0, offers.collect());
+            return Ok(Chosen { placement, offers });
+        }
+        let open = candidates.filter(|one| !wanted.exclude.contains(&one.id));
+        let mut placer = self.placer.clone();
+        let Some(choice) = placer.choose(&call, open) else {
+            return Err(self.none_fits(&function, &call, &field, &wanted.exclude));
+        };
+        self.placer = placer;
+        let placement = self.place(site, choice.id, &call, wanted, &choice.terms);
+        let offers = vec![self.offer(choice.id, Ok(choice.terms))];
+        Ok(Chosen { placement, offers })
+    }
+
+    /// Makes anew the states of servers of which something was heard.
+    pub(crate) fn refresh(&mut self) {
+        for place in self.servers.take_stale() {
+            let Some(entry) = self.servers.at_mut(place) else {
+                continue;
+            };
+            let placed = self.calls.of_server(entry.join.server);
+            entry.refresh(self.now, placed);
+        }
+    }
+
+    fn field(&self, function: &str, site: u64, wanted: &Choose) -> Option<Field<'_>> {
+        let (holders, ways) = (self.functions.get(function)?, self.traffic.ways(site)?);
+        let (work, digest) = (wanted.work, wanted.digest);
+        let mut field = Field {
+            directory: self,
+            holders,
+            digest,
+            ways,
+            work,
+            unknown_s: UNKNOWN_S,
+            client_up: Link::unlimited(),
+            client_down: Link::unlimited(),
+        };
+        let mut fastest = [0.0f64; 2];
+        let mut is_known = true;
+        for one in field.known() {
+            is_known &= one.profile.is_some();
+            let rates = ways.rates[one.place];
+            fastest = [0, 1].map(|way| fastest[way].max(rates[way]));
+        }
+        // A guess that is too low has all calls go to one server, until the first of them has
+        // shown what it takes.
+        if !is_known {
+            let profiles = field.known().filter_map(|one| one.profile.as_ref());
+            let known = profiles.filter_map(|profile| profile.seconds(work, 1));
+            let slowest_s = known.fold(0.0, f64::max);
+            if slowest_s > 0.0 {
+                field.unknown_s = slowest_s;
+            }
+        }
+        [field.client_up, field.client_down] = self.links_of_site(site, fastest);
+        Some(field)
+    }
+
+    /// The links of a site, with the transfers that are under way on them as far as is known: as
+    /// fast as the fastest way over them.
+    fn links_of_site(&self, site: u64, fastest: [f64; 2]) -> [Link; 2] {
+        let [up, down] = fastest.map(Link::new);
+        let calls = || self.calls.of_site(site);
+        [
+            up.with(calls().map(|call| call.up_left(self.now))),
+            down.with(calls().map(|call| call.down_left(self.now))),
+        ]
+    }
+
+    fn place(
+        &mut self,
+        site: u64,
+        server: u64,
+        call: &Call<'_>,
+        wanted: &Choose,
+        terms: &placement::Terms,
+    ) -> u64 {
+        let mut latency_s = 0.0;
+        if let Some(place) = self.servers.place(server)
+            && let Some(entry) = self.servers.at_mut(place)
+        {
+            let ways = self.traffic.ways(site);
+            latency_s = ways.map_or(0.0, |ways| ways.routes[place].up.latency_s);
+            entry.assign(self.now, call, terms);
+        }
+        self.calls.place(Placed {
+            server,
+            site,
+            at: self.now,
+            latency_s,
+            up: wanted.up,
+            down: wanted.down,
+            memory: wanted.memory,
+            pes: terms.pes,
+            up_s: terms.up_s,
+            wait_s: terms.wait_s,
+            compute_s: terms.compute_s,
+            down_s: terms.down_s,
+        })
+    }
+
+    fn offer(&self, server: u64, judged: Result<placement::Terms, Unfit>) -> Offer {
+        let terms = judged.map(|terms| Terms {
+            up_s: terms.up_s,
+            wait_s: terms.wait_s,
+            compute_s: terms.compute_s,
+            down_s: terms.down_s,
+            pes: terms.pes,
+            factor: terms.factor,
+            learned: terms.learned,
+            others_s: terms.others_s,
+        });
+        Offer {
+            server,
+            address: self.address(server).unwrap_or_default().to_string(),
+            terms: terms.ok(),
+            refusal: terms.err().map(|unfit| self.why(server, unfit)),
+        }
+    }
+
+    fn why(&self, server: u64, unfit: Unfit) -> String {
+        let lost = self.servers.get(&server).is_some_and(|entry| entry.lost);
+        match unfit {
+            Unfit::Refuses if lost => "nothing was heard of it lately".to_string(),
+            Unfit::Refuses => "it takes no more calls".to_string(),
+            Unfit::Memory { wanted, free } => {
+                format!("the call takes {wanted} bytes of memory, and {free} are free")
+            }
+        }
+    }
+
+    fn none_fits(
+        &self,
+        function: &str,
+        call: &Call<'_>,
+        field: &Field<'_>,
+        exclude: &[u64],
+    ) -> Refusal {
+        let reasons = field.candidates().map(|candidate| {
+            let server = candidate.id;
+            let address = self.address(server).unwrap_or_default();
+            match candidate.fits(call) {
+                _ if exclude.contains(&server) => format!("{address}: it was tried"),
+                Err(unfit) => format!("{address}: {}", self.why(server, unfit)),
+                Ok(()) => format!("{address}: it was not chosen"),
+            }
+        });
+        let mut reasons: Vec<String> = reasons.take(MOST_REASONS).collect();
+        if reasons.is_empty() {
+            reasons.push("no server has it with the interface that you know".to_string());
+        }
+        let function = function.to_string();
+        Refusal::NoServer { function, reasons }
+    }
+}
+
+impl Field<'_> {
+    /// The servers with the interface that the client knows.
+    fn known(&self) -> impl Iterator<Item = &Holder> {
+        self.holders.iter().filter(|one| one.digest == self.digest)
+    }
+
+    fn candidates(&self) -> impl Iterator<Item = Candidate<'_>> {
+        static NOTHING: LazyLock<Profile> = LazyLock::new(Profile::default);
+        let (nothing, now): (&Profile, f64) = (&NOTHING, self.directory.now);
+        self.known().map(move |one| {
+            let entry = self.directory.servers.at(one.place);
+            Candidate {
+                id: one.server,
+                server: &entry.state,
+                now_s: now,
+                route: &self.ways.routes[one.place],
+                profile: one.profile.as_ref().unwrap_or(nothing),
+                unknown_s: match one.profile {
+                    Some(_) => 0.0,
+                    None => entry.slowest(self.work).max(self.unknown_s),
+                },
+                client_up: &self.client_up,
+                client_down: &self.client_down,
+            }
+        })
+    }
+}
+
+impl Entry {
+    /// The longest time of a function with so much work.
+    fn slowest(&self, work: f64) -> f64 {
+        let known = self.profiles.values();
+        let known = known.filter_map(|profile| profile.seconds(work, 1));
+        known.fold(0.0, f64::max)
+    }
+}

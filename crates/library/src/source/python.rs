@@ -1,0 +1,70 @@
+//! Functions of Python modules: who runs them, and what they declare.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use farcall_idl::MAX_DOCUMENT;
+
+use super::SourceError;
+
+/// The module of the `farcall` package that has functions declare themselves, and runs them.
+const MODULE: &str = "farcall._worker";
+
+/// The interpreter: `FARCALL_PYTHON`, or the one beside this program (both lie in the folder of an
+/// environment), or `python3`.
+fn interpreter() -> OsString {
+    if let Some(named) = std::env::var_os("FARCALL_PYTHON").filter(|name| !name.is_empty()) {
+        return named;
+    }
+    let beside = std::env::current_exe().map(|program| program.with_file_name("python3"));
+    match beside {
+        Ok(path) if path.is_file() => path.into(),
+        _ => "python3".into(),
+    }
+}
+
+/// Program and arguments that become a worker for the functions of Python modules.
+pub fn python_worker() -> (OsString, Vec<String>) {
+    let arguments = ["-u", "-m", MODULE, "worker"];
+    (interpreter(), arguments.map(str::to_string).into())
+}
+
+/// The interfaces that a module declares.
+pub(crate) fn declarations(path: &Path) -> Result<String, SourceError> {
+    let interpreter = interpreter();
+    let output = Command::new(&interpreter)
+        .args(["-m", MODULE, "declare"])
+        .arg(path)
+        .stdin(Stdio::null())
+        .output();
+    let output = output.map_err(|error| SourceError::NoPython {
+        path: path.into(),
+        interpreter: interpreter.to_string_lossy().into_owned(),
+        error,
+    })?;
+    if !output.status.success() {
+        let mut messages = String::from_utf8_lossy(&output.stderr)
+            .trim_end()
+            .to_string();
+        if messages.contains("No module named") && messages.contains(MODULE) {
+            let name = interpreter.to_string_lossy();
+            messages = format!(
+                "{messages}; install the farcall package for it (`{name} -m pip install farcall`), \
+                 or name another interpreter in FARCALL_PYTHON"
+            );
+        }
+        return Err(SourceError::Python {
+            path: path.into(),
+            messages,
+        });
+    }
+    if output.stdout.len() > MAX_DOCUMENT {
+        return Err(SourceError::TooLong { path: path.into() });
+    }
+    String::from_utf8(output.stdout).map_err(|_| SourceError::Read {
+        path: path.into(),
+        error: io::Error::new(io::ErrorKind::InvalidData, "the text is not UTF-8"),
+    })
+}

@@ -1,0 +1,201 @@
+//! What must hold at every step, seen from outside.
+
+use farcall_rpc_proto::{FailureKind, JobId};
+use farcall_server_proto::{CallKey, MemoryKey, WorkerKey};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// A promise that was broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation(pub String);
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What a submitted call has come to, as a client was told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// Its results.
+    Done(Vec<u8>),
+    /// Why there are none.
+    Failed(FailureKind),
+}
+
+/// One call that a client has made.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub(crate) user: u8,
+    pub(crate) is_repeatable: bool,
+    /// How often a worker has begun with it.
+    begun: u32,
+    /// Its id, where the server has said that it is kept.
+    pub(crate) id: Option<JobId>,
+    /// What was told of it last.
+    told: Option<Told>,
+    /// Its user wanted it to end.
+    pub(crate) is_cancelled: bool,
+}
+
+/// What a worker does.
+#[derive(Clone, Debug)]
+struct Running {
+    call: CallKey,
+    pes: u32,
+    /// Memory, and whether it is written.
+    memory: Vec<(MemoryKey, bool)>,
+}
+
+/// Sees everything.
+#[derive(Debug, Default)]
+pub(crate) struct Checker {
+    pub(crate) calls: BTreeMap<u64, Known>,
+    workers: BTreeMap<WorkerKey, Vec<Running>>,
+    /// Whose calls a worker has run.
+    users: BTreeMap<WorkerKey, u8>,
+    pub(crate) violation: Option<Violation>,
+}
+
+impl Checker {
+    /// Takes note of a broken promise; the first one counts.
+    pub(crate) fn fail(&mut self, text: String) {
+        self.violation.get_or_insert(Violation(text));
+    }
+
+    /// A client makes a call.
+    pub(crate) fn made(&mut self, tag: u64, user: u8, is_repeatable: bool) {
+        let known = Known {
+            user,
+            is_repeatable,
+            begun: 0,
+            id: None,
+            told: None,
+            is_cancelled: false,
+        };
+        self.calls.insert(tag, known);
+    }
+
+    /// A worker is handed a call.
+    pub(crate) fn handed(
+        &mut self,
+        worker: WorkerKey,
+        (call, tag): (CallKey, u64),
+        pes: u32,
+        memory: Vec<(MemoryKey, bool)>,
+        most_pes: u32,
+    ) {
+        let Some(user) = self.calls.get(&tag).map(|known| known.user) else {
+            return self.fail(format!(
+                "a worker is handed call {tag}, which nobody has made"
+            ));
+        };
+        let owner = *self.users.entry(worker).or_insert(user);
+        if owner != user {
+            self.fail(format!(
+                "a worker of user {owner} is handed call {tag} of user {user}"
+            ));
+        }
+        for (other, running) in &self.workers {
+            for known in running {
+                for (key, writes) in &memory {
+                    let clash =
+                        |(held, written): &(MemoryKey, bool)| held == key && (*written || *writes);
+                    if known.memory.iter().any(clash) && known.call != call {
+                        let text = format!(
+                            "call {tag} is handed memory that a call at worker {other:?} has"
+                        );
+                        return self.fail(text);
+                    }
+                }
+            }
+        }
+        let running = Running { call, pes, memory };
+        self.workers.entry(worker).or_default().push(running);
+        let of_worker = |calls: &Vec<Running>| calls.iter().map(|one| one.pes).max();
+        let used: u32 = self.workers.values().filter_map(of_worker).sum();
+        if used > most_pes {
+            self.fail(format!(
+                "{used} processor elements are in use, and there are {most_pes}"
+            ));
+        }
+    }
+
+    /// A worker begins with a call.
+    pub(crate) fn begins(&mut self, tag: u64) {
+        let Some(known) = self.calls.get_mut(&tag) else {
+            return;
+        };
+        known.begun += 1;
+        if known.begun > 1 && !known.is_repeatable {
+            self.fail(format!("call {tag} runs twice and is not repeatable"));
+        }
+    }
+
+    /// A worker has no longer a call: it is finished, taken back, or died with the worker.
+    pub(crate) fn leaves(&mut self, worker: WorkerKey, call: CallKey) {
+        if let Some(running) = self.workers.get_mut(&worker) {
+            running.retain(|known| known.call != call);
+            if running.is_empty() {
+                self.workers.remove(&worker);
+            }
+        }
+    }
+
+    /// A worker is gone.
+    pub(crate) fn gone(&mut self, worker: WorkerKey) {
+        self.workers.remove(&worker);
+        self.users.remove(&worker);
+    }
+
+    /// The server is killed, and all its workers with it.
+    pub(crate) fn killed(&mut self) {
+        self.workers.clear();
+        self.users.clear();
+    }
+
+    /// Memory is given back to the system.
+    pub(crate) fn freed(&mut self, memory: MemoryKey) {
+        let mut running = self.workers.values().flatten();
+        if running.any(|known| known.memory.iter().any(|(key, _)| *key == memory)) {
+            self.fail("memory is freed that a worker uses".to_string());
+        }
+    }
+
+    /// A client is told that a call is kept.
+    pub(crate) fn kept(&mut self, tag: u64, id: JobId) {
+        if let Some(known) = self.calls.get_mut(&tag) {
+            known.id = Some(id);
+        }
+    }
+
+    /// A client is told what a submitted call has come to.
+    pub(crate) fn told(&mut self, tag: u64, told: Told) {
+        let Some(known) = self.calls.get_mut(&tag) else {
+            return;
+        };
+        if told == Told::Failed(FailureKind::Cancelled) && !known.is_cancelled {
+            return self.fail(format!("call {tag} was cancelled, and nobody wanted that"));
+        }
+        match &known.told {
+            Some(before) if *before != told => {
+                let text = format!("call {tag} had the outcome {before:?}, and now {told:?}");
+                self.fail(text);
+            }
+            _ => known.told = Some(told),
+        }
+    }
+
+    /// A client has received bytes: they are its own user's, or zero.
+    pub(crate) fn received(&mut self, user: u8, tag: u64, bytes: &[u8]) {
+        let is_foreign = |byte: &&u8| **byte != 0 && **byte >> 4 != user;
+        if let Some(byte) = bytes.iter().find(is_foreign) {
+            let text = format!(
+                "call {tag} of user {user} is sent bytes of user {}",
+                byte >> 4
+            );
+            self.fail(text);
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! `cargo xtask simulate`: plays seeds, and says which break a promise.
+
+use clap::Parser;
+use farcall_simulator::{Flaw, Options, minimise, simulate};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Lines of a history that are shown.
+const SHOWN: usize = 60;
+
+/// Plays a whole server in virtual time, with clients, workers and a disk that fail.
+///
+/// A seed that breaks a promise is shown with a history that was made as short as it could be.
+#[derive(Parser)]
+#[command(
+    name = "cargo xtask simulate",
+    after_help = "Example:\n  cargo xtask simulate --seconds 60"
+)]
+struct Arguments {
+    /// Play this seed alone.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Play new seeds for so many seconds.
+    #[arg(long, default_value_t = 30)]
+    seconds: u64,
+    /// The first of the new seeds.
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+    /// Look for each of the server's deliberate faults, for so many seconds each.
+    #[arg(long)]
+    flaws: bool,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    if arguments.flaws {
+        return find_flaws(&arguments);
+    }
+    let (seeds, until) = match arguments.seed {
+        Some(seed) => (seed..=seed, None),
+        None => {
+            let until = Instant::now() + Duration::from_secs(arguments.seconds);
+            (arguments.from..=u64::MAX, Some(until))
+        }
+    };
+    let start = Instant::now();
+    let (mut histories, mut calls, mut faults, mut seconds) = (0u64, 0u64, 0u64, 0.0);
+    for seed in seeds {
+        if until.is_some_and(|until| Instant::now() >= until) {
+            break;
+        }
+        let options = Options::of_seed(seed);
+        let outcome = simulate(&options);
+        (histories, calls) = (histories + 1, calls + outcome.calls);
+        (faults, seconds) = (faults + outcome.faults, seconds + outcome.seconds);
+        if let Some(violation) = outcome.violation {
+            println!("seed {seed} breaks a promise: {violation}");
+            show(&options);
+            return ExitCode::FAILURE;
+        }
+    }
+    let took = start.elapsed().as_secs_f64();
+    println!(
+        "{histories} histories, {:.1} simulated hours, {calls} calls ({:.0} an hour of one core), \
+         {faults} faults: no promise was broken",
+        seconds / 3600.0,
+        calls as f64 / took * 3600.0
+    );
+    ExitCode::SUCCESS
+}
+
+/// Looks for each deliberate fault.
+fn find_flaws(arguments: &Arguments) -> ExitCode {
+    let mut all = true;
+    let time = Duration::from_secs(arguments.seconds);
+    for flaw in Flaw::ALL {
+        let start = Instant::now();
+        let mut seeds = (arguments.from..).take_while(|_| start.elapsed() < time);
+        let found = seeds.find_map(|seed| {
+            let options = Options {
+                flaw: Some(flaw),
+                ..Options::of_seed(seed)
+            };
+            Some((seed, simulate(&options).violation?))
+        });
+        let took = start.elapsed().as_secs_f64();
+        match found {
+            Some((seed, violation)) => {
+                println!("{flaw:?}: seed {seed} finds it within {took:.1} s: {violation}");
+            }
+            None => {
+                all = false;
+                println!("{flaw:?}: not found within {took:.1} s");
+            }
+        }
+    }
+    match all {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+/// Shows the shortest history that was found.
+fn show(options: &Options) {
+    let short = minimise(options);
+    let outcome = simulate(&short);
+    println!(
+        "shortest: {} clients with {} wishes, faults: {}",
+        short.clients,
+        short.wishes,
+        short.faults.names().join(", ")
+    );
+    let skipped = outcome.history.len().saturating_sub(SHOWN);
+    if skipped > 0 {
+        println!("({skipped} lines before)");
+    }
+    for line in &outcome.history[skipped..] {
+        println!("{line}");
+    }
+    if let Some(violation) = outcome.violation {
+        println!("{violation}");
+    }
+}

@@ -1,0 +1,42 @@
+//! Makes a failing history short: fewer clients, fewer wishes, fewer kinds of faults.
+
+use crate::options::{Faults, Options};
+use crate::world::simulate;
+
+/// The shortest history found that breaks a promise, with what happens in it written down.
+pub fn minimise(options: &Options) -> Options {
+    let fails = |options: &Options| simulate(options).violation.is_some();
+    let mut best = options.clone();
+    loop {
+        let fewer_clients = (1..best.clients).map(|clients| Options {
+            clients,
+            ..best.clone()
+        });
+        let wishes = [
+            best.wishes / 2,
+            best.wishes * 3 / 4,
+            best.wishes.saturating_sub(1),
+        ];
+        let wishes = wishes
+            .into_iter()
+            .filter(|wishes| (1..best.wishes).contains(wishes));
+        let fewer_wishes = wishes.map(|wishes| Options {
+            wishes,
+            ..best.clone()
+        });
+        let without = (0..Faults::COUNT).filter_map(|number| best.faults.without(number));
+        let fewer_faults = without.map(|faults| Options {
+            faults,
+            ..best.clone()
+        });
+        let mut smaller = fewer_clients.chain(fewer_faults).chain(fewer_wishes);
+        match smaller.find(|options| fails(options)) {
+            Some(found) => best = found,
+            None => break,
+        }
+    }
+    Options {
+        traces: true,
+        ..best
+    }
+}

@@ -1,0 +1,98 @@
+//! What is simulated.
+
+use farcall_random::SplitMix64;
+use farcall_server_proto::Flaw;
+
+macro_rules! faults {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What may go wrong.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Faults {
+            $($(#[$doc])* pub $name: bool,)*
+        }
+
+        impl Faults {
+            /// Each of them, or not, as a seed says.
+            fn some(random: &mut SplitMix64) -> Faults {
+                Faults { $($name: random.chance(0.5),)* }
+            }
+
+            /// How many there are.
+            pub const COUNT: usize = [$(stringify!($name)),*].len();
+
+            /// The same without one of them, by its number; none where that is not there.
+            pub fn without(mut self, number: usize) -> Option<Faults> {
+                let all: [&mut bool; Faults::COUNT] = [$(&mut self.$name),*];
+                std::mem::replace(all[number], false).then_some(self)
+            }
+
+            /// Their names.
+            pub fn names(self) -> Vec<&'static str> {
+                let mut names = Vec::new();
+                $(if self.$name { names.push(stringify!($name)); })*
+                names
+            }
+        }
+    };
+}
+
+faults! {
+    /// Workers crash.
+    worker_crashes,
+    /// Workers never finish what they run.
+    worker_hangs,
+    /// Workers take long to start, or do not start.
+    worker_starts_badly,
+    /// The disk has no room.
+    disk_is_full,
+    /// Files cannot be read or written.
+    disk_errors,
+    /// The disk forgets what it has said was written.
+    disk_forgets,
+    /// The disk takes long.
+    disk_is_slow,
+    /// Connections are reset.
+    resets,
+    /// Bytes stand still on their way.
+    stalls,
+    /// Clients go without a word that reaches the server.
+    half_open,
+    /// The server is killed between any two actions.
+    kills,
+    /// The server's machine stops for a while.
+    pauses,
+    /// The calendar jumps forwards and backwards.
+    calendar_jumps,
+}
+
+/// What is simulated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Where all chance comes from.
+    pub seed: u64,
+    /// How many clients there are.
+    pub clients: u32,
+    /// How much each of them wants done.
+    pub wishes: u32,
+    /// What may go wrong.
+    pub faults: Faults,
+    /// A deliberate fault of the server that is to be found.
+    pub flaw: Option<Flaw>,
+    /// Whether the history is written down.
+    pub traces: bool,
+}
+
+impl Options {
+    /// What a seed stands for.
+    pub fn of_seed(seed: u64) -> Options {
+        let mut random = SplitMix64::new(seed ^ 0x5EED);
+        Options {
+            seed,
+            clients: 1 + random.below(6) as u32,
+            wishes: 10 + random.below(60) as u32,
+            faults: Faults::some(&mut random),
+            flaw: None,
+            traces: false,
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! What the server wants done, and what workers make of it.
+
+use super::{MS, S, ToLife, World};
+use crate::machine::Worker;
+use farcall_rpc_proto::{JobId, Pieces, User};
+use farcall_server_proto::{
+    Action, CallKey, DiskError, Event, Finished, Identity, MemoryKey, Withdrawal, WorkerKey,
+};
+use farcall_server_proto::{Content, Stored};
+
+impl World {
+    /// Does what the server wants done, until there is no more. It may be killed before any of it.
+    pub(super) fn act(&mut self) {
+        loop {
+            let Some(machine) = &mut self.machine else {
+                return;
+            };
+            let Some(action) = machine.server.poll_action() else {
+                break;
+            };
+            if self.fails(|faults| faults.kills, 20_000) {
+                return self.kill();
+            }
+            let event = self.execute(action);
+            let now = self.clock();
+            if let (Some(event), Some(machine)) = (event, &mut self.machine) {
+                machine.server.set_time(now);
+                machine.server.handle(event);
+            }
+        }
+        if self
+            .machine
+            .as_ref()
+            .is_some_and(|machine| machine.is_too_large())
+        {
+            self.checker
+                .fail("the server takes more memory than it may".to_string());
+        }
+    }
+
+    fn execute(&mut self, action: Action) -> Option<Event> {
+        let now = self.now;
+        let machine = self.machine.as_mut()?;
+        match action {
+            Action::Authenticate { connection, token } => {
+                let identity = Identity {
+                    user: User::named(&token.unwrap_or_default()),
+                    is_operator: false,
+                };
+                return Some(Event::Authenticated(connection, Ok(identity)));
+            }
+            Action::Flush(connection) => machine.unflushed.push(connection),
+            Action::Resume(connection) => machine.resumed.push(connection),
+            Action::Close(connection) => {
+                let farewell = machine.farewell(connection, now);
+                if let Some(socket) = machine.sockets.remove(&connection) {
+                    self.send(socket.link, farewell, 1);
+                    let delay = 2 * MS + self.random.below(10 * MS);
+                    let arrives = self.links[socket.link].arrives[1].max(self.now + delay);
+                    self.at(arrives + 1, super::Happening::LostAtClient(socket.link));
+                }
+            }
+            Action::MakeMemory { memory, bytes } => {
+                machine.memories.insert(memory, vec![0; bytes as usize]);
+            }
+            Action::FreeMemory(memory) => {
+                machine.memories.remove(&memory);
+                self.checker.freed(memory);
+            }
+            Action::ClearMemory {
+                memory,
+                offset,
+                bytes,
+            } => {
+                if let Some(memory) = machine.memories.get_mut(&memory) {
+                    memory[offset as usize..(offset + bytes) as usize].fill(0);
+                }
+            }
+            Action::StartWorker { worker, .. } => {
+                machine.workers.insert(worker, Worker::default());
+                let slow = self.options.faults.worker_starts_badly;
+                let delay = self.random.below(if slow { 2 * S } else { 20 * MS });
+                self.after(delay, ToLife::Starting(worker));
+            }
+            Action::Run { worker, call } => return self.run_call(worker, call),
+            Action::Withdraw { worker, call } => return Some(self.withdraw(worker, call)),
+            Action::EndWorker { worker, reason } => {
+                if let Some(known) = machine.workers.get_mut(&worker) {
+                    known.ended.get_or_insert(reason);
+                    known.step += 1;
+                    let delay = self.random.below(2 * MS);
+                    self.after(delay, ToLife::Dies(worker));
+                }
+            }
+            other => self.execute_on_disk(other),
+        }
+        None
+    }
+
+    fn execute_on_disk(&mut self, action: Action) {
+        match action {
+            Action::WriteFile {
+                ticket,
+                id,
+                content,
+                memory,
+                pieces,
+                ..
+            } => self.write_file(ticket, (id, content), memory, pieces),
+            Action::ReadFile {
+                ticket,
+                id,
+                content,
+                memory,
+                pieces,
+                stored,
+            } => self.read_file(ticket, (id, content), (memory, pieces), stored),
+            Action::RemoveFile(id, content) => self.disk.remove(id, content),
+            Action::Record(entry) => {
+                self.disk.append(entry);
+                if !std::mem::replace(&mut self.commits, true) {
+                    let delay = self.disk_delay();
+                    self.after(delay, ToLife::Commits);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn disk_delay(&mut self) -> u64 {
+        match self.fails(|faults| faults.disk_is_slow, 50) {
+            true => self.random.below(10 * S),
+            false => MS / 2 + self.random.below(5 * MS),
+        }
+    }
+
+    fn write_file(
+        &mut self,
+        ticket: u64,
+        (id, content): (JobId, Content),
+        memory: MemoryKey,
+        mut pieces: Pieces,
+    ) {
+        let error = |is_full, text: &str| DiskError {
+            is_full,
+            text: text.to_string(),
+        };
+        let mut bytes = Vec::new();
+        if let Some(machine) = &self.machine
+            && let Some(all) = machine.memories.get(&memory)
+        {
+            while let Some(piece) = pieces.take(u64::MAX) {
+                let (start, length) = (piece.offset as usize, piece.length as usize);
+                bytes.extend_from_slice(&all[start..start + length]);
+            }
+        }
+        let written = if self.fails(|faults| faults.disk_is_full, 50) {
+            Err(error(true, "no room"))
+        } else if self.fails(|faults| faults.disk_errors, 50) {
+            Err(error(false, "the disk cannot be written"))
+        } else {
+            let is_forgotten = self.fails(|faults| faults.disk_forgets, 20);
+            Ok(self.disk.write(id, content, bytes, is_forgotten))
+        };
+        let delay = self.disk_delay();
+        let event = Event::Written(ticket, written);
+        self.after(delay, ToLife::File(Box::new(event)));
+    }
+
+    fn read_file(
+        &mut self,
+        ticket: u64,
+        (id, content): (JobId, Content),
+        (memory, mut pieces): (MemoryKey, Pieces),
+        stored: Stored,
+    ) {
+        let mut read = self.disk.read(id, content, stored);
+        if self.fails(|faults| faults.disk_errors, 50) {
+            read = Err(DiskError {
+                is_full: false,
+                text: "the disk cannot be read".to_string(),
+            });
+        }
+        let read = read.map(|bytes| {
+            let machine = self.machine.as_mut();
+            let all = machine.and_then(|machine| machine.memories.get_mut(&memory));
+            let Some(all) = all else { return };
+            let mut at = 0;
+            while let Some(piece) = pieces.take(u64::MAX) {
+                let (start, length) = (piece.offset as usize, piece.length as usize);
+                all[start..start + length].copy_from_slice(&bytes[at..at + length]);
+                at += length;
+            }
+        });
+        let delay = self.disk_delay();
+        let event = Event::Fetched(ticket, read);
+        self.after(delay, ToLife::File(Box::new(event)));
+    }
+
+    fn run_call(&mut self, worker: WorkerKey, call: CallKey) -> Option<Event> {
+        let machine = self.machine.as_mut()?;
+        let Some((posted, pes)) = machine.posted(call) else {
+            return Some(Event::NotRun(worker, call, "it cannot be read".to_string()));
+        };
+        let Some(known) = machine.workers.get_mut(&worker) else {
+            return Some(Event::NotRun(worker, call, "it has no process".to_string()));
+        };
+        let memory = posted.arrays.iter();
+        let memory = memory
+            .map(|array| (array.memory, array.is_written))
+            .collect();
+        let tag = posted.tag;
+        known.posted.push_back(posted);
+        let is_first = known.posted.len() == 1;
+        self.checker
+            .handed(worker, (call, tag), pes, memory, crate::machine::PES);
+        self.trace(|| format!("{worker:?} is handed call {tag}"));
+        if is_first {
+            self.step_after(worker, 3_000);
+        }
+        None
+    }
+
+    fn step_after(&mut self, worker: WorkerKey, delay: u64) {
+        let machine = self.machine.as_mut();
+        let known = machine.and_then(|machine| machine.workers.get_mut(&worker));
+        if let Some(known) = known {
+            known.step += 1;
+            let step = known.step;
+            self.after(delay, ToLife::Steps(worker, step));
+        }
+    }
+
+    fn withdraw(&mut self, worker: WorkerKey, call: CallKey) -> Event {
+        let machine = self.machine.as_mut();
+        let known = machine.and_then(|machine| machine.workers.get_mut(&worker));
+        let posted = known.and_then(|known| {
+            known
+                .posted
+                .iter_mut()
+                .find(|one| one.call == call && !one.is_withdrawn)
+        });
+        let withdrawal = match posted {
+            None => Withdrawal::Finished,
+            Some(posted) if posted.has_begun => Withdrawal::Runs,
+            Some(posted) => {
+                posted.is_withdrawn = true;
+                Withdrawal::Done
+            }
+        };
+        if withdrawal == Withdrawal::Done {
+            self.checker.leaves(worker, call);
+        }
+        Event::Withdrawn(worker, call, withdrawal)
+    }
+
+    /// A worker begins with a call, or ends it.
+    pub(super) fn worker_steps(&mut self, worker: WorkerKey, step: u64) {
+        let Some(machine) = &mut self.machine else {
+            return;
+        };
+        let Some(known) = machine.workers.get_mut(&worker) else {
+            return;
+        };
+        let Some(posted) = known.posted.front_mut().filter(|_| known.step == step) else {
+            return;
+        };
+        if posted.is_withdrawn {
+            known.posted.pop_front();
+            self.step_after(worker, 1_000);
+            return self.tell(Event::Passed(worker));
+        }
+        if !posted.has_begun {
+            posted.has_begun = true;
+            let tag = posted.tag;
+            self.checker.begins(tag);
+            self.trace(|| format!("{worker:?} begins with call {tag}"));
+            if self.fails(|faults| faults.worker_hangs, 100) {
+                return;
+            }
+            if self.fails(|faults| faults.worker_crashes, 60) {
+                let delay = self.random.below(5 * MS);
+                return self.after(delay, ToLife::Dies(worker));
+            }
+            // Most calls take little time.
+            let delay = match self.random.below(10) {
+                0..=5 => 2_000 + self.random.below(10_000),
+                6..=8 => self.random.below(20 * MS),
+                _ => self.random.below(S),
+            };
+            return self.step_after(worker, delay);
+        }
+        let posted = posted.clone();
+        known.posted.pop_front();
+        let user = (posted.tag >> 48) as u8;
+        let computed = machine.compute(&posted, user);
+        if let Err(text) = computed {
+            self.checker.fail(text);
+        }
+        self.checker.leaves(worker, posted.call);
+        self.step_after(worker, 1_000);
+        let finished = Finished {
+            exec_nanos: 5_000,
+            failure: None,
+        };
+        self.tell(Event::Finished(worker, posted.call, finished));
+    }
+}
