@@ -1,7 +1,6 @@
 """The flow command as scripts see it, and the recorder of MPI programs."""
 
 import json
-import shutil
 import subprocess
 
 import pytest
@@ -59,12 +58,10 @@ def test_a_plot_without_its_packages_says_so(tmp_path):
     assert "--python" in run.stderr
 
 
-@pytest.mark.skipif(
-    not (shutil.which("mpicc.openmpi") or shutil.which("mpicc.mpich")),
-    reason="no MPI: apt-get install openmpi-bin libopenmpi-dev mpich libmpich-dev",
-)
 def test_recorded_mpi_programs_are_simulated():
     script = ROOT / "bindings" / "pmpi" / "tests" / "try.sh"
     run = subprocess.run([script], capture_output=True, text=True, timeout=110, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     assert " 0 failed" in run.stdout
+    if " 2 skipped" in run.stdout:
+        pytest.skip(run.stdout)
