@@ -1,5 +1,5 @@
-//! Seeds that are played each time: those that once broke a promise, a fixed range for a fixed time,
-//! and as many as it takes to find each deliberate fault.
+//! Seeds that are played each time: those that once broke a promise, a fixed range, and as many as
+//! it takes to find each deliberate fault.
 
 use farcall_simulator::{Flaw, Options, simulate};
 use std::time::{Duration, Instant};
