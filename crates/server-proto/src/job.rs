@@ -28,6 +28,45 @@ pub(crate) enum State {
     OnDisk,
 }
 
+/// From a state to the next. What is not listed does not happen; a job may end in every state.
+const TABLE: [(State, State); 13] = {
+    use State::*;
+    const RUNNING: State = State::Running {
+        worker: WorkerKey::NONE,
+    };
+    [
+        (Receiving, Waiting),
+        (Receiving, Queued),
+        // A call is submitted.
+        (Receiving, OnDisk),
+        // Results are fetched.
+        (Receiving, Sending),
+        (Waiting, Queued),
+        (Waiting, Sending),
+        (OnDisk, Queued),
+        // It is the next of its object.
+        (Queued, Queued),
+        (Queued, RUNNING),
+        // It is recorded that it runs.
+        (RUNNING, RUNNING),
+        // Its worker has not begun with it.
+        (RUNNING, Queued),
+        (RUNNING, Sending),
+        (RUNNING, OnDisk),
+    ]
+};
+
+impl State {
+    /// Whether a job may go from this state to that one, whatever worker has it.
+    fn leads_to(&self, next: &State) -> bool {
+        use std::mem::discriminant;
+        let mut rows = TABLE.iter();
+        rows.any(|(from, to)| {
+            discriminant(from) == discriminant(self) && discriminant(to) == discriminant(next)
+        })
+    }
+}
+
 /// What a job is for.
 pub(crate) enum Task {
     /// A call.
@@ -229,7 +268,7 @@ impl Job {
     ) -> Job {
         let mut job = Job::of_one_piece(user, connection, request, bytes, Some(buffer));
         job.outgoing = Pieces::whole(bytes);
-        job.state = State::Sending;
+        job.enter(State::Sending);
         job
     }
 
@@ -278,6 +317,16 @@ impl Job {
         job.task = task;
         job.uses.push(of);
         job
+    }
+
+    /// The job goes to the next state.
+    pub(crate) fn enter(&mut self, state: State) {
+        debug_assert!(
+            self.state.leads_to(&state),
+            "{:?} does not lead to {state:?}",
+            self.state
+        );
+        self.state = state;
     }
 
     /// The id of a submitted call that is recorded.
@@ -331,5 +380,29 @@ mod tests {
         assert_eq!(printing.allow(10, false, now), 0, "nobody reads");
         assert_eq!(printing.allow(2_000_000, true, now), 1_000_000);
         assert!(printing.remark().unwrap().contains("bytes of output"));
+    }
+
+    #[test]
+    fn every_state_is_reached_once_and_all_but_the_last_lead_on() {
+        let running = State::Running {
+            worker: WorkerKey::NONE,
+        };
+        let all = [
+            State::Receiving,
+            State::Waiting,
+            State::Queued,
+            running,
+            State::Sending,
+            State::OnDisk,
+        ];
+        for state in all {
+            let is_reached = all.iter().any(|from| from.leads_to(&state));
+            assert_eq!(is_reached, state != State::Receiving, "{state:?}");
+            let leads_on = all.iter().any(|to| state.leads_to(to));
+            assert_eq!(leads_on, state != State::Sending, "{state:?}");
+        }
+        for (index, row) in TABLE.iter().enumerate() {
+            assert!(!TABLE[index + 1..].contains(row), "{row:?} is there twice");
+        }
     }
 }

@@ -35,6 +35,14 @@ macro_rules! keys {
             generation: u32,
         }
 
+        impl $name {
+            /// The key of nothing.
+            pub const NONE: $name = $name {
+                index: 0,
+                generation: 0,
+            };
+        }
+
         impl Key for $name {
             fn new(index: u32, generation: u32) -> $name {
                 $name { index, generation }

@@ -141,7 +141,7 @@ impl Server {
         if self.calls[key].connection.is_none() {
             return self.release(key);
         }
-        self.calls[key].state = job::State::Queued;
+        self.calls[key].enter(job::State::Queued);
         let start = self.queue.push(self.queued(key), now);
         self.admit_job(start);
     }

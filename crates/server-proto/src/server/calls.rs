@@ -286,7 +286,7 @@ impl Server {
             return self.release(key);
         };
         let object = job.object;
-        job.state = job::State::Sending;
+        job.enter(job::State::Sending);
         job.moved = now;
         job.times.ended = now;
         job.times.exec = exec_nanos;

@@ -5,7 +5,7 @@ use crate::action::{Action, Way};
 use crate::connection::Connection;
 use crate::event::{Accepted, Identity};
 use crate::job::State;
-use crate::keys::{CallKey, ConnectionKey, MemoryKey};
+use crate::keys::{CallKey, ConnectionKey, Key, MemoryKey};
 use crate::settings::nanos;
 use farcall_rpc_proto::{
     self as proto, Chunk, Failure, FailureKind, Hello, Piece, ProtocolError, Transmit,
@@ -390,8 +390,7 @@ impl Landed<'_> {
     }
 }
 
-/// Keys in a form that a queue takes.
-pub(super) fn call_of(id: u64) -> CallKey {
-    use crate::keys::Key;
-    CallKey::of_number(id)
+/// The call that the queue knows by this number.
+pub(super) fn call_of(number: u64) -> CallKey {
+    CallKey::of_number(number)
 }

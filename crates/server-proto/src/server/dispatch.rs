@@ -25,7 +25,7 @@ impl Server {
     /// A job has all its arguments: it waits for its processor elements.
     pub(super) fn enqueue(&mut self, job: CallKey) {
         let now = self.now();
-        self.calls[job].state = job::State::Queued;
+        self.calls[job].enter(job::State::Queued);
         self.calls[job].times.queued = now;
         if !self.takes_turn(job) {
             return;
@@ -238,7 +238,7 @@ impl Server {
             time_limit,
         };
         known.post(key, posting, now);
-        job.state = job::State::Running { worker };
+        job.enter(job::State::Running { worker });
         self.out.push(Action::Run { worker, call: key });
         if has(Flaw::BooksTwice) {
             self.queue.pause(key.number(), now);

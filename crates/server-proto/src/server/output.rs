@@ -3,14 +3,13 @@
 use super::Server;
 use crate::job::Printing;
 use crate::keys::{CallKey, WorkerKey};
-use farcall_idl::Interface;
 
 impl Server {
     /// The name of the function that a worker ran last, for the log.
     pub fn runs(&self, key: WorkerKey) -> Option<String> {
         let number = self.workers.get(key)?.function?;
         let function = self.functions.get(number).ok()?;
-        Some(Interface::qualified_name(&function.interface).into_owned())
+        Some(function.interface.qualified_name().into_owned())
     }
 
     /// Whether a worker runs a call whose client wants what it prints: that is to be told before

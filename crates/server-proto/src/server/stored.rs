@@ -198,7 +198,7 @@ impl Server {
 
     /// All of a call has come that uses arrays which stay.
     pub(super) fn await_turn(&mut self, key: CallKey) {
-        self.calls[key].state = job::State::Waiting;
+        self.calls[key].enter(job::State::Waiting);
         self.candidates.push_back(key);
     }
 
@@ -230,7 +230,7 @@ impl Server {
             let Some(connection) = job.connection else {
                 return self.release(key);
             };
-            job.state = job::State::Sending;
+            job.enter(job::State::Sending);
             let now = self.now();
             self.connections[connection].sending.push(key);
             let proto = &mut self.connections[connection].proto;

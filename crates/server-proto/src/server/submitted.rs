@@ -137,7 +137,7 @@ impl Server {
     /// The arguments of a submitted call are there: they go to the disk.
     pub(super) fn store_arguments(&mut self, key: CallKey) {
         let job = &mut self.calls[key];
-        job.state = job::State::OnDisk;
+        job.enter(job::State::OnDisk);
         let Durability::Submitting(record, _) = &mut job.durability else {
             return;
         };
@@ -392,7 +392,7 @@ impl Server {
         };
         let mut job = Job::new(user, None, 0, number, message, layout, buffer, Vec::new());
         job.times.accepted = self.now();
-        job.state = job::State::OnDisk;
+        job.enter(job::State::OnDisk);
         job.swap = big_endian != cfg!(target_endian = "big");
         job.durability = Durability::Kept(id);
         job.reservation = reservation;
@@ -450,7 +450,7 @@ impl Server {
     /// take it for a call that was not begun.
     pub(super) fn book(&mut self, key: CallKey, id: JobId, worker: WorkerKey) {
         self.workers[worker].state = State::Booked { call: key };
-        self.calls[key].state = job::State::Running { worker };
+        self.calls[key].enter(job::State::Running { worker });
         self.record_change(id, Change::Start, Outcome::default());
         if has(Flaw::StartsEarly) {
             self.launch(key, worker);
@@ -465,7 +465,7 @@ impl Server {
         let (Some(id), Some(durable)) = (job.kept(), &mut self.durable) else {
             return;
         };
-        job.state = job::State::OnDisk;
+        job.enter(job::State::OnDisk);
         (job.times.ended, job.times.exec) = (now, exec);
         let pieces = Pieces::new(&job.layout, Direction::Returned, Side::Buffer);
         match job.buffer.take() {
