@@ -31,7 +31,7 @@ pub(crate) enum State {
 /// From a state to the next. What is not listed does not happen; a job may end in every state.
 const TABLE: [(State, State); 13] = {
     use State::*;
-    const RUNNING: State = State::Running {
+    const RUNNING: State = Running {
         worker: WorkerKey::NONE,
     };
     [

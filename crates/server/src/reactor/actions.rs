@@ -2,9 +2,9 @@
 
 use super::Reactor;
 use crate::disk::files::{Task, Transfer};
-use farcall_rpc_proto::{Failure, FailureKind, Pieces};
+use farcall_rpc_proto::{JobId, Pieces};
 use farcall_server_proto::{
-    Action, ConnectionKey, Content, DiskError, Event, Identity, MemoryKey, Stored,
+    Action, ConnectionKey, Content, DiskError, Event, Identity, Key, MemoryKey, Stored,
 };
 use std::io;
 
@@ -157,7 +157,7 @@ impl Reactor {
     fn read_file(
         &mut self,
         ticket: u64,
-        (id, content): (farcall_rpc_proto::JobId, Content),
+        (id, content): (JobId, Content),
         (memory, pieces): (MemoryKey, Pieces),
         stored: Stored,
     ) -> Option<Event> {
@@ -172,7 +172,7 @@ impl Reactor {
 
     fn transfer(
         &mut self,
-        id: farcall_rpc_proto::JobId,
+        id: JobId,
         content: Content,
         memory: MemoryKey,
         pieces: Pieces,
@@ -232,15 +232,9 @@ impl Reactor {
     }
 
     fn free_memory(&mut self, memory: MemoryKey) {
-        use farcall_server_proto::Key;
         self.memories.free(memory);
         for (_, worker) in self.crew.workers.iter_mut() {
             worker.forget(memory.number());
         }
-    }
-
-    /// Something cannot be done.
-    pub(super) fn failed(kind: FailureKind, why: impl std::fmt::Display) -> Failure {
-        Failure::new(kind, why.to_string())
     }
 }

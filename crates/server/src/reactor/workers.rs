@@ -316,7 +316,7 @@ impl Reactor {
             path: path.clone().into(),
             text,
         };
-        let refuse = |text: String| Reactor::failed(FailureKind::BadArgument, text);
+        let refuse = |text: String| Failure::new(FailureKind::BadArgument, text);
         if source.is_python() {
             let text = "a Python module is served by a server that is started with it";
             return Err(refuse(text.to_string()));
