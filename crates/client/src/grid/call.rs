@@ -11,13 +11,15 @@ use crate::remote::{self, Job, is_large};
 use std::time::Duration;
 
 impl Function {
+    /// The call, whose layout counts what is at servers already as nothing that travels.
     fn prepare(
         &self,
         laid_out: Option<LaidOut>,
         arguments: &[Argument<'_>],
-        way: Way,
     ) -> Result<Prepared, Error> {
-        Prepared::new(self.description(), laid_out, arguments, way)
+        let mut prepared = Prepared::new(self.description(), laid_out, arguments, Way::Both)?;
+        prepared.settle(arguments);
+        Ok(prepared)
     }
 
     /// Makes a call: at the server of its reservation, or at the one that is chosen for it, and
@@ -30,7 +32,7 @@ impl Function {
         if let Some(function) = self.at_reservation()? {
             return function.call(laid_out, arguments);
         }
-        let prepared = self.prepare(laid_out, arguments, Way::Both)?;
+        let prepared = self.prepare(laid_out, arguments)?;
         let wanted = self.wanted(&prepared.layout);
         let is_large = is_large(arguments);
         let call = Call::new(self, wanted, prepared, arguments)?;
@@ -54,7 +56,7 @@ impl Function {
             let attempt = unsafe { function.start(laid_out, arguments) }?;
             return Ok(Started::There(Box::new(attempt)));
         }
-        let prepared = self.prepare(laid_out, arguments, Way::Both)?;
+        let prepared = self.prepare(laid_out, arguments)?;
         let wanted = self.wanted(&prepared.layout);
         let call = Call::new(self, wanted, prepared, arguments)?;
         Ok(Started::Placed(Box::new(Placed::start(call, None)?)))
