@@ -1,6 +1,6 @@
 //! What is recorded of a submitted call, and where its data are.
 
-use crate::lifecycle::Change;
+use crate::lifecycle::{Change, next};
 use farcall_rpc_proto::{Failure, FailureKind, JobId, JobState};
 
 /// Which data.
@@ -89,10 +89,15 @@ impl Record {
         data.saturating_add((self.call.len() + self.interface.len()) as u64)
     }
 
-    /// What becomes of it when the server starts again.
-    pub fn restart(&self) -> (Change, Outcome) {
-        if self.repeatable {
-            return (Change::RestartRepeatable, Outcome::default());
+    /// What becomes of it when the server starts again; none where it stays as it is.
+    pub fn restart(&self) -> Option<(Change, Outcome)> {
+        let change = match self.repeatable {
+            true => Change::RestartRepeatable,
+            false => Change::RestartOnce,
+        };
+        let to = next(self.state, change).filter(|to| *to != self.state)?;
+        if to != JobState::Failed {
+            return Some((change, Outcome::default()));
         }
         let text = format!(
             "outcome unknown: the server ended while {} was running, and it is not declared \
@@ -103,7 +108,7 @@ impl Record {
             failure: Some(Failure::new(FailureKind::OutcomeUnknown, text)),
             ..Outcome::default()
         };
-        (Change::RestartOnce, outcome)
+        Some((change, outcome))
     }
 
     /// Whether a file of it is needed after a restart.

@@ -323,11 +323,6 @@ impl Server {
         self.stopping
     }
 
-    /// Whether it takes no more connections and calls.
-    pub fn is_draining(&self) -> bool {
-        self.draining
-    }
-
     /// The functions served.
     pub fn functions(&self) -> &Functions {
         &self.functions

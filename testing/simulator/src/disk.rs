@@ -185,14 +185,7 @@ impl Disk {
     pub(crate) fn open(&mut self, now: u64) -> Vec<Record> {
         let ids: Vec<JobId> = self.records.keys().copied().collect();
         for id in ids {
-            let record = &self.records[&id];
-            let (change, outcome) = record.restart();
-            let to = lifecycle::next(record.state, change);
-            if to.is_some_and(|state| state != record.state) {
-                let outcome = match to {
-                    Some(JobState::Failed) => outcome,
-                    _ => Outcome::default(),
-                };
+            if let Some((change, outcome)) = self.records[&id].restart() {
                 self.change(id, change, outcome, now);
             }
         }

@@ -123,13 +123,7 @@ pub(super) fn open(path: &Path) -> Result<(Connection, Vec<Record>), JournalErro
 /// The server starts again: calls that were running are to be run once more, or have failed.
 fn restart(transaction: &Transaction<'_>) -> Result<(), JournalError> {
     for record in read_all(transaction)? {
-        let (change, outcome) = record.restart();
-        let to = next(record.state, change);
-        if to.is_some_and(|state| state != record.state) {
-            let outcome = match to {
-                Some(JobState::Failed) => outcome,
-                _ => Outcome::default(),
-            };
+        if let Some((change, outcome)) = record.restart() {
             apply(transaction, record.id, change, outcome)?;
         }
     }
