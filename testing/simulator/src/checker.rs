@@ -39,6 +39,9 @@ pub(crate) struct Known {
     pub(crate) is_cancelled: bool,
 }
 
+/// A worker, by its host and its key there.
+type AtHost = (usize, WorkerKey);
+
 /// What a worker does.
 #[derive(Clone, Debug)]
 struct Running {
@@ -48,13 +51,22 @@ struct Running {
     memory: Vec<(MemoryKey, bool)>,
 }
 
+/// What the workers of one host do.
+fn of_host(
+    workers: &BTreeMap<AtHost, Vec<Running>>,
+    host: usize,
+) -> impl Iterator<Item = &Vec<Running>> {
+    let its = workers.iter().filter(move |((at, _), _)| *at == host);
+    its.map(|(_, running)| running)
+}
+
 /// Sees everything.
 #[derive(Debug, Default)]
 pub(crate) struct Checker {
     pub(crate) calls: BTreeMap<u64, Known>,
-    workers: BTreeMap<WorkerKey, Vec<Running>>,
+    workers: BTreeMap<AtHost, Vec<Running>>,
     /// Whose calls a worker has run.
-    users: BTreeMap<WorkerKey, u8>,
+    users: BTreeMap<AtHost, u8>,
     pub(crate) violation: Option<Violation>,
 }
 
@@ -80,7 +92,7 @@ impl Checker {
     /// A worker is handed a call.
     pub(crate) fn handed(
         &mut self,
-        worker: WorkerKey,
+        worker: AtHost,
         (call, tag): (CallKey, u64),
         pes: u32,
         memory: Vec<(MemoryKey, bool)>,
@@ -97,7 +109,9 @@ impl Checker {
                 "a worker of user {owner} is handed call {tag} of user {user}"
             ));
         }
-        for (other, running) in &self.workers {
+        let host = worker.0;
+        let its = self.workers.iter().filter(|((at, _), _)| *at == host);
+        for ((_, other), running) in its {
             for known in running {
                 for (key, writes) in &memory {
                     let clash =
@@ -114,7 +128,7 @@ impl Checker {
         let running = Running { call, pes, memory };
         self.workers.entry(worker).or_default().push(running);
         let of_worker = |calls: &Vec<Running>| calls.iter().map(|one| one.pes).max();
-        let used: u32 = self.workers.values().filter_map(of_worker).sum();
+        let used: u32 = of_host(&self.workers, host).filter_map(of_worker).sum();
         if used > most_pes {
             self.fail(format!(
                 "{used} processor elements are in use, and there are {most_pes}"
@@ -134,7 +148,7 @@ impl Checker {
     }
 
     /// A worker has no longer a call: it is finished, taken back, or died with the worker.
-    pub(crate) fn leaves(&mut self, worker: WorkerKey, call: CallKey) {
+    pub(crate) fn leaves(&mut self, worker: AtHost, call: CallKey) {
         if let Some(running) = self.workers.get_mut(&worker) {
             running.retain(|known| known.call != call);
             if running.is_empty() {
@@ -144,21 +158,22 @@ impl Checker {
     }
 
     /// A worker is gone.
-    pub(crate) fn gone(&mut self, worker: WorkerKey) {
+    pub(crate) fn gone(&mut self, worker: AtHost) {
         self.workers.remove(&worker);
         self.users.remove(&worker);
     }
 
-    /// The server is killed, and all its workers with it.
-    pub(crate) fn killed(&mut self) {
-        self.workers.clear();
-        self.users.clear();
+    /// The server of a host is killed, and all its workers with it.
+    pub(crate) fn killed(&mut self, host: usize) {
+        self.workers.retain(|(at, _), _| *at != host);
+        self.users.retain(|(at, _), _| *at != host);
     }
 
     /// Memory is given back to the system.
-    pub(crate) fn freed(&mut self, memory: MemoryKey) {
-        let mut running = self.workers.values().flatten();
-        if running.any(|known| known.memory.iter().any(|(key, _)| *key == memory)) {
+    pub(crate) fn freed(&mut self, host: usize, memory: MemoryKey) {
+        let uses = |running: &Running| running.memory.iter().any(|(key, _)| *key == memory);
+        let is_used = of_host(&self.workers, host).flatten().any(uses);
+        if is_used {
             self.fail("memory is freed that a worker uses".to_string());
         }
     }

@@ -50,6 +50,8 @@ struct Kept {
 /// One client. It has a user of its own, or shares one with another.
 pub(crate) struct Client {
     pub(crate) user: u8,
+    /// The host of the server that it calls.
+    pub(crate) host: usize,
     number: u64,
     made: u64,
     /// What it still wants to begin.
@@ -98,6 +100,7 @@ impl Client {
         Client {
             // Two clients to a user.
             user: 1 + (number / 2) as u8,
+            host: 0,
             number: number.into(),
             made: 0,
             wishes: options.wishes,

@@ -1,6 +1,7 @@
 //! What the server wants done, and what workers make of it.
 
-use super::{MS, S, ToLife, World};
+use super::hosts::ToLife;
+use super::{MS, S, World};
 use crate::machine::Worker;
 use farcall_rpc_proto::{JobId, Pieces, User};
 use farcall_server_proto::{
@@ -10,27 +11,26 @@ use farcall_server_proto::{Content, Stored};
 
 impl World {
     /// Does what the server wants done, until there is no more. It may be killed before any of it.
-    pub(super) fn act(&mut self) {
+    pub(super) fn act(&mut self, host: usize) {
         loop {
-            let Some(machine) = &mut self.machine else {
+            let Some(machine) = self.machine(host) else {
                 return;
             };
             let Some(action) = machine.server.poll_action() else {
                 break;
             };
             if self.fails(|faults| faults.kills, 20_000) {
-                return self.kill();
+                return self.kill(host);
             }
-            let event = self.execute(action);
-            let now = self.clock();
-            if let (Some(event), Some(machine)) = (event, &mut self.machine) {
+            let event = self.execute(host, action);
+            let now = self.clock(host);
+            if let (Some(event), Some(machine)) = (event, self.machine(host)) {
                 machine.server.set_time(now);
                 machine.server.handle(event);
             }
         }
         if self
-            .machine
-            .as_ref()
+            .machine(host)
             .is_some_and(|machine| machine.is_too_large())
         {
             self.checker
@@ -38,9 +38,9 @@ impl World {
         }
     }
 
-    fn execute(&mut self, action: Action) -> Option<Event> {
+    fn execute(&mut self, host: usize, action: Action) -> Option<Event> {
         let now = self.now;
-        let machine = self.machine.as_mut()?;
+        let machine = self.hosts[host].machine.as_mut()?;
         match action {
             Action::Authenticate { connection, token } => {
                 let identity = Identity {
@@ -65,7 +65,7 @@ impl World {
             }
             Action::FreeMemory(memory) => {
                 machine.memories.remove(&memory);
-                self.checker.freed(memory);
+                self.checker.freed(host, memory);
             }
             Action::ClearMemory {
                 memory,
@@ -80,24 +80,24 @@ impl World {
                 machine.workers.insert(worker, Worker::default());
                 let slow = self.options.faults.worker_starts_badly;
                 let delay = self.random.below(if slow { 2 * S } else { 20 * MS });
-                self.after(delay, ToLife::Starting(worker));
+                self.after(host, delay, ToLife::Starting(worker));
             }
-            Action::Run { worker, call } => return self.run_call(worker, call),
-            Action::Withdraw { worker, call } => return Some(self.withdraw(worker, call)),
+            Action::Run { worker, call } => return self.run_call(host, worker, call),
+            Action::Withdraw { worker, call } => return Some(self.withdraw(host, worker, call)),
             Action::EndWorker { worker, reason } => {
                 if let Some(known) = machine.workers.get_mut(&worker) {
                     known.ended.get_or_insert(reason);
                     known.step += 1;
                     let delay = self.random.below(2 * MS);
-                    self.after(delay, ToLife::Dies(worker));
+                    self.after(host, delay, ToLife::Dies(worker));
                 }
             }
-            other => self.execute_on_disk(other),
+            other => self.execute_on_disk(host, other),
         }
         None
     }
 
-    fn execute_on_disk(&mut self, action: Action) {
+    fn execute_on_disk(&mut self, host: usize, action: Action) {
         match action {
             Action::WriteFile {
                 ticket,
@@ -106,7 +106,7 @@ impl World {
                 memory,
                 pieces,
                 ..
-            } => self.write_file(ticket, (id, content), memory, pieces),
+            } => self.write_file(host, ticket, (id, content), memory, pieces),
             Action::ReadFile {
                 ticket,
                 id,
@@ -114,13 +114,13 @@ impl World {
                 memory,
                 pieces,
                 stored,
-            } => self.read_file(ticket, (id, content), (memory, pieces), stored),
-            Action::RemoveFile(id, content) => self.disk.remove(id, content),
+            } => self.read_file(host, ticket, (id, content), (memory, pieces), stored),
+            Action::RemoveFile(id, content) => self.hosts[host].disk.remove(id, content),
             Action::Record(entry) => {
-                self.disk.append(entry);
-                if !std::mem::replace(&mut self.commits, true) {
+                self.hosts[host].disk.append(entry);
+                if !std::mem::replace(&mut self.hosts[host].commits, true) {
                     let delay = self.disk_delay();
-                    self.after(delay, ToLife::Commits);
+                    self.after(host, delay, ToLife::Commits);
                 }
             }
             _ => {}
@@ -136,6 +136,7 @@ impl World {
 
     fn write_file(
         &mut self,
+        host: usize,
         ticket: u64,
         (id, content): (JobId, Content),
         memory: MemoryKey,
@@ -146,7 +147,7 @@ impl World {
             text: text.to_string(),
         };
         let mut bytes = Vec::new();
-        if let Some(machine) = &self.machine
+        if let Some(machine) = &self.hosts[host].machine
             && let Some(all) = machine.memories.get(&memory)
         {
             while let Some(piece) = pieces.take(u64::MAX) {
@@ -160,21 +161,24 @@ impl World {
             Err(error(false, "the disk cannot be written"))
         } else {
             let is_forgotten = self.fails(|faults| faults.disk_forgets, 20);
-            Ok(self.disk.write(id, content, bytes, is_forgotten))
+            Ok(self.hosts[host]
+                .disk
+                .write(id, content, bytes, is_forgotten))
         };
         let delay = self.disk_delay();
         let event = Event::Written(ticket, written);
-        self.after(delay, ToLife::File(Box::new(event)));
+        self.after(host, delay, ToLife::File(Box::new(event)));
     }
 
     fn read_file(
         &mut self,
+        host: usize,
         ticket: u64,
         (id, content): (JobId, Content),
         (memory, mut pieces): (MemoryKey, Pieces),
         stored: Stored,
     ) {
-        let mut read = self.disk.read(id, content, stored);
+        let mut read = self.hosts[host].disk.read(id, content, stored);
         if self.fails(|faults| faults.disk_errors, 50) {
             read = Err(DiskError {
                 is_full: false,
@@ -182,7 +186,7 @@ impl World {
             });
         }
         let read = read.map(|bytes| {
-            let machine = self.machine.as_mut();
+            let machine = self.machine(host);
             let all = machine.and_then(|machine| machine.memories.get_mut(&memory));
             let Some(all) = all else { return };
             let mut at = 0;
@@ -194,11 +198,11 @@ impl World {
         });
         let delay = self.disk_delay();
         let event = Event::Fetched(ticket, read);
-        self.after(delay, ToLife::File(Box::new(event)));
+        self.after(host, delay, ToLife::File(Box::new(event)));
     }
 
-    fn run_call(&mut self, worker: WorkerKey, call: CallKey) -> Option<Event> {
-        let machine = self.machine.as_mut()?;
+    fn run_call(&mut self, host: usize, worker: WorkerKey, call: CallKey) -> Option<Event> {
+        let machine = self.machine(host)?;
         let Some((posted, pes)) = machine.posted(call) else {
             return Some(Event::NotRun(worker, call, "it cannot be read".to_string()));
         };
@@ -212,27 +216,32 @@ impl World {
         let tag = posted.tag;
         known.posted.push_back(posted);
         let is_first = known.posted.len() == 1;
-        self.checker
-            .handed(worker, (call, tag), pes, memory, crate::machine::PES);
-        self.trace(|| format!("{worker:?} is handed call {tag}"));
+        self.checker.handed(
+            (host, worker),
+            (call, tag),
+            pes,
+            memory,
+            crate::machine::PES,
+        );
+        self.trace(|| format!("{worker:?} of server {host} is handed call {tag}"));
         if is_first {
-            self.step_after(worker, 3_000);
+            self.step_after(host, worker, 3_000);
         }
         None
     }
 
-    fn step_after(&mut self, worker: WorkerKey, delay: u64) {
-        let machine = self.machine.as_mut();
+    fn step_after(&mut self, host: usize, worker: WorkerKey, delay: u64) {
+        let machine = self.machine(host);
         let known = machine.and_then(|machine| machine.workers.get_mut(&worker));
         if let Some(known) = known {
             known.step += 1;
             let step = known.step;
-            self.after(delay, ToLife::Steps(worker, step));
+            self.after(host, delay, ToLife::Steps(worker, step));
         }
     }
 
-    fn withdraw(&mut self, worker: WorkerKey, call: CallKey) -> Event {
-        let machine = self.machine.as_mut();
+    fn withdraw(&mut self, host: usize, worker: WorkerKey, call: CallKey) -> Event {
+        let machine = self.machine(host);
         let known = machine.and_then(|machine| machine.workers.get_mut(&worker));
         let posted = known.and_then(|known| {
             known
@@ -249,14 +258,14 @@ impl World {
             }
         };
         if withdrawal == Withdrawal::Done {
-            self.checker.leaves(worker, call);
+            self.checker.leaves((host, worker), call);
         }
         Event::Withdrawn(worker, call, withdrawal)
     }
 
     /// A worker begins with a call, or ends it.
-    pub(super) fn worker_steps(&mut self, worker: WorkerKey, step: u64) {
-        let Some(machine) = &mut self.machine else {
+    pub(super) fn worker_steps(&mut self, host: usize, worker: WorkerKey, step: u64) {
+        let Some(machine) = self.machine(host) else {
             return;
         };
         let Some(known) = machine.workers.get_mut(&worker) else {
@@ -267,20 +276,20 @@ impl World {
         };
         if posted.is_withdrawn {
             known.posted.pop_front();
-            self.step_after(worker, 1_000);
-            return self.tell(Event::Passed(worker));
+            self.step_after(host, worker, 1_000);
+            return self.tell(host, Event::Passed(worker));
         }
         if !posted.has_begun {
             posted.has_begun = true;
             let tag = posted.tag;
             self.checker.begins(tag);
-            self.trace(|| format!("{worker:?} begins with call {tag}"));
+            self.trace(|| format!("{worker:?} of server {host} begins with call {tag}"));
             if self.fails(|faults| faults.worker_hangs, 100) {
                 return;
             }
             if self.fails(|faults| faults.worker_crashes, 60) {
                 let delay = self.random.below(5 * MS);
-                return self.after(delay, ToLife::Dies(worker));
+                return self.after(host, delay, ToLife::Dies(worker));
             }
             // Most calls take little time.
             let delay = match self.random.below(10) {
@@ -288,7 +297,7 @@ impl World {
                 6..=8 => self.random.below(20 * MS),
                 _ => self.random.below(S),
             };
-            return self.step_after(worker, delay);
+            return self.step_after(host, worker, delay);
         }
         let posted = posted.clone();
         known.posted.pop_front();
@@ -297,12 +306,12 @@ impl World {
         if let Err(text) = computed {
             self.checker.fail(text);
         }
-        self.checker.leaves(worker, posted.call);
-        self.step_after(worker, 1_000);
+        self.checker.leaves((host, worker), posted.call);
+        self.step_after(host, worker, 1_000);
         let finished = Finished {
             exec_nanos: 5_000,
             failure: None,
         };
-        self.tell(Event::Finished(worker, posted.call, finished));
+        self.tell(host, Event::Finished(worker, posted.call, finished));
     }
 }
