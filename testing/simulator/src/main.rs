@@ -62,9 +62,10 @@ fn main() -> ExitCode {
     let took = start.elapsed().as_secs_f64();
     println!(
         "{histories} histories, {:.1} simulated hours, {calls} calls ({:.0} an hour of one core), \
-         {faults} faults: no promise was broken",
+         {faults} faults ({:.1} per 100 calls): no promise was broken",
         seconds / 3600.0,
-        calls as f64 / took * 3600.0
+        calls as f64 / took * 3600.0,
+        100.0 * faults as f64 / calls.max(1) as f64
     );
     ExitCode::SUCCESS
 }
@@ -105,9 +106,10 @@ fn show(options: &Options) {
     let short = minimise(options);
     let outcome = simulate(&short);
     println!(
-        "shortest: {} clients with {} wishes, faults: {}",
+        "shortest: {} clients with {} wishes, subjects: {}, faults: {}",
         short.clients,
         short.wishes,
+        short.subjects.names().join(", "),
         short.faults.names().join(", ")
     );
     let skipped = outcome.history.len().saturating_sub(SHOWN);

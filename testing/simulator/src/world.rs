@@ -3,6 +3,7 @@
 mod actions;
 mod hosts;
 mod links;
+mod services;
 
 use crate::checker::{Checker, Violation};
 use crate::client::Client;
@@ -141,6 +142,11 @@ impl World {
         fails
     }
 
+    /// The life of a host's server, by a number that no other has.
+    fn life(&self, host: usize) -> u64 {
+        (host as u64) << 32 | self.hosts[host].life
+    }
+
     fn run(&mut self) {
         let mut steps = 0;
         while self.checker.violation.is_none() {
@@ -156,6 +162,7 @@ impl World {
                 return self.stuck("time is over");
             }
             self.now = self.now.max(time);
+            self.checker.now = self.now;
             if let Some(happening) = self.waiting.remove(&number) {
                 self.happens(happening);
             }

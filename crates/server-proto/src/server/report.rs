@@ -1,10 +1,11 @@
 //! How the server stands: for `farcall status`, and for Prometheus.
 
 use super::Server;
+use super::connections::call_of;
 use crate::durable::Durable;
 use crate::functions::Function;
 use crate::job::State;
-use crate::keys::ConnectionKey;
+use crate::keys::{CallKey, ConnectionKey};
 use farcall_rpc_proto::{CallId, JobState, User};
 use serde_json::{Value, json};
 
@@ -73,6 +74,11 @@ impl Server {
             submitted: self.submitted_counts(),
             backlog_s: self.backlog(),
         }
+    }
+
+    /// The calls that wait for processor elements.
+    pub fn waiting(&self) -> impl Iterator<Item = CallKey> {
+        self.queue.waiting().map(call_of)
     }
 
     fn submitted_counts(&self) -> [usize; JobState::ALL.len()] {

@@ -2,6 +2,7 @@
 
 use super::{Happening, MS, S, World};
 use crate::disk::Disk;
+use crate::folder::Folder;
 use crate::machine::Machine;
 use farcall_rpc_proto::{FailureKind, Nanos};
 use farcall_server_proto::{Death, Event, Now, Ready, WorkerKey};
@@ -20,6 +21,8 @@ pub(crate) struct Host {
     /// By how many milliseconds its calendar is wrong.
     calendar: i64,
     pub(super) disk: Disk,
+    /// Its data folder.
+    pub(super) folder: Folder,
     /// Whether the disk is about to commit.
     pub(super) commits: bool,
 }
@@ -33,6 +36,10 @@ pub(super) enum ToLife {
     Commits,
     File(Box<Event>),
     Deadline,
+    /// A client that has connected is accepted.
+    Accepts,
+    /// Somebody changes the data folder.
+    Folder,
 }
 
 impl Host {
@@ -80,8 +87,8 @@ impl World {
         self.hosts[host].life += 1;
         let (life, now) = (self.hosts[host].life, self.clock(host));
         self.trace(|| format!("server {host} starts, life {life}"));
-        let hangs = self.options.faults.worker_hangs;
-        let mut machine = Machine::start(&mut self.random, now, hangs);
+        let files = self.folder(host);
+        let mut machine = Machine::start(&mut self.random, now, &self.options, files);
         machine.server.set_time(now);
         let at = &mut self.hosts[host];
         let records = at.disk.open(now.unix_ms);
@@ -89,6 +96,9 @@ impl World {
         at.machine = Some(machine);
         at.deadline = Nanos::MAX;
         at.commits = false;
+        if self.options.subjects.names {
+            self.after(host, S, ToLife::Folder);
+        }
         self.go_on(host);
     }
 
@@ -96,6 +106,7 @@ impl World {
     pub(super) fn kill(&mut self, host: usize) {
         self.trace(|| format!("server {host} is killed"));
         let committed = self.random.below(4) as usize;
+        self.excuse_links(host);
         self.ends(host, committed);
         let delay = self.random.below(2 * S);
         self.at(self.now + delay, Happening::Starts(host));
@@ -110,7 +121,8 @@ impl World {
 
     /// A server is not there any more. So many of the entries on their way are committed.
     fn ends(&mut self, host: usize, committed: usize) {
-        self.checker.killed(host);
+        self.checker.killed(self.life(host), host);
+        self.disappoint(host);
         let now = self.clock(host).unix_ms;
         let at = &mut self.hosts[host];
         at.machine = None;
@@ -129,6 +141,8 @@ impl World {
                 self.hosts[host].deadline = Nanos::MAX;
                 self.go_on(host);
             }
+            ToLife::Accepts => self.accept_next(host),
+            ToLife::Folder => self.folder_changes(host),
         }
     }
 
@@ -155,6 +169,7 @@ impl World {
         if self.fails(|faults| faults.pauses, 5000) {
             let delay = self.random.below(5 * S);
             self.hosts[host].paused = self.now + delay;
+            self.checker.fairness.broken(self.now + delay);
             self.trace(|| format!("server {host} stands still for {} ms", delay / MS));
         }
         if self.fails(|faults| faults.calendar_jumps, 5000) {
@@ -169,6 +184,7 @@ impl World {
         if self.hosts[host].has_ended(self.now) {
             return self.end_life(host);
         }
+        self.look_who_waits(host);
         self.set_deadline(host);
     }
 
@@ -228,7 +244,7 @@ impl World {
             Some(reason) => (reason.kind, reason.message),
             None => (FailureKind::LibraryCrashed, "has crashed".to_string()),
         };
-        self.checker.gone((host, worker));
+        self.checker.gone(self.life(host), (host, worker));
         self.trace(|| format!("{worker:?} of server {host} {cause}"));
         let death = Death {
             kind,
