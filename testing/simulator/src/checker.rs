@@ -9,6 +9,7 @@ mod secrets;
 
 pub(crate) use secrets::Secret;
 
+use crate::interfaces::Tag;
 use farcall_rpc_proto::{FailureKind, JobId};
 use farcall_server_proto::{CallKey, MemoryKey, WorkerKey};
 use std::collections::BTreeMap;
@@ -57,7 +58,7 @@ type AtHost = (usize, WorkerKey);
 #[derive(Clone, Debug)]
 struct Running {
     call: CallKey,
-    tag: u64,
+    tag: Tag,
     pes: u32,
     reservation: Option<u64>,
     /// It has waited for its caller: what it has besides others was not booked for it.
@@ -79,7 +80,7 @@ fn of_host(
 #[derive(Clone, Debug)]
 pub(crate) struct Handed {
     pub(crate) call: CallKey,
-    pub(crate) tag: u64,
+    pub(crate) tag: Tag,
     pub(crate) pes: u32,
     pub(crate) reservation: Option<u64>,
     /// Memory, and whether it is written.
@@ -89,7 +90,7 @@ pub(crate) struct Handed {
 /// Sees everything.
 #[derive(Debug, Default)]
 pub(crate) struct Checker {
-    pub(crate) calls: BTreeMap<u64, Known>,
+    pub(crate) calls: BTreeMap<Tag, Known>,
     workers: BTreeMap<AtHost, Vec<Running>>,
     /// Whose calls a worker has run.
     users: BTreeMap<AtHost, u8>,
@@ -111,7 +112,7 @@ impl Checker {
     }
 
     /// A client makes a call.
-    pub(crate) fn made(&mut self, tag: u64, user: u8, is_repeatable: bool) {
+    pub(crate) fn made(&mut self, tag: Tag, user: u8, is_repeatable: bool) {
         let known = Known {
             user,
             is_repeatable,
@@ -185,7 +186,7 @@ impl Checker {
     fn check_booked(
         &mut self,
         (host, life): (usize, u64),
-        (tag, own): (u64, Option<u64>),
+        (tag, own): (Tag, Option<u64>),
         most_pes: u32,
     ) {
         let now = self.now;
@@ -232,7 +233,7 @@ impl Checker {
     }
 
     /// A worker begins with a call.
-    pub(crate) fn begins(&mut self, tag: u64) {
+    pub(crate) fn begins(&mut self, tag: Tag) {
         let Some(known) = self.calls.get_mut(&tag) else {
             return;
         };
@@ -277,14 +278,14 @@ impl Checker {
     }
 
     /// A client is told that a call is kept.
-    pub(crate) fn kept(&mut self, tag: u64, id: JobId) {
+    pub(crate) fn kept(&mut self, tag: Tag, id: JobId) {
         if let Some(known) = self.calls.get_mut(&tag) {
             known.id = Some(id);
         }
     }
 
     /// A client is told what a submitted call has come to.
-    pub(crate) fn told(&mut self, tag: u64, told: Told) {
+    pub(crate) fn told(&mut self, tag: Tag, told: Told) {
         let Some(known) = self.calls.get_mut(&tag) else {
             return;
         };
@@ -301,13 +302,10 @@ impl Checker {
     }
 
     /// A client has received bytes: they are its own user's, or nobody's.
-    pub(crate) fn received(&mut self, user: u8, tag: u64, bytes: &[u8]) {
+    pub(crate) fn received(&mut self, user: u8, bytes: &[u8]) {
         let is_foreign = |byte: &&u8| **byte >> 4 != 0 && **byte >> 4 != user;
         if let Some(byte) = bytes.iter().find(is_foreign) {
-            let text = format!(
-                "call {tag} of user {user} is sent bytes of user {}",
-                byte >> 4
-            );
+            let text = format!("user {user} is sent bytes of user {}", byte >> 4);
             self.fail(text);
         }
     }

@@ -99,6 +99,8 @@ pub(crate) struct Client {
     answers: Vec<callbacks::Answer>,
     /// Numbers of functions of libraries that were registered.
     extra: Vec<u64>,
+    /// What it has asked for and was told, where that is written down.
+    notes: Option<Vec<String>>,
 }
 
 impl Client {
@@ -126,7 +128,13 @@ impl Client {
             former: Vec::new(),
             answers: Vec::new(),
             extra: Vec::new(),
+            notes: options.traces.then(Vec::new),
         }
+    }
+
+    /// What it has asked for and was told since the last time.
+    pub(crate) fn notes(&mut self) -> Vec<String> {
+        self.notes.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Whether it has got all it wanted.
@@ -139,7 +147,7 @@ impl Client {
     pub(crate) fn lacks(&self) -> String {
         let open: Vec<_> = self.open.values().map(|open| &open.purpose).collect();
         let kept = self.kept.values().filter(|kept| kept.asks < 2);
-        let kept: Vec<u64> = kept.map(|kept| kept.tag).collect();
+        let kept: Vec<String> = kept.map(|kept| kept.tag.to_string()).collect();
         format!("{} wishes, {open:?}, submitted calls {kept:?}", self.wishes)
     }
 
@@ -257,6 +265,9 @@ impl Client {
         now: u64,
     ) {
         if let Ok(id) = made {
+            if let Some(notes) = &mut self.notes {
+                notes.push(format!("request {id}: {}", purpose.in_words()));
+            }
             let open = Open {
                 sends: sends.into(),
                 ..Open::new(purpose, now)
@@ -374,7 +385,10 @@ impl Client {
             Event::Names(request, page) => {
                 if let Some((Purpose::Name(_), since)) = self.closed(request, scene) {
                     let reader = (self.life, self.user);
-                    let told = scene.checker.names.listed(reader, &page, since);
+                    let told = scene
+                        .checker
+                        .names
+                        .listed(reader, &page, (since, scene.now));
                     told.unwrap_or_else(|text| scene.checker.fail(text));
                 }
             }
@@ -408,6 +422,9 @@ impl Client {
         let Some(open) = self.open.remove(&request) else {
             return;
         };
+        if let Some(notes) = &mut self.notes {
+            notes.push(format!("request {request} is done"));
+        }
         match open.purpose {
             Purpose::Call(made) => self.call_done(&made, open.since, &open.received, scene),
             Purpose::Array(asked) => self.has_bytes(&asked, &open.received, scene),
@@ -423,6 +440,9 @@ impl Client {
             return;
         };
         let since = open.since;
+        if let Some(notes) = &mut self.notes {
+            notes.push(format!("request {request} has failed: {failure}"));
+        }
         let is_expected = match open.purpose {
             Purpose::Call(made) => self.call_failed(&made, failure, scene),
             Purpose::Submitted(asked) => self.submitted_failed(asked, failure, scene),
@@ -444,6 +464,24 @@ impl Client {
             let user = self.user;
             let text = format!("a request of user {user} fails without a cause: {failure}");
             scene.checker.fail(text);
+        }
+    }
+}
+
+impl Purpose {
+    /// What is asked for, for people.
+    fn in_words(&self) -> String {
+        match self {
+            Purpose::Describe(index) => format!("describe {}", NAMES[*index]),
+            Purpose::Call(made) => made.in_words(),
+            Purpose::Submitted(asked) => asked.in_words(),
+            Purpose::Array(asked) => format!("array {asked:?}"),
+            Purpose::Object(asked) => format!("object {asked:?}"),
+            Purpose::Name(asked) => format!("name {asked:?}"),
+            Purpose::Reservation(asked) => format!("reservation {asked:?}"),
+            Purpose::Share => "share memory".to_string(),
+            Purpose::Library(asked) => format!("library {asked:?}"),
+            Purpose::Trespass => "what is another user's".to_string(),
         }
     }
 }

@@ -1,6 +1,31 @@
 //! What the simulated server serves, and what its functions make of bytes.
 
 use farcall_idl::Document;
+use std::fmt;
+
+/// Names a call: its user, its client, and which one of the client's it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Tag(pub(crate) u64);
+
+impl Tag {
+    /// Whose call it is.
+    pub(crate) fn user(self) -> u8 {
+        (self.0 >> 48) as u8
+    }
+}
+
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Tag(tag) = self;
+        write!(
+            f,
+            "{}.{}.{}",
+            tag >> 48,
+            tag >> 32 & 0xffff,
+            tag & 0xffff_ffff
+        )
+    }
+}
 
 /// The functions of the first library, by their index in the document.
 pub(crate) const NAMES: [&str; 7] = [
@@ -81,9 +106,15 @@ pub(crate) fn next(byte: u8) -> u8 {
     byte & 0xf0 | byte.wrapping_add(1) & 0x0f
 }
 
+/// What `LOOK` returns of a byte: it is its caller's from then on, whosever it was.
+pub(crate) fn look(user: u8, byte: u8) -> u8 {
+    user << 4 | byte & 0x0f
+}
+
 /// The state of an object to which these calls were applied, in bytes of its user.
-pub(crate) fn state(user: u8, applied: &[u64]) -> Vec<u8> {
-    let step = |sum: u64, tag: &u64| (sum ^ tag).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
+pub(crate) fn state(user: u8, applied: &[Tag]) -> Vec<u8> {
+    let step =
+        |sum: u64, Tag(tag): &Tag| (sum ^ tag).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
     let sum = applied.iter().fold(applied.len() as u64, step);
     let nibbles = (0..STATE).map(|index| (sum >> (4 * index)) as u8 & 0x0f);
     nibbles.map(|nibble| user << 4 | nibble).collect()

@@ -4,7 +4,7 @@ mod sockets;
 
 pub(crate) use sockets::Socket;
 
-use crate::interfaces::{self, AGAIN, ASK, ASKED, LOOK, MAKE, next, state};
+use crate::interfaces::{self, AGAIN, ASK, ASKED, LOOK, MAKE, Tag, look, next, state};
 use crate::options::Options;
 use farcall_idl::{Document, Interface, Place};
 use farcall_random::SplitMix64;
@@ -53,7 +53,7 @@ pub(crate) fn keep_ns(options: &Options) -> u64 {
 #[derive(Clone, Debug)]
 pub(crate) struct Posted {
     pub(crate) call: CallKey,
-    pub(crate) tag: u64,
+    pub(crate) tag: Tag,
     pub(crate) function: usize,
     pub(crate) arrays: Vec<Array>,
     pub(crate) has_begun: bool,
@@ -85,7 +85,7 @@ pub(crate) struct Worker {
     /// Index of its library.
     pub(crate) library: usize,
     /// Methods that were applied to the object that it holds.
-    pub(crate) applied: Vec<u64>,
+    pub(crate) applied: Vec<Tag>,
 }
 
 /// One life of a server.
@@ -220,7 +220,7 @@ impl Machine {
         let calls = self.server.waiting().filter_map(|call| {
             let message = Call::decode(self.server.request(call)?.message).ok()?;
             match message.scalars.first() {
-                Some(Some(farcall_idl::Scalar::Int(tag))) => Some((call, (*tag >> 48) as u8)),
+                Some(Some(farcall_idl::Scalar::Int(tag))) => Some((call, Tag(*tag as u64).user())),
                 _ => None,
             }
         });
@@ -233,7 +233,7 @@ impl Machine {
         let request = self.server.request(call)?;
         let message = Call::decode(request.message).ok()?;
         let tag = match message.scalars.first() {
-            Some(Some(farcall_idl::Scalar::Int(tag))) => *tag as u64,
+            Some(Some(farcall_idl::Scalar::Int(tag))) => Tag(*tag as u64),
             _ => return None,
         };
         let interface = self.interface(library, request.function)?;
@@ -290,7 +290,7 @@ impl Machine {
         &mut self,
         posted: &Posted,
         user: u8,
-        applied: &[u64],
+        applied: &[Tag],
     ) -> Result<(), String> {
         let missing = || format!("call {} runs without its memory", posted.tag);
         let read = posted.arrays.iter().find(|array| array.is_read);
@@ -308,7 +308,7 @@ impl Machine {
                 MAKE => bytes[..array.bytes / 2].fill(user << 4 | 5),
                 LOOK => {
                     for (index, byte) in bytes.iter_mut().enumerate() {
-                        *byte = read.get(index).copied().unwrap_or(0);
+                        *byte = read.get(index).map_or(0, |read| look(user, *read));
                     }
                 }
                 interfaces::ADD => bytes.copy_from_slice(&state(user, applied)),

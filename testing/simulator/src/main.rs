@@ -5,9 +5,6 @@ use farcall_simulator::{Flaw, Options, minimise, simulate};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Lines of a history that are shown.
-const SHOWN: usize = 60;
-
 /// Plays a whole server in virtual time, with clients, workers and a disk that fail.
 ///
 /// A seed that breaks a promise is shown with a history that was made as short as it could be.
@@ -29,6 +26,9 @@ struct Arguments {
     /// Look for each of the server's deliberate faults, for so many seconds each.
     #[arg(long)]
     flaws: bool,
+    /// Lines of a history that are shown.
+    #[arg(long, default_value_t = 60)]
+    lines: usize,
 }
 
 fn main() -> ExitCode {
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
         (faults, seconds) = (faults + outcome.faults, seconds + outcome.seconds);
         if let Some(violation) = outcome.violation {
             println!("seed {seed} breaks a promise: {violation}");
-            show(&options);
+            show(&options, arguments.lines);
             return ExitCode::FAILURE;
         }
     }
@@ -102,7 +102,7 @@ fn find_flaws(arguments: &Arguments) -> ExitCode {
 }
 
 /// Shows the shortest history that was found.
-fn show(options: &Options) {
+fn show(options: &Options, lines: usize) {
     let short = minimise(options);
     let outcome = simulate(&short);
     println!(
@@ -112,7 +112,7 @@ fn show(options: &Options) {
         short.subjects.names().join(", "),
         short.faults.names().join(", ")
     );
-    let skipped = outcome.history.len().saturating_sub(SHOWN);
+    let skipped = outcome.history.len().saturating_sub(lines);
     if skipped > 0 {
         println!("({skipped} lines before)");
     }

@@ -7,6 +7,7 @@ mod services;
 
 use crate::checker::{Checker, Violation};
 use crate::client::Client;
+use crate::machine::keep_ns;
 use crate::options::{Faults, Options};
 use farcall_random::SplitMix64;
 use farcall_server_proto::Flaw;
@@ -110,6 +111,10 @@ impl World {
             faults: 0,
             history: Vec::new(),
             options,
+        };
+        world.checker.names.lasts = match world.options.faults.calendar_jumps {
+            true => 0,
+            false => keep_ns(&world.options),
         };
         for host in 0..world.hosts.len() {
             world.at(0, Happening::Starts(host));

@@ -2,8 +2,6 @@
 
 use crate::client::user_name;
 use crate::interfaces::Contents;
-use crate::machine::keep_ns;
-use crate::options::Options;
 use farcall_random::SplitMix64;
 use farcall_rpc_proto::{DataName, Edition, HandleId, NamePage, NameRecord};
 use std::collections::BTreeMap;
@@ -43,6 +41,8 @@ struct File {
 pub(crate) struct Names {
     data: Vec<Datum>,
     files: BTreeMap<u64, Vec<File>>,
+    /// For how long what is not used is surely kept, in nanoseconds.
+    pub(crate) lasts: u64,
 }
 
 impl Names {
@@ -172,11 +172,16 @@ impl Names {
         if let Some(datum) = self.get(who.0, id) {
             datum.told = Some(now);
         }
-        self.check(who, record, since)
+        self.check(who, record, (since, now))
     }
 
     /// Whether data are what was put, and not older than what was told before.
-    fn check(&mut self, who: (u64, u8), record: &NameRecord, since: u64) -> Result<(), String> {
+    fn check(
+        &mut self,
+        who: (u64, u8),
+        record: &NameRecord,
+        (since, now): (u64, u64),
+    ) -> Result<(), String> {
         let (life, reader) = who;
         let Some(id) = record.id else {
             return Err(format!("data of the name {} are nowhere", record.name));
@@ -207,6 +212,8 @@ impl Names {
                 && other.name == name
                 && other.told.is_some_and(|told| told <= since)
                 && other.edition.is_some_and(|known| known > record.edition)
+                && !other.is_dropped
+                && !self.may_be_expired(other, now)
         });
         match newer.count() {
             0 => Ok(()),
@@ -225,11 +232,11 @@ impl Names {
         (since, now): (u64, u64),
     ) -> Result<(), String> {
         if record.name.owner.as_deref() != Some("") {
-            return self.check(who, record, since);
+            return self.check(who, record, (since, now));
         }
         let (life, reader) = who;
         let own = self.data.iter().filter(|datum| {
-            datum.is_surely(life, reader, &asked.name, since) && now - datum.used < 1_000_000_000
+            datum.is_surely(life, reader, &asked.name, since) && !self.may_be_expired(datum, now)
         });
         if asked.owner.is_none() && own.count() > 0 {
             return Err(format!(
@@ -262,7 +269,7 @@ impl Names {
         &self,
         (life, reader): (u64, u8),
         page: &NamePage,
-        since: u64,
+        (since, now): (u64, u64),
     ) -> Result<(), String> {
         for record in &page.names {
             let mut data = self.data.iter();
@@ -278,7 +285,7 @@ impl Names {
             datum.owner == reader && datum.is_surely(life, reader, &datum.name, since)
         });
         // Those that have expired are not missed, nor are their names where they were given anew.
-        for datum in told.filter(|datum| since - datum.used < 1_000_000_000) {
+        for datum in told.filter(|datum| !self.may_be_expired(datum, now)) {
             if !page
                 .names
                 .iter()
@@ -297,12 +304,12 @@ impl Names {
         }
     }
 
-    fn may_be_expired(datum: &Datum, now: u64, options: &Options) -> bool {
-        options.faults.calendar_jumps || now - datum.used >= keep_ns(options)
+    fn may_be_expired(&self, datum: &Datum, now: u64) -> bool {
+        now - datum.used >= self.lasts
     }
 
     /// Whether data may not be at the server any more.
-    pub(crate) fn may_miss(&self, life: u64, id: HandleId, now: u64, options: &Options) -> bool {
+    pub(crate) fn may_miss(&self, life: u64, id: HandleId, now: u64) -> bool {
         let mut data = self.data.iter().rev();
         let datum = data.find(|datum| datum.life == life && datum.id == id);
         datum.is_none_or(|datum| {
@@ -317,7 +324,7 @@ impl Names {
             datum.is_dropped
                 || is_replaced
                 || datum.owner == 0 && changes > 1
-                || Names::may_be_expired(datum, now, options)
+                || self.may_be_expired(datum, now)
         })
     }
 
@@ -328,7 +335,6 @@ impl Names {
         name: &DataName,
         is_many: bool,
         (since, now): (u64, u64),
-        options: &Options,
     ) -> bool {
         let of_owner = |datum: &&Datum| match &name.owner {
             Some(owner) => user_name(datum.owner) == *owner,
@@ -338,7 +344,7 @@ impl Names {
             datum.owner != 0
                 && datum.may_be_read(reader)
                 && datum.is_surely(life, datum.owner, &name.name, since)
-                && !Names::may_be_expired(datum, now, options)
+                && !self.may_be_expired(datum, now)
         });
         let mut files = self.file_since(life, &name.name, since);
         let has_file =

@@ -1,5 +1,6 @@
 //! Objects: each has one state, which methods change one after the other, each once or not at all.
 
+use crate::interfaces::Tag;
 use crate::machine::keep_ns;
 use crate::options::Options;
 use farcall_random::SplitMix64;
@@ -17,7 +18,7 @@ struct Object {
     /// When its user was told that it stays.
     kept: u64,
     /// Methods that were applied to it, in their order.
-    applied: Vec<u64>,
+    applied: Vec<Tag>,
     /// The worker that has run its methods.
     worker: Option<WorkerKey>,
     /// Its worker has ended, or its server.
@@ -35,9 +36,9 @@ struct Object {
 pub(crate) struct Objects {
     objects: Vec<Object>,
     /// Which object each call of a method is on.
-    calls: BTreeMap<u64, usize>,
+    calls: BTreeMap<Tag, usize>,
     /// Methods that were refused: they must not run.
-    refused: BTreeSet<u64>,
+    refused: BTreeSet<Tag>,
 }
 
 impl Objects {
@@ -59,7 +60,7 @@ impl Objects {
     }
 
     /// A method is called.
-    pub(crate) fn called(&mut self, tag: u64, index: usize) {
+    pub(crate) fn called(&mut self, tag: Tag, index: usize) {
         self.calls.insert(tag, index);
     }
 
@@ -106,7 +107,7 @@ impl Objects {
     }
 
     /// A worker has applied a method to its state. Says what is wrong with that.
-    pub(crate) fn applied(&mut self, life: u64, tag: u64, worker: WorkerKey) -> Result<(), String> {
+    pub(crate) fn applied(&mut self, life: u64, tag: Tag, worker: WorkerKey) -> Result<(), String> {
         let Some(index) = self.calls.get(&tag).copied() else {
             return Err(format!("method {tag} is applied, and nobody has called it"));
         };
@@ -141,7 +142,7 @@ impl Objects {
     }
 
     /// What was applied to its object when a method had been.
-    pub(crate) fn after(&self, tag: u64) -> Option<Vec<u64>> {
+    pub(crate) fn after(&self, tag: Tag) -> Option<Vec<Tag>> {
         let object = &self.objects[*self.calls.get(&tag)?];
         let end = object.applied.iter().position(|applied| *applied == tag)?;
         Some(object.applied[..=end].to_vec())
@@ -194,7 +195,7 @@ impl Objects {
     /// A method has failed. Returns whether that may be, where it is about the object.
     pub(crate) fn failed(
         &mut self,
-        tag: u64,
+        tag: Tag,
         kind: FailureKind,
         now: u64,
         options: &Options,

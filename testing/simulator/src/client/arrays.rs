@@ -158,7 +158,7 @@ impl Client {
         let Asked::Get(id, offset, done) = asked else {
             return;
         };
-        scene.checker.received(self.user, 0, received);
+        scene.checker.received(self.user, received);
         if !self.is_changed(*id, (*offset, received), *done) {
             let text = format!("the array {id} is not what calls have made of it");
             scene.checker.fail(text);

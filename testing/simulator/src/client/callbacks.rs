@@ -31,7 +31,7 @@ impl Client {
         let Purpose::Call(made) = &mut open.purpose else {
             return;
         };
-        scene.checker.received(self.user, made.tag, &callback.data);
+        scene.checker.received(self.user, &callback.data);
         let data: Vec<u8> = callback.data.into_iter().map(next).collect();
         let due = match scene.random.below(100) {
             0..=59 => Due::At(scene.now),

@@ -3,7 +3,7 @@
 use super::{Client, Purpose, Scene};
 use crate::checker::Checker;
 use crate::interfaces::{
-    ADD, AGAIN, ASK, ASKED, Contents, LOOK, LOOKED, MAKE, ONCE, WIDE, next, state,
+    ADD, AGAIN, ASK, ASKED, Contents, LOOK, LOOKED, MAKE, NAMES, ONCE, Tag, WIDE, look, next, state,
 };
 use farcall_idl::{Place, Scalar};
 use farcall_rpc_proto::{Call, CallId, Failure, FailureKind, HandleId};
@@ -11,7 +11,7 @@ use farcall_rpc_proto::{Call, CallId, Failure, FailureKind, HandleId};
 /// A call that was made, and what must come of it.
 #[derive(Clone, Debug)]
 pub(super) struct Made {
-    pub(super) tag: u64,
+    pub(super) tag: Tag,
     pub(super) function: usize,
     pub(super) expected: Expected,
     /// The array at the server that it uses, and whether it writes it.
@@ -40,6 +40,22 @@ pub(super) enum Expected {
     State,
 }
 
+impl Made {
+    /// For people.
+    pub(super) fn in_words(&self) -> String {
+        let mut text = format!("call {} of {}", self.tag, NAMES[self.function]);
+        let parts = [
+            self.array.map(|(id, _)| format!(" with array {id}")),
+            self.named.map(|id| format!(" with data {id}")),
+            self.object.map(|index| format!(" on object {index}")),
+            self.segment.map(|request| format!(" in memory {request}")),
+            self.reservation.map(|id| format!(" of reservation {id}")),
+        ];
+        text.extend(parts.into_iter().flatten());
+        text
+    }
+}
+
 /// Where the array of a call is.
 enum Where {
     Travels,
@@ -57,9 +73,9 @@ impl Client {
         count: u64,
     ) -> (Made, Call) {
         self.made += 1;
-        let tag = u64::from(self.user) << 48 | self.number << 32 | self.made;
+        let tag = Tag(u64::from(self.user) << 48 | self.number << 32 | self.made);
         let mut scalars = vec![
-            Some(Scalar::Int(tag as i64)),
+            Some(Scalar::Int(tag.0 as i64)),
             Some(Scalar::Int(count as i64)),
         ];
         scalars.resize(if function == LOOK { 4 } else { 3 }, None);
@@ -95,7 +111,8 @@ impl Client {
         match function {
             MAKE => Expected::Begins(vec![self.user << 4 | 5; count as usize / 2]),
             LOOK => {
-                let mut looked = sent[..sent.len().min(LOOKED)].to_vec();
+                let looked = sent.iter().take(LOOKED);
+                let mut looked: Vec<u8> = looked.map(|byte| look(self.user, *byte)).collect();
                 looked.resize(LOOKED, 0);
                 Expected::Bytes(looked)
             }
@@ -281,7 +298,7 @@ impl Client {
         if let Some(id) = made.named {
             scene.checker.names.used(self.life, id, since);
         } else {
-            scene.checker.received(user, tag, received);
+            scene.checker.received(user, received);
         }
         let is_right = match &made.expected {
             Expected::Bytes(expected) => received == expected,
@@ -334,7 +351,7 @@ impl Client {
             FailureKind::NotFound => {
                 let life = self.life;
                 let checker = &scene.checker;
-                let may_miss = |id| checker.names.may_miss(life, id, scene.now, options);
+                let may_miss = |id| checker.names.may_miss(life, id, scene.now);
                 let over = |id| checker.reservations.may_be_over(life, id, scene.now);
                 made.array.is_some() && (faults.calendar_jumps || options.subjects.names)
                     || made.named.is_some_and(may_miss)

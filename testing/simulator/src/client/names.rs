@@ -204,12 +204,12 @@ impl Client {
                 disk || names.is_file(self.life, asked.id())
             }
             (Asked::Get(id, _) | Asked::Drop(id) | Asked::Name(id), FailureKind::NotFound) => {
-                names.may_miss(self.life, *id, scene.now, options)
+                names.may_miss(self.life, *id, scene.now)
             }
             (Asked::Ask(name), FailureKind::NotFound | FailureKind::BadArgument) => {
                 let is_many = failure.kind == FailureKind::BadArgument;
                 let reader = (self.life, self.user);
-                names.may_be_absent(reader, name, is_many, (since, scene.now), options)
+                names.may_be_absent(reader, name, is_many, (since, scene.now))
             }
             _ => false,
         }

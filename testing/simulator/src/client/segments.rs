@@ -2,7 +2,7 @@
 
 use super::calls::Expected;
 use super::{Client, Purpose, Scene};
-use crate::interfaces::LOOK;
+use crate::interfaces::{LOOK, Tag};
 use crate::machine::Memory;
 use farcall_rpc_proto::CallId;
 
@@ -89,7 +89,7 @@ impl Client {
     }
 
     /// A call that had a piece of memory has ended well.
-    pub(super) fn check_segment(&mut self, request: CallId, tag: u64, scene: &mut Scene<'_>) {
+    pub(super) fn check_segment(&mut self, request: CallId, tag: Tag, scene: &mut Scene<'_>) {
         let mut segments = self.segments.iter_mut();
         let Some(segment) = segments.find(|segment| segment.request == request) else {
             return;
@@ -121,10 +121,10 @@ impl Client {
             let memory = memory.borrow();
             let start = scene.random.below(memory.len() as u64) as usize;
             let end = memory.len().min(start + 256);
-            scene.checker.received(self.user, 0, &memory[start..end]);
+            scene.checker.received(self.user, &memory[start..end]);
             scene
                 .checker
-                .received(self.user, 0, &memory[..memory.len().min(64)]);
+                .received(self.user, &memory[..memory.len().min(64)]);
         }
     }
 }

@@ -3,13 +3,13 @@
 use super::calls::Expected;
 use super::{Client, Purpose, Scene};
 use crate::checker::{Secret, Told};
-use crate::interfaces::{AGAIN, LOOK, MAKE, ONCE, WIDE};
+use crate::interfaces::{AGAIN, LOOK, MAKE, ONCE, Tag, WIDE};
 use farcall_rpc_proto::{Failure, FailureKind, JobId, Submission};
 
 /// A submitted call that the server keeps.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
-    pub(super) tag: u64,
+    pub(super) tag: Tag,
     expected: Expected,
     bytes: u64,
     /// Whether its outcome is known, and was asked for once more.
@@ -20,12 +20,23 @@ pub(super) struct Kept {
 #[derive(Clone, Debug)]
 pub(super) enum Asked {
     Submit {
-        tag: u64,
+        tag: Tag,
         expected: Expected,
         bytes: u64,
     },
-    Fetch(u64, JobId),
+    Fetch(Tag, JobId),
     Cancel,
+}
+
+impl Asked {
+    /// For people.
+    pub(super) fn in_words(&self) -> String {
+        match self {
+            Asked::Submit { tag, .. } => format!("submit call {tag}"),
+            Asked::Fetch(tag, _) => format!("fetch call {tag}"),
+            Asked::Cancel => "cancel a submitted call".to_string(),
+        }
+    }
 }
 
 impl Client {
@@ -119,7 +130,7 @@ impl Client {
         let Asked::Fetch(tag, id) = asked else {
             return;
         };
-        scene.checker.received(self.user, tag, &received);
+        scene.checker.received(self.user, &received);
         if let Some(kept) = self.kept.get_mut(&id) {
             kept.asks += 1;
             let is_right = match &kept.expected {

@@ -132,6 +132,11 @@ impl Machine {
         out
     }
 
+    /// Whether all that was collected is written.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.sockets.values().all(|socket| socket.unsent.is_empty())
+    }
+
     /// Collects what there is to be written. Returns whether there is anything.
     fn collect(&mut self, key: ConnectionKey, out: &mut Vec<u8>, now: u64) -> bool {
         let left = self.server.allowance(key, Way::Down);

@@ -318,7 +318,7 @@ impl World {
             known.applied.push(posted.tag);
             applied.clone_from(&known.applied);
         }
-        let user = (posted.tag >> 48) as u8;
+        let user = posted.tag.user();
         let mut computed = machine.compute(&posted, user, &applied);
         if posted.function == ADD && computed.is_ok() {
             let life = self.life(host);

@@ -54,12 +54,13 @@ impl Host {
         })
     }
 
-    /// Whether its server has stopped, and what it has to record is recorded.
+    /// Whether its server has stopped, its last words are out and what it has to record is
+    /// recorded; it waits for neither for long.
     fn has_ended(&self, now: Nanos) -> bool {
-        let server = self.machine.as_ref().map(|machine| &machine.server);
-        server.is_some_and(|server| {
-            let settled = server.is_settled();
-            server.stops().is_some_and(|end| settled || now >= end)
+        self.machine.as_ref().is_some_and(|machine| {
+            let is_over = machine.is_flushed() && machine.server.is_settled();
+            let end = machine.server.stops();
+            end.is_some_and(|end| is_over || now >= end)
         })
     }
 }
@@ -115,6 +116,14 @@ impl World {
     /// A server has ended of itself: the next one starts.
     fn end_life(&mut self, host: usize) {
         self.trace(|| format!("server {host} ends"));
+        if !self.hosts[host]
+            .machine
+            .as_ref()
+            .is_some_and(Machine::is_flushed)
+        {
+            // It does not wait for who takes nothing.
+            self.excuse_links(host);
+        }
         self.ends(host, usize::MAX);
         self.at(self.now + MS, Happening::Starts(host));
     }

@@ -190,8 +190,16 @@ impl World {
         self.at(self.now + client, Happening::LostAtClient(link));
     }
 
+    /// Writes down what a client has asked for and was told.
+    fn note(&mut self, client: usize) {
+        for note in self.clients[client].notes() {
+            self.trace(|| format!("client {client}: {note}"));
+        }
+    }
+
     pub(super) fn client_acts(&mut self, client: usize) {
         self.clients[client].act(scene!(self));
+        self.note(client);
         self.client_sends(client);
         if !self.clients[client].is_content() && self.clients[client].is_connected() {
             let delay = self.random.below(20 * MS);
@@ -341,6 +349,7 @@ impl World {
         let client = self.links[link].client;
         let memories = &mut self.links[link].memories;
         let goes_on = self.clients[client].input(bytes, memories, scene!(self));
+        self.note(client);
         match goes_on {
             true => self.client_sends(client),
             false => self.lost_at_client(link),
