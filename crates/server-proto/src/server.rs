@@ -39,6 +39,7 @@ use crate::arrays::Store;
 use crate::connection::Connection;
 use crate::durable::Durable;
 use crate::event::{Event, Now};
+use crate::flaw::{Flaw, has};
 use crate::functions::Functions;
 use crate::ids::Ids;
 use crate::job::Job;
@@ -128,6 +129,10 @@ impl Server {
         data: Vec<DataFile>,
         now: Now,
     ) -> Server {
+        let mut settings = settings;
+        if has(Flaw::ForgetsPatience) {
+            settings.queue.patience.time = Nanos::MAX;
+        }
         let mut ids = Ids::new(settings.seed);
         let base = ids.next();
         let base = base.iter().take(6);

@@ -15,6 +15,7 @@ use hosts::{Host, ToLife};
 use links::Link;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1000 * MS;
@@ -82,8 +83,14 @@ pub(crate) struct World {
 pub fn simulate(options: &Options) -> Outcome {
     Flaw::plant(options.flaw);
     let mut world = World::new(options.clone());
-    world.run();
+    let ran = catch_unwind(AssertUnwindSafe(|| world.run()));
     Flaw::plant(None);
+    if let Err(panic) = ran {
+        let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+        let text = text.or_else(|| panic.downcast_ref().cloned());
+        let text: String = text.unwrap_or_default();
+        world.checker.fail(format!("a server panics: {text}"));
+    }
     Outcome {
         violation: world.checker.violation,
         calls: world.checker.calls.len() as u64,

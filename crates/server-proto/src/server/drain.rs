@@ -2,6 +2,7 @@
 
 use super::Server;
 use crate::action::Action;
+use crate::flaw::{Flaw, has};
 use crate::keys::ConnectionKey;
 use farcall_rpc_proto::{CallId, Failure, FailureKind};
 
@@ -55,7 +56,9 @@ impl Server {
             .collect();
         for key in idle {
             let proto = &mut self.connections[key].proto;
-            proto.goodbye("the server is draining; connect anew");
+            if !has(Flaw::ForgetsGoodbye) {
+                proto.goodbye("the server is draining; connect anew");
+            }
             self.close(key, None);
         }
         if self.calls.is_empty() && self.connections.len() == self.closed.len() {

@@ -7,6 +7,7 @@
 use super::Server;
 use crate::action::{Action, Way};
 use crate::allowance::Allowance;
+use crate::flaw::{Flaw, has};
 use crate::keys::ConnectionKey;
 use farcall_rpc_proto::Nanos;
 use farcall_schedule::TokenBucket;
@@ -91,7 +92,9 @@ impl Lane {
 
     /// Takes what was used of a grant, and has the connection wait if that was all.
     fn settle(&mut self, key: ConnectionKey, granted: u64, allowance: &mut Allowance) {
-        self.bucket.spend(granted.saturating_sub(allowance.left()));
+        if !has(Flaw::OverspendsLanes) {
+            self.bucket.spend(granted.saturating_sub(allowance.left()));
+        }
         if allowance.is_used_up() && !std::mem::replace(&mut allowance.is_queued, true) {
             self.queue.push_back(key);
         }

@@ -3,6 +3,7 @@
 use super::Server;
 use crate::connection::{Object, Offer};
 use crate::event::Death;
+use crate::flaw::{Flaw, has};
 use crate::keys::{CallKey, ConnectionKey, WorkerKey};
 use crate::worker::Held;
 use farcall_rpc_proto::{Call, CallId, Failure, FailureKind};
@@ -77,7 +78,7 @@ impl Server {
 
     /// A client gives an object up, or has gone. One that stays is left alone.
     pub(super) fn delete_object(&mut self, object: Object) {
-        if object.kept.is_none() {
+        if object.kept.is_none() || has(Flaw::EndsKeptObjects) {
             self.end_object(object);
         }
     }

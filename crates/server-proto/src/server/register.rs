@@ -2,6 +2,7 @@
 
 use super::Server;
 use crate::action::Action;
+use crate::flaw::{Flaw, has};
 use crate::functions::Entry;
 use crate::keys::ConnectionKey;
 use farcall_idl::Document;
@@ -68,7 +69,7 @@ impl Server {
     ) {
         let connection = &mut self.connections[key];
         let user = &connection.user;
-        let refusal = if !connection.peer.is_operator {
+        let refusal = if !connection.peer.is_operator && !has(Flaw::RegistersAnyone) {
             tracing::warn!("{user} may not register {path}");
             let text = format!(
                 "{user} may not register libraries: the server's own user may, and those whom \

@@ -3,6 +3,7 @@
 use super::Server;
 use crate::action::{Action, Segment};
 use crate::connection::MAX_SEGMENTS;
+use crate::flaw::{Flaw, has};
 use crate::keys::ConnectionKey;
 use farcall_rpc_proto::{CallId, Failure, FailureKind};
 use std::rc::Rc;
@@ -46,8 +47,9 @@ impl Server {
 
     /// One user of a segment is done with it.
     pub(super) fn give_up(&mut self, segment: Rc<Segment>) {
-        if let Some(segment) = Rc::into_inner(segment) {
-            self.memory.free(segment.memory, &mut self.out);
+        let memory = segment.memory;
+        if Rc::into_inner(segment).is_some() || has(Flaw::FreesSegments) {
+            self.memory.free(memory, &mut self.out);
             self.wake_starved();
         }
     }

@@ -6,6 +6,7 @@ use crate::action::Action;
 use crate::arrays::{Array, Location, Turn, Use};
 use crate::connection::Offer;
 use crate::durable::{Purpose, Transfer};
+use crate::flaw::{Flaw, has};
 use crate::job::{self, Job, Task};
 use crate::keys::{CallKey, ConnectionKey, Key, MemoryKey};
 use crate::memory::NoMemory;
@@ -50,7 +51,7 @@ impl Server {
             }
             check_form(interface, array, known).map_err(bad)?;
             let writes = array.mode.is_returned();
-            if writes && self.names.is_named(*id) {
+            if writes && self.names.is_named(*id) && !has(Flaw::WritesNamed) {
                 let text = format!(
                     "array `{name}` is written, and the data have a name: those do not change; \
                      put a new edition"

@@ -38,14 +38,18 @@ impl Client {
             60..=79 => Due::At(scene.now + scene.random.below(8 * S)),
             80..=91 => {
                 let before: Option<CallId> = self.open.keys().next_back().copied();
-                let (mut made, mut call) = self.new_call(scene, AGAIN, 16);
+                let (mut made, mut nested) = self.new_call(scene, AGAIN, 16);
                 let sends = self.contents(scene, 16).bytes();
                 made.expected = self.expected(AGAIN, 16, &sends);
-                call.data_bytes = 16;
-                self.make(scene, (made, call), sends, 16);
+                nested.data_bytes = 16;
+                self.make(scene, (made, nested), sends, 16);
                 match self.open.keys().next_back().copied() {
                     nested if nested == before => Due::At(scene.now),
-                    Some(nested) => Due::After(nested),
+                    Some(nested) => {
+                        // Nobody knows when that ends.
+                        self.may_be_late(call);
+                        Due::After(nested)
+                    }
                     None => Due::At(scene.now),
                 }
             }
@@ -61,6 +65,14 @@ impl Client {
         };
         self.answers.push(Answer { call, due, data });
         self.answer_due(scene);
+    }
+
+    /// A call may not be answered in time.
+    fn may_be_late(&mut self, call: CallId) {
+        let open = self.open.get_mut(&call);
+        if let Some(Purpose::Call(made)) = open.map(|open| &mut open.purpose) {
+            made.is_unanswered = true;
+        }
     }
 
     /// Gives the answers whose time has come.
