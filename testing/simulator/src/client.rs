@@ -145,7 +145,8 @@ impl Client {
 
     /// What it still waits for, in words.
     pub(crate) fn lacks(&self) -> String {
-        let open: Vec<_> = self.open.values().map(|open| &open.purpose).collect();
+        let open = self.open.values();
+        let open: Vec<_> = open.map(|open| open.purpose.in_words()).collect();
         let kept = self.kept.values().filter(|kept| kept.asks < 2);
         let kept: Vec<String> = kept.map(|kept| kept.tag.to_string()).collect();
         format!("{} wishes, {open:?}, submitted calls {kept:?}", self.wishes)

@@ -115,6 +115,10 @@ impl World {
         }
         if let Some(machine) = self.machine(host) {
             machine.server.settle(key, Way::Up, granted);
+            // What was not read is found out again.
+            if machine.is_readable(key) {
+                machine.resumed.push(key);
+            }
         }
         self.act(host);
         self.flush(host, key);
