@@ -207,10 +207,12 @@ impl Server {
         let granted = granted.unwrap_or(0);
         let connection = &mut self.connections[key];
         let reservation = connection.reservation;
+        let allowance = &mut connection.allowed[way as usize];
         let Some(lane) = self.lanes.roads[way as usize].lane(reservation) else {
+            // Nothing is reserved this way: nobody would wake who waits for his turn.
+            *allowance = Allowance::default();
             return;
         };
-        let allowance = &mut connection.allowed[way as usize];
         if allowance.is_limited() {
             lane.settle(key, granted, allowance);
         }
