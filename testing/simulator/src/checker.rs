@@ -173,11 +173,12 @@ impl Checker {
         self.check_booked((host, life), (tag, handed.reservation), most_pes);
     }
 
-    /// Processor elements that calls like these have; those that one worker has share them.
+    /// Processor elements that calls like these have: those that one worker has share them, and the
+    /// one that was posted last has them.
     fn used(&self, host: usize, counts: impl Fn(&Running) -> bool) -> u32 {
         let of_worker = |calls: &Vec<Running>| {
-            let calls = calls.iter().filter(|one| !one.has_waited && counts(one));
-            calls.map(|one| one.pes).max()
+            let last = calls.last().filter(|one| !one.has_waited && counts(one));
+            last.map(|one| one.pes)
         };
         of_host(&self.workers, host).filter_map(of_worker).sum()
     }
