@@ -285,8 +285,13 @@ impl Server {
         let queued = self.queue.waiting().map(call_of);
         let admitted = self.admitted.iter().copied();
         let waiting: Vec<CallKey> = queued.chain(admitted).filter(of_library).collect();
-        self.admitted.retain(|job| !waiting.contains(job));
         for job in waiting {
+            // The end of one before may have let it go on.
+            let waits = |job: &Job| job.state == job::State::Queued;
+            if !self.calls.get(job).is_some_and(waits) {
+                continue;
+            }
+            self.admitted.retain(|admitted| *admitted != job);
             self.fail_job(
                 job,
                 FailureKind::Internal,
