@@ -19,6 +19,15 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation(pub String);
 
+impl Violation {
+    /// Which promise it is: what is said of it, without numbers and what follows a colon.
+    pub(crate) fn kind(&self) -> String {
+        let end = self.0.rfind(": ").unwrap_or(self.0.len());
+        let letters = self.0[..end].chars();
+        letters.filter(|letter| !letter.is_ascii_digit()).collect()
+    }
+}
+
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

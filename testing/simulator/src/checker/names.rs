@@ -308,6 +308,15 @@ impl Names {
         now - datum.used >= self.lasts
     }
 
+    /// Whether what has taken the place of data may be nothing that a user may read, or may be gone.
+    fn may_be_hidden(&self, datum: &Datum, reader: u8) -> bool {
+        self.data.iter().any(|other| {
+            (other.life, other.owner) == (datum.life, datum.owner)
+                && other.name == datum.name
+                && (!other.may_be_read(reader) || other.is_dropped)
+        })
+    }
+
     /// Whether data may not be at the server any more.
     pub(crate) fn may_miss(&self, life: u64, id: HandleId, now: u64) -> bool {
         let mut data = self.data.iter().rev();
@@ -345,6 +354,7 @@ impl Names {
                 && datum.may_be_read(reader)
                 && datum.is_surely(life, datum.owner, &name.name, since)
                 && !self.may_be_expired(datum, now)
+                && !self.may_be_hidden(datum, reader)
         });
         let mut files = self.file_since(life, &name.name, since);
         let has_file =

@@ -157,7 +157,8 @@ impl World {
 
     /// Sends bytes over a link: to the server (0) or from it (1).
     pub(super) fn send(&mut self, link: usize, bytes: Vec<u8>, way: usize) {
-        if bytes.is_empty() || !self.links[link].is_open {
+        let known = &self.links[link];
+        if bytes.is_empty() || !known.is_open || known.is_broken {
             return;
         }
         if self.fails(|faults| faults.resets, 1500) {
