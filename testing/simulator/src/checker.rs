@@ -72,6 +72,9 @@ struct Running {
     reservation: Option<u64>,
     /// It has waited for its caller: what it has besides others was not booked for it.
     has_waited: bool,
+    /// Others were posted before or behind it: they share processor elements, which are those of
+    /// the one posted last, or of another where that is taken back.
+    has_company: bool,
     /// Memory, and whether it is written.
     memory: Vec<(MemoryKey, bool)>,
 }
@@ -170,9 +173,15 @@ impl Checker {
             pes,
             reservation: handed.reservation,
             has_waited: false,
+            has_company: false,
             memory: handed.memory,
         };
-        self.workers.entry(worker).or_default().push(running);
+        let known = self.workers.entry(worker).or_default();
+        known.push(running);
+        let has_company = known.len() > 1;
+        known
+            .iter_mut()
+            .for_each(|one| one.has_company |= has_company);
         let used = self.used(host, |_| true);
         if used > most_pes {
             self.fail(format!(
@@ -182,12 +191,11 @@ impl Checker {
         self.check_booked((host, life), (tag, handed.reservation), most_pes);
     }
 
-    /// Processor elements that calls like these have: those that one worker has share them, and the
-    /// one that was posted last has them.
+    /// Processor elements that calls like these have; those that one worker has share them.
     fn used(&self, host: usize, counts: impl Fn(&Running) -> bool) -> u32 {
         let of_worker = |calls: &Vec<Running>| {
-            let last = calls.last().filter(|one| !one.has_waited && counts(one));
-            last.map(|one| one.pes)
+            let calls = calls.iter().filter(|one| !one.has_waited && counts(one));
+            calls.map(|one| one.pes).max()
         };
         of_host(&self.workers, host).filter_map(of_worker).sum()
     }
@@ -203,7 +211,7 @@ impl Checker {
         if let Some(id) = own
             && let Some(pes) = self.reservations.pes(life, id, now)
         {
-            let used = self.used(host, |one| one.reservation == own);
+            let used = self.used(host, |one| one.reservation == own && !one.has_company);
             if used > pes {
                 let text = format!(
                     "calls of reservation {id} have {used} processor elements, and it has {pes}"
@@ -221,7 +229,7 @@ impl Checker {
         }
         let is_outside = |one: &Running| {
             let made = self.calls.get(&one.tag).map_or(0, |known| known.made);
-            one.reservation.is_none() && made >= since
+            one.reservation.is_none() && made >= since && !one.has_company
         };
         let used = self.used(host, is_outside);
         if used + booked > most_pes {
