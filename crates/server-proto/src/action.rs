@@ -1,9 +1,10 @@
 //! What the shell is to do.
 
+use crate::disk::Transfer;
 use crate::keys::{CallKey, ConnectionKey, MemoryKey, WorkerKey};
-use crate::names::DataFile;
+use crate::data::DataFile;
 use crate::record::{Content, Entry, Stored};
-use farcall_rpc_proto::{CallbackAnswer, Failure, HandleId, JobId, Pieces, User};
+use farcall_rpc_proto::{CallbackAnswer, Failure, HandleId, JobId, User};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -125,14 +126,8 @@ pub enum Action {
     WriteFile {
         /// Number of the transfer.
         ticket: u64,
-        /// Whose data.
-        id: JobId,
-        /// Which.
-        content: Content,
-        /// Where they are.
-        memory: MemoryKey,
-        /// Which parts of it.
-        pieces: Pieces,
+        /// From where to where.
+        transfer: Transfer,
         /// Bytes that the disk is to have left for others; none takes what there is.
         room: Option<u64>,
     },
@@ -140,14 +135,8 @@ pub enum Action {
     ReadFile {
         /// Number of the transfer.
         ticket: u64,
-        /// Whose data.
-        id: JobId,
-        /// Which.
-        content: Content,
-        /// Where they go.
-        memory: MemoryKey,
-        /// Which parts of it.
-        pieces: Pieces,
+        /// From where to where.
+        transfer: Transfer,
         /// What the file must be.
         stored: Stored,
     },

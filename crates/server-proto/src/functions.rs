@@ -220,7 +220,7 @@ impl Functions {
     }
 
     /// Number of functions.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.functions.len()
     }
 

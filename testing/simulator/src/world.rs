@@ -213,7 +213,7 @@ impl World {
         let figures = self
             .machine
             .as_ref()
-            .map(|machine| machine.server.figures());
+            .map(|machine| machine.server.overview().figures());
         self.checker
             .fail(format!("{why}: {}; {figures:?}", lacking.join("; ")));
     }
@@ -221,7 +221,7 @@ impl World {
     /// Whether the server has nothing to do any more.
     fn is_quiet(&self) -> bool {
         self.machine.as_ref().is_some_and(|machine| {
-            let figures = machine.server.figures();
+            let figures = machine.server.overview().figures();
             let calls: usize = figures.calls.iter().sum();
             // Queued and running ones are still to come to an end.
             let submitted: usize = figures.submitted[..2].iter().sum();
@@ -232,7 +232,7 @@ impl World {
     /// Everything has ended: nothing is left behind.
     fn check_end(&mut self) {
         let Some(machine) = &self.machine else { return };
-        let figures = machine.server.figures();
+        let figures = machine.server.overview().figures();
         if figures.pes_used != 0 {
             let text = format!(
                 "{} processor elements are never given back",
@@ -422,7 +422,7 @@ impl World {
 
     fn flush_if_congested(&mut self, key: ConnectionKey) {
         let machine = self.machine.as_ref();
-        if machine.is_some_and(|machine| machine.server.is_congested(key)) {
+        if machine.is_some_and(|machine| machine.server.clients().is_congested(key)) {
             self.flush(key);
         }
     }

@@ -1,0 +1,606 @@
+//! Arrays that stay at the server, to be used in calls by their handle.
+//!
+//! Calls use an array in the order in which they came: those that read it together, one that writes
+//! it alone. The shell moves the bytes; this decides who may, and what is where.
+
+use super::names::DataFile;
+use crate::flaw::{Flaw, has};
+use crate::keys::{CallKey, ConnectionKey, MemoryKey};
+use crate::map::Map;
+use crate::record::Stored;
+use crate::settings::ArrayLimits;
+use farcall_rpc_proto::{
+    ArrayForm, Failure, FailureKind, HandleId, HandlePage, HandleRecord, Put, User,
+};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// Arrays in one page of a list.
+const PAGE: usize = 128;
+
+/// Where the bytes of an array are.
+pub(crate) enum Location {
+    Memory(MemoryKey),
+    /// A thread writes or reads them.
+    Moving,
+    Disk(Stored),
+    /// In its file in the data folder, which it leaves when it is needed.
+    File,
+}
+
+/// The use of an array by a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Use {
+    pub(crate) id: HandleId,
+    /// The call writes it.
+    pub(crate) writes: bool,
+    /// The call writes all of it and reads nothing.
+    pub(crate) replaces: bool,
+    /// Which of the arrays of the interface it is.
+    pub(crate) array: usize,
+}
+
+/// One array.
+pub(crate) struct Array {
+    pub(crate) user: User,
+    pub(crate) form: ArrayForm,
+    pub(crate) bytes: u64,
+    pub(crate) location: Location,
+    number: u64,
+    /// The connection with which it goes.
+    connection: Option<ConnectionKey>,
+    used: u64,
+    /// Why its contents are undefined.
+    undefined: Option<String>,
+    /// The jobs that use it or are to, in their order, and whether each writes it.
+    jobs: VecDeque<(CallKey, bool)>,
+    /// It is on its way to the disk.
+    is_leaving: bool,
+    /// Its user has given it up: it goes with its last job.
+    is_dropped: bool,
+    /// The file of the data folder that it is: nobody's, and everybody may read it.
+    pub(crate) file: Option<Arc<DataFile>>,
+}
+
+impl Array {
+    /// Whether a call writes it, or is to.
+    pub(crate) fn is_written(&self) -> bool {
+        self.jobs.iter().any(|(_, writes)| *writes)
+    }
+}
+
+/// What one user has here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Usage {
+    arrays: usize,
+    bytes: u64,
+}
+
+/// Whether a job may run.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Its arrays are in memory and nobody else's now.
+    Now,
+    /// Others come first, or an array moves.
+    Later,
+    /// This array is to be read from the disk first.
+    Read(HandleId),
+    /// An array that it reads has no contents.
+    Never(Failure),
+}
+
+/// A name of an array that is good for one reading.
+#[derive(Clone, Copy, Debug)]
+struct Loan {
+    array: HandleId,
+    expires: u64,
+}
+
+/// All arrays.
+pub(crate) struct Store {
+    settings: ArrayLimits,
+    /// Milliseconds since 1970.
+    pub(crate) now: u64,
+    arrays: Map<HandleId, Array>,
+    numbers: BTreeMap<u64, HandleId>,
+    last_number: u64,
+    /// By their last use, the oldest first.
+    by_use: BTreeSet<(u64, HandleId)>,
+    usage: Map<User, Usage>,
+    loans: Map<HandleId, Loan>,
+    /// Bytes in memory or on the way there, and the most that there may be.
+    resident: u64,
+    limit: u64,
+    /// Bytes of `resident` that are being written to the disk.
+    pub(crate) leaving: u64,
+}
+
+impl Store {
+    pub(crate) fn new(settings: ArrayLimits, memory: u64) -> Store {
+        let limit = match settings.memory {
+            0 => memory / 4,
+            limit => limit.min(memory),
+        };
+        Store {
+            settings,
+            now: 0,
+            arrays: Map::default(),
+            numbers: BTreeMap::new(),
+            last_number: 0,
+            by_use: BTreeSet::new(),
+            usage: Map::default(),
+            loans: Map::default(),
+            resident: 0,
+            limit,
+            leaving: 0,
+        }
+    }
+
+    /// Checks what is to be put here, and returns its length in bytes.
+    pub(crate) fn check(&self, put: &Put, user: &User) -> Result<u64, Failure> {
+        let bad = |text: String| Failure::new(FailureKind::BadArgument, text);
+        let bytes = put.form.bytes().map_err(|error| bad(error.to_string()))?;
+        if put.data_bytes != 0 && put.data_bytes != bytes {
+            let text = format!("the array has {bytes} bytes, {} announced", put.data_bytes);
+            return Err(bad(text));
+        }
+        if bytes > self.limit {
+            let text = format!(
+                "the array has {bytes} bytes and the server has memory for {} (data.memory in its \
+                 configuration)",
+                self.limit
+            );
+            return Err(Failure::new(FailureKind::TooLarge, text));
+        }
+        let usage = self.usage.get(user).copied().unwrap_or_default();
+        let ArrayLimits {
+            per_user,
+            bytes_per_user,
+            ..
+        } = self.settings;
+        if usage.arrays >= per_user || usage.bytes.saturating_add(bytes) > bytes_per_user {
+            let text = format!(
+                "{user} has {} arrays of {} bytes here, and {per_user} of {bytes_per_user} bytes \
+                 are allowed (data.per_user and data.bytes_per_user in the server's \
+                 configuration); drop some",
+                usage.arrays, usage.bytes
+            );
+            return Err(Failure::new(FailureKind::QuotaExceeded, text));
+        }
+        Ok(bytes)
+    }
+
+    /// Counts an array that is to come.
+    pub(crate) fn reserve(&mut self, user: &User, bytes: u64) {
+        let usage = self.usage.entry(user.clone()).or_default();
+        usage.arrays += 1;
+        usage.bytes += bytes;
+        self.resident += bytes;
+    }
+
+    /// Takes back what `reserve` has counted.
+    pub(crate) fn unreserve(&mut self, user: &User, bytes: u64) {
+        self.resident = self.resident.saturating_sub(bytes);
+        self.leave(user, bytes);
+    }
+
+    fn leave(&mut self, user: &User, bytes: u64) {
+        if let Some(usage) = self.usage.get_mut(user) {
+            usage.arrays = usage.arrays.saturating_sub(1);
+            usage.bytes = usage.bytes.saturating_sub(bytes);
+            if usage.arrays == 0 {
+                self.usage.remove(user);
+            }
+        }
+    }
+
+    /// How many arrays there are, their bytes, and how many of these are in memory.
+    pub(crate) fn totals(&self) -> (usize, u64, u64) {
+        let bytes = self.arrays.values().map(|array| array.bytes).sum();
+        (self.arrays.len(), bytes, self.resident)
+    }
+
+    /// Whether there is memory for so many bytes more.
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+        self.resident.saturating_add(bytes) <= self.limit
+    }
+
+    /// Whether there is when those have left that are on their way to the disk.
+    pub(crate) fn will_have_room(&self, bytes: u64) -> bool {
+        let resident = self.resident.saturating_sub(self.leaving);
+        resident.saturating_add(bytes) <= self.limit
+    }
+
+    /// The jobs that wait for arrays.
+    pub(crate) fn waiting(&self) -> Vec<CallKey> {
+        let jobs = self.arrays.values().flat_map(|array| array.jobs.iter());
+        jobs.map(|(job, _)| *job).collect()
+    }
+
+    /// The array that was used least of late and that nobody needs now, to go to the disk.
+    pub(crate) fn least_used(&mut self) -> Option<(HandleId, u64, MemoryKey)> {
+        let idle = |array: &Array| match &array.location {
+            Location::Memory(_) if array.file.is_none() => array.jobs.is_empty() && array.bytes > 0,
+            _ => false,
+        };
+        let mut oldest = self.by_use.iter().map(|(_, id)| *id);
+        let id = oldest.find(|id| self.arrays.get(id).is_some_and(idle))?;
+        let array = self.arrays.get_mut(&id)?;
+        let Location::Memory(memory) = std::mem::replace(&mut array.location, Location::Moving)
+        else {
+            return None;
+        };
+        self.leaving += array.bytes;
+        array.is_leaving = true;
+        let bytes = array.bytes;
+        Some((id, bytes, memory))
+    }
+
+    /// The memory of a file that was used least of late and that nobody needs now: it can be read
+    /// again.
+    pub(crate) fn least_used_file(&mut self) -> Option<MemoryKey> {
+        let idle = |array: &Array| match &array.location {
+            Location::Memory(_) => array.file.is_some() && array.jobs.is_empty(),
+            _ => false,
+        };
+        let mut oldest = self.by_use.iter().map(|(_, id)| *id);
+        let id = oldest.find(|id| self.arrays.get(id).is_some_and(idle))?;
+        let array = self.arrays.get_mut(&id)?;
+        let Location::Memory(memory) = std::mem::replace(&mut array.location, Location::File)
+        else {
+            return None;
+        };
+        self.resident = self.resident.saturating_sub(array.bytes);
+        Some(memory)
+    }
+
+    /// An array has left memory, or could not. Returns memory that nobody wants any more.
+    pub(crate) fn left(&mut self, id: HandleId, location: Location) -> Option<MemoryKey> {
+        let Some(array) = self.arrays.get_mut(&id) else {
+            // Its bytes were taken off when it was dropped.
+            return match location {
+                Location::Memory(memory) => Some(memory),
+                Location::Moving | Location::Disk(_) | Location::File => None,
+            };
+        };
+        self.leaving = self.leaving.saturating_sub(array.bytes);
+        array.is_leaving = false;
+        if matches!(location, Location::Disk(_)) {
+            self.resident = self.resident.saturating_sub(array.bytes);
+        }
+        array.location = location;
+        None
+    }
+
+    /// An array begins to come from its file.
+    pub(crate) fn file_returning(&mut self, id: HandleId) -> Option<Arc<DataFile>> {
+        let array = self.arrays.get_mut(&id)?;
+        let file = array.file.clone()?;
+        if !matches!(array.location, Location::File) {
+            return None;
+        }
+        array.location = Location::Moving;
+        self.resident += array.bytes;
+        Some(file)
+    }
+
+    /// An array begins to come back; where it was on the disk.
+    pub(crate) fn returning(&mut self, id: HandleId) -> Option<Stored> {
+        let array = self.arrays.get_mut(&id)?;
+        let Location::Disk(stored) = array.location else {
+            return None;
+        };
+        array.location = Location::Moving;
+        self.resident += array.bytes;
+        Some(stored)
+    }
+
+    /// An array has come back, or could not, with why. Returns memory that nobody wants any more.
+    pub(crate) fn returned(
+        &mut self,
+        id: HandleId,
+        memory: Result<MemoryKey, (MemoryKey, String)>,
+    ) -> Option<MemoryKey> {
+        let Some(array) = self.arrays.get_mut(&id) else {
+            return Some(memory.unwrap_or_else(|(memory, _)| memory));
+        };
+        let memory = match memory {
+            Ok(memory) => memory,
+            Err((memory, error)) => {
+                array.undefined = Some(error);
+                memory
+            }
+        };
+        array.location = Location::Memory(memory);
+        None
+    }
+
+    /// Puts an array here that was reserved. One that does not stay goes with the connection.
+    pub(crate) fn insert(
+        &mut self,
+        id: HandleId,
+        put: &Put,
+        user: User,
+        connection: ConnectionKey,
+        memory: MemoryKey,
+    ) {
+        self.last_number += 1;
+        let used = self.now;
+        let array = Array {
+            user,
+            bytes: put.form.bytes().unwrap_or(0),
+            form: put.form.clone(),
+            location: Location::Memory(memory),
+            number: self.last_number,
+            connection: (!put.stays).then_some(connection),
+            used,
+            undefined: None,
+            jobs: VecDeque::new(),
+            is_leaving: false,
+            is_dropped: false,
+            file: None,
+        };
+        self.numbers.insert(array.number, id);
+        self.by_use.insert((used, id));
+        self.arrays.insert(id, array);
+    }
+
+    /// Has a file of the data folder among the arrays, in no memory yet.
+    pub(crate) fn insert_file(&mut self, id: HandleId, file: Arc<DataFile>) {
+        self.last_number += 1;
+        let used = self.now;
+        let array = Array {
+            user: User::named("the data folder"),
+            bytes: file.form.bytes().unwrap_or(0),
+            form: file.form.clone(),
+            location: Location::File,
+            number: self.last_number,
+            connection: None,
+            used,
+            undefined: None,
+            jobs: VecDeque::new(),
+            is_leaving: false,
+            is_dropped: false,
+            file: Some(file),
+        };
+        self.by_use.insert((used, id));
+        self.arrays.insert(id, array);
+    }
+
+    /// An array stays when its connection ends.
+    pub(crate) fn keep(&mut self, id: HandleId) {
+        if let Some(array) = self.arrays.get_mut(&id) {
+            array.connection = None;
+        }
+    }
+
+    /// Why the contents of an array are undefined.
+    pub(crate) fn undefined(&self, id: HandleId) -> Option<&str> {
+        self.arrays.get(&id)?.undefined.as_deref()
+    }
+
+    /// The array of that handle, if it is this user's.
+    pub(crate) fn of_user(&self, id: HandleId, user: &User) -> Result<&Array, Failure> {
+        let array = self.arrays.get(&id);
+        let array = array.filter(|array| array.user == *user && !array.is_dropped);
+        array.ok_or_else(|| {
+            let text = format!(
+                "there is no array {id} at the server: it was dropped or has expired, its \
+                 connection ended, or another user's it is"
+            );
+            Failure::new(FailureKind::NotFound, text)
+        })
+    }
+
+    /// Lends an array under another name, for one reading within a minute.
+    pub(crate) fn lend(
+        &mut self,
+        array: HandleId,
+        loan: HandleId,
+        now: u64,
+    ) -> Result<(), Failure> {
+        const MOST: usize = 4096;
+        const LASTS_MS: u64 = 60_000;
+        self.loans.retain(|_, loan| loan.expires > now);
+        if self.loans.len() >= MOST {
+            let text = format!("{MOST} arrays are lent and not read yet; try again in a minute");
+            return Err(Failure::new(FailureKind::Busy, text));
+        }
+        let expires = now.saturating_add(LASTS_MS);
+        self.loans.insert(loan, Loan { array, expires });
+        Ok(())
+    }
+
+    /// The array that is lent under that name, which is good no more.
+    pub(crate) fn redeem(&mut self, loan: HandleId, now: u64) -> Option<HandleId> {
+        let loan = self.loans.remove(&loan)?;
+        let array = self.arrays.get(&loan.array)?;
+        (loan.expires > now && !array.is_dropped).then_some(loan.array)
+    }
+
+    pub(crate) fn get(&self, id: HandleId) -> Option<&Array> {
+        self.arrays.get(&id)
+    }
+
+    pub(crate) fn record(&self, id: HandleId) -> Option<HandleRecord> {
+        let array = self.arrays.get(&id)?;
+        Some(HandleRecord {
+            id,
+            number: array.number,
+            form: array.form.clone(),
+            stays: array.connection.is_none(),
+            used: array.used,
+            on_disk: !matches!(array.location, Location::Memory(_)),
+            undefined: array.undefined.clone(),
+        })
+    }
+
+    /// A user's arrays with numbers above `after`.
+    pub(crate) fn page(&self, user: &User, after: u64) -> HandlePage {
+        let numbers = self.numbers.range(after.saturating_add(1)..);
+        let of_user = numbers.filter(|(_, id)| {
+            let array = self.arrays.get(id);
+            array.is_some_and(|array| array.user == *user && !array.is_dropped)
+        });
+        let records = of_user.filter_map(|(_, id)| self.record(*id));
+        let mut handles: Vec<HandleRecord> = records.take(PAGE + 1).collect();
+        let more = handles.len() > PAGE;
+        handles.truncate(PAGE);
+        let next = handles.last().filter(|_| more).map(|last| last.number);
+        HandlePage { handles, next }
+    }
+
+    /// A job that was accepted is to use arrays, after those that came before it.
+    pub(crate) fn line_up(&mut self, job: CallKey, uses: &[Use]) {
+        for wanted in uses {
+            if let Some(array) = self.arrays.get_mut(&wanted.id) {
+                array.jobs.push_back((job, wanted.writes));
+            }
+            self.touch(wanted.id);
+        }
+    }
+
+    fn touch(&mut self, id: HandleId) {
+        if let Some(array) = self.arrays.get_mut(&id) {
+            self.by_use.remove(&(array.used, id));
+            array.used = self.now;
+            self.by_use.insert((array.used, id));
+        }
+    }
+
+    /// Whether it is the turn of a job.
+    pub(crate) fn turn(&self, job: CallKey, uses: &[Use]) -> Turn {
+        let mut turn = Turn::Now;
+        for wanted in uses {
+            let Some(array) = self.arrays.get(&wanted.id) else {
+                return Turn::Later;
+            };
+            let before = array.jobs.iter().take_while(|(other, _)| *other != job);
+            let blocked = before.clone().any(|(_, writes)| *writes || wanted.writes);
+            if blocked && !has(Flaw::MixesWriters) {
+                turn = Turn::Later;
+                continue;
+            }
+            if let Some(why) = array.undefined.as_ref().filter(|_| !wanted.replaces) {
+                let id = wanted.id;
+                let text = format!("uses the array {id}, whose contents are undefined: {why}");
+                return Turn::Never(Failure::new(FailureKind::BadArgument, text));
+            }
+            turn = match (&array.location, turn) {
+                (Location::Disk(_) | Location::File, Turn::Now) => Turn::Read(wanted.id),
+                (Location::Moving, Turn::Now) => Turn::Later,
+                (_, turn) => turn,
+            };
+        }
+        turn
+    }
+
+    /// The memory of the arrays of a job whose turn it is.
+    pub(crate) fn memory(&self, uses: &[Use]) -> Vec<MemoryKey> {
+        let location = |wanted: &Use| match &self.arrays.get(&wanted.id)?.location {
+            Location::Memory(memory) => Some(*memory),
+            Location::Moving | Location::Disk(_) | Location::File => None,
+        };
+        uses.iter().filter_map(location).collect()
+    }
+
+    /// A job is done with its arrays; `failed` is why what it was to write is undefined. Returns
+    /// the jobs that wait for them, and the memory of those that nobody wants any more.
+    pub(crate) fn finish(
+        &mut self,
+        job: CallKey,
+        uses: &[Use],
+        failed: Option<&str>,
+    ) -> (Vec<CallKey>, Vec<MemoryKey>) {
+        let (mut waiting, mut freed) = (Vec::new(), Vec::new());
+        for wanted in uses {
+            let Some(array) = self.arrays.get_mut(&wanted.id) else {
+                continue;
+            };
+            array.jobs.retain(|(other, _)| *other != job);
+            if wanted.writes {
+                array.undefined = failed.map(str::to_string);
+            }
+            waiting.extend(array.jobs.iter().map(|(job, _)| *job));
+            if array.is_dropped && array.jobs.is_empty() {
+                freed.extend(self.remove(wanted.id));
+            } else {
+                self.touch(wanted.id);
+            }
+        }
+        (waiting, freed)
+    }
+
+    /// Its user gives an array up: it goes at once, or with the last job that uses it.
+    pub(crate) fn drop_array(&mut self, id: HandleId) -> Option<MemoryKey> {
+        let array = self.arrays.get_mut(&id)?;
+        array.is_dropped = true;
+        match array.jobs.is_empty() {
+            true => self.remove(id),
+            false => None,
+        }
+    }
+
+    fn remove(&mut self, id: HandleId) -> Option<MemoryKey> {
+        let array = self.arrays.remove(&id)?;
+        self.numbers.remove(&array.number);
+        self.by_use.remove(&(array.used, id));
+        if array.file.is_none() {
+            self.leave(&array.user, array.bytes);
+        }
+        match array.location {
+            Location::Memory(memory) => {
+                self.resident = self.resident.saturating_sub(array.bytes);
+                Some(memory)
+            }
+            // The memory comes back with the thread that has it.
+            Location::Moving => {
+                if array.is_leaving {
+                    self.leaving = self.leaving.saturating_sub(array.bytes);
+                }
+                self.resident = self.resident.saturating_sub(array.bytes);
+                None
+            }
+            Location::Disk(_) | Location::File => None,
+        }
+    }
+
+    /// The arrays that go with a connection.
+    pub(crate) fn of_connection(&self, connection: ConnectionKey) -> Vec<HandleId> {
+        let arrays = self.arrays.iter();
+        let of_it = arrays.filter(|(_, array)| array.connection == Some(connection));
+        of_it.map(|(id, _)| *id).collect()
+    }
+
+    /// How long what stays is kept after its last use.
+    pub(crate) fn keep_ms(&self) -> u64 {
+        (self.settings.keep_h.clamp(0.0, 1e6) * 3.6e6) as u64
+    }
+
+    /// When the next array expires that nobody uses.
+    pub(crate) fn next_expiry(&self) -> Option<u64> {
+        let (used, _) = self.by_use.first()?;
+        Some(used.saturating_add(self.keep_ms()))
+    }
+
+    /// An array that was not used for too long.
+    pub(crate) fn expired(&mut self, now: u64) -> Option<HandleId> {
+        let (used, id) = *self.by_use.first()?;
+        if used.saturating_add(self.keep_ms()) > now {
+            return None;
+        }
+        // One that a job still has is in use.
+        if self
+            .arrays
+            .get(&id)
+            .is_some_and(|array| !array.jobs.is_empty())
+        {
+            self.touch(id);
+            return None;
+        }
+        Some(id)
+    }
+}
+
+#[cfg(test)]
+mod tests;
