@@ -1,10 +1,9 @@
 //! What the shell is to do.
 
-use crate::disk::Transfer;
 use crate::keys::{CallKey, ConnectionKey, MemoryKey, WorkerKey};
-use crate::data::DataFile;
+use crate::names::DataFile;
 use crate::record::{Content, Entry, Stored};
-use farcall_rpc_proto::{CallbackAnswer, Failure, HandleId, JobId, User};
+use farcall_rpc_proto::{CallbackAnswer, Failure, HandleId, JobId, Pieces, User};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -183,6 +182,19 @@ pub enum Action {
     KeepLearned,
     /// Write to the audit.
     Audit(Box<Audit>),
+}
+
+/// A stream between memory and the disk.
+#[derive(Debug)]
+pub struct Transfer {
+    /// Whose data.
+    pub id: JobId,
+    /// Which.
+    pub content: Content,
+    /// Where they are, or go.
+    pub memory: MemoryKey,
+    /// Which parts of it.
+    pub pieces: Pieces,
 }
 
 /// What the audit is told.

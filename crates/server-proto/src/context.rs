@@ -9,7 +9,7 @@ use crate::event::Now;
 use crate::functions::Functions;
 use crate::ids::Ids;
 use crate::job::{Job, Task};
-use crate::keys::{CallKey, ConnectionKey, Table};
+use crate::keys::{CallKey, ConnectionKey, MemoryKey, Table};
 use crate::lifecycle::Change;
 use crate::memory::{Memory, NoMemory};
 use crate::record::Outcome;
@@ -85,6 +85,12 @@ impl Context {
             connection.proto.fail(request, failure);
             self.answered(key);
         }
+    }
+
+    /// Memory that serves nobody else ends; what waits for some may go on.
+    pub(crate) fn free(&mut self, memory: MemoryKey) {
+        self.memory.free(memory, &mut self.out);
+        self.has_room = true;
     }
 
     /// Why nothing new is taken, where the server is about to end.

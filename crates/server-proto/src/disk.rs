@@ -1,10 +1,10 @@
 //! Streams between memory and the disk.
 
-use crate::action::{Action, Actions};
+use crate::action::{Action, Actions, Transfer};
 use crate::keys::{CallKey, ConnectionKey, MemoryKey};
 use crate::map::Map;
-use crate::record::{Content, Stored};
-use farcall_rpc_proto::{CallId, HandleId, JobId, Pieces};
+use crate::record::Stored;
+use farcall_rpc_proto::{CallId, HandleId, JobId};
 
 /// What a transfer between memory and disk is for.
 #[derive(Debug)]
@@ -36,19 +36,6 @@ impl Fetch {
     pub(crate) fn is_of(&self, connection: ConnectionKey, request: Option<CallId>) -> bool {
         self.connection == connection && request.is_none_or(|request| request == self.request)
     }
-}
-
-/// A stream between memory and the disk.
-#[derive(Debug)]
-pub struct Transfer {
-    /// Whose data.
-    pub id: JobId,
-    /// Which.
-    pub content: Content,
-    /// Where they are, or go.
-    pub memory: MemoryKey,
-    /// Which parts of it.
-    pub pieces: Pieces,
 }
 
 /// The transfers that are under way.

@@ -7,16 +7,16 @@ mod ahead;
 mod callbacks;
 mod dispatch;
 mod object;
-mod output;
 mod workers;
 
 pub(crate) use workers::Loss;
 
 use crate::context::Context;
 use crate::job::Job;
-use crate::keys::{CallKey, Key, Table, WorkerKey};
+use crate::keys::{CallKey, Key};
 use crate::map::Map;
 use crate::worker::Worker;
+use crate::workers::Workers;
 use farcall_idl::Layout;
 use farcall_rpc_proto::{Call, Nanos};
 use farcall_schedule::{Queue, queue};
@@ -25,7 +25,7 @@ use std::collections::VecDeque;
 /// Who computes, and who waits.
 pub(crate) struct Elements {
     pub(crate) queue: Queue,
-    pub(crate) workers: Table<WorkerKey, Worker>,
+    pub(crate) workers: Workers,
     /// Calls that have processor elements and wait for a worker.
     admitted: VecDeque<CallKey>,
     /// When a brief call that waits for a certain worker is to have another one.
@@ -38,7 +38,7 @@ impl Elements {
     pub(crate) fn new(settings: queue::Settings) -> Elements {
         Elements {
             queue: Queue::new(settings),
-            workers: Table::default(),
+            workers: Workers::default(),
             admitted: VecDeque::new(),
             held_until: None,
             user_names: Map::default(),

@@ -17,7 +17,7 @@ use crate::account::Totals;
 use crate::action::{Action, Actions};
 use crate::clients::Clients;
 use crate::context::{Context, Step};
-use crate::data::{Data, DataFile};
+use crate::data::Data;
 use crate::disk::{Disk, Purpose};
 use crate::elements::{Elements, Loss};
 use crate::event::{Death, Event, Now};
@@ -28,11 +28,14 @@ use crate::lanes::Lanes;
 use crate::libraries::Libraries;
 use crate::links::Links;
 use crate::memory::Memory;
+use crate::names::DataFile;
 use crate::objects::Objects;
+use crate::output;
 use crate::record::{DiskError, Stored};
 use crate::reservations::Reservations;
 use crate::settings::Settings;
 use crate::submissions::Submissions;
+use crate::worker::Worker;
 use farcall_idl::Document;
 use farcall_rpc_proto::Nanos;
 use std::collections::VecDeque;
@@ -112,22 +115,27 @@ impl Engine {
             Event::NoMemory(memory, why) => self.no_memory(memory, &why),
             Event::NotShared(connection, why) => self.close(connection, Some(why)),
             Event::Ready(worker, ready) => {
-                if let Some(library) = self.elements.ready(cx, worker) {
+                if let Some(library) = self.elements.workers.ready(cx, worker) {
                     self.libraries.bound(cx, library, ready);
                 }
             }
             Event::Finished(worker, call, outcome) => {
-                Elements::finish_printing(cx, call);
-                self.elements.goes_on(cx, worker);
+                output::finish(cx, call);
+                self.elements.workers.goes_on(cx, worker);
                 self.finished(call, outcome);
             }
-            Event::Passed(worker) => self.elements.goes_on(cx, worker),
+            Event::Passed(worker) => self.elements.workers.goes_on(cx, worker),
             Event::Withdrawn(worker, call, withdrawal) => {
                 self.elements.withdrawn(cx, worker, call, withdrawal);
             }
             Event::NotRun(worker, call, why) => self.elements.not_run(cx, call, worker, &why),
             Event::Said(worker, said) => self.elements.worker_says(cx, worker, said),
-            Event::Printed(worker, printed) => self.elements.printed(cx, worker, printed),
+            Event::Printed(worker, printed) => {
+                let worker = self.elements.workers.get(worker);
+                if let Some(call) = worker.and_then(Worker::call) {
+                    output::printed(cx, call, printed);
+                }
+            }
             Event::Died(worker, death) => self.worker_died(worker, &death),
             Event::DurableOpened(records) => self.submissions.opened(cx, records),
             Event::DurableAwaited => self.submissions.are_awaited = true,
@@ -144,7 +152,7 @@ impl Engine {
             Event::Folder(files) => self.data.folder_changed(cx, files),
             Event::Library(checked) => {
                 if let Some(library) = self.libraries.checked(cx, checked) {
-                    self.elements.start_worker(cx, library, 1);
+                    self.elements.workers.start(cx, library, 1);
                 }
             }
             Event::Drain => self.drain(),
@@ -212,7 +220,7 @@ impl Engine {
         let now = cx.now();
         self.elements.take_back_late(cx);
         self.lanes.serve_lanes(&self.elements.queue, cx);
-        self.elements.end_late(cx);
+        self.elements.workers.end_late(cx);
         self.submissions.expire(cx);
         self.data.expire_arrays(cx);
         let keep_ms = self.data.arrays.keep_ms();

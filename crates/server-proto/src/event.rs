@@ -1,7 +1,7 @@
 //! What has happened.
 
 use crate::keys::{CallKey, ConnectionKey, MemoryKey, WorkerKey};
-use crate::data::DataFile;
+use crate::names::DataFile;
 use crate::record::{Changed, DiskError, Record, Stored};
 use farcall_idl::Document;
 use farcall_rpc_proto::{Callback, Failure, FailureKind, HandleId, JobId, Nanos, User};

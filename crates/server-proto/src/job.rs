@@ -1,7 +1,7 @@
 //! One call on its way through the server.
 
 use crate::action::Segment;
-use crate::data::Use;
+use crate::arrays::Use;
 use crate::keys::{ConnectionKey, MemoryKey, WorkerKey};
 use crate::record::Record;
 use farcall_idl::Layout;

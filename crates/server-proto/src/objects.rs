@@ -162,7 +162,7 @@ impl Objects {
                 limits.objects
             ));
         }
-        let worker = elements.start_worker(cx, file, 1);
+        let worker = elements.workers.start(cx, file, 1);
         elements.workers[worker].user = Some(cx.clients[key].user.clone());
         elements.workers[worker].object = Some(Held {
             owner: Some((key, request)),
@@ -194,7 +194,9 @@ impl Objects {
             (held.owner, held.kept) = (None, None);
         }
         let text = "was ended because its object was given up";
-        elements.end_worker(cx, worker, FailureKind::Cancelled, text);
+        elements
+            .workers
+            .end(cx, worker, FailureKind::Cancelled, text);
     }
 
     /// The worker that holds the object of a call; none of a function.

@@ -46,7 +46,6 @@ pub(crate) fn unshare(cx: &mut Context, key: ConnectionKey, request: CallId) {
 /// One user of a segment is done with it.
 pub(crate) fn give_up(cx: &mut Context, segment: Rc<Segment>) {
     if let Some(segment) = Rc::into_inner(segment) {
-        cx.memory.free(segment.memory, &mut cx.out);
-        cx.has_room = true;
+        cx.free(segment.memory);
     }
 }

@@ -4,7 +4,6 @@ use crate::action::Action;
 use crate::action::Way;
 use crate::clients::Clients;
 use crate::connection::Connection;
-use crate::data::DataFile;
 use crate::engine::{Engine, Overview, Reports, Standing};
 use crate::event::{Accepted, Event, Now};
 use crate::functions::Functions;
@@ -12,6 +11,7 @@ use crate::job::Job;
 use crate::keys::{ConnectionKey, MemoryKey, WorkerKey};
 use crate::lanes::Lanes;
 use crate::links::Links;
+use crate::names::DataFile;
 use crate::settings::Settings;
 use farcall_idl::Document;
 use farcall_rpc_proto::{self as proto, Chunk, Hello, Nanos, Piece};
@@ -99,13 +99,13 @@ impl Server {
         } = &mut self.engine;
         let libraries = 0..libraries.len();
         libraries
-            .map(|library| elements.start_worker(cx, library, 1))
+            .map(|library| elements.workers.start(cx, library, 1))
             .collect()
     }
 
     /// What there is to see.
     pub fn overview(&self) -> Overview<'_> {
-        self.engine.overview()
+        Overview(&self.engine)
     }
 
     /// The functions served, and the links, to go on with what was learned of them before.
@@ -121,12 +121,12 @@ impl Server {
     /// How the server stands, if that is to be told now. What becomes of it is to be
     /// [said](Server::reported).
     pub fn poll_report(&mut self) -> Option<Standing> {
-        self.reports.poll(self.engine.overview())
+        self.reports.poll(Overview(&self.engine))
     }
 
     /// Whether all who want to know have taken the report that was polled last.
     pub fn reported(&mut self, standing: &Standing, all: bool) {
-        self.reports.reported(self.engine.overview(), standing, all);
+        self.reports.reported(Overview(&self.engine), standing, all);
     }
 
     /// The connections.

@@ -3,10 +3,10 @@
 
 mod requests;
 
-use crate::action::Action;
+use crate::action::{Action, Transfer};
 use crate::connection::Offer;
 use crate::context::{Context, Step};
-use crate::disk::{Purpose, Transfer};
+use crate::disk::Purpose;
 use crate::durable::{Durable, Kept, Stage};
 use crate::elements::Elements;
 use crate::flaw::{Flaw, has};

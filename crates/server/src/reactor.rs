@@ -346,7 +346,7 @@ impl Reactor {
 
     /// How many functions are served.
     pub(crate) fn functions(&self) -> usize {
-        self.server.overview().functions().len()
+        self.server.overview().functions().count()
     }
 
     /// Serves until it is told to stop by SIGTERM or SIGINT.

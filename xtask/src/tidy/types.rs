@@ -27,8 +27,6 @@ const PLAIN: &[(&str, &str)] = &[
 /// not be here any more.
 const LARGE: &[(&str, &str)] = &[
     ("crates/server", "Reactor"),
-    ("crates/server-proto", "Job"),
-    ("crates/server-proto", "Server"),
 ];
 
 /// A type of a crate: where it stands, its fields and its methods.

@@ -1,11 +1,11 @@
 //! Data with names: arrays that were given one, and files of the data folder.
 
 use super::Data;
-use super::arrays::Array;
-use super::names::DataFile;
 use crate::action::Action;
+use crate::arrays::Array;
 use crate::context::Context;
 use crate::keys::{CallKey, ConnectionKey};
+use crate::names::DataFile;
 use farcall_rpc_proto::{
     CallId, DataName, Edition, Failure, FailureKind, HandleId, Name, NameRecord, User,
 };
@@ -88,19 +88,6 @@ impl Data {
         self.names.next(user, &name.name, name.after, now, stamp)
     }
 
-    /// A user asks for a page of the data with names.
-    pub(crate) fn list_names(
-        &mut self,
-        cx: &mut Context,
-        key: ConnectionKey,
-        request: CallId,
-        after: Option<&DataName>,
-    ) {
-        let connection = &mut cx.clients[key];
-        let page = self.names.page(&connection.user, after);
-        connection.proto.names(request, &page);
-    }
-
     /// A user asks for data by name. A file gets a place among the arrays.
     pub(crate) fn tell_of_name(
         &mut self,
@@ -180,7 +167,7 @@ impl Data {
             }
         };
         if let Some(lost) = self.arrays.returned(id, memory) {
-            self.free_array(cx, lost);
+            cx.free(lost);
         }
         if failed {
             // Those who wait for it are told why; the next one who asks has it read anew.

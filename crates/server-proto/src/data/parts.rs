@@ -2,8 +2,8 @@
 //! travels over several.
 
 use super::Data;
-use super::arrays::{Location, Use};
 use crate::action::Action;
+use crate::arrays::{Location, Use};
 use crate::context::{Context, Step};
 use crate::job::{Job, Task};
 use crate::keys::{CallKey, ConnectionKey};

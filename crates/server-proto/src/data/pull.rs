@@ -30,14 +30,16 @@ struct Waiting {
     memory: MemoryKey,
 }
 
-impl Data {
+impl Pulls {
     /// A connection has ended: nobody waits for its arrays.
-    pub(crate) fn forget_pulls_of(&mut self, connection: ConnectionKey) {
-        for waiting in self.pulls.under_way.values_mut() {
+    pub(crate) fn forget(&mut self, connection: ConnectionKey) {
+        for waiting in self.under_way.values_mut() {
             waiting.connection = waiting.connection.filter(|key| *key != connection);
         }
     }
+}
 
+impl Data {
     /// A client has an array read from another server.
     pub(crate) fn offer_pull(
         &mut self,

@@ -2,11 +2,11 @@
 //! back where memory is short.
 
 use super::Data;
-use super::arrays::{Array, Location, Turn, Use};
-use crate::action::Action;
+use crate::action::{Action, Transfer};
+use crate::arrays::{Array, Location, Turn, Use};
 use crate::connection::Offer;
 use crate::context::{Context, Step};
-use crate::disk::{Purpose, Transfer};
+use crate::disk::Purpose;
 use crate::job::{self, Job, Task};
 use crate::keys::{CallKey, ConnectionKey, Key, MemoryKey};
 use crate::memory::{NoMemory, Room};
@@ -196,8 +196,7 @@ impl Data {
         buffer: MemoryKey,
     ) {
         self.arrays.unreserve(user, put.form.bytes().unwrap_or(0));
-        cx.memory.free(buffer, &mut cx.out);
-        cx.has_room = true;
+        cx.free(buffer);
     }
 
     /// All of a call has come that uses arrays which stay.
@@ -307,7 +306,7 @@ impl Data {
             }
         };
         if let Some(lost) = self.arrays.left(id, location) {
-            self.free_array(cx, lost);
+            cx.free(lost);
         }
         if self.arrays.get(id).is_none() {
             self.remove_array_file(cx, id);
@@ -336,7 +335,7 @@ impl Data {
             }
         };
         if let Some(lost) = self.arrays.returned(id, memory) {
-            self.free_array(cx, lost);
+            cx.free(lost);
         }
         self.candidates.extend(self.arrays.waiting());
     }
@@ -361,16 +360,11 @@ impl Data {
         let (waiting, freed) = self.arrays.finish(key, &uses, failed);
         self.candidates.extend(waiting);
         for memory in freed {
-            self.free_array(cx, memory);
+            cx.free(memory);
         }
     }
 
-    pub(crate) fn free_array(&mut self, cx: &mut Context, memory: MemoryKey) {
-        cx.memory.free(memory, &mut cx.out);
-        cx.has_room = true;
-    }
-
-    pub(crate) fn get_array(
+    pub(super) fn get_array(
         &mut self,
         cx: &mut Context,
         key: ConnectionKey,
@@ -401,15 +395,25 @@ impl Data {
         }
     }
 
-    pub(crate) fn tell_of_array(
+    /// Tells of an array; where it is lent, by another name, which is good for one reading by
+    /// whoever knows it.
+    pub(super) fn tell_of_array(
         &mut self,
         cx: &mut Context,
-        key: ConnectionKey,
-        request: CallId,
+        (key, request): (ConnectionKey, CallId),
         id: HandleId,
+        lends: bool,
     ) {
         let user = &cx.clients[key].user;
         let record = self.readable(id, user).map(|_| self.arrays.record(id));
+        let record = record.and_then(|record| {
+            if !lends {
+                return Ok(record);
+            }
+            let loan = HandleId(cx.ids.next());
+            self.arrays.lend(id, loan, cx.clock.unix_ms)?;
+            Ok(record.map(|record| HandleRecord { id: loan, ..record }))
+        });
         let proto = &mut cx.clients[key].proto;
         match record {
             Ok(Some(record)) => proto.handle(request, &record),
@@ -418,30 +422,7 @@ impl Data {
         }
     }
 
-    /// Gives an array another name, which is good for one reading by whoever knows it.
-    pub(crate) fn lend_array(
-        &mut self,
-        cx: &mut Context,
-        key: ConnectionKey,
-        request: CallId,
-        id: HandleId,
-    ) {
-        let user = &cx.clients[key].user;
-        let record = self.readable(id, user).map(|_| self.arrays.record(id));
-        let lent = record.and_then(|record| {
-            let loan = HandleId(cx.ids.next());
-            self.arrays.lend(id, loan, cx.clock.unix_ms)?;
-            Ok(record.map(|record| HandleRecord { id: loan, ..record }))
-        });
-        let proto = &mut cx.clients[key].proto;
-        match lent {
-            Ok(Some(record)) => proto.handle(request, &record),
-            Ok(None) => {}
-            Err(failure) => proto.fail(request, &failure),
-        }
-    }
-
-    pub(crate) fn drop_array(
+    pub(super) fn drop_array(
         &mut self,
         cx: &mut Context,
         key: ConnectionKey,
@@ -451,7 +432,7 @@ impl Data {
         let user = &cx.clients[key].user;
         match self.arrays.of_user(id, user) {
             Ok(_) => {
-                self.tell_of_array(cx, key, request, id);
+                self.tell_of_array(cx, (key, request), id, false);
                 self.end_array(cx, id);
             }
             Err(failure) => cx.clients[key].proto.fail(request, &failure),
@@ -461,23 +442,11 @@ impl Data {
     pub(crate) fn end_array(&mut self, cx: &mut Context, id: HandleId) {
         self.names.forget(id);
         if let Some(memory) = self.arrays.drop_array(id) {
-            self.free_array(cx, memory);
+            cx.free(memory);
         }
         if self.arrays.get(id).is_none() {
             self.remove_array_file(cx, id);
         }
-    }
-
-    pub(crate) fn list_arrays(
-        &mut self,
-        cx: &mut Context,
-        key: ConnectionKey,
-        request: CallId,
-        after: u64,
-    ) {
-        let connection = &mut cx.clients[key];
-        let page = self.arrays.page(&connection.user, after);
-        connection.proto.handles(request, &page);
     }
 
     /// The arrays of a connection that has ended go, but for those that stay.

@@ -5,6 +5,7 @@
 //! them, and those before it pause; so what their user pays for is the time of the worker, once.
 
 use super::Elements;
+use super::dispatch::need;
 use crate::action::Action;
 use crate::context::{Context, Step};
 use crate::event::Withdrawal;
@@ -27,7 +28,7 @@ impl Elements {
     pub(crate) fn worker_ahead(&self, cx: &Context, key: CallKey) -> Option<WorkerKey> {
         let exec = Elements::goes_ahead(cx, key)?;
         let job = &cx.calls[key];
-        let need = Elements::need(job, cx.functions.get(job.function).ok()?);
+        let need = need(job, cx.functions.get(job.function).ok()?);
         let now = cx.now();
         let mut workers = self.workers.iter();
         workers
@@ -119,7 +120,7 @@ impl Elements {
             return cx.out.push(Action::Withdraw { worker, call: key });
         }
         let text = "was ended because the client gave the call up";
-        self.end_worker(cx, worker, FailureKind::Cancelled, text);
+        self.workers.end(cx, worker, FailureKind::Cancelled, text);
     }
 
     /// Calls that wait behind one that takes longer than it should go elsewhere.

@@ -22,16 +22,18 @@ impl Elements {
         };
         let (State::Running { .. }, Some(call)) = (worker.state, worker.call()) else {
             let text = "called back outside of a call";
-            return self.end_worker(cx, key, FailureKind::Internal, text);
+            return self.workers.end(cx, key, FailureKind::Internal, text);
         };
         if worker.waits_since().is_some() {
             let text = "called back while an answer was to come";
-            return self.end_worker(cx, key, FailureKind::LibraryCrashed, text);
+            return self.workers.end(cx, key, FailureKind::LibraryCrashed, text);
         }
         let callback = match said {
             Said::Callback(callback) => callback,
             Said::Problem(problem) => {
-                return self.end_worker(cx, key, FailureKind::LibraryCrashed, &problem);
+                return self
+                    .workers
+                    .end(cx, key, FailureKind::LibraryCrashed, &problem);
             }
         };
         worker.waits(now);

@@ -12,7 +12,7 @@ use crate::lifecycle::Change;
 use crate::map::Set;
 use crate::record::Outcome;
 use crate::worker::{Need, Posting, State, Worker};
-use farcall_rpc_proto::{FailureKind, JobId, Nanos};
+use farcall_rpc_proto::{FailureKind, JobId};
 use farcall_schedule::queue;
 use farcall_schedule::queue::Start;
 use std::collections::VecDeque;
@@ -52,27 +52,13 @@ impl Elements {
         let on = fewest.min(self.queue.settings().pes);
         queue::Request {
             id: key.number(),
-            user: Elements::share_of(cx, job),
+            user: share_of(cx, job),
             fewest,
             most: elements(most),
             seconds: function.and_then(|function| Some(function.predict(&job.layout, on)?.seconds)),
             priority: function.map_or(0, |function| function.priority),
             reservation: job.run.reservation,
         }
-    }
-
-    /// Whose share a call counts towards: the user's; of those who prove nothing, that of their
-    /// host.
-    fn share_of(cx: &Context, job: &Job) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        job.user.hash(&mut hasher);
-        if job.user.is_anonymous() {
-            let connection = job.connection.and_then(|key| cx.clients.get(key));
-            connection
-                .and_then(|known| known.peer.host)
-                .hash(&mut hasher);
-        }
-        hasher.finish()
     }
 
     /// Remembers who has a share, for the status.
@@ -138,15 +124,15 @@ impl Elements {
             let Ok(function) = cx.functions.get(cx.calls[job].function) else {
                 continue;
             };
-            let need = Elements::need(&cx.calls[job], function);
+            let need = need(&cx.calls[job], function);
             if function.brief().is_some()
-                && let Some(soon) = self.idle_soon(cx, &need)
+                && let Some(soon) = self.workers.idle_soon(cx, &need)
             {
                 self.held_until = Some(soon);
                 waiting.push_back(job);
                 continue;
             }
-            if let Some(worker) = self.idle_worker(&need) {
+            if let Some(worker) = self.workers.idle(&need) {
                 self.hand_over(cx, job, worker);
                 continue;
             }
@@ -165,26 +151,6 @@ impl Elements {
         self.admitted = waiting;
     }
 
-    /// What a job needs of its worker.
-    pub(crate) fn need<'n>(job: &'n Job, function: &Function) -> Need<'n> {
-        Need {
-            library: function.entry.file,
-            user: &job.user,
-            processes: match function.interface.is_parallel() {
-                true => job.run.pes,
-                false => 1,
-            },
-        }
-    }
-
-    /// An idle worker for a user's call; rather one that knows the user than a fresh one.
-    fn idle_worker(&self, need: &Need<'_>) -> Option<WorkerKey> {
-        let workers = self.workers.iter();
-        let idle = workers.filter(|(_, worker)| worker.is_idle() && worker.serves(need));
-        idle.max_by_key(|(_, worker)| worker.user.is_some())
-            .map(|(key, _)| key)
-    }
-
     /// Starts a worker. Where there are too many idle ones, of other users and libraries, the one
     /// that was not needed for the longest time makes room.
     fn start_one_more(&mut self, cx: &mut Context, library: usize, processes: u32) {
@@ -197,19 +163,9 @@ impl Elements {
         let idlest = idle.clone().max().filter(|_| idle.count() >= most);
         if let Some((_, key)) = idlest {
             let text = "was ended to make room for another";
-            self.end_worker(cx, key, FailureKind::Internal, text);
+            self.workers.end(cx, key, FailureKind::Internal, text);
         }
-        self.start_worker(cx, library, processes);
-    }
-
-    /// When a worker that runs a brief call will probably be idle, and may serve the user.
-    fn idle_soon(&self, cx: &Context, need: &Need<'_>) -> Option<Nanos> {
-        let now = cx.now();
-        let workers = self.workers.values();
-        workers
-            .filter(|worker| worker.serves(need))
-            .filter_map(Worker::idle_soon)
-            .find(|soon| *soon > now)
+        self.workers.start(cx, library, processes);
     }
 
     fn hand_over(&mut self, cx: &mut Context, key: CallKey, worker: WorkerKey) {
@@ -249,7 +205,7 @@ impl Elements {
 
     /// A call could not be handed to its worker, which is as good as dead.
     pub(crate) fn not_run(&mut self, cx: &mut Context, key: CallKey, worker: WorkerKey, why: &str) {
-        self.end_worker(cx, worker, FailureKind::Internal, why);
+        self.workers.end(cx, worker, FailureKind::Internal, why);
         if let Some(known) = self.workers.get_mut(worker) {
             known.gives_back(key);
         }
@@ -318,11 +274,37 @@ impl Elements {
                 }
                 _ => {
                     let text = "was ended because its user gave the call up";
-                    self.end_worker(cx, worker, FailureKind::Cancelled, text);
+                    self.workers.end(cx, worker, FailureKind::Cancelled, text);
                 }
             },
             // Goes when the disk has answered.
             _ => {}
         }
     }
+}
+
+/// What a job needs of its worker.
+pub(super) fn need<'n>(job: &'n Job, function: &Function) -> Need<'n> {
+    Need {
+        library: function.entry.file,
+        user: &job.user,
+        processes: match function.interface.is_parallel() {
+            true => job.run.pes,
+            false => 1,
+        },
+    }
+}
+
+/// Whose share a call counts towards: the user's; of those who prove nothing, that of their
+/// host.
+fn share_of(cx: &Context, job: &Job) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    job.user.hash(&mut hasher);
+    if job.user.is_anonymous() {
+        let connection = job.connection.and_then(|key| cx.clients.get(key));
+        connection
+            .and_then(|known| known.peer.host)
+            .hash(&mut hasher);
+    }
+    hasher.finish()
 }

@@ -8,18 +8,9 @@ use crate::keys::ConnectionKey;
 use crate::objects::Objects;
 use crate::segments;
 use crate::settings::nanos;
-use farcall_rpc_proto::{CallId, Failure, FailureKind, Hello, Nanos, ProtocolError};
+use farcall_rpc_proto::{CallId, Failure, FailureKind, Nanos, ProtocolError};
 
 impl Engine {
-    /// A client has greeted: the shell finds out who it is.
-    pub(super) fn greeted(&mut self, key: ConnectionKey, hello: Hello) {
-        self.cx.clients[key].peer.agent = hello.agent;
-        self.cx.out.push(Action::Authenticate {
-            connection: key,
-            token: hello.token,
-        });
-    }
-
     /// It is known who a client is: it becomes a user, or is refused.
     pub(super) fn authenticated(&mut self, key: ConnectionKey, found: Result<Identity, String>) {
         let clients = &mut self.cx.clients;
@@ -80,7 +71,7 @@ impl Engine {
         cx.out.push(Action::Close(key));
         self.lanes.close(key);
         self.submissions.stop_fetching(cx, key, None);
-        self.data.forget_pulls_of(key);
+        self.data.pulls.forget(key);
         calls.retain(|_, call| !sending.contains(call));
         for call in sending {
             self.release(call);

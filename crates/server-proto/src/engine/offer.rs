@@ -6,8 +6,8 @@
 
 use super::Engine;
 use crate::action::{Action, Segment};
+use crate::arrays::Use;
 use crate::connection::Offer;
-use crate::data::Use;
 use crate::flaw::{Flaw, has};
 use crate::job::{Durability, Job, Printing};
 use crate::keys::{ConnectionKey, Key, MemoryKey, WorkerKey};

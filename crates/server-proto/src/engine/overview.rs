@@ -58,14 +58,7 @@ pub struct Figures {
 
 /// The server, to be looked at.
 #[derive(Clone, Copy)]
-pub struct Overview<'s>(pub(super) &'s Engine);
-
-impl Engine {
-    /// What there is to see.
-    pub(crate) fn overview(&self) -> Overview<'_> {
-        Overview(self)
-    }
-}
+pub struct Overview<'s>(pub(crate) &'s Engine);
 
 impl<'s> Overview<'s> {
     /// How the server stands, in numbers.
@@ -162,7 +155,7 @@ impl<'s> Overview<'s> {
                         "named": self.0.data.names.len() },
             "reservations": reservations,
             "users": self.users(user, is_operator),
-            "functions_served": self.0.cx.functions.len(),
+            "functions_served": self.0.cx.functions.count(),
             "functions": functions,
         })
         .to_string()

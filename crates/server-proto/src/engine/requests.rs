@@ -1,6 +1,7 @@
 //! What a client wants, and which part of the server does it.
 
-use super::Engine;
+use super::{Engine, Overview};
+use crate::action::Action;
 use crate::connection::Offer;
 use crate::keys::ConnectionKey;
 use crate::objects::Objects;
@@ -12,9 +13,15 @@ use farcall_rpc_proto::{
 
 impl Engine {
     pub(crate) fn on_event(&mut self, key: ConnectionKey, event: Event) {
-        let (cx, data, submissions) = (&mut self.cx, &mut self.data, &mut self.submissions);
+        let cx = &mut self.cx;
         match event {
-            Event::Connected(hello) => self.greeted(key, hello),
+            Event::Connected(hello) => {
+                cx.clients[key].peer.agent = hello.agent;
+                cx.out.push(Action::Authenticate {
+                    connection: key,
+                    token: hello.token,
+                });
+            }
             Event::List(request, from) => {
                 let page = cx.functions.page(from);
                 cx.clients[key].proto.listing(request, &page);
@@ -28,7 +35,7 @@ impl Engine {
                 Err(failure) => self.cx.refuse(key, request, &failure),
             },
             Event::Status(request) => {
-                let text = self.overview().status(key);
+                let text = Overview(self).status(key);
                 self.cx.clients[key].proto.standing(request, text);
             }
             Event::Drain(request) => self.drain_for(key, request),
@@ -60,29 +67,17 @@ impl Engine {
                 self.offer_in_turn(key, id, Offer::Submission(submission));
             }
             Event::Put(id, put) => self.offer_in_turn(key, id, Offer::Put(put)),
-            Event::PutPart(id, part) => data.offer_part(cx, key, id, part),
-            Event::GetPart(request, part) => data.get_part(cx, key, request, part),
-            Event::Get(request, id) => data.get_array(cx, key, request, id),
-            Event::AskHandle(request, id) => data.tell_of_array(cx, key, request, id),
-            Event::Drop(request, id) => data.drop_array(cx, key, request, id),
-            Event::Lend(request, id) => data.lend_array(cx, key, request, id),
-            Event::Pull(request, pull) => data.offer_pull(cx, key, request, pull),
-            Event::Name(request, name) => data.name_array(cx, key, request, name),
-            Event::AskName(request, name) => data.tell_of_name(cx, key, request, &name),
-            Event::ListNames(request, after) => data.list_names(cx, key, request, after.as_ref()),
-            Event::ListHandles(request, after) => data.list_arrays(cx, key, request, after),
-            Event::AskJob(request, id) => submissions.tell_of_job(cx, key, request, id),
-            Event::Fetch(request, id) => submissions.fetch(cx, key, request, id),
-            Event::CancelJob(request, id, forget) => {
-                submissions.cancel_job(cx, key, request, id, forget);
-            }
-            Event::ListJobs(request, after) => submissions.list_jobs(cx, key, request, after),
             Event::Ready(id) => {
                 let call = cx.clients[key].calls[&id];
                 self.received(call);
             }
             Event::Answer(id, answer) => self.elements.answer_callback(cx, key, id, answer),
             Event::Cancelled(id) => self.cancelled(key, id),
+            event @ (Event::AskJob(..)
+            | Event::Fetch(..)
+            | Event::CancelJob(..)
+            | Event::ListJobs(..)) => self.submissions.ask(cx, key, event),
+            event => self.data.ask(cx, key, event),
         }
         self.settle();
     }

@@ -119,7 +119,7 @@ impl Overview<'_> {
             waiting: self.0.elements.queue.waiting().count(),
             pes: self.0.elements.queue.used(),
             draining: self.0.cx.draining,
-            functions: self.0.cx.functions.len(),
+            functions: self.0.cx.functions.count(),
             ended: self.0.cx.totals.ended(),
             names: self.0.data.names.changes(),
             booked: self.0.reservations.changes(),

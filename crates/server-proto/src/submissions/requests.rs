@@ -1,19 +1,32 @@
 //! What clients ask about submitted calls.
 
 use super::{Submissions, not_there};
+use crate::action::Transfer;
 use crate::context::{Context, Step};
-use crate::disk::{Fetch, Purpose, Transfer};
+use crate::disk::{Fetch, Purpose};
 use crate::durable::{Asked, Durable, Kept};
 use crate::job::Job;
 use crate::keys::{ConnectionKey, MemoryKey};
 use crate::lifecycle::Change;
 use crate::memory::NoMemory;
 use crate::record::{Content, DiskError, Outcome, Record};
+use farcall_rpc_proto::server::Event;
 use farcall_rpc_proto::{
     Call, CallId, Failure, FailureKind, JobDescription, JobId, JobState, Pieces,
 };
 
 impl Submissions {
+    /// A client wants something of submitted calls.
+    pub(crate) fn ask(&mut self, cx: &mut Context, key: ConnectionKey, event: Event) {
+        match event {
+            Event::AskJob(request, id) => self.tell_of_job(cx, key, request, id),
+            Event::Fetch(request, id) => self.fetch(cx, key, request, id),
+            Event::CancelJob(request, id, forget) => self.cancel_job(cx, key, request, id, forget),
+            Event::ListJobs(request, after) => self.list_jobs(cx, key, request, after),
+            _ => {}
+        }
+    }
+
     pub(crate) fn result_read(
         &mut self,
         cx: &mut Context,

@@ -3,10 +3,10 @@
 //! Calls use an array in the order in which they came: those that read it together, one that writes
 //! it alone. The shell moves the bytes; this decides who may, and what is where.
 
-use super::names::DataFile;
 use crate::flaw::{Flaw, has};
 use crate::keys::{CallKey, ConnectionKey, MemoryKey};
 use crate::map::Map;
+use crate::names::DataFile;
 use crate::record::Stored;
 use crate::settings::ArrayLimits;
 use farcall_rpc_proto::{
