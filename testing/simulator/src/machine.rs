@@ -217,8 +217,8 @@ impl Machine {
 
     /// The calls that wait for processor elements, with their users.
     pub(crate) fn waiting(&self) -> Vec<(CallKey, u8)> {
-        let calls = self.server.waiting().filter_map(|call| {
-            let message = Call::decode(self.server.request(call)?.message).ok()?;
+        let calls = self.server.overview().waiting().filter_map(|call| {
+            let message = Call::decode(self.server.overview().request(call)?.message).ok()?;
             match message.scalars.first() {
                 Some(Some(farcall_idl::Scalar::Int(tag))) => Some((call, Tag(*tag as u64).user())),
                 _ => None,
@@ -230,7 +230,7 @@ impl Machine {
     /// What a worker is to run, as it finds it: the call, its tag, its arrays and its elements.
     pub(crate) fn posted(&self, worker: WorkerKey, call: CallKey) -> Option<(Posted, u32)> {
         let library = self.workers.get(&worker)?.library;
-        let request = self.server.request(call)?;
+        let request = self.server.overview().request(call)?;
         let message = Call::decode(request.message).ok()?;
         let tag = match message.scalars.first() {
             Some(Some(farcall_idl::Scalar::Int(tag))) => Tag(*tag as u64),

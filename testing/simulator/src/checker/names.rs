@@ -236,7 +236,9 @@ impl Names {
         }
         let (life, reader) = who;
         let own = self.data.iter().filter(|datum| {
-            datum.is_surely(life, reader, &asked.name, since) && !self.may_be_expired(datum, now)
+            datum.is_surely(life, reader, &asked.name, since)
+                && !self.may_be_expired(datum, now)
+                && !self.may_be_hidden(datum, reader)
         });
         if asked.owner.is_none() && own.count() > 0 {
             return Err(format!(
@@ -282,7 +284,9 @@ impl Names {
             }
         }
         let told = self.data.iter().filter(|datum| {
-            datum.owner == reader && datum.is_surely(life, reader, &datum.name, since)
+            datum.owner == reader
+                && datum.is_surely(life, reader, &datum.name, since)
+                && !self.may_be_hidden(datum, reader)
         });
         // Those that have expired are not missed, nor are their names where they were given anew.
         for datum in told.filter(|datum| !self.may_be_expired(datum, now)) {
@@ -305,7 +309,8 @@ impl Names {
     }
 
     fn may_be_expired(&self, datum: &Datum, now: u64) -> bool {
-        now - datum.used >= self.lasts
+        // The server counts in milliseconds.
+        now + 2_000_000 - datum.used >= self.lasts
     }
 
     /// Whether what has taken the place of data may be nothing that a user may read, or may be gone.

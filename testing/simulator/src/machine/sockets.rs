@@ -35,7 +35,7 @@ impl Socket {
 impl Machine {
     /// Reads from a connection, as far as it may. Returns how many bytes.
     fn read(&mut self, key: ConnectionKey, pending: u64) -> usize {
-        let allowance = self.server.allowance(key, Way::Up);
+        let allowance = self.server.lanes().allowance(key, Way::Up);
         let (Some(allowance), Some(socket)) = (allowance, self.sockets.get_mut(&key)) else {
             return 0;
         };
@@ -51,8 +51,9 @@ impl Machine {
     }
 
     /// Whether there is something on a connection that can be taken now.
-    pub(crate) fn is_readable(&self, key: ConnectionKey) -> bool {
-        let waits = self.server.waits(key, Way::Up) || !self.server.takes_input(key);
+    pub(crate) fn is_readable(&mut self, key: ConnectionKey) -> bool {
+        let waits =
+            self.server.lanes().waits(key, Way::Up) || !self.server.clients().takes_input(key);
         let socket = self.sockets.get(&key);
         socket.is_some_and(|socket| !socket.unread.is_empty() && !waits)
     }
@@ -60,10 +61,10 @@ impl Machine {
     /// Takes what has come on a connection, as far as the server does. Returns whether it has
     /// taken anything, and how many bytes have passed the link for it.
     pub(crate) fn take_input(&mut self, key: ConnectionKey) -> (bool, u64) {
-        if !self.sockets.contains_key(&key) || !self.server.takes_input(key) {
+        if !self.sockets.contains_key(&key) || !self.server.clients().takes_input(key) {
             return (false, 0);
         }
-        let incoming = self.server.incoming(key);
+        let incoming = self.server.clients().incoming(key);
         let mut passed = 0;
         if self.sockets[&key].read == 0 {
             passed = self.read(key, incoming.as_ref().map_or(0, |chunk| chunk.length));
@@ -119,7 +120,7 @@ impl Machine {
                 self.server.flushed(key);
                 break;
             }
-            let Some(allowance) = self.server.allowance(key, Way::Down) else {
+            let Some(allowance) = self.server.lanes().allowance(key, Way::Down) else {
                 break;
             };
             let most = allowance.of(unsent.len() as u64);
@@ -131,7 +132,7 @@ impl Machine {
             }
             allowance.spend(count as u64);
             out.extend(unsent.drain(..count));
-            self.server.taken(key, now);
+            self.server.clients_mut().taken(key, now);
         }
         if let Some(socket) = self.sockets.get_mut(&key) {
             socket.unsent = unsent;
@@ -144,14 +145,12 @@ impl Machine {
         let sockets = self.sockets.iter();
         let stands = sockets.filter(|(_, one)| one.unread.len() + one.unsent.len() > 0);
         let words = stands.map(|(key, one)| {
-            let [up, down] = [Way::Up, Way::Down].map(|way| self.server.waits(*key, way));
             format!(
-                "link {}: {} bytes to be read (waits for bandwidth: {up}), {} to be written \
-                 (waits for bandwidth: {down}), takes input: {}",
+                "link {}: {} bytes to be read, {} to be written, takes input: {}",
                 one.link,
                 one.unread.len(),
                 one.unsent.len(),
-                self.server.takes_input(*key)
+                self.server.clients().takes_input(*key)
             )
         });
         words.collect()
@@ -164,11 +163,11 @@ impl Machine {
 
     /// Collects what there is to be written. Returns whether there is anything.
     fn collect(&mut self, key: ConnectionKey, out: &mut Vec<u8>, now: u64) -> bool {
-        let left = self.server.allowance(key, Way::Down);
+        let left = self.server.lanes().allowance(key, Way::Down);
         let left = left.map_or(0, |allowance| allowance.left());
         let bound = left.clamp(1, AT_ONCE as u64) as usize;
         while out.len() < bound {
-            match self.server.poll_transmit(key, out, now) {
+            match self.server.clients_mut().poll_transmit(key, out, now) {
                 Transmit::Idle => break,
                 Transmit::Frames => {}
                 Transmit::Data(chunk) => {
@@ -199,7 +198,7 @@ impl Machine {
         }
         loop {
             let start = out.len();
-            match self.server.poll_transmit(key, &mut out, now) {
+            match self.server.clients_mut().poll_transmit(key, &mut out, now) {
                 Transmit::Frames => {}
                 Transmit::Idle => return out,
                 Transmit::Data(_) => {

@@ -7,11 +7,10 @@ use crate::checker::Handed;
 use crate::client::{OPERATOR, user_name};
 use crate::interfaces::{ADD, ASK};
 use crate::machine::{PES, Worker};
-use farcall_rpc_proto::{JobId, Pieces, User};
+use farcall_rpc_proto::User;
 use farcall_server_proto::{
-    Action, CallKey, DiskError, Event, Finished, Identity, MemoryKey, Withdrawal, WorkerKey,
+    Action, CallKey, DiskError, Event, Finished, Identity, Stored, Transfer, Withdrawal, WorkerKey,
 };
-use farcall_server_proto::{Content, Stored};
 
 impl World {
     /// Does what the server wants done, until there is no more. It may be killed before any of it.
@@ -111,21 +110,13 @@ impl World {
     pub(super) fn execute_on_disk(&mut self, host: usize, action: Action) {
         match action {
             Action::WriteFile {
-                ticket,
-                id,
-                content,
-                memory,
-                pieces,
-                ..
-            } => self.write_file(host, ticket, (id, content), memory, pieces),
+                ticket, transfer, ..
+            } => self.write_file(host, ticket, transfer),
             Action::ReadFile {
                 ticket,
-                id,
-                content,
-                memory,
-                pieces,
+                transfer,
                 stored,
-            } => self.read_file(host, ticket, (id, content), (memory, pieces), stored),
+            } => self.read_file(host, ticket, transfer, stored),
             Action::RemoveFile(id, content) => self.hosts[host].disk.remove(id, content),
             Action::Record(entry) => {
                 self.hosts[host].disk.append(entry);
@@ -145,24 +136,17 @@ impl World {
         }
     }
 
-    fn write_file(
-        &mut self,
-        host: usize,
-        ticket: u64,
-        (id, content): (JobId, Content),
-        memory: MemoryKey,
-        mut pieces: Pieces,
-    ) {
+    fn write_file(&mut self, host: usize, ticket: u64, mut transfer: Transfer) {
         let error = |is_full, text: &str| DiskError {
             is_full,
             text: text.to_string(),
         };
         let mut bytes = Vec::new();
         if let Some(machine) = &self.hosts[host].machine
-            && let Some(all) = machine.memories.get(&memory)
+            && let Some(all) = machine.memories.get(&transfer.memory)
         {
             let all = all.borrow();
-            while let Some(piece) = pieces.take(u64::MAX) {
+            while let Some(piece) = transfer.pieces.take(u64::MAX) {
                 let (start, length) = (piece.offset as usize, piece.length as usize);
                 bytes.extend_from_slice(&all[start..start + length]);
             }
@@ -175,22 +159,17 @@ impl World {
             let is_forgotten = self.fails(|faults| faults.disk_forgets, 20);
             Ok(self.hosts[host]
                 .disk
-                .write(id, content, bytes, is_forgotten))
+                .write(transfer.id, transfer.content, bytes, is_forgotten))
         };
         let delay = self.disk_delay();
         let event = Event::Written(ticket, written);
         self.after(host, delay, ToLife::File(Box::new(event)));
     }
 
-    fn read_file(
-        &mut self,
-        host: usize,
-        ticket: u64,
-        (id, content): (JobId, Content),
-        (memory, mut pieces): (MemoryKey, Pieces),
-        stored: Stored,
-    ) {
-        let mut read = self.hosts[host].disk.read(id, content, stored);
+    fn read_file(&mut self, host: usize, ticket: u64, mut transfer: Transfer, stored: Stored) {
+        let mut read = self.hosts[host]
+            .disk
+            .read(transfer.id, transfer.content, stored);
         if self.fails(|faults| faults.disk_errors, 50) {
             read = Err(DiskError {
                 is_full: false,
@@ -199,11 +178,11 @@ impl World {
         }
         let read = read.map(|bytes| {
             let machine = self.machine(host);
-            let all = machine.and_then(|machine| machine.memories.get(&memory));
+            let all = machine.and_then(|machine| machine.memories.get(&transfer.memory));
             let Some(all) = all else { return };
             let mut all = all.borrow_mut();
             let mut at = 0;
-            while let Some(piece) = pieces.take(u64::MAX) {
+            while let Some(piece) = transfer.pieces.take(u64::MAX) {
                 let (start, length) = (piece.offset as usize, piece.length as usize);
                 all[start..start + length].copy_from_slice(&bytes[at..at + length]);
                 at += length;

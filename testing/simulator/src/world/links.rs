@@ -93,7 +93,7 @@ impl World {
         let Some(machine) = self.machine(host) else {
             return;
         };
-        let granted = machine.server.grant(key, Way::Up, now);
+        let granted = machine.server.lanes().grant(key, Way::Up, now);
         loop {
             let now = self.clock(host);
             let Some(machine) = self.machine(host) else {
@@ -108,7 +108,7 @@ impl World {
                 break;
             }
             self.act(host);
-            let is_congested = |machine: &mut Machine| machine.server.is_congested(key);
+            let is_congested = |machine: &mut Machine| machine.server.clients().is_congested(key);
             if self.machine(host).is_some_and(is_congested) {
                 self.flush(host, key);
             }
@@ -147,7 +147,7 @@ impl World {
         let Some(link) = machine.sockets.get(&key).map(|socket| socket.link) else {
             return;
         };
-        let granted = machine.server.grant(key, Way::Down, now);
+        let granted = machine.server.lanes().grant(key, Way::Down, now);
         let bytes = machine.output(key, now);
         machine.server.settle(key, Way::Down, granted);
         self.passes(host, key, Way::Down, bytes.len() as u64);
@@ -157,8 +157,8 @@ impl World {
 
     /// Sends bytes over a link: to the server (0) or from it (1).
     pub(super) fn send(&mut self, link: usize, bytes: Vec<u8>, way: usize) {
-        let known = &self.links[link];
-        if bytes.is_empty() || !known.is_open || known.is_broken {
+        // Of a link that was reset nothing arrives any more: what came after it would have a hole.
+        if bytes.is_empty() || !self.links[link].is_open || self.links[link].is_broken {
             return;
         }
         if self.fails(|faults| faults.resets, 1500) {
@@ -341,7 +341,7 @@ impl World {
         };
         socket.unread.extend(bytes);
         // Who waits for his turn is not read before.
-        if !machine.server.waits(key, Way::Up) {
+        if !machine.server.lanes().waits(key, Way::Up) {
             self.take_input(host, key);
         }
         self.go_on(host);
