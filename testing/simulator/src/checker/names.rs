@@ -361,15 +361,16 @@ impl Names {
                 && !self.may_be_expired(datum, now)
                 && !self.may_be_hidden(datum, reader)
         });
-        let mut files = self.file_since(life, &name.name, since);
-        let has_file =
-            name.owner.is_none() && files.next().is_some_and(|file| file.contents.is_some());
+        let files = self.file_since(life, &name.name, since);
+        // Neither made nor changed nor removed meanwhile.
+        let has_file = name.owner.is_none()
+            && files.len() == 1
+            && files
+                .into_iter()
+                .all(|file| file.contents.is_some() && file.told <= since);
         match is_many {
             true => name.owner.is_none() && !has_file,
-            false => {
-                let has_changed = self.file_since(life, &name.name, since).count() > 1;
-                there.count() == 0 && (!has_file || has_changed)
-            }
+            false => there.count() == 0 && !has_file,
         }
     }
 }
