@@ -176,6 +176,7 @@ impl Checker {
             has_company: false,
             memory: handed.memory,
         };
+        self.fairness.started(life, call);
         let known = self.workers.entry(worker).or_default();
         known.push(running);
         let has_company = known.len() > 1;

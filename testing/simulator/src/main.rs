@@ -26,6 +26,9 @@ struct Arguments {
     /// Look for each of the server's deliberate faults, for so many seconds each.
     #[arg(long)]
     flaws: bool,
+    /// Of the deliberate faults, look for the one of this name alone.
+    #[arg(long)]
+    flaw: Option<String>,
     /// Lines of a history that are shown.
     #[arg(long, default_value_t = 60)]
     lines: usize,
@@ -33,7 +36,7 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    if arguments.flaws {
+    if arguments.flaws || arguments.flaw.is_some() {
         return find_flaws(&arguments);
     }
     let (seeds, until) = match arguments.seed {
@@ -84,7 +87,11 @@ fn on_core() -> f64 {
 fn find_flaws(arguments: &Arguments) -> ExitCode {
     let mut all = true;
     let time = Duration::from_secs(arguments.seconds);
-    for flaw in Flaw::ALL {
+    let is_wanted = |flaw: &Flaw| {
+        let wanted = arguments.flaw.as_ref();
+        wanted.is_none_or(|name| *name == format!("{flaw:?}"))
+    };
+    for flaw in Flaw::ALL.into_iter().filter(is_wanted) {
         let start = Instant::now();
         let mut seeds = (arguments.from..).take_while(|_| start.elapsed() < time);
         let found = seeds.find_map(|seed| {

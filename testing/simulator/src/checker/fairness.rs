@@ -2,14 +2,17 @@
 //!
 //! The bound follows from the policy (`farcall_schedule::queue`): a user's oldest call that has
 //! waited for its patience is next, behind those of other users that have waited for longer, and
-//! nothing else starts until it has its elements. Each of these has them when what runs has ended.
-//! Behind it the user's next call is the oldest. So the call with `k` calls of its user before it
-//! waits at most for `(k + 1) * (patience + users * longest)`.
+//! nothing else starts until it has its elements. That is looked at itself. Each of these has them
+//! when what runs has ended; behind it the user's next call is the oldest. So the call with `k`
+//! calls of its user before it waits at most for `(k + 1) * (patience + users * longest)`.
+//!
+//! It is looked now and then who waits. What happened since the last time is known, and not in
+//! which order.
 
 use crate::machine::{PATIENCE, USERS};
 use crate::options::Options;
 use farcall_server_proto::CallKey;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1000 * MS;
@@ -23,14 +26,28 @@ struct Wait {
     behind: u64,
 }
 
+/// The calls of a user of which one is the oldest.
+#[derive(Clone, Debug)]
+struct Oldest {
+    calls: BTreeSet<CallKey>,
+    /// When it has become that: after the first time, and before the second.
+    since: (u64, u64),
+}
+
 /// Who waits for how long.
 #[derive(Debug, Default)]
 pub(crate) struct Fairness {
     waits: BTreeMap<(u64, CallKey), Wait>,
     /// What broke has an effect until then.
     broken: u64,
-    /// The longest wait, as a part of what it might be.
-    pub(crate) longest: f64,
+    /// By life and user.
+    oldest: BTreeMap<(u64, u8), Oldest>,
+    /// The user whose oldest call is next, by life.
+    next: BTreeMap<u64, u8>,
+    /// Calls that were handed to workers since it was looked last.
+    started: Vec<(u64, CallKey)>,
+    /// When it was looked last, by life.
+    looked: BTreeMap<u64, u64>,
 }
 
 /// For how long a call has its processor elements at most.
@@ -59,9 +76,96 @@ impl Fairness {
     /// A server has ended.
     pub(crate) fn ended(&mut self, life: u64) {
         self.waits.retain(|(of, _), _| *of != life);
+        self.oldest.retain(|(of, _), _| *of != life);
+        self.started.retain(|(of, _)| *of != life);
+        self.next.remove(&life);
     }
 
-    /// These calls wait, with their users, in the order in which they came. Says who starves.
+    /// A worker is handed a call.
+    pub(crate) fn started(&mut self, life: u64, call: CallKey) {
+        self.started.push((life, call));
+    }
+
+    /// Whether something has started though an older call was next, which waits still.
+    fn check_next(&mut self, life: u64, waiting: &[(CallKey, u8)]) -> Result<(), String> {
+        let started = std::mem::take(&mut self.started);
+        let (mine, others) = started.into_iter().partition(|(of, _)| *of == life);
+        self.started = others;
+        let mine: Vec<(u64, CallKey)> = mine;
+        let next = self.next.remove(&life);
+        let next = next.and_then(|user| self.oldest.get(&(life, user)));
+        let told = match next {
+            Some(oldest) => {
+                let waits = |call: &CallKey| {
+                    let is_there = waiting.iter().any(|(other, _)| other == call);
+                    is_there && !mine.contains(&(life, *call))
+                };
+                let is_other = |key: &&(u64, CallKey)| self.waits.contains_key(key);
+                match mine.iter().find(is_other) {
+                    Some((_, call)) if oldest.calls.iter().all(waits) => Err(format!(
+                        "{call:?} starts, and a call whose patience is over is next: {oldest:?}",
+                    )),
+                    _ => Ok(()),
+                }
+            }
+            None => Ok(()),
+        };
+        // What was taken back from a worker waits anew.
+        for key in &mine {
+            self.waits.remove(key);
+        }
+        told
+    }
+
+    /// Finds out which calls are their users' oldest, and whether one of them is next.
+    fn find_next(&mut self, life: u64, now: u64) {
+        let before = self.looked.insert(life, now).unwrap_or(now);
+        let waits = self.waits.range((life, CallKey::NONE)..);
+        let waits = waits.take_while(|(key, _)| key.0 == life);
+        let mut first: BTreeMap<u8, (u64, BTreeSet<CallKey>)> = BTreeMap::new();
+        for ((_, call), wait) in waits {
+            let known = first
+                .entry(wait.user)
+                .or_insert((u64::MAX, BTreeSet::new()));
+            if wait.since < known.0 {
+                *known = (wait.since, BTreeSet::new());
+            }
+            if wait.since == known.0 {
+                known.1.insert(*call);
+            }
+        }
+        self.oldest
+            .retain(|(of, user), _| *of != life || first.contains_key(user));
+        for (user, (_, calls)) in first {
+            let since = (before, now);
+            let known = self.oldest.entry((life, user));
+            let known = known.or_insert_with(|| Oldest {
+                calls: calls.clone(),
+                since,
+            });
+            if known.calls != calls {
+                // One of those that are left may have been the oldest before.
+                let was_there = !known.calls.is_disjoint(&calls);
+                let from = if was_there { known.since.0 } else { before };
+                *known = Oldest {
+                    calls,
+                    since: (from, now),
+                };
+            }
+        }
+        let its = self.oldest.range((life, 0)..=(life, u8::MAX));
+        let first = its.clone().min_by_key(|(_, oldest)| oldest.since.1);
+        let Some(((_, user), oldest)) = first else {
+            return;
+        };
+        let mut others = its.filter(|((_, other), _)| other != user);
+        let is_first = others.all(|(_, other)| oldest.since.1 < other.since.0);
+        if is_first && now > oldest.since.1 + PATIENCE {
+            self.next.insert(life, *user);
+        }
+    }
+
+    /// These calls wait, with their users. Says who starves.
     pub(crate) fn look(
         &mut self,
         life: u64,
@@ -69,6 +173,11 @@ impl Fairness {
         now: u64,
         options: &Options,
     ) -> Result<(), String> {
+        // Reservations go before.
+        if options.subjects.reservations {
+            return Ok(());
+        }
+        self.check_next(life, waiting)?;
         self.waits
             .retain(|key, _| key.0 != life || waiting.iter().any(|(call, _)| *call == key.1));
         for (call, user) in waiting {
@@ -82,14 +191,10 @@ impl Fairness {
                 behind,
             });
         }
-        // Reservations go before.
-        if options.subjects.reservations {
-            return Ok(());
-        }
+        self.find_next(life, now);
         for ((_, call), wait) in &self.waits {
             let waited = now.saturating_sub(wait.since.max(self.broken));
             let bound = (wait.behind + 1) * (PATIENCE + USERS * longest(options));
-            self.longest = self.longest.max(waited as f64 / bound as f64);
             if waited > bound {
                 return Err(format!(
                     "{call:?} of user {} has waited {:.1} s for processor elements, behind {} of \

@@ -4,8 +4,8 @@ use farcall_random::SplitMix64;
 use farcall_rpc_proto::{HandleId, JobId};
 use std::collections::VecDeque;
 
-/// Ids that are remembered.
-const MOST: usize = 32;
+/// Ids of a kind that are remembered.
+const MOST: usize = 16;
 
 /// The id of what is one user's.
 #[derive(Clone, Copy, Debug)]
@@ -16,21 +16,27 @@ pub(crate) enum Secret {
     Reservation(u64),
 }
 
-/// The latest ids, with the life of the server and the user.
+/// The latest ids of each kind, with the life of the server and the user.
 #[derive(Debug, Default)]
-pub(crate) struct Secrets(VecDeque<(Secret, (u64, u8))>);
+pub(crate) struct Secrets([VecDeque<(Secret, (u64, u8))>; 4]);
 
 impl Secrets {
     pub(crate) fn add(&mut self, secret: Secret, owner: (u64, u8)) {
-        self.0.push_back((secret, owner));
-        if self.0.len() > MOST {
-            self.0.pop_front();
+        let kind = match secret {
+            Secret::Array(_) => 0,
+            Secret::Object(_) => 1,
+            Secret::Job(_) => 2,
+            Secret::Reservation(_) => 3,
+        };
+        self.0[kind].push_back((secret, owner));
+        if self.0[kind].len() > MOST {
+            self.0[kind].pop_front();
         }
     }
 
     /// One that is another user's.
     pub(crate) fn pick(&self, (life, user): (u64, u8), random: &mut SplitMix64) -> Option<Secret> {
-        let others = self.0.iter();
+        let others = self.0[random.below(4) as usize].iter();
         let others = others.filter(|(_, (of, owner))| *of == life && *owner != user);
         let count = others.clone().count() as u64;
         let mut others = others.map(|(secret, _)| *secret);

@@ -34,13 +34,13 @@ impl Client {
         let who = (self.life, self.user);
         let staying = scene.checker.objects.pick(who, scene.random);
         match (scene.random.below(20), pick, staying) {
-            (0..=11, Some(object), _) => self.call_method(object, scene),
-            (12..=13, Some(object), _) if !object.stays => {
+            (0..=9, Some(object), _) => self.call_method(object, scene),
+            (10..=12, Some(object), _) if !object.stays => {
                 let asked = Asked::Keep(object.index);
                 self.ask_of_objects(asked, ObjectRequest::Keep(object.request), scene);
             }
-            (14, Some(object), _) => self.delete(object, scene),
-            (15..=16, _, Some(id)) => {
+            (13, Some(object), _) => self.delete(object, scene),
+            (14..=16, _, Some(id)) => {
                 self.ask_of_objects(Asked::Attach(id), ObjectRequest::Attach(id), scene);
             }
             (17, _, Some(id)) => {

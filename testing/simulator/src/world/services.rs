@@ -150,6 +150,7 @@ impl World {
         };
         machine.looked = now;
         let waiting = machine.waiting();
+        self.trace(|| format!("server {host} has calls that wait: {waiting:?}"));
         let looked = self
             .checker
             .fairness
