@@ -126,6 +126,11 @@ impl Calendar {
         self.bookings.is_empty()
     }
 
+    /// Whether processor elements are booked, and not bandwidth alone.
+    pub fn has_elements(&self) -> bool {
+        self.bookings.values().any(|booking| booking.pes > 0)
+    }
+
     /// The booking of that number.
     pub fn get(&self, id: u64) -> Option<&Booking> {
         self.bookings.get(&id)

@@ -160,7 +160,7 @@ impl Queue {
 
     /// Whether it is a booking, of others, for which a job has to wait.
     pub(super) fn is_held_back(&self, id: u64, now: Nanos) -> bool {
-        if self.calendar.is_empty() {
+        if !self.calendar.has_elements() {
             return false;
         }
         let request = self.within_booking(&self.waiting[&id].request);
@@ -195,7 +195,7 @@ impl Queue {
     /// ended.
     pub(super) fn room(&self, request: &Request, now: Nanos) -> u32 {
         let free = self.free();
-        if self.calendar.is_empty() {
+        if !self.calendar.has_elements() {
             return free;
         }
         let end = predicted_end(request.seconds, now);
