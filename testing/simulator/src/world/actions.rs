@@ -22,7 +22,12 @@ impl World {
             let Some(action) = machine.server.poll_action() else {
                 break;
             };
-            if self.fails(|faults| faults.kills, 20_000) {
+            // What is about to be recorded, or is run, is what a kill may spoil.
+            let once_in = match action {
+                Action::Record(_) | Action::Run { .. } => 1500,
+                _ => 20_000,
+            };
+            if self.fails(|faults| faults.kills, once_in) {
                 return self.kill(host);
             }
             let event = self.execute(host, action);
