@@ -24,7 +24,7 @@ const FAILED: [(u64, &str); 5] = [
     ),
     (
         1849,
-        "a call that was to fail with its library had its elements by then, and was looked up later",
+        "a call that failed with its library was let go on before, and was looked up later",
     ),
 ];
 

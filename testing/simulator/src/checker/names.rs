@@ -1,7 +1,6 @@
 //! Data with names: a name stands for what was put last, for those who may read it.
 
-use crate::client::user_name;
-use crate::interfaces::Contents;
+use crate::interfaces::{Contents, user_name};
 use farcall_random::SplitMix64;
 use farcall_rpc_proto::{DataName, Edition, HandleId, NamePage, NameRecord};
 use std::collections::BTreeMap;
@@ -313,7 +312,7 @@ impl Names {
         now + 2_000_000 - datum.used >= self.lasts
     }
 
-    /// Whether what has taken the place of data may be nothing that a user may read, or may be gone.
+    /// Whether what has taken the place of data may not be for a user to read, or may be gone.
     fn may_be_hidden(&self, datum: &Datum, reader: u8) -> bool {
         self.data.iter().any(|other| {
             (other.life, other.owner) == (datum.life, datum.owner)

@@ -2,7 +2,8 @@
 
 use super::hosts::ToLife;
 use super::{Happening, MS, S, World};
-use crate::client::{Scene, user_name};
+use crate::client::Scene;
+use crate::interfaces::user_name;
 use crate::machine::{Machine, Memory, Socket};
 use farcall_rpc_proto::User;
 use farcall_server_proto::{Accepted, ConnectionKey, Event, Way};
