@@ -5,7 +5,7 @@ use crate::options::Options;
 use farcall_idl::{Document, Scalar};
 use farcall_random::SplitMix64;
 use farcall_rpc_proto as proto;
-use farcall_rpc_proto::client::{Connection, Event};
+use farcall_rpc_proto::client::{Answer, Connection, Event};
 use farcall_rpc_proto::{
     ArrayForm, Call, CallId, Failure, FailureKind, HandleId, Hello, JobId, Limits, Put, Submission,
     Transmit,
@@ -426,14 +426,20 @@ impl Client {
     fn on_event(&mut self, event: Event, options: &Options, checker: &mut Checker) {
         match event {
             Event::Connected(_) => self.greeted = true,
-            Event::Interface {
-                request, function, ..
-            } => {
+            Event::Answered(request, answer) => self.answered(request, answer, checker),
+            Event::Failed(request, failure) => self.failed(request, &failure, options, checker),
+            _ => {}
+        }
+    }
+
+    fn answered(&mut self, request: CallId, answer: Answer, checker: &mut Checker) {
+        match answer {
+            Answer::Interface(told) => {
                 if let Some(Purpose::Describe(index)) = self.closed(request) {
-                    self.functions.insert(index, function);
+                    self.functions.insert(index, told.function);
                 }
             }
-            Event::Submitted(request, id) => {
+            Answer::Submitted(id) => {
                 let Some(open) = self.open.remove(&request) else {
                     return;
                 };
@@ -442,25 +448,18 @@ impl Client {
                     let mut bytes = [0; 8];
                     bytes.copy_from_slice(&open.received);
                     let bytes = u64::from_le_bytes(bytes);
-                    self.kept.insert(
-                        id,
-                        Kept {
-                            tag,
-                            bytes,
-                            asks: 0,
-                        },
-                    );
+                    let asks = 0;
+                    self.kept.insert(id, Kept { tag, bytes, asks });
                 }
             }
-            Event::Handle(request, record) => {
+            Answer::Handle(record) => {
                 if let Some(Purpose::Put) = self.closed(request) {
                     let bytes = record.form.bytes().unwrap_or(0);
                     self.handles.push((record.id, bytes));
                 }
             }
-            Event::Done(request, _) => self.done(request, checker),
-            Event::Failed(request, failure) => self.failed(request, &failure, options, checker),
-            Event::Job(request, _) => drop(self.closed(request)),
+            Answer::Done(_) => self.done(request, checker),
+            Answer::Job(_) => drop(self.closed(request)),
             _ => {}
         }
     }

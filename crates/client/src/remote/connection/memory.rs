@@ -1,7 +1,6 @@
 //! Memory shared with a server on the same host, in which arrays lie instead of travelling.
 
 use super::Connection;
-use super::state::Answer;
 use crate::error::Error;
 use farcall_rpc_proto::{CallId, SHARED_MEMORY};
 use std::collections::BTreeMap;
@@ -183,11 +182,13 @@ impl Connection {
 
     /// Asks for shared memory; `present` has all its pages made at once.
     pub(crate) fn share(self: &Arc<Self>, bytes: u64, present: bool) -> Result<Segment, Error> {
-        match self.ask(|proto| proto.share(bytes))? {
-            Answer::Shared(id, bytes, fd) => Segment::map(self, id, bytes, &fd, present)
-                .map_err(|error| self.error(error.into())),
-            _ => Err(self.unexpected()),
-        }
+        let request = self.begin(|proto| proto.share(bytes))?;
+        let id = request.id();
+        let bytes = request.answer(answered!(Shared))?;
+        let memory = self.lock().take_memory(id);
+        let memory = memory.ok_or_else(|| self.unexpected())?;
+        let mapped = Segment::map(self, id, bytes, &memory, present);
+        mapped.map_err(|error| self.error(error.into()))
     }
 
     /// Shared memory for copies of arrays, an idle one where one fits; none where the server has
