@@ -250,7 +250,8 @@ proptest! {
         prop_assert_eq!(talk.server.open_calls(), 0);
         prop_assert_eq!(talk.events.len(), ids.len() + 3);
         let named = |event: &client::Event| matches!(event,
-            client::Event::Answered(id, Answer::Interface(told)) if *id == query && told.text == "dgesv");
+            client::Event::Answered(id, Answer::Interface(told))
+                if *id == query && told.text == "dgesv");
         prop_assert!(talk.events.iter().any(named));
         let listed = |event: &client::Event| matches!(event,
             client::Event::Answered(id, Answer::Listing(_)) if *id == list);

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use farcall_channel::{Segment, Shape};
-use farcall_child::Daemon;
+use farcall_lab::Daemon;
 
 use super::element::now;
 use crate::failure::Failure;

@@ -16,7 +16,7 @@ use crate::remote::requests::{arrays, functions, reservations};
 use crate::remote::server::Server;
 use crate::remote::staging;
 use crate::reservation::ReservationName;
-use farcall_rpc_proto::Estimate;
+use farcall_rpc_proto::{CALLBACKS, Estimate, FILES, FailureKind, OUTPUT};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -179,7 +179,8 @@ impl Function {
         call.object = self.object.as_ref().map(|object| object.id);
         let moves_files = self.description().interface.moves_files();
         if moves_files {
-            connection.check_files()?;
+            let what = "work on files of its callers";
+            connection.check(FILES | CALLBACKS, FailureKind::Internal, what)?;
         }
         if let Some(own) = self.own_connection(&connection)? {
             return Ok(own);
@@ -221,7 +222,8 @@ impl Function {
         });
         let printed = match &self.output {
             Some(output) => {
-                connection.check_output()?;
+                let what = "forward what functions print";
+                connection.check(OUTPUT, FailureKind::Internal, what)?;
                 prepared.call.output = true;
                 Some(Arc::new(Printed::new(output.clone())))
             }

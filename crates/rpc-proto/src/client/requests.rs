@@ -1,4 +1,4 @@
-//! Requests without data streams of the client, those that are answered with one, and their answers.
+//! Requests without a data stream of the client, and the answers to requests.
 
 use super::{Answer, Connection, Core, Event, Request};
 use crate::call::Call;

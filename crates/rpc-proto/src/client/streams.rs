@@ -42,8 +42,8 @@ impl Connection {
     }
 
     /// Gives up a call; list and describe requests are left to be answered. Its end is reported as
-    /// [`Answer::Done`] or [`Event::Failed`] all the same, whichever comes; result bytes that arrive
-    /// until then are marked to be thrown away.
+    /// [`Answer::Done`] or [`Event::Failed`] all the same, whichever comes; result bytes that
+    /// arrive until then are marked to be thrown away.
     ///
     /// Returns `false` where the call was not opened yet: it has ended with this, without a word.
     pub fn cancel(&mut self, call: CallId) -> bool {

@@ -5,7 +5,7 @@ use super::{Connection, Reply, Request};
 use crate::argument::Argument;
 use crate::error::Error;
 use farcall_idl::Layout;
-use farcall_rpc_proto::{CALLBACKS, Call, FILES, FailureKind, HANDLES, OUTPUT, PARTS};
+use farcall_rpc_proto::{Call, HANDLES, PARTS};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,21 +13,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const BULK_BYTES: u64 = 1 << 20;
 
 impl Connection {
-    /// The error says that the server does not send what functions print.
-    pub(crate) fn check_output(&self) -> Result<(), Error> {
-        self.check(
-            OUTPUT,
-            FailureKind::Internal,
-            "forward what functions print",
-        )
-    }
-
-    /// The error says that the server does not work on files of its clients.
-    pub(crate) fn check_files(&self) -> Result<(), Error> {
-        let what = "work on files of its callers";
-        self.check(FILES | CALLBACKS, FailureKind::Internal, what)
-    }
-
     /// Whether parts of arrays may travel on their own, and it is of use: within a host one
     /// connection is as fast as memory.
     pub(crate) fn moves_parts(&self) -> bool {
