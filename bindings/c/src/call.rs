@@ -27,13 +27,11 @@ pub unsafe extern "C" fn farcall_call_array(
     arguments: *const *mut c_void,
     count: usize,
 ) -> Status {
-    status(|| {
-        // SAFETY: the caller's promise.
-        let function = unsafe { share(function) }?;
-        // SAFETY: the caller's promise.
-        let given = unsafe { unchecked(arguments, count) }?;
-        // SAFETY: the caller's promise.
-        unsafe { call(&function, &given) }
+    // SAFETY: the caller's promise.
+    status(|| unsafe {
+        let function = share(function)?;
+        let given = unchecked(arguments, count)?;
+        call(&function, &given)
     })
 }
 
@@ -50,13 +48,11 @@ pub unsafe extern "C" fn farcall_call_array_async(
     arguments: *const *mut c_void,
     count: usize,
 ) -> SessionId {
-    guard(0, || {
-        // SAFETY: the caller's promise.
-        let function = unsafe { share(function) }?;
-        // SAFETY: the caller's promise.
-        let given = unsafe { unchecked(arguments, count) }?;
-        // SAFETY: the caller's promise.
-        unsafe { start(&SESSIONS, function, &given, 0) }
+    // SAFETY: the caller's promise.
+    guard(0, || unsafe {
+        let function = share(function)?;
+        let given = unchecked(arguments, count)?;
+        start(&SESSIONS, function, &given, 0)
     })
 }
 
@@ -73,13 +69,11 @@ pub unsafe extern "C" fn farcall_call_values(
     values: *const Value,
     count: usize,
 ) -> Status {
-    status(|| {
-        // SAFETY: the caller's promise.
-        let function = unsafe { share(function) }?;
-        // SAFETY: the caller's promise.
-        let values = unsafe { list(values, count) }?;
-        // SAFETY: the caller's promise.
-        unsafe { call(&function, values) }
+    // SAFETY: the caller's promise.
+    status(|| unsafe {
+        let function = share(function)?;
+        let values = list(values, count)?;
+        call(&function, values)
     })
 }
 
@@ -94,13 +88,11 @@ pub unsafe extern "C" fn farcall_call_values_async(
     values: *const Value,
     count: usize,
 ) -> SessionId {
-    guard(0, || {
-        // SAFETY: the caller's promise.
-        let function = unsafe { share(function) }?;
-        // SAFETY: the caller's promise.
-        let values = unsafe { list(values, count) }?;
-        // SAFETY: the caller's promise.
-        unsafe { start(&SESSIONS, function, values, 0) }
+    // SAFETY: the caller's promise.
+    guard(0, || unsafe {
+        let function = share(function)?;
+        let values = list(values, count)?;
+        start(&SESSIONS, function, values, 0)
     })
 }
 

@@ -163,11 +163,10 @@ pub unsafe extern "C" fn farcall_function_of(
     server: *mut Server,
     name: *const c_char,
 ) -> *mut Function {
-    guard(ptr::null_mut(), || {
-        // SAFETY: the caller's promise.
-        let server = unsafe { server.as_ref() }.ok_or(Problem::null("server"))?;
-        // SAFETY: the caller's promise.
-        let name = unsafe { text(name, "farcall_function_of: name") }?;
+    // SAFETY: the caller's promise.
+    guard(ptr::null_mut(), || unsafe {
+        let server = server.as_ref().ok_or(Problem::null("server"))?;
+        let name = text(name, "farcall_function_of: name")?;
         Ok(Arc::as_ptr(&server.function(name)?).cast_mut())
     })
 }

@@ -185,11 +185,10 @@ pub unsafe extern "C" fn farcall_internal_grpc_function(
     handle: *const handle::Handle,
     function: *mut *const Function,
 ) -> Code {
-    run(|| {
-        // SAFETY: the caller's promise.
-        let found = unsafe { handle::function(&*grid()?, handle) }?;
-        // SAFETY: the caller's promise.
-        unsafe { *function = Arc::into_raw(found) };
+    // SAFETY: the caller's promise.
+    run(|| unsafe {
+        let found = handle::function(&*grid()?, handle)?;
+        *function = Arc::into_raw(found);
         Ok(NO_ERROR)
     })
 }
@@ -205,13 +204,11 @@ pub unsafe extern "C" fn farcall_internal_grpc_call(
     arguments: *const *mut c_void,
     count: usize,
 ) -> Code {
-    run(|| {
-        // SAFETY: the caller's promise.
-        let function = unsafe { Arc::from_raw(function) };
-        // SAFETY: the caller's promise.
-        let given = unsafe { call::unchecked(arguments, count) }?;
-        // SAFETY: the caller's promise.
-        unsafe { call::call(&function, &given) }?;
+    // SAFETY: the caller's promise.
+    run(|| unsafe {
+        let function = Arc::from_raw(function);
+        let given = call::unchecked(arguments, count)?;
+        call::call(&function, &given)?;
         Ok(NO_ERROR)
     })
 }
@@ -230,16 +227,13 @@ pub unsafe extern "C" fn farcall_internal_grpc_start(
     arguments: *const *mut c_void,
     count: usize,
 ) -> Code {
-    run(|| {
-        // SAFETY: the caller's promise.
-        let function = unsafe { Arc::from_raw(function) };
-        // SAFETY: the caller's promise.
-        let session = unsafe { session.as_mut() }.ok_or(Problem::null("sessionID"))?;
+    // SAFETY: the caller's promise.
+    run(|| unsafe {
+        let function = Arc::from_raw(function);
+        let session = session.as_mut().ok_or(Problem::null("sessionID"))?;
         *session = VOID;
-        // SAFETY: the caller's promise.
-        let given = unsafe { call::unchecked(arguments, count) }?;
-        // SAFETY: the caller's promise.
-        let id = unsafe { call::start(&SESSIONS, function, &given, handle.addr()) }?;
+        let given = call::unchecked(arguments, count)?;
+        let id = call::start(&SESSIONS, function, &given, handle.addr())?;
         *session = id as c_int;
         Ok(NO_ERROR)
     })

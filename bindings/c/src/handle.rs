@@ -81,11 +81,10 @@ pub unsafe extern "C" fn farcall_put(
     column_major: i32,
     data: *const c_void,
 ) -> *mut Handle {
-    guard(ptr::null_mut(), || {
-        // SAFETY: the caller's promise.
-        let server = unsafe { server.as_ref() }.ok_or(Problem::null("server"))?;
-        // SAFETY: the caller's promise.
-        let (form, bytes) = unsafe { array_of(element, (shape, rank), column_major, data) }?;
+    // SAFETY: the caller's promise.
+    guard(ptr::null_mut(), || unsafe {
+        let server = server.as_ref().ok_or(Problem::null("server"))?;
+        let (form, bytes) = array_of(element, (shape, rank), column_major, data)?;
         Ok(made(server.put(form, bytes)?))
     })
 }
@@ -110,13 +109,11 @@ pub unsafe extern "C" fn farcall_put_named(
     name: *const c_char,
     shared: i32,
 ) -> *mut Handle {
-    guard(ptr::null_mut(), || {
-        // SAFETY: the caller's promise.
-        let server = unsafe { server.as_ref() }.ok_or(Problem::null("server"))?;
-        // SAFETY: the caller's promise.
-        let (form, bytes) = unsafe { array_of(element, (shape, rank), column_major, data) }?;
-        // SAFETY: the caller's promise.
-        let name = unsafe { text(name, "name") }?;
+    // SAFETY: the caller's promise.
+    guard(ptr::null_mut(), || unsafe {
+        let server = server.as_ref().ok_or(Problem::null("server"))?;
+        let (form, bytes) = array_of(element, (shape, rank), column_major, data)?;
+        let name = text(name, "name")?;
         Ok(made(server.put_named(form, bytes, name, shared != 0)?))
     })
 }
@@ -131,11 +128,10 @@ pub unsafe extern "C" fn farcall_put_named(
 /// `server` is from `farcall_connect`, `name` a string ended by NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_data(server: *mut Server, name: *const c_char) -> *mut Handle {
-    guard(ptr::null_mut(), || {
-        // SAFETY: the caller's promise.
-        let server = unsafe { server.as_ref() }.ok_or(Problem::null("server"))?;
-        // SAFETY: the caller's promise.
-        let name = unsafe { text(name, "name") }?;
+    // SAFETY: the caller's promise.
+    guard(ptr::null_mut(), || unsafe {
+        let server = server.as_ref().ok_or(Problem::null("server"))?;
+        let name = text(name, "name")?;
         let name: DataName = name
             .parse()
             .map_err(|error| Problem::argument(format!("farcall_data: {error}")))?;
@@ -175,11 +171,10 @@ pub unsafe extern "C" fn farcall_release(handle: *mut Handle) -> Status {
 /// `server` is from `farcall_connect`, `id` a string ended by NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_handle_of(server: *mut Server, id: *const c_char) -> *mut Handle {
-    guard(ptr::null_mut(), || {
-        // SAFETY: the caller's promise.
-        let server = unsafe { server.as_ref() }.ok_or(Problem::null("server"))?;
-        // SAFETY: the caller's promise.
-        let id = unsafe { text(id, "id") }?;
+    // SAFETY: the caller's promise.
+    guard(ptr::null_mut(), || unsafe {
+        let server = server.as_ref().ok_or(Problem::null("server"))?;
+        let id = text(id, "id")?;
         let id = id
             .parse()
             .map_err(|error| Problem::argument(format!("`{id}`: {error}")))?;
@@ -209,9 +204,9 @@ pub unsafe extern "C" fn farcall_get(
     data: *mut c_void,
     bytes: usize,
 ) -> Status {
-    status(|| {
-        // SAFETY: the caller's promise.
-        let handle = unsafe { handle.as_ref() }.ok_or(Problem::null("handle"))?;
+    // SAFETY: the caller's promise.
+    status(|| unsafe {
+        let handle = handle.as_ref().ok_or(Problem::null("handle"))?;
         let expected = handle.client.form().bytes().unwrap_or(0);
         if bytes as u64 != expected {
             let text = format!("farcall_get: the array has {expected} bytes, given {bytes}");
@@ -220,8 +215,7 @@ pub unsafe extern "C" fn farcall_get(
         let data = match bytes {
             0 => &mut [],
             _ if data.is_null() => return Err(Problem::null("data")),
-            // SAFETY: the caller's promise.
-            _ => unsafe { std::slice::from_raw_parts_mut(data.cast::<u8>(), bytes) },
+            _ => std::slice::from_raw_parts_mut(data.cast::<u8>(), bytes),
         };
         handle.client.get(data)?;
         Ok(Status::FarcallOk)

@@ -49,11 +49,10 @@ pub unsafe extern "C" fn farcall_submit_array(
     arguments: *const *mut c_void,
     count: usize,
 ) -> Status {
-    status(|| {
-        // SAFETY: the caller's promise.
-        let given = unsafe { unchecked(arguments, count) }?;
-        // SAFETY: the caller's promise.
-        unsafe { submit(function, id, &given) }
+    // SAFETY: the caller's promise.
+    status(|| unsafe {
+        let given = unchecked(arguments, count)?;
+        submit(function, id, &given)
     })
 }
 
@@ -69,11 +68,10 @@ pub unsafe extern "C" fn farcall_submit_values(
     values: *const Value,
     count: usize,
 ) -> Status {
-    status(|| {
-        // SAFETY: the caller's promise.
-        let given = unsafe { list(values, count) }?;
-        // SAFETY: the caller's promise.
-        unsafe { submit(function, id, given) }
+    // SAFETY: the caller's promise.
+    status(|| unsafe {
+        let given = list(values, count)?;
+        submit(function, id, given)
     })
 }
 
@@ -91,11 +89,10 @@ pub unsafe extern "C" fn farcall_fetch_array(
     arguments: *const *mut c_void,
     count: usize,
 ) -> Status {
-    status(|| {
-        // SAFETY: the caller's promise.
-        let given = unsafe { unchecked(arguments, count) }?;
-        // SAFETY: the caller's promise.
-        unsafe { fetch(function, id, &given) }
+    // SAFETY: the caller's promise.
+    status(|| unsafe {
+        let given = unchecked(arguments, count)?;
+        fetch(function, id, &given)
     })
 }
 
@@ -111,11 +108,10 @@ pub unsafe extern "C" fn farcall_fetch_values(
     values: *const Value,
     count: usize,
 ) -> Status {
-    status(|| {
-        // SAFETY: the caller's promise.
-        let given = unsafe { list(values, count) }?;
-        // SAFETY: the caller's promise.
-        unsafe { fetch(function, id, given) }
+    // SAFETY: the caller's promise.
+    status(|| unsafe {
+        let given = list(values, count)?;
+        fetch(function, id, given)
     })
 }
 

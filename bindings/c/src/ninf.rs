@@ -110,13 +110,11 @@ pub unsafe extern "C" fn farcall_internal_ninf_call(
     arguments: *const *mut c_void,
     count: usize,
 ) -> c_int {
-    guard(ERROR, || {
-        // SAFETY: the caller's promise.
-        let function = unsafe { Arc::from_raw(function) };
-        // SAFETY: the caller's promise.
-        let given = unsafe { call::unchecked(arguments, count) }?;
-        // SAFETY: the caller's promise.
-        unsafe { call::call(&function, &given) }?;
+    // SAFETY: the caller's promise.
+    guard(ERROR, || unsafe {
+        let function = Arc::from_raw(function);
+        let given = call::unchecked(arguments, count)?;
+        call::call(&function, &given)?;
         Ok(OK)
     })
 }
@@ -132,13 +130,11 @@ pub unsafe extern "C" fn farcall_internal_ninf_start(
     arguments: *const *mut c_void,
     count: usize,
 ) -> c_int {
-    guard(ERROR, || {
-        // SAFETY: the caller's promise.
-        let function = unsafe { Arc::from_raw(function) };
-        // SAFETY: the caller's promise.
-        let given = unsafe { call::unchecked(arguments, count) }?;
-        // SAFETY: the caller's promise.
-        let id = unsafe { call::start(&SESSIONS, function, &given, 0) }?;
+    // SAFETY: the caller's promise.
+    guard(ERROR, || unsafe {
+        let function = Arc::from_raw(function);
+        let given = call::unchecked(arguments, count)?;
+        let id = call::start(&SESSIONS, function, &given, 0)?;
         Ok(id as c_int)
     })
 }
@@ -239,13 +235,13 @@ pub extern "C" fn Ninf_cancel_all() -> c_int {
 /// `argv` points to `argc` strings, each ended by NUL, and one NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Ninf_parse_arg(argc: c_int, argv: *mut *mut c_char) -> c_int {
-    guard(argc, || {
+    // SAFETY: the caller's promise.
+    guard(argc, || unsafe {
         let count = usize::try_from(argc).unwrap_or(0);
         if argv.is_null() || count == 0 {
             return Ok(argc);
         }
-        // SAFETY: the caller's promise.
-        let given = unsafe { std::slice::from_raw_parts_mut(argv, count) };
+        let given = std::slice::from_raw_parts_mut(argv, count);
         let mut kept = 0;
         let mut index = 0;
         while index < count {
@@ -253,8 +249,7 @@ pub unsafe extern "C" fn Ninf_parse_arg(argc: c_int, argv: *mut *mut c_char) -> 
                 .get(index + 1)
                 .copied()
                 .filter(|value| !value.is_null());
-            // SAFETY: the caller's promise.
-            let option = unsafe { option(given[index], index, value) };
+            let option = option(given[index], index, value);
             match option {
                 Some(("-server", value)) => ninf().server = Some(value),
                 Some((_, value)) => ninf().port = Some(value),

@@ -41,11 +41,10 @@ pub unsafe extern "C" fn farcall_object_new(
     server: *mut Server,
     name: *const c_char,
 ) -> *mut Object {
-    guard(ptr::null_mut(), || {
-        // SAFETY: the caller's promise.
-        let server = unsafe { server.as_ref() }.ok_or(Problem::null("server"))?;
-        // SAFETY: the caller's promise.
-        let name = unsafe { text(name, "farcall_object_new: name") }?;
+    // SAFETY: the caller's promise.
+    guard(ptr::null_mut(), || unsafe {
+        let server = server.as_ref().ok_or(Problem::null("server"))?;
+        let name = text(name, "farcall_object_new: name")?;
         let object = Object {
             client: server.object(name)?,
             server: server.tag(),
@@ -66,11 +65,10 @@ pub unsafe extern "C" fn farcall_object_method(
     object: *mut Object,
     name: *const c_char,
 ) -> *mut Function {
-    guard(ptr::null_mut(), || {
-        // SAFETY: the caller's promise.
-        let object = unsafe { object.as_ref() }.ok_or(Problem::null("object"))?;
-        // SAFETY: the caller's promise.
-        let name = unsafe { text(name, "farcall_object_method: name") }?;
+    // SAFETY: the caller's promise.
+    guard(ptr::null_mut(), || unsafe {
+        let object = object.as_ref().ok_or(Problem::null("object"))?;
+        let name = text(name, "farcall_object_method: name")?;
         Ok(Arc::as_ptr(&object.method(name)?).cast_mut())
     })
 }

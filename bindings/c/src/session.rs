@@ -54,11 +54,10 @@ pub unsafe extern "C" fn farcall_wait_or(
     timeout: f64,
     which: *mut SessionId,
 ) -> Status {
-    status(|| {
-        // SAFETY: the caller's promise.
-        let which = clear(unsafe { which.as_mut() });
-        // SAFETY: the caller's promise.
-        let sessions = unsafe { array(sessions, count) }?;
+    // SAFETY: the caller's promise.
+    status(|| unsafe {
+        let which = clear(which.as_mut());
+        let sessions = array(sessions, count)?;
         let over = SESSIONS.wait_or(sessions, deadline(timeout)?)?;
         Ok(report(over, which)?.unwrap_or(Status::FarcallRunning))
     })
@@ -96,11 +95,10 @@ pub unsafe extern "C" fn farcall_wait_any(
     timeout: f64,
     which: *mut SessionId,
 ) -> Status {
-    status(|| {
-        // SAFETY: the caller's promise.
-        let which = clear(unsafe { which.as_mut() });
-        // SAFETY: the caller's promise.
-        let tag = unsafe { server.as_ref() }.map(Server::tag);
+    // SAFETY: the caller's promise.
+    status(|| unsafe {
+        let which = clear(which.as_mut());
+        let tag = server.as_ref().map(Server::tag);
         match SESSIONS.wait_any(tag, deadline(timeout)?)? {
             Any::Over(id, end) => {
                 Ok(report(Some((id, end)), which)?.unwrap_or(Status::FarcallRunning))

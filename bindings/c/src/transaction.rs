@@ -132,12 +132,11 @@ pub unsafe extern "C" fn farcall_transaction_begin(
     servers: *const *const Server,
     count: usize,
 ) -> Status {
-    status(|| {
-        // SAFETY: the caller's promise.
-        let servers = unsafe { list(servers, count) }?;
+    // SAFETY: the caller's promise.
+    status(|| unsafe {
+        let servers = list(servers, count)?;
         let client = |server: &*const Server| {
-            // SAFETY: the caller's promise.
-            let server = unsafe { server.as_ref() };
+            let server = server.as_ref();
             let server = server.ok_or_else(|| Problem::null("farcall_transaction_begin: server"));
             Ok(server?.client().clone())
         };

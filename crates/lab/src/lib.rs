@@ -6,8 +6,8 @@
 //! the queue of a small switch. [`Sites`] are hosts far from each other: a server, and clients with
 //! lines to it that delay.
 //!
-//! [`Daemon`] is a program of Farcall that says on its first line where it listens: `farcall serve`,
-//! `farcall meta`, `farcall gang daemon`. It runs on this machine as it is.
+//! [`Daemon`] is a program of Farcall that says on its first line where it listens: `farcall
+//! serve`, `farcall meta`, `farcall gang daemon`. It runs on this machine as it is.
 
 mod daemon;
 mod flow;

@@ -44,12 +44,11 @@ pub unsafe extern "C" fn grpc_function_handle_init(
     server: *const c_char,
     name: *const c_char,
 ) -> Code {
-    run(|| {
+    // SAFETY: the caller's promise.
+    run(|| unsafe {
         grid()?;
-        // SAFETY: the caller's promise.
-        let server = unsafe { text(server, "server_name") }?;
-        // SAFETY: the caller's promise.
-        unsafe { bind(handle, Some(server), name) }
+        let server = text(server, "server_name")?;
+        bind(handle, Some(server), name)
     })
 }
 

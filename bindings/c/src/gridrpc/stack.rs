@@ -83,14 +83,16 @@ pub unsafe extern "C" fn grpc_arg_stack_destruct(stack: *mut Stack) -> Code {
 /// As for `farcall_call_array`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grpc_call_argstack(handle: *const Handle, stack: *const Stack) -> Code {
-    run(|| {
-        // SAFETY: the caller's promise.
-        let function = unsafe { handle::function(&*grid()?, handle) }?;
-        // SAFETY: the caller's promise.
-        let stack = unsafe { stack.as_ref() }.ok_or(Problem::null("stack"))?;
+    // SAFETY: the caller's promise.
+    run(|| unsafe {
+        let function = handle::function(&*grid()?, handle)?;
+        let stack = stack.as_ref().ok_or(Problem::null("stack"))?;
         let (start, count) = (stack.pointers.as_ptr(), stack.pointers.len());
-        // SAFETY: the caller's promise.
-        Ok(unsafe { farcall_internal_grpc_call(Arc::into_raw(function), start, count) })
+        Ok(farcall_internal_grpc_call(
+            Arc::into_raw(function),
+            start,
+            count,
+        ))
     })
 }
 
@@ -105,14 +107,14 @@ pub unsafe extern "C" fn grpc_call_argstack_async(
     session: *mut c_int,
     stack: *const Stack,
 ) -> Code {
-    run(|| {
-        // SAFETY: the caller's promise.
-        let function = unsafe { handle::function(&*grid()?, handle) }?;
-        // SAFETY: the caller's promise.
-        let stack = unsafe { stack.as_ref() }.ok_or(Problem::null("stack"))?;
+    // SAFETY: the caller's promise.
+    run(|| unsafe {
+        let function = handle::function(&*grid()?, handle)?;
+        let stack = stack.as_ref().ok_or(Problem::null("stack"))?;
         let (start, count) = (stack.pointers.as_ptr(), stack.pointers.len());
         let function = Arc::into_raw(function);
-        // SAFETY: the caller's promise.
-        Ok(unsafe { farcall_internal_grpc_start(function, handle, session, start, count) })
+        Ok(farcall_internal_grpc_start(
+            function, handle, session, start, count,
+        ))
     })
 }

@@ -51,13 +51,12 @@ pub unsafe extern "C" fn grpc_probe_or(
     length: usize,
     which: *mut c_int,
 ) -> Code {
-    run(|| {
+    // SAFETY: the caller's promise.
+    run(|| unsafe {
         grid()?;
-        // SAFETY: the caller's promise.
-        let which = unsafe { which.as_mut() }.ok_or(Problem::null("idPtr"))?;
+        let which = which.as_mut().ok_or(Problem::null("idPtr"))?;
         *which = VOID;
-        // SAFETY: the caller's promise.
-        let ids = unsafe { ids(sessions, length) }?;
+        let ids = ids(sessions, length)?;
         for &id in &ids {
             let over = match SESSIONS.find(id) {
                 Some(Found::Open(session)) => session.probe().is_some(),
@@ -135,13 +134,12 @@ pub unsafe extern "C" fn grpc_wait_or(
     length: usize,
     which: *mut c_int,
 ) -> Code {
-    run(|| {
+    // SAFETY: the caller's promise.
+    run(|| unsafe {
         grid()?;
-        // SAFETY: the caller's promise.
-        let which = unsafe { which.as_mut() }.ok_or(Problem::null("idPtr"))?;
+        let which = which.as_mut().ok_or(Problem::null("idPtr"))?;
         *which = VOID;
-        // SAFETY: the caller's promise.
-        let ids = unsafe { ids(sessions, length) }?;
+        let ids = ids(sessions, length)?;
         if ids.is_empty() {
             return Err(Fault::new(INVALID_SESSION_ID, "no session to wait for"));
         }
