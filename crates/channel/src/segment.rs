@@ -9,8 +9,8 @@ use std::time::Duration;
 use crate::error::Corrupt;
 use crate::futex;
 use crate::layout::{ELEMENT_BYTES, Fifo, HEADER_BYTES, Layout, Shape, ShapeError};
-use crate::memory::{Mapping, sealed_memory};
 use crate::ring::{Consumer, Control, Producer};
+use farcall_memory::{Mapping, sealed_memory};
 
 const MAGIC: u64 = 0x6661_7263_616c_6c31;
 
@@ -221,7 +221,7 @@ impl Segment {
     pub fn create(shape: Shape) -> io::Result<Segment> {
         let layout = Layout::new(shape).map_err(invalid)?;
         let fd = sealed_memory("farcall-job", layout.bytes())?;
-        let mapping = Mapping::new(fd.as_fd(), layout.bytes())?;
+        let mapping = Mapping::new(fd.as_fd(), layout.bytes(), false)?;
         let segment = Segment {
             mapping,
             layout,
@@ -237,7 +237,7 @@ impl Segment {
         if bytes < HEADER_BYTES {
             return Err(invalid(Corrupt));
         }
-        let mapping = Mapping::new(fd, bytes)?;
+        let mapping = Mapping::new(fd, bytes, false)?;
         let shape = read_header(&mapping)?;
         let layout = Layout::new(shape).map_err(invalid)?;
         if layout.bytes() != bytes {

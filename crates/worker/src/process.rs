@@ -8,12 +8,13 @@ use crate::control::{Control, Outcome, Request};
 use crate::files::Files;
 use crate::handle::{GREETING_BYTES, MemoryMessage, READY, SOCKET_FD};
 use crate::launch::{Identities, Ready, Start};
-use crate::memory::{Mapping, free};
+use crate::memory::free;
 use crate::parallel;
 use farcall_idl::{ArrayLayout, Document, Interface, Layout, Scalar};
 use farcall_library::{
     Binding, CallbackAnswer, CallbackRequest, Caller, InvokeError, Processes, Source, Threads,
 };
+use farcall_memory::Mapping;
 use farcall_rpc_proto::{Call, Callback, Failure, FailureKind, swap_bytes};
 use farcall_spin::Spin;
 use rustix::fd::{AsFd, OwnedFd};
@@ -306,7 +307,7 @@ impl<C: Callee> Worker<C> {
         match (MemoryMessage::decode(bytes), descriptors.pop()) {
             (MemoryMessage::Map { id, bytes }, Some(fd)) => {
                 self.mappings
-                    .insert(id, Mapping::new(fd.as_fd(), bytes as usize)?);
+                    .insert(id, Mapping::new(fd.as_fd(), bytes as usize, true)?);
             }
             (MemoryMessage::Unmap { id }, _) => {
                 if let Some(mapping) = self.mappings.remove(&id) {
@@ -334,7 +335,7 @@ impl<C: Callee> Worker<C> {
             .map_err(|error| refuse(&error))?;
         layout.place(call.places.iter().copied());
         let memory = match self.mappings.get(&request.buffer) {
-            Some(mapping) => (mapping.start(), mapping.bytes()),
+            Some(mapping) => (mapping.start().as_ptr(), mapping.bytes()),
             None => (std::ptr::NonNull::<Aligned>::dangling().as_ptr().cast(), 0),
         };
         if layout.bytes > memory.1 as u64 {
@@ -427,7 +428,8 @@ impl<C: Callee> Worker<C> {
         };
         let segment = self.mappings.get(&place.segment)?;
         let end = place.offset.checked_add(array.bytes)?;
-        (end <= segment.bytes() as u64).then(|| segment.start().wrapping_add(place.offset as usize))
+        let start = segment.start().as_ptr();
+        (end <= segment.bytes() as u64).then(|| start.wrapping_add(place.offset as usize))
     }
 }
 

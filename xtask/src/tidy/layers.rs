@@ -42,6 +42,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "crates/channel",
             "crates/child",
             "crates/library",
+            "crates/memory",
             "crates/spin",
             "crates/tls",
             "crates/trunk-device",
