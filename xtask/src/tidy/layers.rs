@@ -92,6 +92,7 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("crates/metaserver", "crates/client"),
     ("crates/npy", "crates/idl"),
     ("crates/server", "crates/client"),
+    ("crates/channel", "crates/memory"),
     ("crates/server-proto", "crates/directory"),
     ("crates/server-proto", "crates/rpc-proto"),
     ("crates/server-proto", "crates/schedule"),
