@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use crate::array::{Kept, Slot};
 use crate::error;
 use crate::function::Function;
+use crate::origin;
 use crate::server::seconds;
 use crate::times::Times;
 
@@ -132,8 +133,7 @@ impl Future {
             .map(|timeout| seconds(py, "timeout", timeout))
             .transpose()?;
         self.check_waiter()?;
-        py.detach(|| self.wait(timeout))
-            .map_err(|error| error::from_client(py, &error))?;
+        origin::ask(py, || self.wait(timeout))?;
         let mut state = self.lock(py)?;
         self.settle(py, &mut state);
         match &*state {

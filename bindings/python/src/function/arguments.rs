@@ -204,7 +204,7 @@ impl Function {
                     Some(Slot::at_server(given.clone())?)
                 }
                 (Some(given), None) if let Ok(keep) = given.cast::<Keep>() => {
-                    let whose = (self.process, self.settings.clone());
+                    let whose = self.origin.clone();
                     let server = self.client.server();
                     let form = (layout, order);
                     let made = keep.get().make(py, server, whose, param, form)?;

@@ -35,7 +35,7 @@ impl Function {
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.process.check(py)?;
+        self.origin.check(py)?;
         let mut given = self.bind(py, args, kwargs)?;
         for (param, value) in self.params().iter().zip(&mut given) {
             let Some(value) = value else { continue };
