@@ -17,7 +17,6 @@ use crate::{SessionId, Status, transaction};
 /// are undefined. Functions are called on the thread that waits for the call.
 ///
 /// # Safety
-///
 /// `function` is from `farcall_function_of`; every argument points to what the interface declares,
 /// arrays to their whole declared size; nothing else writes to them, and nothing else reads those
 /// that are written, until the call returns.
@@ -39,7 +38,6 @@ pub unsafe extern "C" fn farcall_call_array(
 /// Arguments and results travel while some thread waits for a call to that server.
 ///
 /// # Safety
-///
 /// As for `farcall_call_array`, but until a wait has reported the end of the session, or
 /// `farcall_cancel` or `farcall_disconnect` has returned. Scalars and text are copied at once.
 #[unsafe(no_mangle)]
@@ -61,7 +59,6 @@ pub unsafe extern "C" fn farcall_call_array_async(
 /// languages above C.
 ///
 /// # Safety
-///
 /// As for `farcall_call_array`; `values` points to `count` arguments.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_call_values(
@@ -80,7 +77,6 @@ pub unsafe extern "C" fn farcall_call_values(
 /// Begins a call as `farcall_call_values` does, and returns its session; 0 where that fails.
 ///
 /// # Safety
-///
 /// As for `farcall_call_array_async`; `values` points to `count` arguments, which are copied.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_call_values_async(
@@ -97,7 +93,6 @@ pub unsafe extern "C" fn farcall_call_values_async(
 }
 
 /// # Safety
-///
 /// As for `farcall_call_values`.
 pub(crate) unsafe fn call(function: &Function, given: &[Value]) -> Result<Status, Problem> {
     let mut texts = Texts::default();
@@ -116,7 +111,6 @@ pub(crate) unsafe fn call(function: &Function, given: &[Value]) -> Result<Status
 }
 
 /// # Safety
-///
 /// As for `farcall_call_values_async`.
 pub(crate) unsafe fn start(
     sessions: &Sessions,
@@ -140,7 +134,6 @@ pub(crate) unsafe fn start(
 }
 
 /// # Safety
-///
 /// `arguments` points to `count` pointers.
 pub(crate) unsafe fn unchecked(
     arguments: *const *mut c_void,
@@ -152,7 +145,6 @@ pub(crate) unsafe fn unchecked(
 }
 
 /// # Safety
-///
 /// `start` points to `count` elements.
 pub(crate) unsafe fn list<'a, T>(start: *const T, count: usize) -> Result<&'a [T], Problem> {
     match count {

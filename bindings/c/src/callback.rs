@@ -10,7 +10,6 @@ use libffi::middle::{Arg, Cif, CodePtr, Type as FfiType};
 /// interface, text as `const char *`, arrays as pointers. What it returns is not looked at.
 ///
 /// # Safety
-///
 /// There is such a function, for as long as the call lasts.
 pub(crate) unsafe fn of(
     interface: &Interface,
@@ -60,7 +59,6 @@ impl Slot {
 }
 
 /// # Safety
-///
 /// `function` has the parameters of the callback.
 unsafe fn call(
     cif: &Cif,

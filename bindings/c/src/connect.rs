@@ -151,7 +151,6 @@ impl ConnectOptions {
 /// machine. NULL where that fails.
 ///
 /// # Safety
-///
 /// `address` is NULL or a string ended by NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_connect(address: *const c_char) -> *mut Server {
@@ -162,7 +161,6 @@ pub unsafe extern "C" fn farcall_connect(address: *const c_char) -> *mut Server 
 /// The same with options; NULL for the defaults.
 ///
 /// # Safety
-///
 /// `address` is NULL or a string ended by NUL; `options` is NULL or has the size it says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_connect_with(
@@ -200,7 +198,6 @@ pub unsafe extern "C" fn farcall_connect_with(
 /// NULL is let pass.
 ///
 /// # Safety
-///
 /// `server` is from `farcall_connect`; neither it nor its functions are used from now on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_disconnect(server: *mut Server) {

@@ -120,7 +120,6 @@ impl Function {
 /// A share of a function that a caller has a handle of.
 ///
 /// # Safety
-///
 /// `function` is NULL or a handle that is still good.
 pub(crate) unsafe fn share(function: *const Function) -> Result<Arc<Function>, Problem> {
     if function.is_null() {
@@ -156,7 +155,6 @@ impl From<farcall_client::Times> for Times {
 /// Its interface is fetched once. NULL where there is none.
 ///
 /// # Safety
-///
 /// `server` is from `farcall_connect`, `name` a string ended by NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_function_of(
@@ -174,7 +172,6 @@ pub unsafe extern "C" fn farcall_function_of(
 /// `module/name`; lives as long as the function.
 ///
 /// # Safety
-///
 /// `function` is from `farcall_function_of`, or NULL, whose name is empty.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_function_name(function: *const Function) -> *const c_char {
@@ -185,7 +182,6 @@ pub unsafe extern "C" fn farcall_function_name(function: *const Function) -> *co
 /// The interface as IDL text; lives as long as the function.
 ///
 /// # Safety
-///
 /// `function` is from `farcall_function_of`, or NULL, which has none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_function_interface(function: *const Function) -> *const c_char {
@@ -196,7 +192,6 @@ pub unsafe extern "C" fn farcall_function_interface(function: *const Function) -
 /// How many arguments the function takes.
 ///
 /// # Safety
-///
 /// `function` is from `farcall_function_of`, or NULL, which takes none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_argument_count(function: *const Function) -> usize {
@@ -207,7 +202,6 @@ pub unsafe extern "C" fn farcall_argument_count(function: *const Function) -> us
 /// How the argument at `index` is passed, from 0.
 ///
 /// # Safety
-///
 /// `function` is from `farcall_function_of`, or NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_argument_kind(function: *const Function, index: usize) -> Kind {
@@ -224,7 +218,6 @@ pub unsafe extern "C" fn farcall_argument_kind(function: *const Function, index:
 /// such argument.
 ///
 /// # Safety
-///
 /// `function` is from `farcall_function_of`, or NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_argument_type(function: *const Function, index: usize) -> Kind {
@@ -240,7 +233,6 @@ pub unsafe extern "C" fn farcall_argument_type(function: *const Function, index:
 /// 1 where a call writes to the argument (OUT and INOUT), else 0.
 ///
 /// # Safety
-///
 /// `function` is from `farcall_function_of`, or NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_argument_written(function: *const Function, index: usize) -> i32 {
@@ -253,7 +245,6 @@ pub unsafe extern "C" fn farcall_argument_written(function: *const Function, ind
 /// 1 where a call reads the argument (IN and INOUT), else 0.
 ///
 /// # Safety
-///
 /// `function` is from `farcall_function_of`, or NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_argument_read(function: *const Function, index: usize) -> i32 {
@@ -266,7 +257,6 @@ pub unsafe extern "C" fn farcall_argument_read(function: *const Function, index:
 /// The name of the argument; NULL where there is none. It lives as long as the function.
 ///
 /// # Safety
-///
 /// `function` is from `farcall_function_of`, or NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_argument_name(
@@ -282,7 +272,6 @@ pub unsafe extern "C" fn farcall_argument_name(
 /// How long the last call of the function took, in any thread; zeros before the first.
 ///
 /// # Safety
-///
 /// `function` is from `farcall_function_of`, or NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_times_of(function: *const Function) -> Times {
@@ -300,7 +289,6 @@ pub unsafe extern "C" fn farcall_times_of(function: *const Function) -> Times {
 /// its kernel, as far as it says; empty before the first. It lives as long as the function.
 ///
 /// # Safety
-///
 /// `function` is from `farcall_function_of`, or NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_library_of(function: *const Function) -> *const c_char {

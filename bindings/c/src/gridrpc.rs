@@ -133,7 +133,6 @@ impl Grid {
 /// 3.1: reads the configuration.
 ///
 /// # Safety
-///
 /// `file` is NULL or a string ended by NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grpc_initialize(file: *const c_char) -> Code {
@@ -178,7 +177,6 @@ pub extern "C" fn grpc_finalize() -> Code {
 /// `farcall_internal_grpc_call` or `farcall_internal_grpc_start` takes over.
 ///
 /// # Safety
-///
 /// `handle` points to a handle or is NULL, `function` to a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_internal_grpc_function(
@@ -196,7 +194,6 @@ pub unsafe extern "C" fn farcall_internal_grpc_function(
 /// For `variadic.c`: calls the function, and gives its share back.
 ///
 /// # Safety
-///
 /// As for `farcall_call_array`; `function` is from `farcall_internal_grpc_function`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_internal_grpc_call(
@@ -216,7 +213,6 @@ pub unsafe extern "C" fn farcall_internal_grpc_call(
 /// For `variadic.c`: begins the call, and gives the share of the function back.
 ///
 /// # Safety
-///
 /// As for `farcall_call_array_async`; `function` is from `farcall_internal_grpc_function`, and
 /// `session` points to a session.
 #[unsafe(no_mangle)]
@@ -279,7 +275,6 @@ pub extern "C" fn grpc_get_error(session: c_int) -> Code {
 /// there is no more.
 ///
 /// # Safety
-///
 /// `session` points to a session.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grpc_get_failed_sessionid(session: *mut c_int) -> Code {
@@ -295,7 +290,6 @@ pub unsafe extern "C" fn grpc_get_failed_sessionid(session: *mut c_int) -> Code 
 /// 3.2: the handle that a session was made with.
 ///
 /// # Safety
-///
 /// `handle` points to a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grpc_get_handle(handle: *mut *mut handle::Handle, session: c_int) -> Code {

@@ -69,7 +69,6 @@ fn made(client: farcall_client::Handle) -> *mut Handle {
 /// long. NULL where that fails.
 ///
 /// # Safety
-///
 /// `server` is from `farcall_connect`, `shape` points to `rank` lengths, and `data` is NULL or
 /// points to as many elements as they say.
 #[unsafe(no_mangle)]
@@ -96,7 +95,6 @@ pub unsafe extern "C" fn farcall_put(
 /// that fails.
 ///
 /// # Safety
-///
 /// As for `farcall_put`; `name` is a string ended by NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_put_named(
@@ -124,7 +122,6 @@ pub unsafe extern "C" fn farcall_put_named(
 /// there is none.
 ///
 /// # Safety
-///
 /// `server` is from `farcall_connect`, `name` a string ended by NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_data(server: *mut Server, name: *const c_char) -> *mut Handle {
@@ -142,7 +139,6 @@ pub unsafe extern "C" fn farcall_data(server: *mut Server, name: *const c_char) 
 /// Which version of the data of its name it is, from 1 on; 0 where it has none.
 ///
 /// # Safety
-///
 /// `handle` is from `farcall_put_named` or `farcall_data`, or NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_data_version(handle: *const Handle) -> u64 {
@@ -153,7 +149,6 @@ pub unsafe extern "C" fn farcall_data_version(handle: *const Handle) -> u64 {
 /// The handle is good for nothing any more; the array stays where it is.
 ///
 /// # Safety
-///
 /// `handle` is from one of the functions that give handles, or NULL; nobody uses it any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_release(handle: *mut Handle) -> Status {
@@ -167,7 +162,6 @@ pub unsafe extern "C" fn farcall_release(handle: *mut Handle) -> Status {
 /// The handle of an array that is at the server by now, by its id; NULL where there is none.
 ///
 /// # Safety
-///
 /// `server` is from `farcall_connect`, `id` a string ended by NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_handle_of(server: *mut Server, id: *const c_char) -> *mut Handle {
@@ -185,7 +179,6 @@ pub unsafe extern "C" fn farcall_handle_of(server: *mut Server, id: *const c_cha
 /// Its id, 32 hexadecimal digits; lives as long as the handle.
 ///
 /// # Safety
-///
 /// `handle` is from `farcall_put` or `farcall_handle_of`, or NULL, whose id is empty.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_handle_id(handle: *const Handle) -> *const c_char {
@@ -196,7 +189,6 @@ pub unsafe extern "C" fn farcall_handle_id(handle: *const Handle) -> *const c_ch
 /// Gets the array, in its own order, after the calls that were made before. `bytes` is its length.
 ///
 /// # Safety
-///
 /// `handle` is from `farcall_put` or `farcall_handle_of`; `data` points to `bytes` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_get(
@@ -226,7 +218,6 @@ pub unsafe extern "C" fn farcall_get(
 /// the array go on.
 ///
 /// # Safety
-///
 /// `handle` is from `farcall_put` or `farcall_handle_of`, or NULL; nobody uses it any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_drop(handle: *mut Handle) -> Status {
@@ -243,7 +234,6 @@ pub unsafe extern "C" fn farcall_drop(handle: *mut Handle) -> Status {
 /// Takes a handle out of those that there are.
 ///
 /// # Safety
-///
 /// `handle` is from `made`, or NULL; nobody uses it any more.
 unsafe fn taken(handle: *mut Handle, function: &str) -> Result<Option<Box<Handle>>, Problem> {
     if handle.is_null() {
@@ -260,7 +250,6 @@ unsafe fn taken(handle: *mut Handle, function: &str) -> Result<Option<Box<Handle
 /// The form of an array that a caller gives, and its bytes: none where it is to be zero.
 ///
 /// # Safety
-///
 /// As for [`farcall_put`].
 unsafe fn array_of<'a>(
     element: Kind,

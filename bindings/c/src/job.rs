@@ -40,7 +40,6 @@ pub enum State {
 /// written to `id`, with a NUL at its end.
 ///
 /// # Safety
-///
 /// As for `farcall_call_array`; `id` points to `FARCALL_JOB_ID_BYTES` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_submit_array(
@@ -59,7 +58,6 @@ pub unsafe extern "C" fn farcall_submit_array(
 /// The same with arguments as for `farcall_call_values`.
 ///
 /// # Safety
-///
 /// As for `farcall_submit_array`; `values` points to `count` arguments.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_submit_values(
@@ -80,7 +78,6 @@ pub unsafe extern "C" fn farcall_submit_values(
 /// failed with is what this fails with. The server keeps the results until they expire.
 ///
 /// # Safety
-///
 /// As for `farcall_call_array`; `id` is a string ended by NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_fetch_array(
@@ -99,7 +96,6 @@ pub unsafe extern "C" fn farcall_fetch_array(
 /// The same with arguments as for `farcall_call_values`.
 ///
 /// # Safety
-///
 /// As for `farcall_fetch_array`; `values` points to `count` arguments.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_fetch_values(
@@ -118,7 +114,6 @@ pub unsafe extern "C" fn farcall_fetch_values(
 /// Where a submitted call is, asked of the server; `FARCALL_JOB_UNKNOWN` where that fails.
 ///
 /// # Safety
-///
 /// `server` is from `farcall_connect`, `id` a string ended by NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_job_state(server: *mut Server, id: *const c_char) -> State {
@@ -139,7 +134,6 @@ pub unsafe extern "C" fn farcall_job_state(server: *mut Server, id: *const c_cha
 /// before stays.
 ///
 /// # Safety
-///
 /// As for `farcall_job_state`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_cancel_job(server: *mut Server, id: *const c_char) -> Status {
@@ -153,7 +147,6 @@ pub unsafe extern "C" fn farcall_cancel_job(server: *mut Server, id: *const c_ch
 /// The same, and the server keeps nothing of the call.
 ///
 /// # Safety
-///
 /// As for `farcall_job_state`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_forget_job(server: *mut Server, id: *const c_char) -> Status {
@@ -165,7 +158,6 @@ pub unsafe extern "C" fn farcall_forget_job(server: *mut Server, id: *const c_ch
 }
 
 /// # Safety
-///
 /// As for `farcall_submit_values`.
 unsafe fn submit(
     function: *const Function,
@@ -191,7 +183,6 @@ unsafe fn submit(
 }
 
 /// # Safety
-///
 /// As for `farcall_fetch_values`.
 unsafe fn fetch(
     function: *const Function,
@@ -231,7 +222,6 @@ fn read_id(id: &str) -> Result<JobId, Problem> {
 }
 
 /// # Safety
-///
 /// As for `farcall_job_state`.
 unsafe fn job(server: *mut Server, id: *const c_char) -> Result<farcall_client::Job, Problem> {
     // SAFETY: the caller's promise.

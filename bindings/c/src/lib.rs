@@ -110,7 +110,6 @@ pub extern "C" fn farcall_version() -> *const c_char {
 }
 
 /// # Safety
-///
 /// `text` is NULL or a string ended by NUL, which outlives the result.
 unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<&'a str, Problem> {
     if text.is_null() {

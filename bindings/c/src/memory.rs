@@ -44,7 +44,6 @@ fn pieces() -> MutexGuard<'static, BTreeMap<usize, Piece>> {
 /// elsewhere it is memory as any other. NULL where there is none to be had.
 ///
 /// # Safety
-///
 /// `server` is from `farcall_connect`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_allocate(server: *const Server, bytes: usize) -> *mut c_void {

@@ -88,7 +88,6 @@ fn function(name: &str) -> Result<Arc<Function>, Problem> {
 /// `farcall_internal_ninf_start` takes over; NULL where there is none.
 ///
 /// # Safety
-///
 /// `name` is NULL or a string ended by NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_internal_ninf_function(name: *const c_char) -> *const Function {
@@ -102,7 +101,6 @@ pub unsafe extern "C" fn farcall_internal_ninf_function(name: *const c_char) -> 
 /// For `variadic.c`: calls the function, and gives its share back.
 ///
 /// # Safety
-///
 /// As for `farcall_call_array`; `function` is from `farcall_internal_ninf_function`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_internal_ninf_call(
@@ -122,7 +120,6 @@ pub unsafe extern "C" fn farcall_internal_ninf_call(
 /// For `variadic.c`: begins the call, and gives the share of the function back.
 ///
 /// # Safety
-///
 /// As for `farcall_call_array_async`; `function` is from `farcall_internal_ninf_function`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_internal_ninf_start(
@@ -176,7 +173,6 @@ pub extern "C" fn Ninf_wait_any() -> c_int {
 /// Waits for all of these sessions.
 ///
 /// # Safety
-///
 /// `sessions` points to `count` sessions.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Ninf_wait_and(sessions: *const c_int, count: c_int) -> c_int {
@@ -190,7 +186,6 @@ pub unsafe extern "C" fn Ninf_wait_and(sessions: *const c_int, count: c_int) -> 
 /// Waits for one of these sessions, and returns it; 0 when none of them is known.
 ///
 /// # Safety
-///
 /// `sessions` points to `count` sessions.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Ninf_wait_or(sessions: *const c_int, count: c_int) -> c_int {
@@ -231,7 +226,6 @@ pub extern "C" fn Ninf_cancel_all() -> c_int {
 /// are left.
 ///
 /// # Safety
-///
 /// `argv` points to `argc` strings, each ended by NUL, and one NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Ninf_parse_arg(argc: c_int, argv: *mut *mut c_char) -> c_int {
@@ -272,7 +266,6 @@ pub unsafe extern "C" fn Ninf_parse_arg(argc: c_int, argv: *mut *mut c_char) -> 
 /// The option at an index, and its value.
 ///
 /// # Safety
-///
 /// The strings are ended by NUL, or NULL.
 unsafe fn option(
     name: *const c_char,
@@ -296,7 +289,6 @@ unsafe fn option(
 /// Prints what went wrong in the last operation of this thread that failed.
 ///
 /// # Safety
-///
 /// `what` is NULL or a string ended by NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Ninf_perror(what: *const c_char) {

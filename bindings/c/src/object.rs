@@ -34,7 +34,6 @@ impl Object {
 /// its own there, which holds its state. NULL where that fails.
 ///
 /// # Safety
-///
 /// `server` is from `farcall_connect`, `name` a string ended by NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_object_new(
@@ -58,7 +57,6 @@ pub unsafe extern "C" fn farcall_object_new(
 /// of an object run one after the other. NULL where there is none.
 ///
 /// # Safety
-///
 /// `object` is from `farcall_object_new`, `name` a string ended by NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_object_method(
@@ -76,7 +74,6 @@ pub unsafe extern "C" fn farcall_object_method(
 /// Destroys the object, and ends its methods; calls under way fail. NULL is let pass.
 ///
 /// # Safety
-///
 /// `object` is from `farcall_object_new`; neither it nor its methods are used from now on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_object_free(object: *mut Object) {

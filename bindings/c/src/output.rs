@@ -20,7 +20,6 @@ pub type OutputWriter =
 /// `FARCALL_1.1`.
 ///
 /// # Safety
-///
 /// `function` is from `farcall_function_of`; `writer` may be called from any thread that waits for
 /// a call of the function, until `farcall_keep_output` and the end of all calls begun before it.
 #[unsafe(no_mangle)]
@@ -47,7 +46,6 @@ pub unsafe extern "C" fn farcall_forward_output(
 /// does at first. It is in `FARCALL_1.1`.
 ///
 /// # Safety
-///
 /// `function` is from `farcall_function_of`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_keep_output(function: *mut Function) -> Status {
@@ -56,7 +54,6 @@ pub unsafe extern "C" fn farcall_keep_output(function: *mut Function) -> Status 
 }
 
 /// # Safety
-///
 /// `function` is NULL or from `farcall_function_of`.
 unsafe fn set(function: *mut Function, output: Option<Output>) -> Result<Status, Problem> {
     // SAFETY: the caller's promise.

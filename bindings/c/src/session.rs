@@ -45,7 +45,6 @@ pub extern "C" fn farcall_wait(session: SessionId, timeout: f64) -> Status {
 /// returns what became of it. When the time is over before, `FARCALL_RUNNING` and 0.
 ///
 /// # Safety
-///
 /// `sessions` points to `count` sessions, `which` to a session or is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_wait_or(
@@ -68,7 +67,6 @@ pub unsafe extern "C" fn farcall_wait_or(
 /// over before.
 ///
 /// # Safety
-///
 /// `sessions` points to `count` sessions.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_wait_and(
@@ -87,7 +85,6 @@ pub unsafe extern "C" fn farcall_wait_and(
 /// `farcall_wait_or`. When none is left, `FARCALL_OK` and 0. A server that is NULL means all.
 ///
 /// # Safety
-///
 /// `server` is from `farcall_connect` or NULL, `which` points to a session or is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_wait_any(
@@ -113,7 +110,6 @@ pub unsafe extern "C" fn farcall_wait_any(
 /// `farcall_wait_and`. A server that is NULL means all.
 ///
 /// # Safety
-///
 /// `server` is from `farcall_connect` or NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_wait_all(server: *const Server, timeout: f64) -> Status {
@@ -140,7 +136,6 @@ pub extern "C" fn farcall_cancel(session: SessionId) -> Status {
 /// Gives up all calls to the server; to all servers, if it is NULL.
 ///
 /// # Safety
-///
 /// `server` is from `farcall_connect` or NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_cancel_all(server: *const Server) -> Status {
@@ -198,7 +193,6 @@ fn report_all((failed, all): (Vec<(u64, Problem)>, bool)) -> Result<Status, Prob
 }
 
 /// # Safety
-///
 /// `start` points to `count` elements.
 pub(crate) unsafe fn array<'a, T>(start: *const T, count: usize) -> Result<&'a [T], Problem> {
     match count {

@@ -63,7 +63,6 @@ pub(crate) fn is_open() -> bool {
 /// Records a call.
 ///
 /// # Safety
-///
 /// As for `farcall_call_array`, but until the transaction is over.
 pub(crate) unsafe fn record(
     function: &Function,
@@ -123,7 +122,6 @@ fn end() -> Result<Report, Problem> {
 /// reads stays at its server or goes from server to server. Arrays are told apart by their memory.
 ///
 /// # Safety
-///
 /// `servers` points to `count` servers from `farcall_connect`. The arrays of the calls stay where
 /// they are until the transaction is over; those that are written are not touched, the others not
 /// written.
@@ -149,7 +147,6 @@ pub unsafe extern "C" fn farcall_transaction_begin(
 /// one array.
 ///
 /// # Safety
-///
 /// `start` points to `bytes` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_transaction_discard(start: *const c_void, bytes: usize) -> Status {
@@ -168,7 +165,6 @@ pub unsafe extern "C" fn farcall_transaction_discard(start: *const c_void, bytes
 /// is not set.
 ///
 /// # Safety
-///
 /// `path` is a string ended by NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_transaction_draw(path: *const std::ffi::c_char) -> Status {
@@ -208,7 +204,6 @@ fn draw(graph: &str, path: &str) -> Result<(), String> {
 /// call; what calls were to write is undefined then. `report` may be NULL.
 ///
 /// # Safety
-///
 /// `report` is NULL or points to a report.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_transaction_end(report: *mut Report) -> Status {

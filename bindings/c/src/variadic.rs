@@ -16,7 +16,6 @@ pub extern "C" fn farcall_internal_out_of_memory() -> Status {
 /// Ends a share of a function that no call has taken over.
 ///
 /// # Safety
-///
 /// `function` is from `farcall_internal_grpc_function` or `farcall_internal_ninf_function`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_internal_give_back(function: *const Function) {

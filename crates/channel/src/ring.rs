@@ -164,7 +164,6 @@ impl Producer {
     /// The writing end of the ring whose control block and data lie there.
     ///
     /// # Safety
-    ///
     /// Both stay mapped as long as the producer lives; `capacity` is a power of two and the length
     /// of the data; nobody else in this process writes to the ring.
     pub unsafe fn new(control: NonNull<u8>, data: NonNull<u8>, capacity: usize) -> Producer {
@@ -250,7 +249,6 @@ impl Consumer {
     /// The reading end of the ring whose control block and data lie there.
     ///
     /// # Safety
-    ///
     /// As for [`Producer::new`]; nobody else in this process reads from the ring.
     pub unsafe fn new(control: NonNull<u8>, data: NonNull<u8>, capacity: usize) -> Consumer {
         let ring = Ring {

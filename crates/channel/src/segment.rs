@@ -330,7 +330,6 @@ impl Segment {
     /// The writing end of a ring, by the offsets that the layout gives.
     ///
     /// # Safety
-    ///
     /// The segment outlives it, and it is the only one of its ring in this process.
     pub(crate) unsafe fn producer(&self, ring: (usize, usize)) -> Producer {
         let (control, data) = (self.at(ring.0), self.at(ring.1));
@@ -341,7 +340,6 @@ impl Segment {
     /// The reading end of a ring.
     ///
     /// # Safety
-    ///
     /// As for [`Segment::producer`].
     pub(crate) unsafe fn consumer(&self, ring: (usize, usize)) -> Consumer {
         let (control, data) = (self.at(ring.0), self.at(ring.1));

@@ -22,7 +22,6 @@ static LAST: AtomicU64 = AtomicU64::new(0x6772_7063_0000_0000);
 /// Binds the handle to a function of the default server.
 ///
 /// # Safety
-///
 /// `handle` points to a handle, `name` is a string ended by NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grpc_function_handle_default(
@@ -36,7 +35,6 @@ pub unsafe extern "C" fn grpc_function_handle_default(
 /// Binds the handle to a function of a server.
 ///
 /// # Safety
-///
 /// `handle` points to a handle, `server` and `name` are strings ended by NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grpc_function_handle_init(
@@ -55,7 +53,6 @@ pub unsafe extern "C" fn grpc_function_handle_init(
 /// Ends the handle. Sessions made with it go on.
 ///
 /// # Safety
-///
 /// `handle` points to a handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grpc_function_handle_destruct(handle: *mut Handle) -> Code {
@@ -71,7 +68,6 @@ pub unsafe extern "C" fn grpc_function_handle_destruct(handle: *mut Handle) -> C
 }
 
 /// # Safety
-///
 /// `handle` points to memory of a handle, `name` is a string ended by NUL.
 unsafe fn bind(
     handle: *mut Handle,
@@ -97,7 +93,6 @@ unsafe fn bind(
 /// The function of a handle.
 ///
 /// # Safety
-///
 /// `handle` points to a handle or is NULL.
 pub(super) unsafe fn function(grid: &Grid, handle: *const Handle) -> Result<Arc<Function>, Fault> {
     // SAFETY: the caller's promise.

@@ -29,7 +29,6 @@ pub extern "C" fn grpc_arg_stack_new(most: c_int) -> *mut Stack {
 /// Puts an argument on the stack: a pointer to a scalar or to the first element of an array.
 ///
 /// # Safety
-///
 /// `stack` is from `grpc_arg_stack_new`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grpc_arg_stack_push_arg(stack: *mut Stack, argument: *mut c_void) -> Code {
@@ -48,7 +47,6 @@ pub unsafe extern "C" fn grpc_arg_stack_push_arg(stack: *mut Stack, argument: *m
 /// Takes the last argument off; NULL if there is none.
 ///
 /// # Safety
-///
 /// `stack` is from `grpc_arg_stack_new`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grpc_arg_stack_pop_arg(stack: *mut Stack) -> *mut c_void {
@@ -63,7 +61,6 @@ pub unsafe extern "C" fn grpc_arg_stack_pop_arg(stack: *mut Stack) -> *mut c_voi
 /// Ends the stack. NULL is let pass.
 ///
 /// # Safety
-///
 /// `stack` is from `grpc_arg_stack_new`, and not used from now on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grpc_arg_stack_destruct(stack: *mut Stack) -> Code {
@@ -79,7 +76,6 @@ pub unsafe extern "C" fn grpc_arg_stack_destruct(stack: *mut Stack) -> Code {
 /// Calls the function with the arguments of the stack, which stay there.
 ///
 /// # Safety
-///
 /// As for `farcall_call_array`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grpc_call_argstack(handle: *const Handle, stack: *const Stack) -> Code {
@@ -99,7 +95,6 @@ pub unsafe extern "C" fn grpc_call_argstack(handle: *const Handle, stack: *const
 /// Begins the call with the arguments of the stack.
 ///
 /// # Safety
-///
 /// As for `farcall_call_array_async`; `session` points to a session.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grpc_call_argstack_async(

@@ -22,7 +22,6 @@ pub(super) fn id(session: c_int) -> Result<u64, Fault> {
 }
 
 /// # Safety
-///
 /// `sessions` points to `length` sessions.
 unsafe fn ids(sessions: *const c_int, length: usize) -> Result<Vec<u64>, Fault> {
     // SAFETY: the caller's promise.
@@ -43,7 +42,6 @@ pub extern "C" fn grpc_probe(session: c_int) -> Code {
 /// Whether one of the sessions has completed, and which.
 ///
 /// # Safety
-///
 /// `sessions` points to `length` sessions, `which` to a session.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grpc_probe_or(
@@ -111,7 +109,6 @@ pub extern "C" fn grpc_wait(session: c_int) -> Code {
 /// Waits for all of the sessions.
 ///
 /// # Safety
-///
 /// `sessions` points to `length` sessions.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grpc_wait_and(sessions: *const c_int, length: usize) -> Code {
@@ -126,7 +123,6 @@ pub unsafe extern "C" fn grpc_wait_and(sessions: *const c_int, length: usize) ->
 /// Waits for one of the sessions, and tells which.
 ///
 /// # Safety
-///
 /// `sessions` points to `length` sessions, `which` to a session.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grpc_wait_or(
@@ -166,7 +162,6 @@ pub extern "C" fn grpc_wait_all() -> Code {
 /// `GRPC_SESSIONID_VOID` when none is left.
 ///
 /// # Safety
-///
 /// `which` points to a session.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grpc_wait_any(which: *mut c_int) -> Code {
