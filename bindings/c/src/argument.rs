@@ -1,15 +1,13 @@
 //! The arguments of a call behind their pointers.
 
-use std::ffi::{CStr, c_void};
-use std::slice;
-
-use farcall_client::{Argument, LaidOut, Scalar};
-use farcall_idl::{Interface, Mode, Param, Type};
-
 use crate::error::Problem;
 use crate::function::{Function, kind};
 use crate::texts::Texts;
 use crate::{Kind, callback, handle};
+use farcall_client::{Argument, LaidOut, Scalar};
+use farcall_idl::{Interface, Mode, Param, Type};
+use std::ffi::{CStr, c_void};
+use std::slice;
 
 /// An argument that says what it is.
 #[repr(C)]

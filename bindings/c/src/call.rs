@@ -1,8 +1,5 @@
 //! Calls with their arguments in an array.
 
-use std::ffi::c_void;
-use std::sync::Arc;
-
 use crate::argument::{self, Use, Value};
 use crate::error::{Problem, guard, status};
 use crate::function::{Function, share};
@@ -10,6 +7,8 @@ use crate::session::SESSIONS;
 use crate::sessions::Sessions;
 use crate::texts::Texts;
 use crate::{SessionId, Status, transaction};
+use std::ffi::c_void;
+use std::sync::Arc;
 
 /// Calls a function with `count` arguments in the order of the interface: each points to its
 /// scalar, in the type of `farcall_argument_kind`, or to the first element of its array, or is the

@@ -1,12 +1,10 @@
 //! Channels of a parallel job that `farcall gang run` started.
 
-use std::ffi::c_void;
-use std::ptr;
-
-use farcall_channel::{ChannelError, Reduction};
-
 use crate::Status;
 use crate::error::{self, Problem, guard};
+use farcall_channel::{ChannelError, Reduction};
+use std::ffi::c_void;
+use std::ptr;
 
 /// One element's end of a channel. One thread at a time may use it.
 pub struct Channel(farcall_channel::Channel);

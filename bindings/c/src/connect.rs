@@ -1,17 +1,15 @@
 //! Servers.
 
+use crate::error::{Problem, guard};
+use crate::function::Function;
+use crate::{session, text};
+use farcall_client::{Options, SharedMemory};
 use std::collections::HashMap;
 use std::ffi::c_char;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-
-use farcall_client::{Options, SharedMemory};
-
-use crate::error::{Problem, guard};
-use crate::function::Function;
-use crate::{session, text};
 
 /// A server.
 pub struct Server {

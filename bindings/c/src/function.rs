@@ -1,17 +1,15 @@
 //! Functions of a server, and what is known of their arguments.
 
+use crate::connect::Server;
+use crate::error::{Problem, guard};
+use crate::{Kind, text};
+use farcall_client::Output;
+use farcall_idl::{Mode, Param, Type};
 use std::borrow::Cow;
 use std::ffi::{CString, c_char};
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-
-use farcall_client::Output;
-use farcall_idl::{Mode, Param, Type};
-
-use crate::connect::Server;
-use crate::error::{Problem, guard};
-use crate::{Kind, text};
 
 /// A function of a server.
 pub struct Function {

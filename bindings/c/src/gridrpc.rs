@@ -8,17 +8,16 @@ mod handle;
 mod stack;
 mod wait;
 
-use std::collections::HashMap;
-use std::ffi::{c_char, c_int, c_void};
-use std::ptr;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
-
 use crate::connect::{ConnectOptions, Server};
 use crate::error::{Problem, fail, guard};
 use crate::function::Function;
 use crate::sessions::{End, Sessions};
 use crate::{Status, call, text};
 use config::Config;
+use std::collections::HashMap;
+use std::ffi::{c_char, c_int, c_void};
+use std::ptr;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// What a function of GridRPC returns: a number of `grpc_error_t`.
 type Code = c_int;

@@ -1,17 +1,15 @@
 //! Arrays that stay at a server.
 
+use crate::call::list;
+use crate::connect::Server;
+use crate::error::{Problem, guard, status};
+use crate::{Kind, Status, text};
+use farcall_client::{Argument, ArrayForm, DataName};
 use std::collections::HashMap;
 use std::ffi::{CString, c_char, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
-
-use farcall_client::{Argument, ArrayForm, DataName};
-
-use crate::call::list;
-use crate::connect::Server;
-use crate::error::{Problem, guard, status};
-use crate::{Kind, Status, text};
 
 /// An array that stays at a server. It is passed to calls where they take an array.
 pub struct Handle {

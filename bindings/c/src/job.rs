@@ -1,9 +1,5 @@
 //! Submitted calls.
 
-use std::ffi::{c_char, c_void};
-
-use farcall_client::{JobId, JobState};
-
 use crate::argument::{self, Use};
 use crate::call::{list, unchecked};
 use crate::connect::Server;
@@ -11,6 +7,8 @@ use crate::error::{Problem, guard, status};
 use crate::function::{Function, share};
 use crate::texts::Texts;
 use crate::{Status, Value, text};
+use farcall_client::{JobId, JobState};
+use std::ffi::{c_char, c_void};
 
 /// Bytes of the id of a submitted call as text, with the NUL at its end.
 pub const FARCALL_JOB_ID_BYTES: usize = 33;

@@ -28,10 +28,9 @@ mod transaction;
 /// cbindgen:ignore
 mod variadic;
 
-use std::ffi::{CStr, c_char};
-
 use crate::argument::Value;
 use crate::error::Problem;
+use std::ffi::{CStr, c_char};
 
 /// What became of an operation, and whose fault it was. More may be added.
 #[repr(C)]

@@ -1,16 +1,14 @@
 //! Memory for arrays, shared with a server on the same host.
 
+use crate::Status;
+use crate::connect::Server;
+use crate::error::{Problem, guard};
+use farcall_client::SharedMemory;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use farcall_client::SharedMemory;
-
-use crate::Status;
-use crate::connect::Server;
-use crate::error::{Problem, guard};
 
 /// What every piece starts at a multiple of.
 const ALIGNMENT: usize = 64;

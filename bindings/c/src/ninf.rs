@@ -1,17 +1,15 @@
 //! The names of the Ninf client library: what `include/ninf.h` declares.
 
-use std::collections::HashMap;
-use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
-
-use farcall_client::Options;
-
 use crate::connect::Server;
 use crate::error::{Problem, fail, farcall_error_message, farcall_error_status, guard};
 use crate::function::Function;
 use crate::session::{array, remember_failed};
 use crate::sessions::{Any, End, Sessions};
 use crate::{call, text};
+use farcall_client::Options;
+use std::collections::HashMap;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 const OK: c_int = 0;
 const ERROR: c_int = -1;

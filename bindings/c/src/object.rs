@@ -1,14 +1,13 @@
 //! Remote objects.
 
-use std::collections::HashMap;
-use std::ffi::c_char;
-use std::ptr;
-use std::sync::{Arc, Mutex, PoisonError};
-
 use crate::connect::Server;
 use crate::error::{Problem, guard};
 use crate::function::Function;
 use crate::text;
+use std::collections::HashMap;
+use std::ffi::c_char;
+use std::ptr;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// An object on a server.
 pub struct Object {

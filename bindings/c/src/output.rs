@@ -1,14 +1,12 @@
 //! What a called function prints, in this program.
 
-use std::ffi::{c_char, c_void};
-use std::io::Write;
-use std::sync::PoisonError;
-
-use farcall_client::Output;
-
 use crate::Status;
 use crate::error::{Problem, status};
 use crate::function::{Function, share};
+use farcall_client::Output;
+use std::ffi::{c_char, c_void};
+use std::io::Write;
+use std::sync::PoisonError;
 
 /// Takes a line that a called function has printed: `bytes` bytes, with the end of the line, not
 /// ended by NUL. It runs on the thread that waits for the call.

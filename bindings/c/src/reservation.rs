@@ -1,14 +1,12 @@
 //! What is reserved ahead of time.
 
-use std::sync::atomic::Ordering;
-use std::time::Duration;
-
-use farcall_client::Wanted;
-
 use crate::Status;
 use crate::connect::Server;
 use crate::error::{Problem, status};
 use crate::function::{Function, share};
+use farcall_client::Wanted;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// What is wanted of a server for a while, and what was reserved. All members that are not set are
 /// 0.

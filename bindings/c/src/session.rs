@@ -1,15 +1,14 @@
 //! Asynchronous calls: probing, waiting, cancelling.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
-use std::slice;
-use std::time::{Duration, Instant};
-
 use crate::connect::Server;
 use crate::error::{Problem, guard, status};
 use crate::function::Times;
 use crate::sessions::{Any, End, Sessions};
 use crate::{SessionId, Status};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::slice;
+use std::time::{Duration, Instant};
 
 /// The sessions of all servers that `farcall_connect` has connected to.
 pub(crate) static SESSIONS: Sessions = Sessions::new(i64::MAX as u64);

@@ -1,13 +1,11 @@
 //! Arrays of texts of fixed length: their fields during a call, and where the caller has them.
 
-use std::ffi::{CStr, CString, c_char};
-use std::{ptr, slice};
-
-use farcall_client::Argument;
-use farcall_idl::{ArrayLayout, Mode, Param, read_texts};
-
 use crate::Kind;
 use crate::argument::{Value, mismatch};
+use farcall_client::Argument;
+use farcall_idl::{ArrayLayout, Mode, Param, read_texts};
+use std::ffi::{CStr, CString, c_char};
+use std::{ptr, slice};
 
 /// Those of one call. They hold the memory that it reads and writes.
 #[derive(Default)]

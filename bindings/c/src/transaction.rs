@@ -1,19 +1,17 @@
 //! Transactions: calls of a thread that are recorded, and run as a data-flow graph.
 
-use std::cell::RefCell;
-use std::ffi::{c_int, c_void};
-use std::io::Write as _;
-use std::path::Path;
-use std::process::Command;
-
-use farcall_client::{Argument, LaidOut, Server as Client, Ways};
-
 use crate::call::list;
 use crate::connect::Server;
 use crate::error::{Problem, guard, status};
 use crate::function::Function;
 use crate::texts::Texts;
 use crate::{Status, text};
+use farcall_client::{Argument, LaidOut, Server as Client, Ways};
+use std::cell::RefCell;
+use std::ffi::{c_int, c_void};
+use std::io::Write as _;
+use std::path::Path;
+use std::process::Command;
 
 /// What a transaction came to.
 #[repr(C)]

@@ -1,10 +1,9 @@
 //! What `variadic.c` needs besides the public functions.
 
-use std::sync::Arc;
-
 use crate::Status;
 use crate::error::{Problem, fail};
 use crate::function::Function;
+use std::sync::Arc;
 
 /// An argument list could not be held.
 #[unsafe(no_mangle)]

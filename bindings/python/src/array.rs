@@ -4,6 +4,7 @@
 //! Otherwise IN is copied, with a conversion that loses nothing; OUT and INOUT must have the right
 //! type and shape, and are copied there and back where only the order of memory differs.
 
+use crate::{error, texts};
 use farcall_idl::{ArrayLayout, Mode, Order, Param, Type};
 use numpy::npyffi::{self, NPY_CASTING, PY_ARRAY_API, npy_intp};
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
@@ -11,8 +12,6 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList, PyString};
-
-use crate::{error, texts};
 
 /// One array argument, ready to travel.
 pub(crate) struct Slot<'py> {

@@ -3,15 +3,6 @@
 mod arguments;
 mod recording;
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
-
-use farcall_client::{Argument, LaidOut, Output};
-use farcall_idl::{Mode, Order};
-use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
-
 use crate::array::{self, Slot};
 use crate::future::Future;
 use crate::handle;
@@ -24,6 +15,13 @@ use crate::result::Results;
 use crate::server::seconds;
 use crate::times::Times;
 use crate::{callback, error, transaction};
+use farcall_client::{Argument, LaidOut, Output};
+use farcall_idl::{Mode, Order};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Whether blocking calls show how far they are: `farcall.progress` decides it.
 static SHOWS_PROGRESS: AtomicBool = AtomicBool::new(false);

@@ -1,7 +1,9 @@
 //! Arrays that stay at the server.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
+use crate::array;
+use crate::error;
+use crate::origin::{self, Origin};
+use crate::server::Server;
 use farcall_client::{Argument, ArrayForm, DataName, DataStatus, Error, HandleId, NoName};
 use farcall_idl::{ArrayLayout, Order, Param, Type};
 use numpy::{PyArrayDescr, PyUntypedArray, PyUntypedArrayMethods};
@@ -9,11 +11,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-
-use crate::array;
-use crate::error;
-use crate::origin::{self, Origin};
-use crate::server::Server;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// An array that stays at the server; a call takes it where it takes an array. Calls use it in the
 /// order in which they are made. It goes when `drop` is called, when this object goes that put it

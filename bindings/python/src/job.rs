@@ -1,17 +1,15 @@
 //! Submitted calls.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
-
-use farcall_client::{Argument, Error, JobId, Submitted};
-use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
-
 use crate::array::{self, Slot};
 use crate::error;
 use crate::interface::Interface;
 use crate::origin::Origin;
 use crate::result::Results;
 use crate::server::seconds;
+use farcall_client::{Argument, Error, JobId, Submitted};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// What is known of a submitted call. Times are seconds since 1970, as of `time.time()`.
 #[pyclass(frozen, get_all, module = "farcall")]

@@ -1,14 +1,12 @@
 //! An object on a server.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
-
+use crate::function::Function;
+use crate::origin::Origin;
 use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-
-use crate::function::Function;
-use crate::origin::Origin;
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
 
 /// An object on a server, made by `server.new`. Its methods are attributes, which are called as
 /// functions are, one after the other. It is destroyed by `close`, at the end of a `with` block,

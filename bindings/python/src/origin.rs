@@ -1,10 +1,9 @@
 //! Where an object has its connection from.
 
+use crate::error;
 use farcall_client::Error;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-
-use crate::error;
 
 /// The process that has made a connection, and how another makes it anew. A forked child has the
 /// parent's sockets: if both used them, each would get answers meant for the other.

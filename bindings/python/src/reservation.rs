@@ -1,12 +1,10 @@
 //! Processor elements and bandwidth reserved ahead of time.
 
-use std::time::{Duration, Instant};
-
-use farcall_client::{ReservationName, Wanted};
-use pyo3::prelude::*;
-
 use crate::error;
 use crate::origin::Origin;
+use farcall_client::{ReservationName, Wanted};
+use pyo3::prelude::*;
+use std::time::{Duration, Instant};
 
 /// What is to be reserved.
 pub(crate) fn wanted(

@@ -1,16 +1,5 @@
 //! A server, and the way to it.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
-
-use farcall_client::{Credentials, Options};
-use pyo3::exceptions::PyValueError;
-use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
-
 use crate::error;
 use crate::function::Function;
 use crate::handle::{self, Data, Handle, KnownData};
@@ -21,6 +10,15 @@ use crate::origin::Origin;
 use crate::reservation::{self, Rate, Reservation};
 use crate::times::Times;
 use crate::transaction::Transaction;
+use farcall_client::{Credentials, Options};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Connects to a server: `farcall://host:port` or `unix:///path`.
 ///

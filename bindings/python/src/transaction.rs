@@ -1,9 +1,11 @@
 //! Transactions: calls that are recorded first and then run as a data-flow graph.
 
-use std::cell::RefCell;
-use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
+use crate::array::{self, Kept, Slot};
+use crate::error;
+use crate::handle::Handle;
+use crate::origin::Origin;
+use crate::server::Server;
+use crate::transaction_plan::made;
 use farcall_client::{Argument, ArrayForm, Deferred, Identity, LaidOut, Report, Ways};
 use farcall_idl::{ArrayLayout, Order, Param, Type};
 use numpy::{PyArrayDescr, PyUntypedArray};
@@ -11,13 +13,9 @@ use pyo3::exceptions::{PyImportError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
-
-use crate::array::{self, Kept, Slot};
-use crate::error;
-use crate::handle::Handle;
-use crate::origin::Origin;
-use crate::server::Server;
-use crate::transaction_plan::made;
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Arrays that are left out and have no more bytes are made here all the same.
 const SMALL: u64 = 4096;

@@ -1,8 +1,10 @@
 //! Transactions that are written down in a plan.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-
+use crate::array;
+use crate::error;
+use crate::handle;
+use crate::origin;
+use crate::server::Server;
 use farcall_client::{ArrayForm, Playback};
 use farcall_idl::{Order, Type};
 use farcall_plan::{MOST_BYTES, Plan, data};
@@ -11,12 +13,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-
-use crate::array;
-use crate::error;
-use crate::handle;
-use crate::origin;
-use crate::server::Server;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// A transaction that is written down: `farcall.load_plan` reads one that `Transaction.save` has
 /// written.

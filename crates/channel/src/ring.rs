@@ -6,12 +6,11 @@
 
 use std::ptr::NonNull;
 
+use crate::error::Corrupt;
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-
-use crate::error::Corrupt;
 
 #[cfg(not(loom))]
 pub(crate) type Byte = u8;

@@ -1,16 +1,15 @@
 //! The memory segment of a job on one node.
 
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-use std::time::Duration;
-
 use crate::error::Corrupt;
 use crate::futex;
 use crate::layout::{ELEMENT_BYTES, Fifo, HEADER_BYTES, Layout, Shape, ShapeError};
 use crate::ring::{Consumer, Control, Producer};
 use farcall_memory::{Mapping, sealed_memory};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::time::Duration;
 
 const MAGIC: u64 = 0x6661_7263_616c_6c31;
 

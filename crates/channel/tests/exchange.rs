@@ -1,13 +1,12 @@
 //! Channels of one job in threads of this process, on one node and over two engines.
 
-use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
 use farcall_channel::{
     Channel, ChannelError, Engine, Faults, Fifo, Reduction, SavedContext, Segment, Shape, Waiting,
 };
 use farcall_channel_proto::Freeze;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 const BOUND: Duration = Duration::from_secs(20);
 

@@ -8,9 +8,6 @@ mod report;
 #[cfg(test)]
 mod tests;
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use crate::goal::Goal;
 use crate::pattern::Pattern;
 use crate::placement::Placement;
@@ -20,6 +17,8 @@ use crate::solver::{EqualSplit, Iterated, MaxMin, Slot, certify};
 use calendar::Calendar;
 pub(crate) use driver::{Action, Driver};
 pub use report::{Blocked, Deadlock, RunError};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 /// How the active flows share the links.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,17 +1,15 @@
 //! The front end: starts a job and stands for it at a terminal.
 
+use crate::link::{self, Link};
+use farcall_gang_proto::{Ended, JobId, JobRow, JobSpec, Message};
+use nix::sys::signal::Signal;
+use nix::sys::signalfd::SignalFd;
+use rustix::event::{PollFd, PollFlags, poll};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::time::Duration;
-
-use farcall_gang_proto::{Ended, JobId, JobRow, JobSpec, Message};
-use nix::sys::signal::Signal;
-use nix::sys::signalfd::SignalFd;
-use rustix::event::{PollFd, PollFlags, poll};
-
-use crate::link::{self, Link};
 
 /// Why a front end gets no answer.
 #[derive(Debug, thiserror::Error)]

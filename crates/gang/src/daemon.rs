@@ -2,6 +2,14 @@
 
 mod events;
 
+use crate::link::{self, Link};
+use crate::node::Node;
+use crate::trace::{Times, Trace};
+use crate::{Config, Freeze, process};
+use farcall_channel::{Engine, Shape};
+use farcall_gang_proto::{Action, Message, Order, Root, Settings, Step, Switch};
+use farcall_metrics::{Answer, Text};
+use nix::sys::signalfd::SignalFd;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,16 +17,6 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-use farcall_channel::{Engine, Shape};
-use farcall_gang_proto::{Action, Message, Order, Root, Settings, Step, Switch};
-use farcall_metrics::{Answer, Text};
-use nix::sys::signalfd::SignalFd;
-
-use crate::link::{self, Link};
-use crate::node::Node;
-use crate::trace::{Times, Trace};
-use crate::{Config, Freeze, process};
 
 /// How often jobs that want it are asked whether they have terminated.
 const WATCH: Duration = Duration::from_millis(500);

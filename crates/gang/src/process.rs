@@ -1,13 +1,5 @@
 //! Elements as processes, and what only system calls can do.
 
-use std::ffi::{CStr, CString};
-use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
-use std::sync::OnceLock;
-use std::time::{Duration, Instant};
-
 use farcall_gang_proto::{Ended, JobSpec, Usage};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal};
@@ -16,6 +8,13 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::{self, Gid, Pid, Uid};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 /// How long an element may take to stop: one that waits for a disk cannot be stopped before.
 const STOP_BOUND: Duration = Duration::from_secs(1);

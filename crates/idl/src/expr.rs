@@ -5,10 +5,9 @@
 //! Dimensions are evaluated in checked 64-bit integers, costs in binary64: `2/3*n^3` is a cost
 //! that must not be 0.
 
+use crate::Scalar;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-
-use crate::Scalar;
 
 /// Longest expression, in operations.
 pub const MAX_OPS: usize = 256;

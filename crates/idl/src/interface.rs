@@ -4,12 +4,11 @@ mod fit;
 
 pub use fit::ScalarError;
 
+use crate::Expr;
 use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-
-use crate::Expr;
 
 /// A file of interfaces.
 #[derive(Clone, Debug, Default, PartialEq)]

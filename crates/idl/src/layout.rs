@@ -1,11 +1,10 @@
 //! The layout of one call: which bytes of which array travel, and where each array lies.
 
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-
 use crate::{
     Dim, EvalError, Expr, Interface, Mode, Order, Param, Scalar, ScalarError, Type, Values,
 };
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 mod elements;
 mod runs;

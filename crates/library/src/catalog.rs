@@ -1,12 +1,10 @@
 //! The interfaces of several files, by name.
 
+use crate::{Source, SourceError};
+use farcall_idl::{Document, Interface, Severity, render};
 use std::collections::HashMap;
 use std::path::PathBuf;
-
-use farcall_idl::{Document, Interface, Severity, render};
 use thiserror::Error;
-
-use crate::{Source, SourceError};
 
 /// The checked interfaces of several files.
 #[derive(Debug, Default)]

@@ -1,14 +1,13 @@
 //! Conventions, bodies and errors, with small libraries made for the purpose.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
 use farcall_idl::{Scalar, parse_document};
 use farcall_library::{
     BindError, Binding, CallbackAnswer, CallbackRequest, Catalog, CatalogError, CompileError,
     InvokeError, Source, SourceError, Threads, check_files, compile,
 };
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

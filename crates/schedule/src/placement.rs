@@ -9,12 +9,11 @@ mod arrivals;
 mod backlog;
 mod link;
 
-use std::collections::BTreeSet;
-
 use crate::{Prediction, Profile};
 pub use arrivals::Arrivals;
 pub use backlog::{Backlog, Kept, Slot};
 pub use link::{Link, Route, Way};
+use std::collections::BTreeSet;
 
 /// How a server is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

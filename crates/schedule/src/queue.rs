@@ -3,10 +3,9 @@
 mod bookings;
 mod users;
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use crate::reservation::{Bandwidth, Calendar};
 use bookings::Claim;
+use std::collections::{BTreeMap, BTreeSet};
 use users::{Place, Users};
 
 pub use crate::Nanos;

@@ -1,14 +1,12 @@
 //! Which crate may depend on which: downward only.
 
-use std::collections::BTreeSet;
-use std::path::Path;
-use std::process::Command;
-
-use serde_json::Value;
-
 use super::purity::PURE;
 use super::sources::Source;
 use super::{Failure, Finding};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
 
 /// The layers, lowest first. A crate may depend on crates of lower layers.
 const LAYERS: &[(&str, &[&str])] = &[

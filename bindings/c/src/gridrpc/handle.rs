@@ -1,13 +1,12 @@
 //! Function handles: GFD-R-P.052, 3.2.
 
-use std::ffi::c_char;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError};
-
 use super::{Code, Fault, Grid, INVALID_FUNCTION_HANDLE, NO_ERROR, grid, run};
 use crate::error::Problem;
 use crate::function::Function;
 use crate::text;
+use std::ffi::c_char;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 
 /// `grpc_function_handle_t`: the caller's memory; the first word is a number, the rest spare.
 #[repr(C)]

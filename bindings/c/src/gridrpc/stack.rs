@@ -1,13 +1,12 @@
 //! Argument stacks: calls whose arguments are collected at run time, as pointers in the order of
 //! the interface.
 
-use std::ffi::{c_int, c_void};
-use std::ptr;
-use std::sync::Arc;
-
 use super::handle::{self, Handle};
 use super::{Code, NO_ERROR, farcall_internal_grpc_call, farcall_internal_grpc_start, grid, run};
 use crate::error::{Problem, guard};
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::Arc;
 
 /// `grpc_arg_stack_t`.
 pub struct Stack {

@@ -1,7 +1,5 @@
 //! Control of asynchronous calls: GFD-R-P.052, 3.4 and 3.5.
 
-use std::ffi::c_int;
-
 use super::{
     Code, Fault, INVALID_SESSION_ID, NO_ERROR, NONE_COMPLETED, NOT_COMPLETED, SESSION_FAILED,
     SESSIONS, VOID, grid, run,
@@ -9,6 +7,7 @@ use super::{
 use crate::error::Problem;
 use crate::session::{array, remember_failed};
 use crate::sessions::{Any, End, Found};
+use std::ffi::c_int;
 
 /// The number of a session that may exist.
 pub(super) fn id(session: c_int) -> Result<u64, Fault> {

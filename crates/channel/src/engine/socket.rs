@@ -1,10 +1,9 @@
 //! The engine's UDP socket: datagrams in batches, one system call each way.
 
+use farcall_channel_proto::HEADER_BYTES;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-
-use farcall_channel_proto::HEADER_BYTES;
 
 /// Bytes that the kernel may hold for the socket, each way: a burst from many nodes at once.
 const BUFFER_BYTES: libc::c_int = 4 << 20;

@@ -1,8 +1,7 @@
 //! Why a simulation cannot go on.
 
-use std::fmt;
-
 use crate::solver::Violation;
+use std::fmt;
 
 /// A rank that waits for a message that will never come.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,11 +1,10 @@
 //! Whether values fit the parameters that they are given for.
 
+use super::{Param, Type};
+use crate::Scalar;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
-
-use super::{Param, Type};
-use crate::Scalar;
 
 /// A scalar argument that does not fit its parameter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

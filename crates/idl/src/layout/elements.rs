@@ -3,11 +3,10 @@
 //! Their values are needed before the array is there: the caller sends them beside the scalars,
 //! and the side that runs the function verifies them against the array once it has come.
 
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-
 use super::Layout;
 use crate::{EvalError, Interface, Scalar, Type, Values};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 /// Why the elements used by the layout are not those of the array.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

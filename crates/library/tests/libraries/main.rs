@@ -4,14 +4,13 @@
 
 mod direct;
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::Once;
-
 use farcall_idl::{Interface, Mode, Param, Scalar, Type};
 use farcall_library::{Binding, Catalog, check_files};
 use farcall_random::SplitMix64;
 use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Once;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
