@@ -26,11 +26,12 @@ mod memories;
 mod reactor;
 mod socket;
 
-pub use config::{Config, Data, Jobs, Limits, Parallel, Queue, Workers};
+pub use config::{Config, Data, Parallel, Queue, Workers};
 pub use disk::DiskError;
 pub use disk::journal::JournalError;
 pub use farcall_library::Catalog;
 pub use farcall_schedule::Policy;
+pub use farcall_server_proto::{DurableLimits, Limits};
 pub use farcall_worker::run_worker;
 pub use reactor::Readings;
 

@@ -149,7 +149,7 @@ struct RawRing {
 impl RawRing {
     fn new() -> Result<RawRing, Failure> {
         let fd = sealed_memory("farcall-bench", CONTROL_BYTES + RING)?;
-        let mapping = Mapping::new(fd.as_fd(), CONTROL_BYTES + RING)?;
+        let mapping = Mapping::new(fd.as_fd(), CONTROL_BYTES + RING, false)?;
         Ok(RawRing { mapping })
     }
 
