@@ -8,6 +8,8 @@
 mod checker;
 mod client;
 mod disk;
+mod folder;
+mod interfaces;
 mod machine;
 mod minimise;
 mod options;
@@ -16,5 +18,5 @@ mod world;
 pub use checker::Violation;
 pub use farcall_server_proto::Flaw;
 pub use minimise::minimise;
-pub use options::{Faults, Options};
+pub use options::{Faults, Options, Subjects};
 pub use world::{Outcome, simulate};

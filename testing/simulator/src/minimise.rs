@@ -1,6 +1,7 @@
-//! Makes a failing history short: fewer clients, fewer wishes, fewer kinds of faults.
+//! Makes a failing history short: fewer clients, fewer wishes, fewer kinds of faults and
+//! of what clients do.
 
-use crate::options::{Faults, Options};
+use crate::options::{Faults, Options, Subjects};
 use crate::world::simulate;
 
 /// The shortest history found that breaks a promise, with what happens in it written down.
@@ -29,7 +30,13 @@ pub fn minimise(options: &Options) -> Options {
             faults,
             ..best.clone()
         });
-        let mut smaller = fewer_clients.chain(fewer_faults).chain(fewer_wishes);
+        let without = (0..Subjects::COUNT).filter_map(|number| best.subjects.without(number));
+        let fewer_subjects = without.map(|subjects| Options {
+            subjects,
+            ..best.clone()
+        });
+        let fewer = fewer_clients.chain(fewer_faults).chain(fewer_subjects);
+        let mut smaller = fewer.chain(fewer_wishes);
         match smaller.find(|options| fails(options)) {
             Some(found) => best = found,
             None => break,

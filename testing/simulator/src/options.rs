@@ -3,26 +3,26 @@
 use farcall_random::SplitMix64;
 use farcall_server_proto::Flaw;
 
-macro_rules! faults {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What may go wrong.
+macro_rules! flags {
+    ($(#[$outer:meta])* $type:ident { $($(#[$doc:meta])* $name:ident,)* }) => {
+        $(#[$outer])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct Faults {
+        pub struct $type {
             $($(#[$doc])* pub $name: bool,)*
         }
 
-        impl Faults {
+        impl $type {
             /// Each of them, or not, as a seed says.
-            fn some(random: &mut SplitMix64) -> Faults {
-                Faults { $($name: random.chance(0.5),)* }
+            fn some(random: &mut SplitMix64) -> $type {
+                $type { $($name: random.chance(0.5),)* }
             }
 
             /// How many there are.
             pub const COUNT: usize = [$(stringify!($name)),*].len();
 
             /// The same without one of them, by its number; none where that is not there.
-            pub fn without(mut self, number: usize) -> Option<Faults> {
-                let all: [&mut bool; Faults::COUNT] = [$(&mut self.$name),*];
+            pub fn without(mut self, number: usize) -> Option<$type> {
+                let all: [&mut bool; $type::COUNT] = [$(&mut self.$name),*];
                 std::mem::replace(all[number], false).then_some(self)
             }
 
@@ -36,35 +36,60 @@ macro_rules! faults {
     };
 }
 
-faults! {
-    /// Workers crash.
-    worker_crashes,
-    /// Workers never finish what they run.
-    worker_hangs,
-    /// Workers take long to start, or do not start.
-    worker_starts_badly,
-    /// The disk has no room.
-    disk_is_full,
-    /// Files cannot be read or written.
-    disk_errors,
-    /// The disk forgets what it has said was written.
-    disk_forgets,
-    /// The disk takes long.
-    disk_is_slow,
-    /// Connections are reset.
-    resets,
-    /// Bytes stand still on their way.
-    stalls,
-    /// Clients go without a word that reaches the server.
-    half_open,
-    /// The server is killed between any two actions.
-    kills,
-    /// The server's machine stops for a while.
-    pauses,
-    /// The calendar jumps forwards and backwards.
-    calendar_jumps,
-    /// The server is told to end, when its calls have or at once, and is started again.
-    ends,
+flags! {
+    /// What may go wrong.
+    Faults {
+        /// Workers crash.
+        worker_crashes,
+        /// Workers never finish what they run.
+        worker_hangs,
+        /// Workers take long to start, or do not start.
+        worker_starts_badly,
+        /// The disk has no room.
+        disk_is_full,
+        /// Files cannot be read or written.
+        disk_errors,
+        /// The disk forgets what it has said was written.
+        disk_forgets,
+        /// The disk takes long.
+        disk_is_slow,
+        /// Connections are reset.
+        resets,
+        /// Bytes stand still on their way.
+        stalls,
+        /// Clients go without a word that reaches the server.
+        half_open,
+        /// The server is killed between any two actions.
+        kills,
+        /// The server's machine stops for a while.
+        pauses,
+        /// The calendar jumps forwards and backwards.
+        calendar_jumps,
+        /// The server is told to end, when its calls have or at once, and is started again.
+        ends,
+    }
+}
+
+flags! {
+    /// What clients do besides calls, submitted calls and arrays that stay.
+    Subjects {
+        /// Objects, some of which stay.
+        objects,
+        /// Data with names, and files of the data folder.
+        names,
+        /// Processor elements that are reserved.
+        reservations,
+        /// Bandwidth that is reserved.
+        lanes,
+        /// Functions that call their caller back.
+        callbacks,
+        /// Memory that clients share with the server.
+        segments,
+        /// Libraries that are registered while the server runs.
+        libraries,
+        /// Ids of other users are tried.
+        trespasses,
+    }
 }
 
 /// What is simulated.
@@ -78,6 +103,8 @@ pub struct Options {
     pub wishes: u32,
     /// What may go wrong.
     pub faults: Faults,
+    /// What clients do besides calls.
+    pub subjects: Subjects,
     /// A deliberate fault of the server that is to be found.
     pub flaw: Option<Flaw>,
     /// Whether the history is written down.
@@ -93,6 +120,7 @@ impl Options {
             clients: 1 + random.below(6) as u32,
             wishes: 10 + random.below(60) as u32,
             faults: Faults::some(&mut random),
+            subjects: Subjects::some(&mut random),
             flaw: None,
             traces: false,
         }

@@ -1,36 +1,39 @@
 //! What the server wants done, and what workers make of it.
 
-use super::{MS, S, ToLife, World};
-use crate::machine::Worker;
-use farcall_rpc_proto::{JobId, Pieces, User};
+use super::hosts::ToLife;
+use super::services::blank;
+use super::{MS, S, World};
+use crate::checker::Handed;
+use crate::client::{OPERATOR, user_name};
+use crate::interfaces::{ADD, ASK};
+use crate::machine::{PES, Worker};
+use farcall_rpc_proto::User;
 use farcall_server_proto::{
-    Action, CallKey, DiskError, Event, Finished, Identity, MemoryKey, Withdrawal, WorkerKey,
+    Action, CallKey, DiskError, Event, Finished, Identity, Stored, Transfer, Withdrawal, WorkerKey,
 };
-use farcall_server_proto::{Content, Stored};
 
 impl World {
     /// Does what the server wants done, until there is no more. It may be killed before any of it.
-    pub(super) fn act(&mut self) {
+    pub(super) fn act(&mut self, host: usize) {
         loop {
-            let Some(machine) = &mut self.machine else {
+            let Some(machine) = self.machine(host) else {
                 return;
             };
             let Some(action) = machine.server.poll_action() else {
                 break;
             };
             if self.fails(|faults| faults.kills, 20_000) {
-                return self.kill();
+                return self.kill(host);
             }
-            let event = self.execute(action);
-            let now = self.clock();
-            if let (Some(event), Some(machine)) = (event, &mut self.machine) {
+            let event = self.execute(host, action);
+            let now = self.clock(host);
+            if let (Some(event), Some(machine)) = (event, self.machine(host)) {
                 machine.server.set_time(now);
                 machine.server.handle(event);
             }
         }
         if self
-            .machine
-            .as_ref()
+            .machine(host)
             .is_some_and(|machine| machine.is_too_large())
         {
             self.checker
@@ -38,14 +41,15 @@ impl World {
         }
     }
 
-    fn execute(&mut self, action: Action) -> Option<Event> {
+    fn execute(&mut self, host: usize, action: Action) -> Option<Event> {
         let now = self.now;
-        let machine = self.machine.as_mut()?;
+        let machine = self.hosts[host].machine.as_mut()?;
         match action {
             Action::Authenticate { connection, token } => {
+                let token = token.unwrap_or_default();
                 let identity = Identity {
-                    user: User::named(&token.unwrap_or_default()),
-                    is_operator: false,
+                    user: User::named(&token),
+                    is_operator: token == user_name(OPERATOR),
                 };
                 return Some(Event::Authenticated(connection, Ok(identity)));
             }
@@ -61,95 +65,88 @@ impl World {
                 }
             }
             Action::MakeMemory { memory, bytes } => {
-                machine.memories.insert(memory, vec![0; bytes as usize]);
+                machine.memories.insert(memory, blank(bytes));
             }
             Action::FreeMemory(memory) => {
                 machine.memories.remove(&memory);
-                self.checker.freed(memory);
+                self.checker.freed(host, memory);
             }
             Action::ClearMemory {
                 memory,
                 offset,
                 bytes,
             } => {
-                if let Some(memory) = machine.memories.get_mut(&memory) {
-                    memory[offset as usize..(offset + bytes) as usize].fill(0);
+                if let Some(memory) = machine.memories.get(&memory) {
+                    memory.borrow_mut()[offset as usize..(offset + bytes) as usize].fill(0);
                 }
             }
-            Action::StartWorker { worker, .. } => {
-                machine.workers.insert(worker, Worker::default());
+            Action::StartWorker {
+                worker, library, ..
+            } => {
+                let started = Worker {
+                    library,
+                    ..Worker::default()
+                };
+                machine.workers.insert(worker, started);
                 let slow = self.options.faults.worker_starts_badly;
                 let delay = self.random.below(if slow { 2 * S } else { 20 * MS });
-                self.after(delay, ToLife::Starting(worker));
+                self.after(host, delay, ToLife::Starting(worker));
             }
-            Action::Run { worker, call } => return self.run_call(worker, call),
-            Action::Withdraw { worker, call } => return Some(self.withdraw(worker, call)),
+            Action::Run { worker, call } => return self.run_call(host, worker, call),
+            Action::Withdraw { worker, call } => return Some(self.withdraw(host, worker, call)),
             Action::EndWorker { worker, reason } => {
                 if let Some(known) = machine.workers.get_mut(&worker) {
                     known.ended.get_or_insert(reason);
                     known.step += 1;
                     let delay = self.random.below(2 * MS);
-                    self.after(delay, ToLife::Dies(worker));
+                    self.after(host, delay, ToLife::Dies(worker));
                 }
             }
-            other => self.execute_on_disk(other),
+            other => return self.execute_service(host, other),
         }
         None
     }
 
-    fn execute_on_disk(&mut self, action: Action) {
+    pub(super) fn execute_on_disk(&mut self, host: usize, action: Action) {
         match action {
             Action::WriteFile {
-                ticket,
-                id,
-                content,
-                memory,
-                pieces,
-                ..
-            } => self.write_file(ticket, (id, content), memory, pieces),
+                ticket, transfer, ..
+            } => self.write_file(host, ticket, transfer),
             Action::ReadFile {
                 ticket,
-                id,
-                content,
-                memory,
-                pieces,
+                transfer,
                 stored,
-            } => self.read_file(ticket, (id, content), (memory, pieces), stored),
-            Action::RemoveFile(id, content) => self.disk.remove(id, content),
+            } => self.read_file(host, ticket, transfer, stored),
+            Action::RemoveFile(id, content) => self.hosts[host].disk.remove(id, content),
             Action::Record(entry) => {
-                self.disk.append(entry);
-                if !std::mem::replace(&mut self.commits, true) {
+                self.hosts[host].disk.append(entry);
+                if !std::mem::replace(&mut self.hosts[host].commits, true) {
                     let delay = self.disk_delay();
-                    self.after(delay, ToLife::Commits);
+                    self.after(host, delay, ToLife::Commits);
                 }
             }
             _ => {}
         }
     }
 
-    fn disk_delay(&mut self) -> u64 {
+    pub(super) fn disk_delay(&mut self) -> u64 {
         match self.fails(|faults| faults.disk_is_slow, 50) {
             true => self.random.below(10 * S),
             false => MS / 2 + self.random.below(5 * MS),
         }
     }
 
-    fn write_file(
-        &mut self,
-        ticket: u64,
-        (id, content): (JobId, Content),
-        memory: MemoryKey,
-        mut pieces: Pieces,
-    ) {
+    fn write_file(&mut self, host: usize, ticket: u64, mut transfer: Transfer) {
         let error = |is_full, text: &str| DiskError {
             is_full,
             text: text.to_string(),
         };
         let mut bytes = Vec::new();
-        if let Some(machine) = &self.machine
-            && let Some(all) = machine.memories.get(&memory)
+        if let Some(machine) = &self.hosts[host].machine
+            && let Some(all) = machine.memories.get(&transfer.memory)
         {
-            while let Some(piece) = pieces.take(u64::MAX) {
+            let all = all.borrow();
+            while let Some(piece) = transfer.pieces.take(u64::MAX) {
                 let (start, length) = (piece.offset as usize, piece.length as usize);
                 bytes.extend_from_slice(&all[start..start + length]);
             }
@@ -160,21 +157,19 @@ impl World {
             Err(error(false, "the disk cannot be written"))
         } else {
             let is_forgotten = self.fails(|faults| faults.disk_forgets, 20);
-            Ok(self.disk.write(id, content, bytes, is_forgotten))
+            Ok(self.hosts[host]
+                .disk
+                .write(transfer.id, transfer.content, bytes, is_forgotten))
         };
         let delay = self.disk_delay();
         let event = Event::Written(ticket, written);
-        self.after(delay, ToLife::File(Box::new(event)));
+        self.after(host, delay, ToLife::File(Box::new(event)));
     }
 
-    fn read_file(
-        &mut self,
-        ticket: u64,
-        (id, content): (JobId, Content),
-        (memory, mut pieces): (MemoryKey, Pieces),
-        stored: Stored,
-    ) {
-        let mut read = self.disk.read(id, content, stored);
+    fn read_file(&mut self, host: usize, ticket: u64, mut transfer: Transfer, stored: Stored) {
+        let mut read = self.hosts[host]
+            .disk
+            .read(transfer.id, transfer.content, stored);
         if self.fails(|faults| faults.disk_errors, 50) {
             read = Err(DiskError {
                 is_full: false,
@@ -182,11 +177,12 @@ impl World {
             });
         }
         let read = read.map(|bytes| {
-            let machine = self.machine.as_mut();
-            let all = machine.and_then(|machine| machine.memories.get_mut(&memory));
+            let machine = self.machine(host);
+            let all = machine.and_then(|machine| machine.memories.get(&transfer.memory));
             let Some(all) = all else { return };
+            let mut all = all.borrow_mut();
             let mut at = 0;
-            while let Some(piece) = pieces.take(u64::MAX) {
+            while let Some(piece) = transfer.pieces.take(u64::MAX) {
                 let (start, length) = (piece.offset as usize, piece.length as usize);
                 all[start..start + length].copy_from_slice(&bytes[at..at + length]);
                 at += length;
@@ -194,45 +190,51 @@ impl World {
         });
         let delay = self.disk_delay();
         let event = Event::Fetched(ticket, read);
-        self.after(delay, ToLife::File(Box::new(event)));
+        self.after(host, delay, ToLife::File(Box::new(event)));
     }
 
-    fn run_call(&mut self, worker: WorkerKey, call: CallKey) -> Option<Event> {
-        let machine = self.machine.as_mut()?;
-        let Some((posted, pes)) = machine.posted(call) else {
+    fn run_call(&mut self, host: usize, worker: WorkerKey, call: CallKey) -> Option<Event> {
+        let machine = self.machine(host)?;
+        let Some((posted, pes)) = machine.posted(worker, call) else {
             return Some(Event::NotRun(worker, call, "it cannot be read".to_string()));
         };
         let Some(known) = machine.workers.get_mut(&worker) else {
             return Some(Event::NotRun(worker, call, "it has no process".to_string()));
         };
         let memory = posted.arrays.iter();
-        let memory = memory
-            .map(|array| (array.memory, array.is_written))
-            .collect();
+        let handed = Handed {
+            call,
+            tag: posted.tag,
+            pes,
+            reservation: posted.reservation,
+            memory: memory
+                .map(|array| (array.memory, array.is_written))
+                .collect(),
+        };
         let tag = posted.tag;
         known.posted.push_back(posted);
         let is_first = known.posted.len() == 1;
-        self.checker
-            .handed(worker, (call, tag), pes, memory, crate::machine::PES);
-        self.trace(|| format!("{worker:?} is handed call {tag}"));
+        let life = self.life(host);
+        self.checker.handed(life, (host, worker), handed, PES);
+        self.trace(|| format!("{worker:?} of server {host} is handed call {tag}"));
         if is_first {
-            self.step_after(worker, 3_000);
+            self.step_after(host, worker, 3_000);
         }
         None
     }
 
-    fn step_after(&mut self, worker: WorkerKey, delay: u64) {
-        let machine = self.machine.as_mut();
+    pub(super) fn step_after(&mut self, host: usize, worker: WorkerKey, delay: u64) {
+        let machine = self.machine(host);
         let known = machine.and_then(|machine| machine.workers.get_mut(&worker));
         if let Some(known) = known {
             known.step += 1;
             let step = known.step;
-            self.after(delay, ToLife::Steps(worker, step));
+            self.after(host, delay, ToLife::Steps(worker, step));
         }
     }
 
-    fn withdraw(&mut self, worker: WorkerKey, call: CallKey) -> Event {
-        let machine = self.machine.as_mut();
+    fn withdraw(&mut self, host: usize, worker: WorkerKey, call: CallKey) -> Event {
+        let machine = self.machine(host);
         let known = machine.and_then(|machine| machine.workers.get_mut(&worker));
         let posted = known.and_then(|known| {
             known
@@ -249,14 +251,14 @@ impl World {
             }
         };
         if withdrawal == Withdrawal::Done {
-            self.checker.leaves(worker, call);
+            self.checker.leaves((host, worker), call);
         }
         Event::Withdrawn(worker, call, withdrawal)
     }
 
     /// A worker begins with a call, or ends it.
-    pub(super) fn worker_steps(&mut self, worker: WorkerKey, step: u64) {
-        let Some(machine) = &mut self.machine else {
+    pub(super) fn worker_steps(&mut self, host: usize, worker: WorkerKey, step: u64) {
+        let Some(machine) = self.machine(host) else {
             return;
         };
         let Some(known) = machine.workers.get_mut(&worker) else {
@@ -267,42 +269,64 @@ impl World {
         };
         if posted.is_withdrawn {
             known.posted.pop_front();
-            self.step_after(worker, 1_000);
-            return self.tell(Event::Passed(worker));
+            self.step_after(host, worker, 1_000);
+            return self.tell(host, Event::Passed(worker));
         }
         if !posted.has_begun {
             posted.has_begun = true;
             let tag = posted.tag;
             self.checker.begins(tag);
-            self.trace(|| format!("{worker:?} begins with call {tag}"));
+            self.trace(|| format!("{worker:?} of server {host} begins with call {tag}"));
             if self.fails(|faults| faults.worker_hangs, 100) {
+                self.checker.fairness.broken(self.now + 6 * S);
                 return;
             }
             if self.fails(|faults| faults.worker_crashes, 60) {
                 let delay = self.random.below(5 * MS);
-                return self.after(delay, ToLife::Dies(worker));
+                return self.after(host, delay, ToLife::Dies(worker));
             }
-            // Most calls take little time.
-            let delay = match self.random.below(10) {
-                0..=5 => 2_000 + self.random.below(10_000),
-                6..=8 => self.random.below(20 * MS),
-                _ => self.random.below(S),
-            };
-            return self.step_after(worker, delay);
+            return self.runs_for_a_while(host, worker);
+        }
+        if posted.function == ASK && posted.answer.is_none() {
+            return self.asks_caller(host, worker);
         }
         let posted = posted.clone();
         known.posted.pop_front();
-        let user = (posted.tag >> 48) as u8;
-        let computed = machine.compute(&posted, user);
+        let mut applied = Vec::new();
+        if posted.function == ADD {
+            known.applied.push(posted.tag);
+            applied.clone_from(&known.applied);
+        }
+        let user = posted.tag.user();
+        let mut computed = machine.compute(&posted, user, &applied);
+        if posted.function == ADD && computed.is_ok() {
+            let life = self.life(host);
+            computed = self.checker.objects.applied(life, posted.tag, worker);
+        }
         if let Err(text) = computed {
             self.checker.fail(text);
         }
-        self.checker.leaves(worker, posted.call);
-        self.step_after(worker, 1_000);
+        self.checker.leaves((host, worker), posted.call);
+        self.step_after(host, worker, 1_000);
         let finished = Finished {
-            exec_nanos: 5_000,
+            // Of the first functions the server thinks that they are brief.
+            exec_nanos: if posted.function < ASK {
+                5_000
+            } else {
+                20 * MS
+            },
             failure: None,
         };
-        self.tell(Event::Finished(worker, posted.call, finished));
+        self.tell(host, Event::Finished(worker, posted.call, finished));
+    }
+
+    /// Most calls take little time.
+    pub(super) fn runs_for_a_while(&mut self, host: usize, worker: WorkerKey) {
+        let delay = match self.random.below(10) {
+            0..=5 => 2_000 + self.random.below(10_000),
+            6..=8 => self.random.below(20 * MS),
+            _ => self.random.below(S),
+        };
+        self.step_after(host, worker, delay);
     }
 }

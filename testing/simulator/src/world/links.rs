@@ -1,0 +1,386 @@
+//! Connections between clients and servers: bytes on their way, and how they are lost.
+
+use super::hosts::ToLife;
+use super::{Happening, MS, S, World};
+use crate::client::{Scene, user_name};
+use crate::machine::{Machine, Memory, Socket};
+use farcall_rpc_proto::User;
+use farcall_server_proto::{Accepted, ConnectionKey, Event, Way};
+use std::collections::VecDeque;
+
+/// A connection between a client and one life of a server.
+#[derive(Debug)]
+pub(super) struct Link {
+    client: usize,
+    host: usize,
+    life: u64,
+    key: Option<ConnectionKey>,
+    /// When the last bytes each way arrive: none overtake others.
+    pub(super) arrives: [u64; 2],
+    pub(super) is_open: bool,
+    /// Memory can be handed over on it, and its bytes cross no link.
+    is_unix: bool,
+    /// Memory that was handed over and has not come yet.
+    pub(super) memories: VecDeque<Memory>,
+    /// Something has broken it: no last words are owed.
+    is_broken: bool,
+}
+
+/// The parts of a world that a client sees.
+macro_rules! scene {
+    ($world:expr) => {
+        &mut Scene {
+            random: &mut $world.random,
+            checker: &mut $world.checker,
+            options: &$world.options,
+            now: $world.now,
+        }
+    };
+}
+
+impl World {
+    /// A server is gone, and its connections with it.
+    pub(super) fn lose_links(&mut self, host: usize) {
+        for link in 0..self.links.len() {
+            let known = &self.links[link];
+            let life = self.hosts[host].life;
+            if known.is_open && (known.host, known.life) == (host, life) {
+                let delay = self.random.below(20 * MS);
+                let arrives = self.links[link].arrives[1].max(self.now + delay);
+                self.at(arrives + 1, Happening::LostAtClient(link));
+            }
+        }
+    }
+
+    /// Nobody expects last words on the connections of a server.
+    pub(super) fn excuse_links(&mut self, host: usize) {
+        let life = self.hosts[host].life;
+        let its = |link: &&mut Link| (link.host, link.life) == (host, life);
+        let links = self.links.iter_mut().filter(its);
+        links.for_each(|link| link.is_broken = true);
+    }
+
+    /// Moves bytes on all connections of a server that can go on.
+    pub(super) fn serve(&mut self, host: usize) {
+        loop {
+            let Some(machine) = self.machine(host) else {
+                return;
+            };
+            if let Some((key, way)) = machine.served.pop_front() {
+                match way {
+                    Way::Up => self.take_input(host, key),
+                    Way::Down => {
+                        machine.resumed.push(key);
+                        self.flush(host, key);
+                    }
+                }
+                continue;
+            }
+            if let Some(key) = machine.resumed.pop() {
+                self.take_input(host, key);
+                continue;
+            }
+            let Some(key) = machine.unflushed.pop() else {
+                return;
+            };
+            self.flush(host, key);
+        }
+    }
+
+    /// Takes input of a connection, as far as it may be read and the server takes it.
+    fn take_input(&mut self, host: usize, key: ConnectionKey) {
+        let now = self.now;
+        let Some(machine) = self.machine(host) else {
+            return;
+        };
+        let granted = machine.server.lanes().grant(key, Way::Up, now);
+        loop {
+            let now = self.clock(host);
+            let Some(machine) = self.machine(host) else {
+                return;
+            };
+            machine.server.set_time(now);
+            let (has_taken, passed) = machine.take_input(key);
+            if passed > 0 {
+                self.passes(host, key, Way::Up, passed);
+            }
+            if !has_taken {
+                break;
+            }
+            self.act(host);
+            let is_congested = |machine: &mut Machine| machine.server.clients().is_congested(key);
+            if self.machine(host).is_some_and(is_congested) {
+                self.flush(host, key);
+            }
+        }
+        if let Some(machine) = self.machine(host) {
+            machine.server.settle(key, Way::Up, granted);
+        }
+        self.act(host);
+        self.flush(host, key);
+    }
+
+    /// Bytes of a connection pass the link of a server.
+    fn passes(&mut self, host: usize, key: ConnectionKey, way: Way, bytes: u64) {
+        let life = self.life(host);
+        let link = self
+            .machine(host)
+            .and_then(|machine| machine.sockets.get(&key));
+        let Some(link) = link.map(|socket| socket.link) else {
+            return;
+        };
+        let link = &self.links[link];
+        if !link.is_unix {
+            self.checker.moved((life, link.client as u64), way, bytes);
+        }
+    }
+
+    fn flush(&mut self, host: usize, key: ConnectionKey) {
+        let now = self.now;
+        let Some(machine) = self.machine(host) else {
+            return;
+        };
+        let Some(link) = machine.sockets.get(&key).map(|socket| socket.link) else {
+            return;
+        };
+        let granted = machine.server.lanes().grant(key, Way::Down, now);
+        let bytes = machine.output(key, now);
+        machine.server.settle(key, Way::Down, granted);
+        self.passes(host, key, Way::Down, bytes.len() as u64);
+        self.act(host);
+        self.send(link, bytes, 1);
+    }
+
+    /// Sends bytes over a link: to the server (0) or from it (1).
+    pub(super) fn send(&mut self, link: usize, bytes: Vec<u8>, way: usize) {
+        // Of a link that was reset nothing arrives any more: what came after it would have a hole.
+        if bytes.is_empty() || !self.links[link].is_open || self.links[link].is_broken {
+            return;
+        }
+        if self.fails(|faults| faults.resets, 1500) {
+            return self.reset(link);
+        }
+        let mut delay = 20_000 + self.random.below(MS);
+        if self.fails(|faults| faults.stalls, 500) {
+            delay += self.random.below(20 * S);
+        }
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            // Cut anywhere.
+            let count = match self.random.chance(0.1) {
+                true => 1 + self.random.below(rest.len() as u64) as usize,
+                false => rest.len(),
+            };
+            let (part, left) = rest.split_at(count);
+            rest = left;
+            let arrives = self.links[link].arrives[way].max(self.now + delay) + 1;
+            self.links[link].arrives[way] = arrives;
+            let happening = match way {
+                0 => Happening::ToServer(link, part.to_vec()),
+                _ => Happening::ToClient(link, part.to_vec()),
+            };
+            self.at(arrives, happening);
+        }
+    }
+
+    fn reset(&mut self, link: usize) {
+        self.trace(|| format!("link {link} is reset"));
+        self.links[link].is_broken = true;
+        let [server, client] = [0, 1].map(|_| self.random.below(5 * MS));
+        self.at(self.now + server, Happening::LostAtServer(link));
+        self.at(self.now + client, Happening::LostAtClient(link));
+    }
+
+    /// Writes down what a client has asked for and was told.
+    fn note(&mut self, client: usize) {
+        for note in self.clients[client].notes() {
+            self.trace(|| format!("client {client}: {note}"));
+        }
+    }
+
+    pub(super) fn client_acts(&mut self, client: usize) {
+        self.clients[client].act(scene!(self));
+        self.note(client);
+        self.client_sends(client);
+        if !self.clients[client].is_content() && self.clients[client].is_connected() {
+            let delay = self.random.below(20 * MS);
+            self.at(self.now + delay, Happening::Acts(client));
+        }
+    }
+
+    fn client_sends(&mut self, client: usize) {
+        let is_its = |link: &Link| link.client == client && link.is_open;
+        let Some(link) = self.links.iter().rposition(is_its) else {
+            return;
+        };
+        let bytes = self.clients[client].output();
+        self.send(link, bytes, 0);
+        if std::mem::take(&mut self.clients[client].leaves) {
+            self.links[link].is_broken = true;
+            let arrives = self.links[link].arrives[0].max(self.now) + 1;
+            self.at(arrives, Happening::LostAtServer(link));
+            return self.lost_at_client(link);
+        }
+        if self.fails(|faults| faults.half_open, 3000) {
+            self.trace(|| format!("client {client} goes without a word"));
+            self.links[link].is_open = false;
+            self.clients[client].lost(&mut self.checker);
+            self.at(self.now + 100 * MS, Happening::Connects(client));
+            // Some day the system gives the connection up.
+            let late = self.now + 30 * S;
+            self.at(late, Happening::LostAtServer(link));
+        }
+    }
+
+    /// A client wants a connection.
+    pub(super) fn connect(&mut self, client: usize) {
+        if self.clients[client].is_connected() {
+            return;
+        }
+        let host = self.clients[client].host;
+        match self.machine(host) {
+            Some(machine) if machine.listens => {
+                machine.backlog.push_back(client);
+                let soon = self.random.below(2 * MS);
+                self.after(host, soon, ToLife::Accepts);
+            }
+            _ => self.at(self.now + 50 * MS, Happening::Connects(client)),
+        }
+    }
+
+    /// Who has connected and was not accepted tries again.
+    pub(super) fn disappoint(&mut self, host: usize) {
+        let Some(machine) = self.machine(host) else {
+            return;
+        };
+        for client in std::mem::take(&mut machine.backlog) {
+            self.at(self.now + 50 * MS, Happening::Connects(client));
+        }
+    }
+
+    /// The first client that has connected is accepted.
+    pub(super) fn accept_next(&mut self, host: usize) {
+        let client = self.machine(host);
+        if let Some(client) = client.and_then(|machine| machine.backlog.pop_front()) {
+            self.accept(host, client);
+            self.go_on(host);
+        }
+    }
+
+    /// A client is accepted.
+    pub(super) fn accept(&mut self, host: usize, client: usize) {
+        let is_unix = self.options.subjects.segments && self.random.chance(0.5);
+        let user = self.clients[client].user;
+        let accepted = Accepted {
+            peer: format!("client {client}"),
+            user: User::named(&user_name(user)),
+            host: None,
+            is_local: is_unix,
+            is_unix,
+            local: None,
+            ways: None,
+        };
+        let (now, life) = (self.clock(host), self.life(host));
+        let link = self.links.len();
+        let Some(machine) = self.hosts[host].machine.as_mut() else {
+            return;
+        };
+        machine.server.set_time(now);
+        let accepted = machine.server.accept(accepted);
+        if let Ok(key) = accepted {
+            machine.sockets.insert(key, Socket::new(link));
+        }
+        self.links.push(Link {
+            client,
+            host,
+            life: self.hosts[host].life,
+            key: accepted.as_ref().ok().copied(),
+            arrives: [self.now; 2],
+            is_open: true,
+            is_unix,
+            memories: VecDeque::new(),
+            is_broken: false,
+        });
+        self.trace(|| format!("client {client} connects to server {host} by link {link}"));
+        self.checker.lanes.connects((life, client as u64));
+        self.clients[client].connect(life, is_unix, self.now);
+        if let Err(farewell) = accepted {
+            self.send(link, farewell, 1);
+            let arrives = self.links[link].arrives[1] + 1;
+            return self.at(arrives, Happening::LostAtClient(link));
+        }
+        self.client_sends(client);
+        self.at(self.now + MS, Happening::Acts(client));
+    }
+
+    /// The host of a link's server, and the key of its connection in this life.
+    fn key(&self, link: usize) -> Option<(usize, ConnectionKey)> {
+        let link = &self.links[link];
+        let key = link.key.filter(|_| link.life == self.hosts[link.host].life);
+        Some((link.host, key?))
+    }
+
+    /// Whether bytes or word of a link wait until its server goes on, and until when.
+    pub(super) fn pause(&self, link: usize) -> u64 {
+        self.hosts[self.links[link].host].paused
+    }
+
+    pub(super) fn reaches_server(&mut self, link: usize, bytes: &[u8]) {
+        let Some((host, key)) = self.key(link) else {
+            return;
+        };
+        let Some(machine) = self.machine(host) else {
+            return;
+        };
+        let Some(socket) = machine.sockets.get_mut(&key) else {
+            return;
+        };
+        socket.unread.extend(bytes);
+        // Who waits for his turn is not read before.
+        if !machine.server.lanes().waits(key, Way::Up) {
+            self.take_input(host, key);
+        }
+        self.go_on(host);
+    }
+
+    pub(super) fn reaches_client(&mut self, link: usize, bytes: &[u8]) {
+        if !self.links[link].is_open {
+            return;
+        }
+        let client = self.links[link].client;
+        let memories = &mut self.links[link].memories;
+        let goes_on = self.clients[client].input(bytes, memories, scene!(self));
+        self.note(client);
+        match goes_on {
+            true => self.client_sends(client),
+            false => self.lost_at_client(link),
+        }
+    }
+
+    pub(super) fn lost_at_server(&mut self, link: usize) {
+        let Some((host, key)) = self.key(link) else {
+            return;
+        };
+        let has_it = |machine: &mut Machine| machine.sockets.contains_key(&key);
+        if self.machine(host).is_some_and(has_it) {
+            self.tell(host, Event::Lost(key, None));
+        }
+    }
+
+    pub(super) fn lost_at_client(&mut self, link: usize) {
+        if !std::mem::replace(&mut self.links[link].is_open, false) {
+            return;
+        }
+        let client = self.links[link].client;
+        self.trace(|| format!("client {client} has lost link {link}"));
+        let faults = &self.options.faults;
+        let may_be_late = faults.stalls || faults.pauses;
+        if !self.clients[client].has_goodbye && !self.links[link].is_broken && !may_be_late {
+            let text = format!("client {client} loses its connection without a word");
+            self.checker.fail(text);
+        }
+        self.clients[client].lost(&mut self.checker);
+        let delay = self.random.below(200 * MS);
+        self.at(self.now + delay, Happening::Connects(client));
+    }
+}
