@@ -7,10 +7,19 @@ use farcall_rpc_proto::{
     Call, ESTIMATES, Estimate, FailureKind, FunctionInterface, Listing, REGISTER,
 };
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Asks for a page of the functions served.
 pub(crate) fn list(connection: &Arc<Connection>, from: u32) -> Result<Listing, Error> {
     connection.ask(|proto| proto.list(from), answered!(Listing))
+}
+
+/// The time there and back.
+pub(crate) fn ping(connection: &Arc<Connection>) -> Result<Duration, Error> {
+    let start = Instant::now();
+    // No server has so many functions: the page is empty.
+    list(connection, u32::MAX)?;
+    Ok(start.elapsed())
 }
 
 /// Asks for number and canonical IDL of a function.
