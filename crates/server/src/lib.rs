@@ -108,7 +108,7 @@ pub enum StartError {
     },
     /// What was submitted before cannot be read.
     #[error("submitted calls in {}: {source}", path.display())]
-    Spool {
+    Journal {
         /// The folder.
         path: PathBuf,
         /// What is wrong.

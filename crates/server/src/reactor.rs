@@ -304,7 +304,7 @@ impl Reactor {
                 self.tell(Happened::DurableAwaited);
                 Ok(())
             }
-            Err(source) => Err(StartError::Spool {
+            Err(source) => Err(StartError::Journal {
                 path: path.clone(),
                 source,
             }),
