@@ -3,10 +3,11 @@
 mod form;
 mod stamp;
 
-use crate::interface::socket;
+use crate::interface::check;
 use crate::{Interface, LinkDevice, Received};
 use farcall_trunk_proto::{Mac, Nanos, Transmit};
 use form::{DATAGRAM_BYTES, FILTER, Prefix, parse};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use stamp::{Clock, STAMP_BYTES};
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -62,9 +63,9 @@ impl PacketSocket {
     /// Without the right to use packet sockets (`CAP_NET_RAW`).
     pub fn open(interface: &Interface, form: Form) -> io::Result<PacketSocket> {
         let protocol = (libc::ETH_P_ALL as u16).to_be();
-        let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         // Without a protocol until it is bound, or it would hear every interface.
-        let socket = socket(libc::AF_PACKET, kind, 0)?;
+        let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
         let index = interface.index().map_err(io::Error::other)?;
         set_option(
             &socket,
@@ -98,9 +99,7 @@ impl PacketSocket {
             let size = size_of_val(&address) as u32;
             libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size)
         };
-        if result < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        check(result)?;
         Ok(PacketSocket {
             socket,
             source: interface.address().map_err(io::Error::other)?,
@@ -139,11 +138,7 @@ fn attach_filter(socket: &OwnedFd) -> io::Result<()> {
         let (level, name) = (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER);
         libc::setsockopt(socket.as_raw_fd(), level, name, at, size)
     };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    check(result).map(drop)
 }
 
 fn set_option(socket: &OwnedFd, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
@@ -158,11 +153,7 @@ fn set_option(socket: &OwnedFd, level: c_int, name: c_int, value: c_int) -> io::
             size,
         )
     };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    check(result).map(drop)
 }
 
 fn part(bytes: &[u8]) -> libc::iovec {
