@@ -19,6 +19,7 @@ use farcall_rpc_proto::{Call, Callback, Failure, FailureKind, swap_bytes};
 use farcall_spin::Spin;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use rustix::process::{Resource, Rlimit, setrlimit};
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
@@ -539,33 +540,16 @@ pub(crate) fn print_lines() {
 pub(crate) fn limit(memory: u64, files: u64) -> io::Result<()> {
     /// What is written to memory that is shared counts as well.
     const LEAST_FILE: u64 = 4 << 20;
-    let no_core = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
+    let set = |what: Resource, bytes: u64| {
+        let (current, maximum) = (Some(bytes), Some(bytes));
+        setrlimit(what, Rlimit { current, maximum })
     };
-    // SAFETY: plain system calls on values of this frame.
-    unsafe {
-        if libc::setrlimit(libc::RLIMIT_CORE, &no_core) < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        if memory > 0 {
-            let limit = libc::rlimit {
-                rlim_cur: memory,
-                rlim_max: memory,
-            };
-            if libc::setrlimit(libc::RLIMIT_DATA, &limit) < 0 {
-                return Err(io::Error::last_os_error());
-            }
-        }
-        if files > 0 {
-            let limit = libc::rlimit {
-                rlim_cur: files.max(LEAST_FILE),
-                rlim_max: files.max(LEAST_FILE),
-            };
-            if libc::setrlimit(libc::RLIMIT_FSIZE, &limit) < 0 {
-                return Err(io::Error::last_os_error());
-            }
-        }
+    set(Resource::Core, 0)?;
+    if memory > 0 {
+        set(Resource::Data, memory)?;
+    }
+    if files > 0 {
+        set(Resource::Fsize, files.max(LEAST_FILE))?;
     }
     Ok(())
 }
