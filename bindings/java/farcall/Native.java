@@ -171,16 +171,16 @@ final class Native {
     }
 
     private static void free(MemorySegment memory) {
-        run(() -> FREE.invokeExact(memory));
+        run(() -> { FREE.invokeExact(memory); });
     }
 
     /** Frees the texts that a call has made. */
     static void freeTexts(MemorySegment pointers, long count) {
-        run(() -> FREE_TEXTS.invokeExact(pointers, count));
+        run(() -> { FREE_TEXTS.invokeExact(pointers, count); });
     }
 
     static void disconnect(MemorySegment server) {
-        run(() -> DISCONNECT.invokeExact(server));
+        run(() -> { DISCONNECT.invokeExact(server); });
     }
 
     /** The handle of an array with a copy of these bytes. */
@@ -215,7 +215,7 @@ final class Native {
     }
 
     static void freeObject(MemorySegment object) {
-        run(() -> FREE_OBJECT.invokeExact(object));
+        run(() -> { FREE_OBJECT.invokeExact(object); });
     }
 
     static MemorySegment function(MemorySegment server, String name) {
