@@ -1,6 +1,7 @@
 //! Data with names: a name stands for what was put last, for those who may read it.
 
-use crate::interfaces::{Contents, user_name};
+use crate::interfaces::Contents;
+use crate::options::user_name;
 use farcall_random::SplitMix64;
 use farcall_rpc_proto::{DataName, Edition, HandleId, NamePage, NameRecord};
 use std::collections::BTreeMap;
@@ -312,7 +313,7 @@ impl Names {
         now + 2_000_000 - datum.used >= self.lasts
     }
 
-    /// Whether what has taken the place of data may not be for a user to read, or may be gone.
+    /// Whether what has taken the place of data may be hidden from a user, or may be gone.
     fn may_be_hidden(&self, datum: &Datum, reader: u8) -> bool {
         self.data.iter().any(|other| {
             (other.life, other.owner) == (datum.life, datum.owner)

@@ -3,8 +3,8 @@
 use super::hosts::ToLife;
 use super::{Happening, MS, S, World};
 use crate::client::Scene;
-use crate::interfaces::user_name;
 use crate::machine::{Machine, Memory, Socket};
+use crate::options::user_name;
 use farcall_rpc_proto::User;
 use farcall_server_proto::{Accepted, ConnectionKey, Event, Way};
 use std::collections::VecDeque;
