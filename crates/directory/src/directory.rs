@@ -135,6 +135,8 @@ pub struct Directory {
     pub(crate) calls: Calls,
     pub(crate) data: Data,
     pub(crate) placer: Placer,
+    /// The connection by which each server has joined.
+    pub(crate) joined: BTreeMap<u64, u64>,
     changed: BTreeMap<Key, Change>,
 }
 
@@ -149,6 +151,7 @@ impl Directory {
             calls: Calls::new(settings.first_placement, settings.most_calls),
             data: Data::default(),
             placer: Placer::new(settings.policy),
+            joined: BTreeMap::new(),
             changed: BTreeMap::new(),
             settings,
         }

@@ -22,7 +22,6 @@ use farcall_metrics::Text;
 use farcall_schedule::placement::Policy;
 use farcall_tls::{FileError, Identity};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
@@ -98,8 +97,6 @@ pub enum StartError {
 /// What the threads share.
 pub(crate) struct Shared {
     directory: Mutex<Directory>,
-    /// The connection by which each server has joined.
-    joined: Mutex<HashMap<u64, u64>>,
     access: Mutex<Access>,
     identity: Option<Identity>,
     connections: AtomicUsize,
@@ -117,10 +114,6 @@ impl Shared {
         self.directory
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn joined(&self) -> MutexGuard<'_, HashMap<u64, u64>> {
-        self.joined.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -176,7 +169,6 @@ impl Metaserver {
         };
         let shared = Arc::new(Shared {
             directory: Mutex::new(Directory::new(settings)),
-            joined: Mutex::default(),
             access: Mutex::new(access),
             identity,
             connections: AtomicUsize::new(0),

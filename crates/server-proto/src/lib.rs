@@ -19,6 +19,7 @@ mod job;
 mod keys;
 pub mod lifecycle;
 mod map;
+pub mod member;
 mod memory;
 mod names;
 mod record;
