@@ -1,6 +1,6 @@
 //! One connection: its thread reads a request, asks the directory, and answers.
 
-use crate::{Shared, now, status};
+use crate::{Shared, status};
 use farcall_client::Address;
 use farcall_directory::session::{self, Peer};
 use farcall_rpc_proto::server::{Connection, Event};
@@ -102,7 +102,7 @@ pub(crate) fn serve(shared: &Arc<Shared>, stream: TcpStream, peer: SocketAddr, n
             let _ = session.flush();
         }
         if let Some(session) = session.session.take() {
-            session.end(&mut shared.directory(), now());
+            session.end(&mut shared.directory(), shared.now());
         }
     }
     shared.connections.fetch_sub(1, Ordering::Relaxed);
@@ -176,7 +176,7 @@ impl Session<'_> {
         };
         let reached = |address: &str| reachable(address, peer);
         let mut directory = self.shared.directory();
-        let left = session.handle((&mut directory, now()), proto, event, reached);
+        let left = session.handle((&mut directory, self.shared.now()), proto, event, reached);
         drop(directory);
         match left {
             None => Ok(()),

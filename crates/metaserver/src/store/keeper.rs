@@ -1,7 +1,7 @@
 //! The thread between the directory and its store.
 
 use super::{Store, StoreAddress, StoreError};
-use crate::{Shared, now};
+use crate::Shared;
 use farcall_directory::shared::{Exchange, Write};
 use std::io;
 use std::sync::Arc;
@@ -19,7 +19,6 @@ struct Keeper {
     address: StoreAddress,
     store: Option<Store>,
     exchange: Exchange,
-    start: Instant,
     retry_at: Instant,
 }
 
@@ -35,7 +34,6 @@ pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Option<JoinHandle<()>>> 
         address,
         store: None,
         exchange: Exchange::default(),
-        start: now,
         retry_at: now,
     };
     keeper.turn(false);
@@ -85,7 +83,8 @@ impl Keeper {
         let Some(store) = &mut self.store else {
             return Ok(());
         };
-        let (now_ms, now_s) = ((now() * 1e3) as u64, self.start.elapsed().as_secs_f64());
+        let now_ms = (self.shared.now() * 1e3) as u64;
+        let now_s = self.shared.start.elapsed().as_secs_f64();
         let rows = match self.exchange.reads_all(now_s) {
             true => store.load(now_ms)?,
             false => store.news(now_ms)?,
@@ -93,7 +92,7 @@ impl Keeper {
         for row in rows {
             let read = self
                 .exchange
-                .read(&mut self.shared.directory(), now(), &row);
+                .read(&mut self.shared.directory(), self.shared.now(), &row);
             if let Err(error) = read {
                 tracing::warn!("{}: a row is left out: {error}", self.address);
             }
