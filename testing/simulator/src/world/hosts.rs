@@ -1,0 +1,240 @@
+//! A host of the simulated world: a server, its disk and its clocks, and what becomes of them.
+
+use super::{Happening, MS, S, World};
+use crate::disk::Disk;
+use crate::machine::Machine;
+use farcall_rpc_proto::{FailureKind, Nanos};
+use farcall_server_proto::{Death, Event, Now, Ready, WorkerKey};
+
+/// A host with a server, one life of it after the other.
+#[derive(Default)]
+pub(crate) struct Host {
+    /// None between two lives.
+    pub(super) machine: Option<Machine>,
+    /// Which life of its server it is.
+    pub(super) life: u64,
+    /// Until when it stands still.
+    pub(super) paused: Nanos,
+    /// When the server wants to look again.
+    deadline: Nanos,
+    /// By how many milliseconds its calendar is wrong.
+    calendar: i64,
+    pub(super) disk: Disk,
+    /// Whether the disk is about to commit.
+    pub(super) commits: bool,
+}
+
+/// What happens to a running server.
+#[derive(Debug)]
+pub(super) enum ToLife {
+    Starting(WorkerKey),
+    Steps(WorkerKey, u64),
+    Dies(WorkerKey),
+    Commits,
+    File(Box<Event>),
+    Deadline,
+}
+
+impl Host {
+    /// Whether its server has nothing to do any more.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.machine.as_ref().is_some_and(|machine| {
+            let figures = machine.server.figures();
+            let calls: usize = figures.calls.iter().sum();
+            // Queued and running ones are still to come to an end.
+            let submitted: usize = figures.submitted[..2].iter().sum();
+            calls == 0 && submitted == 0
+        })
+    }
+
+    /// Whether its server has stopped, and what it has to record is recorded.
+    fn has_ended(&self, now: Nanos) -> bool {
+        let server = self.machine.as_ref().map(|machine| &machine.server);
+        server.is_some_and(|server| {
+            let settled = server.is_settled();
+            server.stops().is_some_and(|end| settled || now >= end)
+        })
+    }
+}
+
+impl World {
+    pub(super) fn machine(&mut self, host: usize) -> Option<&mut Machine> {
+        self.hosts[host].machine.as_mut()
+    }
+
+    /// What the clocks of a host show.
+    pub(super) fn clock(&self, host: usize) -> Now {
+        let calendar = self.calendar + self.hosts[host].calendar;
+        Now {
+            nanos: self.now,
+            unix_ms: (calendar + (self.now / MS) as i64) as u64,
+        }
+    }
+
+    pub(super) fn after(&mut self, host: usize, delay: Nanos, to_life: ToLife) {
+        let happening = Happening::ToLife(host, self.hosts[host].life, to_life);
+        self.at(self.now + delay, happening);
+    }
+
+    pub(super) fn start(&mut self, host: usize) {
+        self.hosts[host].life += 1;
+        let (life, now) = (self.hosts[host].life, self.clock(host));
+        self.trace(|| format!("server {host} starts, life {life}"));
+        let hangs = self.options.faults.worker_hangs;
+        let mut machine = Machine::start(&mut self.random, now, hangs);
+        machine.server.set_time(now);
+        let at = &mut self.hosts[host];
+        let records = at.disk.open(now.unix_ms);
+        machine.server.handle(Event::DurableOpened(records));
+        at.machine = Some(machine);
+        at.deadline = Nanos::MAX;
+        at.commits = false;
+        self.go_on(host);
+    }
+
+    /// A server is killed between two actions.
+    pub(super) fn kill(&mut self, host: usize) {
+        self.trace(|| format!("server {host} is killed"));
+        let committed = self.random.below(4) as usize;
+        self.ends(host, committed);
+        let delay = self.random.below(2 * S);
+        self.at(self.now + delay, Happening::Starts(host));
+    }
+
+    /// A server has ended of itself: the next one starts.
+    fn end_life(&mut self, host: usize) {
+        self.trace(|| format!("server {host} ends"));
+        self.ends(host, usize::MAX);
+        self.at(self.now + MS, Happening::Starts(host));
+    }
+
+    /// A server is not there any more. So many of the entries on their way are committed.
+    fn ends(&mut self, host: usize, committed: usize) {
+        self.checker.killed(host);
+        let now = self.clock(host).unix_ms;
+        let at = &mut self.hosts[host];
+        at.machine = None;
+        at.disk.killed(committed, now);
+        self.lose_links(host);
+    }
+
+    pub(super) fn in_life(&mut self, host: usize, to_life: ToLife) {
+        match to_life {
+            ToLife::Starting(worker) => self.worker_starts(host, worker),
+            ToLife::Steps(worker, step) => self.worker_steps(host, worker, step),
+            ToLife::Dies(worker) => self.worker_dies(host, worker),
+            ToLife::Commits => self.disk_commits(host),
+            ToLife::File(event) => self.tell(host, *event),
+            ToLife::Deadline => {
+                self.hosts[host].deadline = Nanos::MAX;
+                self.go_on(host);
+            }
+        }
+    }
+
+    /// Tells a server what has happened, and does what it wants done.
+    pub(super) fn tell(&mut self, host: usize, event: Event) {
+        let now = self.clock(host);
+        if let Some(machine) = self.machine(host) {
+            machine.server.set_time(now);
+            machine.server.handle(event);
+        }
+        self.go_on(host);
+    }
+
+    /// A server goes on until there is no more to do now.
+    pub(super) fn go_on(&mut self, host: usize) {
+        self.act(host);
+        let now = self.clock(host);
+        if let Some(machine) = self.machine(host) {
+            machine.server.set_time(now);
+            machine.server.turn();
+        }
+        self.act(host);
+        self.serve(host);
+        if self.fails(|faults| faults.pauses, 5000) {
+            let delay = self.random.below(5 * S);
+            self.hosts[host].paused = self.now + delay;
+            self.trace(|| format!("server {host} stands still for {} ms", delay / MS));
+        }
+        if self.fails(|faults| faults.calendar_jumps, 5000) {
+            self.hosts[host].calendar += self.random.below(4_000_000) as i64 - 2_000_000;
+        }
+        if self.fails(|faults| faults.ends, 3000) {
+            let ends_now = self.random.chance(0.5);
+            self.trace(|| format!("server {host} is to end, at once: {ends_now}"));
+            let event = if ends_now { Event::Stop } else { Event::Drain };
+            return self.tell(host, event);
+        }
+        if self.hosts[host].has_ended(self.now) {
+            return self.end_life(host);
+        }
+        self.set_deadline(host);
+    }
+
+    /// When a server looks again.
+    fn set_deadline(&mut self, host: usize) {
+        let (now, at) = (self.now, &mut self.hosts[host]);
+        let Some(machine) = &at.machine else { return };
+        let next = match machine.server.has_work() {
+            true => Some(now),
+            false => machine.server.next_deadline(),
+        };
+        // A moment later, so that time goes on.
+        let next = next.map(|next| next.max(now + 1000));
+        if let Some(next) = next.filter(|next| *next < at.deadline) {
+            at.deadline = next;
+            self.after(host, next - now, ToLife::Deadline);
+        }
+    }
+
+    fn worker_starts(&mut self, host: usize, worker: WorkerKey) {
+        let has_it = |machine: &mut Machine| machine.workers.contains_key(&worker);
+        if !self.machine(host).is_some_and(has_it) {
+            return;
+        }
+        if self.fails(|faults| faults.worker_starts_badly, 50) {
+            return self.worker_dies(host, worker);
+        }
+        self.tell(host, Event::Ready(worker, Ready::default()));
+    }
+
+    fn disk_commits(&mut self, host: usize) {
+        self.hosts[host].commits = false;
+        let now = self.clock(host).unix_ms;
+        let is_full = self.fails(|faults| faults.disk_is_full, 100);
+        let disk = &mut self.hosts[host].disk;
+        let said = match is_full {
+            true => disk.refuse(),
+            false => disk.commit(now),
+        };
+        for event in said {
+            self.tell(host, event);
+        }
+        let at = &mut self.hosts[host];
+        if at.machine.is_some() && at.disk.has_entries() && !at.commits {
+            at.commits = true;
+            self.after(host, S, ToLife::Commits);
+        }
+    }
+
+    fn worker_dies(&mut self, host: usize, worker: WorkerKey) {
+        let gone = self.machine(host);
+        let Some(gone) = gone.and_then(|machine| machine.workers.remove(&worker)) else {
+            return;
+        };
+        let had_begun = gone.posted.front().is_some_and(|posted| posted.has_begun);
+        let (kind, cause) = match gone.ended {
+            Some(reason) => (reason.kind, reason.message),
+            None => (FailureKind::LibraryCrashed, "has crashed".to_string()),
+        };
+        self.checker.gone((host, worker));
+        self.trace(|| format!("{worker:?} of server {host} {cause}"));
+        let death = Death {
+            kind,
+            cause,
+            had_begun,
+        };
+        self.tell(host, Event::Died(worker, death));
+    }
+}
