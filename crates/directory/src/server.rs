@@ -44,6 +44,8 @@ pub(crate) struct Entry {
     /// When it said so to this metaserver itself.
     pub(crate) heard_at: f64,
     pub(crate) expires: f64,
+    /// Until when others have said that it is there, in milliseconds since 1970; 0 where none has.
+    pub(crate) claimed_ms: u64,
     /// It was not to be reached, and has not reported since.
     pub(crate) lost: bool,
     /// Bytes per second of the fastest way to it, and from it; 0 where none is known.
@@ -66,6 +68,7 @@ impl Entry {
             reported_at: now,
             heard_at: f64::NEG_INFINITY,
             expires,
+            claimed_ms: 0,
             lost: false,
             rates: [0.0; 2],
             stale: true,

@@ -58,6 +58,12 @@ impl Exchange {
     pub fn read(&self, directory: &mut Directory, now: f64, row: &[u8]) -> Result<(), Invalid> {
         let record = Record::from_bytes(row)?;
         let key = record.key();
+        if let Some(Change::Gone(_, until_ms)) = self.changes.get(&key)
+            && record.expires_ms() <= *until_ms
+        {
+            // It is about to be removed.
+            return Ok(());
+        }
         // What was observed here since it was written is newer.
         let is_ours = self.changes.contains_key(&key) || self.written.contains_key(&key);
         if !(is_ours && matches!(key, Key::Path { .. })) {
