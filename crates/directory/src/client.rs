@@ -3,6 +3,7 @@
 //!
 //! Times are seconds of a clock that nobody sets.
 
+use crate::flaw::{self, Flaw};
 use crate::message::{Choose, Chosen, DataFound, Found, MOST_EXCLUDED, Observe, Terms};
 use crate::{Directory, Refusal, Settings};
 use farcall_rpc_proto::FailureKind;
@@ -108,7 +109,12 @@ impl Known {
 
     /// A metaserver has answered, or none has.
     pub fn answered(&mut self, now: f64, answers: bool) {
-        self.away_until = (!answers).then_some(now + RETRY_S);
+        let retry_s = if flaw::has(Flaw::StaysAway) {
+            1e9
+        } else {
+            RETRY_S
+        };
+        self.away_until = (!answers).then_some(now + retry_s);
     }
 
     /// Whether a function was asked for lately.
@@ -252,7 +258,7 @@ impl Course {
         let Some(returning) = returning.filter(|_| begun) else {
             return elsewhere;
         };
-        if !self.is_repeatable {
+        if !self.is_repeatable && !flaw::has(Flaw::RunsElsewhere) {
             return Next::Lost("its interface does not declare it `Repeatable \"yes\"`");
         }
         match self.overwrites && returning {

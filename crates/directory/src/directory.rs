@@ -6,6 +6,7 @@ mod placing;
 pub use data::{Located, Viewer};
 
 use crate::calls::Calls;
+use crate::flaw::{self, Flaw};
 use crate::message::record::{DataRecord, Key, Record, ServerRecord};
 use crate::message::{Function, Join, Observe, Report};
 use crate::server::{Entry, Standing, milliseconds};
@@ -164,7 +165,7 @@ impl Directory {
         }
         self.now = now;
         self.calls.expire(now);
-        if !self.settings.forgets {
+        if !self.settings.forgets || flaw::has(Flaw::KeepsDead) {
             return;
         }
         for server in self.servers.ended(now) {
@@ -238,6 +239,9 @@ impl Directory {
         self.advance(now);
         let (now, lease_s) = (self.now, self.settings.lease_s);
         let server = report.server;
+        if flaw::has(Flaw::TakesStrangers) && !self.servers.contains_key(&server) {
+            return Ok(());
+        }
         let entry = self.servers.change(server).ok_or(Refusal::NotJoined)?;
         let learned = entry.take(report, now);
         entry.heard_at = now;

@@ -18,6 +18,7 @@
 mod calls;
 pub mod client;
 mod directory;
+mod flaw;
 pub mod message;
 mod server;
 mod servers;
@@ -26,6 +27,7 @@ pub mod shared;
 mod traffic;
 
 pub use directory::{Change, Directory, Located, Refusal, Settings, Viewer};
+pub use flaw::Flaw;
 pub use message::digest;
 pub use message::record::{Key, Record};
 pub use server::Standing;

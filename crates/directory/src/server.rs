@@ -1,6 +1,7 @@
 //! A server as the directory knows it.
 
 use crate::calls::Placed;
+use crate::flaw::{self, Flaw};
 use crate::message::record::ServerRecord;
 use crate::message::{Booked, Function, Join, Phase, Report, Times};
 use farcall_schedule::Profile;
@@ -82,7 +83,7 @@ impl Entry {
         self.learn(&learned);
         self.report = Some(report);
         self.reported_at = now;
-        self.lost = false;
+        self.lost &= flaw::has(Flaw::StaysLost);
         learned.into_iter().map(|times| times.function).collect()
     }
 

@@ -202,6 +202,15 @@ impl Checker {
         }
     }
 
+    /// A call of many servers is over: it has succeeded, or failed so.
+    pub(crate) fn ended(&mut self, tag: u64, failed: Option<FailureKind>) {
+        let told = failed.map_or(Told::Done(Vec::new()), Told::Failed);
+        match self.calls.get_mut(&tag) {
+            Some(known) if known.told.is_none() => known.told = Some(told),
+            _ => self.fail(format!("call {tag} ends a second time, with {told:?}")),
+        }
+    }
+
     /// A client has received bytes: they are its own user's, or zero.
     pub(crate) fn received(&mut self, user: u8, tag: u64, bytes: &[u8]) {
         let is_foreign = |byte: &&u8| **byte != 0 && **byte >> 4 != user;

@@ -95,6 +95,16 @@ pub(crate) fn next(byte: u8) -> u8 {
     byte & 0xf0 | byte.wrapping_add(1) & 0x0f
 }
 
+/// How many bytes an array has.
+pub(crate) fn size(random: &mut SplitMix64) -> u64 {
+    match random.below(16) {
+        0 => 1,
+        1..=11 => 1 + random.below(200),
+        12..=14 => 1 + random.below(20_000),
+        _ => 1 + random.below(700_000),
+    }
+}
+
 impl Client {
     pub(crate) fn new(number: u32, options: &Options) -> Client {
         Client {
@@ -185,15 +195,6 @@ impl Client {
         }
     }
 
-    fn size(random: &mut SplitMix64) -> u64 {
-        match random.below(16) {
-            0 => 1,
-            1..=11 => 1 + random.below(200),
-            12..=14 => 1 + random.below(20_000),
-            _ => 1 + random.below(700_000),
-        }
-    }
-
     fn bytes(&self, random: &mut SplitMix64, count: u64) -> VecDeque<u8> {
         let first = random.below(16) as u8;
         let byte = |index: u64| self.user << 4 | (first.wrapping_add(index as u8) & 0x0f);
@@ -209,7 +210,7 @@ impl Client {
         self.made += 1;
         let tag = u64::from(self.user) << 48 | self.number << 32 | self.made;
         let function = random.below(NAMES.len() as u64) as usize;
-        let count = Client::size(random);
+        let count = size(random);
         let sends = match function {
             MAKE => VecDeque::new(),
             _ => self.bytes(random, count),
@@ -323,7 +324,7 @@ impl Client {
     }
 
     fn put(&mut self, random: &mut SplitMix64) {
-        let count = Client::size(random);
+        let count = size(random);
         let sends = self.bytes(random, count);
         let put = Put {
             form: ArrayForm {

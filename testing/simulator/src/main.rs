@@ -26,7 +26,10 @@ struct Arguments {
     /// The first of the new seeds.
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// Look for each of the server's deliberate faults, for so many seconds each.
+    /// Play only seeds with metaservers.
+    #[arg(long)]
+    metaservers: bool,
+    /// Look for each of the deliberate faults, for so many seconds each.
     #[arg(long)]
     flaws: bool,
 }
@@ -50,6 +53,9 @@ fn main() -> ExitCode {
             break;
         }
         let options = Options::of_seed(seed);
+        if arguments.metaservers && options.metaservers == 0 {
+            continue;
+        }
         let outcome = simulate(&options);
         (histories, calls) = (histories + 1, calls + outcome.calls);
         (faults, seconds) = (faults + outcome.faults, seconds + outcome.seconds);
@@ -73,7 +79,7 @@ fn main() -> ExitCode {
 fn find_flaws(arguments: &Arguments) -> ExitCode {
     let mut all = true;
     let time = Duration::from_secs(arguments.seconds);
-    for flaw in Flaw::ALL {
+    for flaw in Flaw::all() {
         let start = Instant::now();
         let mut seeds = (arguments.from..).take_while(|_| start.elapsed() < time);
         let found = seeds.find_map(|seed| {
@@ -81,7 +87,8 @@ fn find_flaws(arguments: &Arguments) -> ExitCode {
                 flaw: Some(flaw),
                 ..Options::of_seed(seed)
             };
-            Some((seed, simulate(&options).violation?))
+            let violation = || simulate(&options).violation;
+            Some((seed, flaw.is_in(&options).then(violation)??))
         });
         let took = start.elapsed().as_secs_f64();
         match found {
@@ -105,9 +112,12 @@ fn show(options: &Options) {
     let short = minimise(options);
     let outcome = simulate(&short);
     println!(
-        "shortest: {} clients with {} wishes, faults: {}",
+        "shortest: {} clients with {} wishes, {} servers, {} metaservers{}, faults: {}",
         short.clients,
         short.wishes,
+        short.servers,
+        short.metaservers,
+        if short.stores { " with a store" } else { "" },
         short.faults.names().join(", ")
     );
     let skipped = outcome.history.len().saturating_sub(SHOWN);

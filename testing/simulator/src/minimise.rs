@@ -1,4 +1,4 @@
-//! Makes a failing history short: fewer clients, fewer wishes, fewer kinds of faults.
+//! Makes a failing history short: fewer clients, servers and wishes, fewer kinds of faults.
 
 use crate::options::{Faults, Options};
 use crate::world::simulate;
@@ -12,6 +12,19 @@ pub fn minimise(options: &Options) -> Options {
             clients,
             ..best.clone()
         });
+        let fewer_servers = (1..best.servers).map(|servers| Options {
+            servers,
+            ..best.clone()
+        });
+        let one_metaserver = (best.metaservers > 1).then(|| Options {
+            metaservers: 1,
+            ..best.clone()
+        });
+        let no_store = best.stores.then(|| Options {
+            stores: false,
+            ..best.clone()
+        });
+        let fewer_hosts = fewer_servers.chain(one_metaserver).chain(no_store);
         let wishes = [
             best.wishes / 2,
             best.wishes * 3 / 4,
@@ -29,7 +42,10 @@ pub fn minimise(options: &Options) -> Options {
             faults,
             ..best.clone()
         });
-        let mut smaller = fewer_clients.chain(fewer_faults).chain(fewer_wishes);
+        let mut smaller = fewer_clients
+            .chain(fewer_hosts)
+            .chain(fewer_faults)
+            .chain(fewer_wishes);
         match smaller.find(|options| fails(options)) {
             Some(found) => best = found,
             None => break,

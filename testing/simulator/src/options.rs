@@ -1,7 +1,8 @@
 //! What is simulated.
 
+use farcall_directory::Flaw as GridFlaw;
 use farcall_random::SplitMix64;
-use farcall_server_proto::Flaw;
+use farcall_server_proto::Flaw as ServerFlaw;
 
 macro_rules! faults {
     ($($(#[$doc:meta])* $name:ident,)*) => {
@@ -65,6 +66,45 @@ faults! {
     calendar_jumps,
     /// The server is told to end, when its calls have or at once, and is started again.
     ends,
+    /// Metaservers are killed, between two writes to their store too.
+    metaserver_kills,
+    /// Two of servers, metaservers and clients do not reach each other for a while.
+    cuts,
+}
+
+/// A deliberate fault that is to be found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// Of one server.
+    OfServer(ServerFlaw),
+    /// Of metaservers, or of their clients.
+    OfGrid(GridFlaw),
+}
+
+impl Flaw {
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Flaw> {
+        let of_server = ServerFlaw::ALL.into_iter().map(Flaw::OfServer);
+        of_server.chain(GridFlaw::ALL.into_iter().map(Flaw::OfGrid))
+    }
+
+    /// What is simulated on this thread has this fault, or none, from now on.
+    pub(crate) fn plant(flaw: Option<Flaw>) {
+        let of = |server, grid| {
+            ServerFlaw::plant(server);
+            GridFlaw::plant(grid);
+        };
+        match flaw {
+            None => of(None, None),
+            Some(Flaw::OfServer(flaw)) => of(Some(flaw), None),
+            Some(Flaw::OfGrid(flaw)) => of(None, Some(flaw)),
+        }
+    }
+
+    /// Whether a history is to show it.
+    pub fn is_in(self, options: &Options) -> bool {
+        matches!(self, Flaw::OfGrid(_)) == (options.metaservers > 0)
+    }
 }
 
 /// What is simulated.
@@ -76,9 +116,15 @@ pub struct Options {
     pub clients: u32,
     /// How much each of them wants done.
     pub wishes: u32,
+    /// How many servers there are.
+    pub servers: u32,
+    /// How many metaservers; with some of them, all calls go by them.
+    pub metaservers: u32,
+    /// Whether metaservers share a store.
+    pub stores: bool,
     /// What may go wrong.
     pub faults: Faults,
-    /// A deliberate fault of the server that is to be found.
+    /// A deliberate fault that is to be found.
     pub flaw: Option<Flaw>,
     /// Whether the history is written down.
     pub traces: bool,
@@ -88,11 +134,25 @@ impl Options {
     /// What a seed stands for.
     pub fn of_seed(seed: u64) -> Options {
         let mut random = SplitMix64::new(seed ^ 0x5EED);
+        let clients = 1 + random.below(6) as u32;
+        let wishes = 10 + random.below(60) as u32;
+        let faults = Faults::some(&mut random);
+        let has_metaserver = seed % 4 == 2;
+        let mut below = |most: u64| {
+            if has_metaserver {
+                1 + random.below(most)
+            } else {
+                0
+            }
+        };
         Options {
             seed,
-            clients: 1 + random.below(6) as u32,
-            wishes: 10 + random.below(60) as u32,
-            faults: Faults::some(&mut random),
+            clients,
+            servers: 1 + below(3) as u32,
+            metaservers: below(2) as u32,
+            stores: below(2) == 2,
+            wishes,
+            faults,
             flaw: None,
             traces: false,
         }

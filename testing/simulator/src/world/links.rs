@@ -1,32 +1,63 @@
-//! Connections between clients and servers: bytes on their way, and how they are lost.
+//! Connections: bytes on their way, and how they are lost.
 
 use super::{Happening, MS, S, World};
+use crate::grid::caller::Whom;
 use crate::machine::{Machine, Socket};
 use farcall_rpc_proto::User;
 use farcall_server_proto::{Accepted, ConnectionKey, Event};
 
-/// A connection between a client and one life of a server.
+/// Who has made a connection.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Maker {
+    /// A client of one server.
+    Client(usize),
+    /// A client of metaservers, to whom it wants.
+    Caller(usize, Whom),
+    /// A host's server, in one life, to a metaserver.
+    Member(usize, u64, usize),
+}
+
+/// To whom it leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum To {
+    Host(usize),
+    Meta(usize),
+}
+
+/// A connection to one life of a server or a metaserver.
 #[derive(Debug)]
 pub(super) struct Link {
-    client: usize,
-    host: usize,
+    pub(super) maker: Maker,
+    pub(super) to: To,
     life: u64,
+    /// At a server.
     key: Option<ConnectionKey>,
     /// When the last bytes each way arrive: none overtake others.
     pub(super) arrives: [u64; 2],
     pub(super) is_open: bool,
+    /// Nothing passes any more, and both ends will notice.
+    pub(super) is_doomed: bool,
 }
 
 impl World {
-    /// A server is gone, and its connections with it.
-    pub(super) fn lose_links(&mut self, host: usize) {
+    /// A server is gone, and its connections with it. Where the whole host is, the others notice
+    /// late.
+    pub(super) fn lose_links(&mut self, host: usize, late: u64) {
         for link in 0..self.links.len() {
             let known = &self.links[link];
             let life = self.hosts[host].life;
-            if known.is_open && (known.host, known.life) == (host, life) {
-                let delay = self.random.below(20 * MS);
+            if !known.is_open {
+                continue;
+            }
+            if (known.to, known.life) == (To::Host(host), life) {
+                let delay = self.random.below(20 * MS + late);
                 let arrives = self.links[link].arrives[1].max(self.now + delay);
                 self.at(arrives + 1, Happening::LostAtClient(link));
+            } else if known.is_of_member(host) {
+                let delay = self.random.below(20 * MS + late);
+                let arrives = self.links[link].arrives[0].max(self.now + delay);
+                self.links[link].is_open = false;
+                self.at(arrives + 1, Happening::LostAtServer(link));
             }
         }
     }
@@ -82,7 +113,7 @@ impl World {
 
     /// Sends bytes over a link: to the server (0) or from it (1).
     pub(super) fn send(&mut self, link: usize, bytes: Vec<u8>, way: usize) {
-        if bytes.is_empty() || !self.links[link].is_open {
+        if bytes.is_empty() || !self.links[link].is_open || self.links[link].is_doomed {
             return;
         }
         if self.fails(|faults| faults.resets, 1500) {
@@ -128,7 +159,7 @@ impl World {
     }
 
     fn client_sends(&mut self, client: usize) {
-        let is_its = |link: &Link| link.client == client && link.is_open;
+        let is_its = |link: &Link| link.maker == Maker::Client(client) && link.is_open;
         let Some(link) = self.links.iter().rposition(is_its) else {
             return;
         };
@@ -147,16 +178,29 @@ impl World {
 
     pub(super) fn connect(&mut self, client: usize) {
         let host = self.clients[client].host;
-        let now = self.clock(host);
-        let Some(machine) = self.hosts[host].machine.as_mut() else {
+        if self.hosts[host].machine.is_none() {
             return self.at(self.now + 50 * MS, Happening::Connects(client));
-        };
+        }
         if self.clients[client].is_connected() {
             return;
         }
         let user = self.clients[client].user;
+        let Some(link) = self.accept(host, Maker::Client(client), user) else {
+            return self.at(self.now + S, Happening::Connects(client));
+        };
+        self.trace(|| format!("client {client} connects to server {host} by link {link}"));
+        self.clients[client].connect();
+        self.client_sends(client);
+        self.at(self.now + MS, Happening::Acts(client));
+        self.go_on(host);
+    }
+
+    /// A server takes a connection, or not.
+    fn accept(&mut self, host: usize, maker: Maker, user: u8) -> Option<usize> {
+        let now = self.clock(host);
+        let machine = self.hosts[host].machine.as_mut()?;
         let accepted = Accepted {
-            peer: format!("client {client}"),
+            peer: format!("{maker:?}"),
             user: User::named(&format!("user {user}")),
             host: None,
             is_local: false,
@@ -165,43 +209,99 @@ impl World {
             ways: None,
         };
         machine.server.set_time(now);
-        let Ok(key) = machine.server.accept(accepted) else {
-            return self.at(self.now + S, Happening::Connects(client));
-        };
+        let key = machine.server.accept(accepted).ok()?;
         let link = self.links.len();
         let socket = Socket {
             link,
             unread: Default::default(),
         };
         machine.sockets.insert(key, socket);
+        let life = self.hosts[host].life;
+        self.add_link(maker, To::Host(host), life, Some(key));
+        Some(link)
+    }
+
+    fn add_link(&mut self, maker: Maker, to: To, life: u64, key: Option<ConnectionKey>) {
         self.links.push(Link {
-            client,
-            host,
-            life: self.hosts[host].life,
-            key: Some(key),
+            maker,
+            to,
+            life,
+            key,
             arrives: [self.now; 2],
             is_open: true,
+            is_doomed: false,
         });
-        self.trace(|| format!("client {client} connects to server {host} by link {link}"));
-        self.clients[client].connect();
-        self.client_sends(client);
-        self.at(self.now + MS, Happening::Acts(client));
-        self.go_on(host);
+    }
+
+    /// Somebody tries to connect.
+    pub(super) fn reaches(&mut self, maker: Maker, to: To) {
+        if let Maker::Member(host, life, _) = maker
+            && !self.hosts[host].has(life)
+        {
+            return;
+        }
+        if self.is_cut(maker.end(), to.end()) {
+            let delay = self.random.below(3 * S);
+            return self.at(self.now + delay, Happening::Fails(maker));
+        }
+        let link = match (to, &maker) {
+            (To::Host(host), Maker::Caller(caller, _)) => {
+                let user = self.callers[*caller].user;
+                self.accept(host, maker.clone(), user)
+            }
+            (To::Meta(meta), _) => self.metas[meta].meta.is_some().then(|| {
+                let link = self.links.len();
+                let life = self.metas[meta].life;
+                self.add_link(maker.clone(), to, life, None);
+                if let Some(known) = &mut self.metas[meta].meta {
+                    known.accept(link);
+                }
+                link
+            }),
+            _ => None,
+        };
+        self.trace(|| format!("{maker:?} reaches {to:?}: link {link:?}"));
+        self.reached(maker, link);
+        if let To::Host(host) = to {
+            self.go_on(host);
+        }
+    }
+
+    /// Somebody has a connection, or could not make one.
+    pub(super) fn reached(&mut self, maker: Maker, link: Option<usize>) {
+        match maker {
+            Maker::Caller(caller, whom) => self.caller_connected(caller, whom, link),
+            Maker::Member(host, life, meta) if self.hosts[host].has(life) => {
+                self.member_connected(host, meta, link);
+            }
+            _ => {}
+        }
     }
 
     /// The host of a link's server, and the key of its connection in this life.
     fn key(&self, link: usize) -> Option<(usize, ConnectionKey)> {
         let link = &self.links[link];
-        let key = link.key.filter(|_| link.life == self.hosts[link.host].life);
-        Some((link.host, key?))
+        let To::Host(host) = link.to else { return None };
+        let key = link.key.filter(|_| link.life == self.hosts[host].life);
+        Some((host, key?))
     }
 
-    /// Whether bytes or word of a link wait until its server goes on, and until when.
-    pub(super) fn pause(&self, link: usize) -> u64 {
-        self.hosts[self.links[link].host].paused
+    /// Until when bytes or word that go this way over a link wait.
+    pub(super) fn pause(&self, link: usize, way: usize) -> u64 {
+        let link = &self.links[link];
+        match (way, link.to, &link.maker) {
+            (0, To::Host(host), _) => self.hosts[host].paused,
+            (1, _, Maker::Member(host, ..)) => self.hosts[*host].paused,
+            _ => 0,
+        }
     }
 
     pub(super) fn reaches_server(&mut self, link: usize, bytes: &[u8]) {
+        if let To::Meta(meta) = self.links[link].to
+            && self.links[link].life == self.metas[meta].life
+        {
+            return self.reaches_meta(meta, link, bytes);
+        }
         let Some((host, key)) = self.key(link) else {
             return;
         };
@@ -220,15 +320,32 @@ impl World {
         if !self.links[link].is_open {
             return;
         }
-        let client = self.links[link].client;
-        let goes_on = self.clients[client].input(bytes, &self.options, &mut self.checker);
-        match goes_on {
-            true => self.client_sends(client),
-            false => self.lost_at_client(link),
+        let goes_on = match self.links[link].maker {
+            Maker::Client(client) => {
+                let at = &mut self.clients[client];
+                let goes_on = at.input(bytes, &self.options, &mut self.checker);
+                if goes_on {
+                    self.client_sends(client);
+                }
+                goes_on
+            }
+            Maker::Caller(caller, _) => self.caller_hears(caller, link, bytes),
+            Maker::Member(host, _, meta) => self.member_hears(host, meta, bytes),
+        };
+        if !goes_on {
+            self.lost_at_client(link);
+            if !self.callers.is_empty() {
+                self.at(self.now + MS, Happening::LostAtServer(link));
+            }
         }
     }
 
     pub(super) fn lost_at_server(&mut self, link: usize) {
+        if let To::Meta(meta) = self.links[link].to
+            && self.links[link].life == self.metas[meta].life
+        {
+            return self.lost_at_meta(meta, link);
+        }
         let Some((host, key)) = self.key(link) else {
             return;
         };
@@ -242,10 +359,16 @@ impl World {
         if !std::mem::replace(&mut self.links[link].is_open, false) {
             return;
         }
-        let client = self.links[link].client;
-        self.trace(|| format!("client {client} has lost link {link}"));
-        self.clients[client].lost();
-        let delay = self.random.below(200 * MS);
-        self.at(self.now + delay, Happening::Connects(client));
+        let maker = self.links[link].maker.clone();
+        self.trace(|| format!("{maker:?} has lost link {link}"));
+        match maker {
+            Maker::Client(client) => {
+                self.clients[client].lost();
+                let delay = self.random.below(200 * MS);
+                self.at(self.now + delay, Happening::Connects(client));
+            }
+            Maker::Caller(caller, _) => self.caller_lost(caller, link, false),
+            Maker::Member(host, _, meta) => self.member_lost(host, meta),
+        }
     }
 }

@@ -1,0 +1,5 @@
+//! Many servers as one: metaservers with their store, and clients whose calls they place.
+
+pub(crate) mod caller;
+pub(crate) mod meta;
+pub(crate) mod store;
