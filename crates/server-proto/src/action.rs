@@ -125,14 +125,8 @@ pub enum Action {
     WriteFile {
         /// Number of the transfer.
         ticket: u64,
-        /// Whose data.
-        id: JobId,
-        /// Which.
-        content: Content,
-        /// Where they are.
-        memory: MemoryKey,
-        /// Which parts of it.
-        pieces: Pieces,
+        /// From where to where.
+        transfer: Transfer,
         /// Bytes that the disk is to have left for others; none takes what there is.
         room: Option<u64>,
     },
@@ -140,14 +134,8 @@ pub enum Action {
     ReadFile {
         /// Number of the transfer.
         ticket: u64,
-        /// Whose data.
-        id: JobId,
-        /// Which.
-        content: Content,
-        /// Where they go.
-        memory: MemoryKey,
-        /// Which parts of it.
-        pieces: Pieces,
+        /// From where to where.
+        transfer: Transfer,
         /// What the file must be.
         stored: Stored,
     },
@@ -194,6 +182,19 @@ pub enum Action {
     KeepLearned,
     /// Write to the audit.
     Audit(Box<Audit>),
+}
+
+/// A stream between memory and the disk.
+#[derive(Debug)]
+pub struct Transfer {
+    /// Whose data.
+    pub id: JobId,
+    /// Which.
+    pub content: Content,
+    /// Where they are, or go.
+    pub memory: MemoryKey,
+    /// Which parts of it.
+    pub pieces: Pieces,
 }
 
 /// What the audit is told.

@@ -1,7 +1,7 @@
 //! Arrays that stay at the server, to be used in calls by their handle.
 //!
 //! Calls use an array in the order in which they came: those that read it together, one that writes
-//! it alone. The reactor moves the bytes; this decides who may, and what is where.
+//! it alone. The shell moves the bytes; this decides who may, and what is where.
 
 use crate::flaw::{Flaw, has};
 use crate::keys::{CallKey, ConnectionKey, MemoryKey};

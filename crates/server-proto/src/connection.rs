@@ -1,7 +1,6 @@
 //! One connection, as far as the server decides about it.
 
-use crate::action::{Segment, Way};
-use crate::allowance::Allowance;
+use crate::action::Segment;
 use crate::event::Accepted;
 use crate::keys::{CallKey, WorkerKey};
 use crate::map::Map;
@@ -73,7 +72,7 @@ pub(crate) struct Peer {
 }
 
 /// One client connection.
-pub(crate) struct Connection {
+pub struct Connection {
     pub(crate) peer: Peer,
     pub(crate) user: User,
     pub(crate) proto: server::Connection,
@@ -90,10 +89,6 @@ pub(crate) struct Connection {
     pub(crate) waiting: Option<(CallId, Offer)>,
     /// Calls that wait for a grant, in their order.
     pub(crate) held: VecDeque<(CallId, Offer)>,
-    /// The reservation whose bandwidth it has.
-    pub(crate) reservation: Option<u64>,
-    /// What it may move, up and down.
-    pub(crate) allowed: [Allowance; 2],
     /// Calls whose results are being written; released once all is out.
     pub(crate) sending: Vec<CallKey>,
     /// When the client has taken something last.
@@ -122,21 +117,20 @@ impl Connection {
             objects: Map::default(),
             waiting: None,
             held: VecDeque::new(),
-            reservation: None,
-            allowed: Default::default(),
             sending: Vec::new(),
             taken: now,
             has_output: false,
         }
     }
 
+    /// Whether it has greeted, and has nothing under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        let waits = self.waiting.is_some() || !self.held.is_empty() || self.has_output;
+        self.connected && self.proto.open_calls() == 0 && !waits
+    }
+
     /// Whether more input can be handled now.
     pub(crate) fn takes_input(&self) -> bool {
         self.waiting.is_none() && !self.proto.is_congested() && !self.closed
-    }
-
-    /// Whether it waits until it may move more.
-    pub(crate) fn waits(&self, way: Way) -> bool {
-        self.allowed[way as usize].is_used_up()
     }
 }

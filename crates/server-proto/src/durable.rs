@@ -5,44 +5,19 @@
 //! journal has confirmed it.
 
 use crate::action::{Action, Actions};
-use crate::keys::{CallKey, ConnectionKey, MemoryKey};
+use crate::disk::{Disk, Fetch};
+use crate::keys::{CallKey, ConnectionKey};
 use crate::lifecycle::Change;
 use crate::map::{Map, Set};
-use crate::record::{Changed, Content, Entry, Outcome, Record, Stored};
+use crate::record::{Changed, Entry, Outcome, Record};
 use crate::settings::DurableLimits;
 use farcall_rpc_proto::{
-    CallId, Failure, FailureKind, HandleId, JobId, JobPage, JobRecord, JobState, Pieces, Times,
-    User,
+    CallId, Failure, FailureKind, JobId, JobPage, JobRecord, JobState, Times, User,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Submitted calls in one page of a list.
 const PAGE: usize = 128;
-
-/// What a transfer between memory and disk is for.
-#[derive(Debug)]
-pub(crate) enum Purpose {
-    /// The arguments of this job, which is being submitted, are written.
-    Submit(CallKey),
-    /// The results of this job are written: so many nanoseconds in the library.
-    Finish(CallKey, u64),
-    /// The arguments of this job are read.
-    Load(CallKey),
-    /// The results are read for a client; none where it does not want them any more.
-    Deliver(Option<Fetch>),
-    /// An array goes to the disk for want of memory.
-    Spill(HandleId),
-    /// An array comes back.
-    Unspill(HandleId),
-}
-
-/// A client that wants the results of a submitted call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fetch {
-    pub(crate) connection: ConnectionKey,
-    pub(crate) request: CallId,
-    pub(crate) id: JobId,
-}
 
 /// A question that is answered when the journal has recorded a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,15 +48,6 @@ pub(crate) struct Kept {
     asked: Vec<Asked>,
 }
 
-/// A stream between memory and the disk.
-#[derive(Debug)]
-pub(crate) struct Transfer {
-    pub(crate) id: JobId,
-    pub(crate) content: Content,
-    pub(crate) memory: MemoryKey,
-    pub(crate) pieces: Pieces,
-}
-
 /// What one user has here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Usage {
@@ -101,12 +67,8 @@ pub(crate) struct Durable {
     pub(crate) backlog: VecDeque<JobId>,
     expiries: BTreeSet<(u64, JobId)>,
     usage: Map<User, Usage>,
-    /// Bytes of the results that are still to come, which the disk is to have room for.
-    promised: u64,
     /// Calls that are being submitted: the record, and the job.
     inserting: Map<JobId, CallKey>,
-    transfers: Map<u64, (Purpose, MemoryKey)>,
-    last_ticket: u64,
     /// Entries that the journal has not confirmed.
     unrecorded: usize,
     /// Bytes of memory that calls have which wait to run.
@@ -119,7 +81,7 @@ pub(crate) struct Durable {
 
 impl Durable {
     /// Goes on with what is recorded, brought to what holds after a restart.
-    pub(crate) fn new(settings: DurableLimits, records: Vec<Record>) -> Durable {
+    pub(crate) fn new(settings: DurableLimits, records: Vec<Record>, disk: &mut Disk) -> Durable {
         let mut durable = Durable {
             settings,
             kept: Map::default(),
@@ -128,10 +90,7 @@ impl Durable {
             backlog: VecDeque::new(),
             expiries: BTreeSet::new(),
             usage: Map::default(),
-            promised: 0,
             inserting: Map::default(),
-            transfers: Map::default(),
-            last_ticket: 0,
             unrecorded: 0,
             held: 0,
             clients: Set::default(),
@@ -140,7 +99,7 @@ impl Durable {
         for record in records {
             if record.state == JobState::Queued {
                 durable.backlog.push_back(record.id);
-                durable.promised = durable.promised.saturating_add(record.result.bytes);
+                disk.promised = disk.promised.saturating_add(record.result.bytes);
             }
             let user = User::named(&record.user);
             durable.count(&user, 1, record.bytes());
@@ -154,11 +113,9 @@ impl Durable {
         record.number > self.inherited
     }
 
-    /// Whether nothing is on its way to the disk that a server which ends must wait for.
+    /// Whether the journal has confirmed all entries.
     pub(crate) fn is_settled(&self) -> bool {
-        let is_needed =
-            |(purpose, _): &(Purpose, MemoryKey)| matches!(purpose, Purpose::Finish(..));
-        self.unrecorded == 0 && !self.transfers.values().any(is_needed)
+        self.unrecorded == 0
     }
 
     /// The journal has done one of its entries.
@@ -187,7 +144,12 @@ impl Durable {
     }
 
     /// Sets room aside for a call of so many bytes, if the user may have it.
-    pub(crate) fn reserve(&mut self, user: &User, record: &Record) -> Result<(), Failure> {
+    pub(crate) fn reserve(
+        &mut self,
+        user: &User,
+        record: &Record,
+        disk: &mut Disk,
+    ) -> Result<(), Failure> {
         let bytes = record.bytes();
         let usage = self.usage.get(user).copied().unwrap_or_default();
         let DurableLimits {
@@ -213,7 +175,7 @@ impl Durable {
             return Err(Failure::new(FailureKind::QuotaExceeded, text));
         }
         self.count(user, 1, bytes);
-        self.promised = self.promised.saturating_add(record.result.bytes);
+        disk.promised = disk.promised.saturating_add(record.result.bytes);
         Ok(())
     }
 
@@ -224,10 +186,10 @@ impl Durable {
     }
 
     /// Takes back what `reserve` has set aside.
-    pub(crate) fn unreserve(&mut self, user: &User, record: &Record) {
+    pub(crate) fn unreserve(&mut self, user: &User, record: &Record, disk: &mut Disk) {
         let bytes = record.bytes();
         if !record.state.is_over() {
-            self.promised = self.promised.saturating_sub(record.result.bytes);
+            disk.promised = disk.promised.saturating_sub(record.result.bytes);
         }
         if let Some(usage) = self.usage.get_mut(user) {
             usage.calls = usage.calls.saturating_sub(1);
@@ -315,69 +277,6 @@ impl Durable {
         })
     }
 
-    /// Writes a stream to the disk.
-    pub(crate) fn write(&mut self, purpose: Purpose, transfer: Transfer, out: &mut Actions) {
-        // The results were promised room.
-        let room = match purpose {
-            Purpose::Finish(..) => None,
-            _ => Some(self.promised),
-        };
-        let Transfer {
-            id,
-            content,
-            memory,
-            pieces,
-        } = transfer;
-        let ticket = self.ticket(purpose, memory);
-        out.push(Action::WriteFile {
-            ticket,
-            id,
-            content,
-            memory,
-            pieces,
-            room,
-        });
-    }
-
-    /// Reads a stream from the disk.
-    pub(crate) fn read(
-        &mut self,
-        purpose: Purpose,
-        transfer: Transfer,
-        stored: Stored,
-        out: &mut Actions,
-    ) {
-        let Transfer {
-            id,
-            content,
-            memory,
-            pieces,
-        } = transfer;
-        let ticket = self.ticket(purpose, memory);
-        out.push(Action::ReadFile {
-            ticket,
-            id,
-            content,
-            memory,
-            pieces,
-            stored,
-        });
-    }
-
-    fn ticket(&mut self, purpose: Purpose, memory: MemoryKey) -> u64 {
-        self.last_ticket += 1;
-        if let Purpose::Deliver(Some(fetch)) = &purpose {
-            self.clients.insert(fetch.connection);
-        }
-        self.transfers.insert(self.last_ticket, (purpose, memory));
-        self.last_ticket
-    }
-
-    /// What a transfer was for, and its memory.
-    pub(crate) fn purpose(&mut self, ticket: u64) -> Option<(Purpose, MemoryKey)> {
-        self.transfers.remove(&ticket)
-    }
-
     /// Records a new call.
     pub(crate) fn insert(&mut self, record: Record, call: CallKey, out: &mut Actions) {
         self.inserting.insert(record.id, call);
@@ -419,7 +318,12 @@ impl Durable {
     }
 
     /// A change was recorded. Returns who waits for the end of the call, if it is over.
-    pub(crate) fn changed(&mut self, id: JobId, changed: &Changed) -> (Vec<Fetch>, Vec<Asked>) {
+    pub(crate) fn changed(
+        &mut self,
+        id: JobId,
+        changed: &Changed,
+        disk: &mut Disk,
+    ) -> (Vec<Fetch>, Vec<Asked>) {
         let Some(kept) = self.kept.get_mut(&id) else {
             return Default::default();
         };
@@ -427,7 +331,7 @@ impl Durable {
         if changed.applied {
             let record = &mut kept.record;
             if changed.state.is_over() {
-                self.promised = self.promised.saturating_sub(record.result.bytes);
+                disk.promised = disk.promised.saturating_sub(record.result.bytes);
             }
             record.state = changed.state;
             let outcome = changed.outcome.clone();
@@ -458,7 +362,7 @@ impl Durable {
     }
 
     /// Forgets a call that is over, with its data.
-    pub(crate) fn forget(&mut self, id: JobId, out: &mut Actions) {
+    pub(crate) fn forget(&mut self, id: JobId, disk: &mut Disk, out: &mut Actions) {
         let Some(kept) = self.kept.remove(&id) else {
             return;
         };
@@ -466,7 +370,7 @@ impl Durable {
         if let Some(expires) = kept.record.expires() {
             self.expiries.remove(&(expires, id));
         }
-        self.unreserve(&kept.user, &kept.record);
+        self.unreserve(&kept.user, &kept.record, disk);
         self.record(Entry::Forget(id), out);
     }
 
@@ -484,31 +388,30 @@ impl Durable {
         self.starved.push_back(fetch);
     }
 
+    /// A client reads the results of a call.
+    pub(crate) fn serves(&mut self, connection: ConnectionKey) {
+        self.clients.insert(connection);
+    }
+
     /// A client does not wait for what it wanted to fetch any more; without a number, for nothing.
-    pub(crate) fn give_up(&mut self, connection: ConnectionKey, request: Option<CallId>) {
+    /// Returns whether it may have waited for something.
+    pub(crate) fn give_up(&mut self, connection: ConnectionKey, request: Option<CallId>) -> bool {
         if !self.clients.contains(&connection) {
-            return;
+            return false;
         }
         if request.is_none() {
             self.clients.remove(&connection);
         }
-        let is_its = |of: ConnectionKey, number: CallId| {
-            of == connection && request.is_none_or(|request| request == number)
-        };
         self.starved
-            .retain(|fetch| !is_its(fetch.connection, fetch.request));
-        for (purpose, _) in self.transfers.values_mut() {
-            if let Purpose::Deliver(fetch) = purpose {
-                *fetch = fetch.filter(|fetch| !is_its(fetch.connection, fetch.request));
-            }
-        }
+            .retain(|fetch| !fetch.is_of(connection, request));
         for kept in self.kept.values_mut() {
             kept.fetches
-                .retain(|fetch| !is_its(fetch.connection, fetch.request));
+                .retain(|fetch| !fetch.is_of(connection, request));
             if request.is_none() {
                 kept.asked.retain(|asked| asked.connection != connection);
             }
         }
+        true
     }
 }
 

@@ -219,8 +219,8 @@ impl Functions {
         known.map(|f| (f.interface.qualified_name(), f.exec, &f.profile))
     }
 
-    /// Number of functions.
-    pub(crate) fn len(&self) -> usize {
+    /// How many functions there are.
+    pub fn count(&self) -> usize {
         self.functions.len()
     }
 

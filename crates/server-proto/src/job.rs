@@ -102,16 +102,34 @@ pub(crate) struct Job {
     /// The encoded call, for the worker.
     pub(crate) message: Vec<u8>,
     pub(crate) layout: Layout,
+    pub(crate) held: Held,
+    pub(crate) state: State,
+    pub(crate) run: Run,
+    /// Where the client wants what the function prints.
+    pub(crate) printing: Option<Printing>,
+    pub(crate) durability: Durability,
+    pub(crate) task: Task,
+    /// The arrays that stay at the server and are used here.
+    pub(crate) uses: Vec<Use>,
+    pub(crate) times: Times,
+    pub(crate) streams: Streams,
+}
+
+/// The memory that a job has.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
     pub(crate) buffer: Option<MemoryKey>,
     /// Shared memory with arrays of the call.
     pub(crate) segments: Vec<Rc<Segment>>,
-    pub(crate) state: State,
+    /// That of the arrays it uses, once it is this job's turn.
+    pub(crate) data: Vec<MemoryKey>,
+}
+
+/// Where and how a job computes.
+#[derive(Debug)]
+pub(crate) struct Run {
     /// Processor elements it has, once it may start.
     pub(crate) pes: u32,
-    /// The arguments came in the other byte order.
-    pub(crate) swap: bool,
-    /// When some of its arguments have come last, or its results began to leave.
-    pub(crate) moved: Nanos,
     /// The worker of the object whose method it is.
     pub(crate) object: Option<WorkerKey>,
     /// The reservation whose processor elements it has.
@@ -120,19 +138,19 @@ pub(crate) struct Job {
     pub(crate) again: bool,
     /// No others may be posted to its worker before or behind it.
     pub(crate) alone: bool,
-    /// Where the client wants what the function prints.
-    pub(crate) printing: Option<Printing>,
-    pub(crate) durability: Durability,
-    pub(crate) task: Task,
-    /// The arrays that stay at the server and are used here.
-    pub(crate) uses: Vec<Use>,
-    /// Their memory, once it is this job's turn.
-    pub(crate) data: Vec<MemoryKey>,
-    pub(crate) times: Times,
+}
+
+/// The arguments and results of a job on their way.
+#[derive(Debug)]
+pub(crate) struct Streams {
     incoming: Pieces,
     /// Bytes of arguments that have come.
     pub(crate) arrived: u64,
     outgoing: Pieces,
+    /// The arguments came in the other byte order.
+    pub(crate) swap: bool,
+    /// When some of the arguments have come last, or the results began to leave.
+    pub(crate) moved: Nanos,
 }
 
 /// When a job went from one state to the next, as far as it has come.
@@ -194,56 +212,48 @@ impl Printing {
 }
 
 impl Job {
-    #[expect(clippy::too_many_arguments, reason = "each is a field")]
+    /// A call of the function with that number, as the client of a connection numbers it.
     pub(crate) fn new(
         user: User,
-        connection: Option<ConnectionKey>,
-        call: CallId,
+        client: Option<(ConnectionKey, CallId)>,
         function: u64,
         message: Vec<u8>,
         layout: Layout,
-        buffer: Option<MemoryKey>,
-        segments: Vec<Rc<Segment>>,
     ) -> Job {
-        let incoming = Pieces::new(&layout, Direction::Sent, Side::Buffer);
-        let outgoing = Pieces::new(&layout, Direction::Returned, Side::Buffer);
+        let streams = Streams {
+            incoming: Pieces::new(&layout, Direction::Sent, Side::Buffer),
+            arrived: 0,
+            outgoing: Pieces::new(&layout, Direction::Returned, Side::Buffer),
+            swap: false,
+            moved: 0,
+        };
         Job {
             user,
-            connection,
-            call,
+            connection: client.map(|(connection, _)| connection),
+            call: client.map_or(0, |(_, call)| call),
             function,
             message,
             layout,
-            buffer,
-            segments,
+            held: Held::default(),
             state: State::Receiving,
-            pes: 0,
-            swap: false,
-            moved: 0,
-            object: None,
-            reservation: None,
-            again: false,
-            alone: true,
+            run: Run {
+                pes: 0,
+                object: None,
+                reservation: None,
+                again: false,
+                alone: true,
+            },
             printing: None,
             durability: Durability::None,
             task: Task::Call,
             uses: Vec::new(),
-            data: Vec::new(),
             times: Times::default(),
-            incoming,
-            arrived: 0,
-            outgoing,
+            streams,
         }
     }
 
     /// One that moves a stream which lies in one piece at the start of its memory.
-    fn of_one_piece(
-        user: User,
-        connection: ConnectionKey,
-        request: CallId,
-        bytes: u64,
-        buffer: Option<MemoryKey>,
-    ) -> Job {
+    fn of_one_piece(user: User, client: (ConnectionKey, CallId), bytes: u64) -> Job {
         let layout = Layout {
             arrays: Vec::new(),
             bytes,
@@ -251,52 +261,41 @@ impl Job {
             processor_elements: None,
             fewest_elements: None,
         };
-        let (message, segments) = (Vec::new(), Vec::new());
-        let connection = Some(connection);
-        Job::new(
-            user, connection, request, 0, message, layout, buffer, segments,
-        )
+        Job::new(user, Some(client), 0, Vec::new(), layout)
     }
 
     /// The results of a submitted call, on their way to a client that fetches them.
     pub(crate) fn delivery(
         user: User,
-        connection: ConnectionKey,
-        request: CallId,
+        client: (ConnectionKey, CallId),
         bytes: u64,
         buffer: MemoryKey,
     ) -> Job {
-        let mut job = Job::of_one_piece(user, connection, request, bytes, Some(buffer));
-        job.outgoing = Pieces::whole(bytes);
+        let mut job = Job::of_one_piece(user, client, bytes);
+        job.held.buffer = Some(buffer);
+        job.streams.outgoing = Pieces::whole(bytes);
         job.enter(State::Sending);
         job
     }
 
     /// An array that comes and is to stay.
     pub(crate) fn put(
-        connection: ConnectionKey,
-        request: CallId,
+        client: (ConnectionKey, CallId),
         put: Put,
         user: User,
         buffer: MemoryKey,
     ) -> Job {
-        let bytes = put.data_bytes;
-        let mut job = Job::of_one_piece(user.clone(), connection, request, bytes, Some(buffer));
-        job.incoming = Pieces::whole(put.data_bytes);
+        let mut job = Job::of_one_piece(user.clone(), client, put.data_bytes);
+        job.held.buffer = Some(buffer);
+        job.streams.incoming = Pieces::whole(put.data_bytes);
         job.task = Task::Put(put, user);
         job
     }
 
     /// An array that stays, to be sent when it is its turn.
-    pub(crate) fn get(
-        user: User,
-        connection: ConnectionKey,
-        request: CallId,
-        bytes: u64,
-        of: Use,
-    ) -> Job {
-        let mut job = Job::of_one_piece(user, connection, request, bytes, None);
-        job.outgoing = Pieces::whole(bytes);
+    pub(crate) fn get(user: User, client: (ConnectionKey, CallId), bytes: u64, of: Use) -> Job {
+        let mut job = Job::of_one_piece(user, client, bytes);
+        job.streams.outgoing = Pieces::whole(bytes);
         job.task = Task::Get;
         job.uses.push(of);
         job
@@ -305,15 +304,14 @@ impl Job {
     /// A part of an array that comes, or is to be sent.
     pub(crate) fn part(
         user: User,
-        connection: ConnectionKey,
-        request: CallId,
+        client: (ConnectionKey, CallId),
         part: ArrayPart,
         of: Use,
         task: Task,
     ) -> Job {
-        let mut job = Job::of_one_piece(user, connection, request, part.bytes, None);
-        job.incoming = Pieces::part(part.offset, part.bytes);
-        job.outgoing = job.incoming.clone();
+        let mut job = Job::of_one_piece(user, client, part.bytes);
+        job.streams.incoming = Pieces::part(part.offset, part.bytes);
+        job.streams.outgoing = job.streams.incoming.clone();
         job.task = task;
         job.uses.push(of);
         job
@@ -347,19 +345,19 @@ impl Job {
 
     /// The next part of the argument stream, at most `most` bytes.
     pub(crate) fn next_incoming(&mut self, most: u64) -> Option<Piece> {
-        let piece = self.incoming.take(most)?;
-        self.arrived += piece.length;
+        let piece = self.streams.incoming.take(most)?;
+        self.streams.arrived += piece.length;
         Some(piece)
     }
 
     /// The next part of the result stream, at most `most` bytes.
     pub(crate) fn next_outgoing(&mut self, most: u64) -> Option<Piece> {
-        self.outgoing.take(most)
+        self.streams.outgoing.take(most)
     }
 
     /// Where the pieces of its streams lie.
     pub(crate) fn memory(&self) -> Option<MemoryKey> {
-        self.buffer.or(self.data.first().copied())
+        self.held.buffer.or(self.held.data.first().copied())
     }
 }
 

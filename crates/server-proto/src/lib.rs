@@ -6,35 +6,56 @@
 //! and calls have keys with a generation: late word of something that is gone finds nothing. Bytes
 //! of arrays never pass through it.
 
+mod account;
 mod action;
 mod allowance;
 mod arrays;
+mod clients;
 mod connection;
+mod context;
+mod data;
+mod disk;
 mod durable;
+mod elements;
+mod engine;
 mod event;
 mod flaw;
 mod functions;
 mod ids;
 mod job;
 mod keys;
+mod lanes;
+mod libraries;
 pub mod lifecycle;
+mod links;
 mod map;
 pub mod member;
 mod memory;
 mod names;
+mod objects;
+mod output;
 mod record;
+mod reservations;
+mod segments;
 mod server;
 mod settings;
+mod submissions;
 mod worker;
+mod workers;
 
-pub use action::{Action, Audit, Request, Segment, Way};
+pub use account::{Totals, UserTotals};
+pub use action::{Action, Audit, Request, Segment, Transfer, Way};
 pub use allowance::Allowance;
+pub use clients::Clients;
 pub use connection::MAX_SEGMENTS;
+pub use engine::{Figures, Overview, STATES, Standing};
 pub use event::{Accepted, Death, Event, Finished, Identity, Now, Ready, Said, Withdrawal};
 pub use flaw::Flaw;
 pub use functions::{Counts, Entry, Function, Functions};
 pub use keys::{Beside, CallKey, ConnectionKey, Key, MemoryKey, Table, WorkerKey};
+pub use lanes::Lanes;
+pub use links::Links;
 pub use names::DataFile;
 pub use record::{Changed, Content, DiskError, Entry as JournalEntry, Outcome, Record, Stored};
-pub use server::{Figures, Landed, Links, STATES, Server, Standing, Totals, UserTotals};
+pub use server::{Landed, Server};
 pub use settings::{ArrayLimits, DurableLimits, Limits, Settings};

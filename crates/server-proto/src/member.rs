@@ -2,7 +2,7 @@
 
 mod held;
 
-use crate::server::Standing;
+use crate::Standing;
 use farcall_directory::message::{Function, Hold, Join, MOST_LEARNED, Noted, Report, Times};
 use farcall_rpc_proto::Nanos;
 use held::Held;

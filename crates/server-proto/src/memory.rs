@@ -4,7 +4,7 @@
 use crate::action::{Action, Actions};
 use crate::flaw::{Flaw, has};
 use crate::keys::{MemoryKey, Table};
-use farcall_rpc_proto::User;
+use farcall_rpc_proto::{Failure, User};
 
 /// Why there is no memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,6 +13,16 @@ pub(crate) enum NoMemory {
     TooLarge,
     /// Others hold the memory now.
     Wait,
+}
+
+/// Memory that was asked for.
+pub(crate) enum Room<M> {
+    /// It is there.
+    Here(M),
+    /// Others hold it now.
+    Later,
+    /// It cannot be had.
+    Never(Failure),
 }
 
 /// A piece of memory.

@@ -1,63 +1,23 @@
-//! The server as one state machine. Its parts are in files of their own; this drives them.
+//! The server as one state machine, as its shell sees it.
 
-mod account;
-mod ahead;
-mod audited;
-mod callbacks;
-mod calls;
-mod connections;
-mod credit;
-mod dispatch;
-mod drain;
-mod estimate;
-mod kept;
-mod lanes;
-mod limits;
-mod membership;
-mod named;
-mod objects;
-mod output;
-mod parts;
-mod pull;
-mod register;
-mod report;
-mod requests;
-mod reservations;
-mod segments;
-mod stored;
-mod submitted;
-mod workers;
-
-pub use account::{Totals, UserTotals};
-pub use connections::Landed;
-pub use estimate::Links;
-pub use membership::Standing;
-pub use report::{Figures, STATES};
-
-use crate::action::{Action, Actions};
-use crate::arrays::Store;
+use crate::action::Action;
+use crate::action::Way;
+use crate::clients::Clients;
 use crate::connection::Connection;
-use crate::durable::Durable;
-use crate::event::{Event, Now};
+use crate::engine::{Engine, Overview, Reports, Standing};
+use crate::event::{Accepted, Event, Now};
 use crate::functions::Functions;
-use crate::ids::Ids;
 use crate::job::Job;
-use crate::keys::{CallKey, ConnectionKey, MemoryKey, Table, WorkerKey};
-use crate::map::Map;
-use crate::memory::Memory;
-use crate::names::{DataFile, Names};
+use crate::keys::{ConnectionKey, MemoryKey, WorkerKey};
+use crate::lanes::Lanes;
+use crate::links::Links;
+use crate::names::DataFile;
 use crate::settings::Settings;
-use crate::worker::Worker;
-use farcall_directory::message::MOST_DATA;
 use farcall_idl::Document;
-use farcall_rpc_proto::{FailureKind, HandleId, Nanos};
-use farcall_schedule::Queue;
-use std::collections::VecDeque;
+use farcall_rpc_proto::{self as proto, Chunk, Hello, Nanos, Piece};
 
-/// What is learned is kept after this time at the latest.
-const KEEP: Nanos = 60_000_000_000;
-/// How often connections are looked through for some that never greeted.
-const SWEEP: Nanos = 1_000_000_000;
+/// Array bytes of a frame to another host: what a small answer waits for.
+const REMOTE_BYTES: u32 = 64 << 10;
 
 /// A computational server, without its sockets, processes, disks and clocks.
 ///
@@ -66,58 +26,8 @@ const SWEEP: Nanos = 1_000_000_000;
 /// that order and until there is no more, and calls [`Server::turn`] after each batch and at
 /// [`Server::next_deadline`] at the latest.
 pub struct Server {
-    settings: Settings,
-    clock: Now,
-    out: Actions,
-    ids: Ids,
-    functions: Functions,
-    libraries: register::Libraries,
-    connections: Table<ConnectionKey, Connection>,
-    /// Connections to be removed at the end of the turn.
-    closed: Vec<ConnectionKey>,
-    /// Connections that wait for memory, first come first served.
-    starved: VecDeque<ConnectionKey>,
-    /// Connections with calls that wait for a grant.
-    holding: Vec<ConnectionKey>,
-    workers: Table<WorkerKey, Worker>,
-    calls: Table<CallKey, Job>,
-    /// Who computes, and who waits for processor elements.
-    queue: Queue,
-    reservations: reservations::Reservations,
-    lanes: lanes::Lanes,
-    /// Calls that have processor elements and wait for a worker.
-    admitted: VecDeque<CallKey>,
-    /// When a brief call that waits for a certain worker is to have another one.
-    held_until: Option<Nanos>,
-    memory: Memory,
-    links: Links,
-    /// Since when something was learned that is not kept yet.
-    learned_since: Option<Nanos>,
-    /// Submitted calls; none without a folder to keep them in.
-    durable: Option<Durable>,
-    /// Another server has them, whose place this one takes.
-    awaits_durable: bool,
-    /// Arrays that stay.
-    arrays: Store,
-    /// Objects that stay.
-    kept: kept::KeptObjects,
-    /// Arrays that come from other servers.
-    pulls: pull::Pulls,
-    names: Names,
-    /// Files of the data folder on their way to memory.
-    data_reads: Vec<(HandleId, MemoryKey)>,
-    /// Calls whose turn it may be to use arrays.
-    candidates: VecDeque<CallKey>,
-    /// Memory has become free that submitted calls may wait for.
-    has_room: bool,
-    next_sweep: Nanos,
-    /// Whether it takes no more connections and calls.
-    draining: bool,
-    stopping: Option<Nanos>,
-    /// Names of users, by the number of their share.
-    user_names: Map<u64, String>,
-    totals: Totals,
-    reports: membership::Reports,
+    engine: Engine,
+    reports: Reports,
 }
 
 impl Server {
@@ -128,223 +38,273 @@ impl Server {
         data: Vec<DataFile>,
         now: Now,
     ) -> Server {
-        let mut ids = Ids::new(settings.seed);
-        let base = ids.next();
-        let base = base.iter().take(6);
-        let base = base.fold(0, |base, byte| base << 8 | u64::from(*byte)) << 16;
-        let mut functions = Functions::new(base, settings.priorities.clone());
-        let mut libraries = register::Libraries::default();
-        for document in documents {
-            functions.add(document);
-            libraries.add();
-        }
-        let mut names = Names::new(settings.arrays.names.min(MOST_DATA));
-        names.set_files(data);
         Server {
-            memory: Memory::new(settings.limits.memory),
-            arrays: Store::new(settings.arrays.clone(), settings.limits.memory),
-            queue: Queue::new(settings.queue.clone()),
-            settings,
-            clock: now,
-            out: Actions::default(),
-            ids,
-            functions,
-            libraries,
-            connections: Table::default(),
-            closed: Vec::new(),
-            starved: VecDeque::new(),
-            holding: Vec::new(),
-            workers: Table::default(),
-            calls: Table::default(),
-            reservations: reservations::Reservations::default(),
-            lanes: lanes::Lanes::default(),
-            admitted: VecDeque::new(),
-            held_until: None,
-            links: Links::default(),
-            learned_since: None,
-            durable: None,
-            awaits_durable: false,
-            kept: kept::KeptObjects::default(),
-            pulls: pull::Pulls::default(),
-            names,
-            data_reads: Vec::new(),
-            candidates: VecDeque::new(),
-            has_room: true,
-            next_sweep: now.nanos + SWEEP,
-            draining: false,
-            stopping: None,
-            user_names: Map::default(),
-            totals: Totals::default(),
-            reports: membership::Reports::default(),
+            engine: Engine::new(settings, documents, data, now),
+            reports: Reports::default(),
         }
     }
 
     /// Tells what time it is.
     pub fn set_time(&mut self, now: Now) {
-        self.clock.nanos = self.clock.nanos.max(now.nanos);
-        self.clock.unix_ms = now.unix_ms;
-        self.arrays.now = now.unix_ms;
-    }
-
-    fn now(&self) -> Nanos {
-        self.clock.nanos
+        let clock = &mut self.engine.cx.clock;
+        clock.nanos = clock.nanos.max(now.nanos);
+        clock.unix_ms = now.unix_ms;
+        self.engine.data.arrays.now = now.unix_ms;
     }
 
     /// Takes note of something that has happened.
     pub fn handle(&mut self, event: Event) {
-        match event {
-            Event::Authenticated(connection, found) => self.authenticated(connection, found),
-            Event::Lost(connection, why) => self.close(connection, why),
-            Event::NoMemory(memory, why) => self.no_memory(memory, &why),
-            Event::NotShared(connection, why) => self.close(connection, Some(why)),
-            Event::Ready(worker, ready) => self.worker_is_ready(worker, ready),
-            Event::Finished(worker, call, outcome) => {
-                self.finish_printing(call);
-                self.goes_on(worker);
-                self.finished(call, outcome);
-            }
-            Event::Passed(worker) => self.goes_on(worker),
-            Event::Withdrawn(worker, call, withdrawal) => self.withdrawn(worker, call, withdrawal),
-            Event::NotRun(worker, call, why) => self.not_run(call, worker, &why),
-            Event::Said(worker, said) => self.worker_says(worker, said),
-            Event::Printed(worker, printed) => self.printed(worker, printed),
-            Event::Died(worker, death) => self.worker_died(worker, death),
-            Event::DurableOpened(records) => self.durable_opened(records),
-            Event::DurableAwaited => self.awaits_durable = true,
-            Event::Written(ticket, stored) => self.written(ticket, stored),
-            Event::Fetched(ticket, read) => self.fetched(ticket, read),
-            Event::Inserted(id, number) => self.inserted(id, number),
-            Event::Changed(id, changed) => self.call_changed(id, changed.as_ref()),
-            Event::Forgotten(id) => self.forgotten(id),
-            Event::Pulled(number, read) => self.pulled(number, read),
-            Event::DataRead(id, read) => self.data_read(id, read),
-            Event::Folder(files) => self.folder_changed(files),
-            Event::Library(checked) => self.library_checked(checked),
-            Event::Drain => self.drain(),
-            Event::Stop => self.stop(),
-        }
+        self.engine.handle(event);
     }
 
     /// What the shell is to do next.
     pub fn poll_action(&mut self) -> Option<Action> {
-        self.out.pop()
+        self.engine.cx.out.pop()
     }
 
     /// Goes on with what the events of a batch have made possible.
     pub fn turn(&mut self) {
-        // Not those that are closed from here on: the shell is yet to write their last words.
-        self.remove_closed();
-        self.use_room();
-        self.serve_candidates();
-        self.dispatch();
-        self.grant_held();
-        self.dispatch();
-        self.handle_deadlines();
-        self.let_go();
+        self.engine.turn();
     }
 
     /// Whether a turn would go on with something, though nothing has happened.
     pub fn has_work(&self) -> bool {
-        !self.candidates.is_empty() || self.has_room
-    }
-
-    fn handle_deadlines(&mut self) {
-        let now = self.now();
-        self.take_back_late();
-        self.serve_lanes();
-        let callbacks = self.settings.limits.callback();
-        let late = self.workers.iter().filter(|(_, worker)| {
-            let deadline = worker.deadline(callbacks);
-            deadline.is_some_and(|end| end <= now)
-        });
-        let late: Vec<_> = late
-            .map(|(key, worker)| (key, worker.waits_since().is_some()))
-            .collect();
-        for (worker, waits) in late {
-            self.end_late(worker, waits);
-        }
-        self.expire();
-        self.expire_arrays();
-        self.expire_objects();
-        let is_due = |since: &mut Nanos| now >= *since + KEEP;
-        if self.learned_since.take_if(is_due).is_some() {
-            self.out.push(Action::KeepLearned);
-        }
-        if now >= self.next_sweep {
-            self.next_sweep = now + SWEEP;
-            self.end_stalled();
-            self.end_silent();
-        }
-    }
-
-    /// A worker has run for too long, or its client does not answer its callback.
-    fn end_late(&mut self, worker: WorkerKey, waits: bool) {
-        if waits {
-            let limit = self.settings.limits.callback_s;
-            let text = format!(
-                "was ended because the client did not answer its callback within {limit} s \
-                 (limits.callback_s in the server's configuration)"
-            );
-            return self.end_worker(worker, FailureKind::NoAnswer, &text);
-        }
-        let limit = self.settings.time_limit_s;
-        let text = format!("ran past its time limit of {limit} s");
-        self.end_worker(worker, FailureKind::TimeLimit, &text);
+        self.engine.data.has_candidates() || self.engine.cx.has_room
     }
 
     /// When to call [`Server::turn`] again at the latest, in nanoseconds since the start.
     pub fn next_deadline(&self) -> Option<Nanos> {
-        let callbacks = self.settings.limits.callback();
-        let workers = self.workers.values();
-        let running = workers.clone().filter_map(|w| w.deadline(callbacks));
-        let patience = workers.filter_map(Worker::patience);
-        let mut connections = self.connections.values();
-        let greeting = connections.any(|connection| !connection.connected);
-        let sweeps = greeting || !self.calls.is_empty();
-        let sweep = sweeps.then_some(self.next_sweep);
-        let keep = self.learned_since.map(|since| since + KEEP);
-        let nanos = self.now();
-        let change = self.queue.next_change(nanos).into_iter();
-        let change = change.chain(self.lanes.next_change(nanos)).min();
-        running
-            .chain(patience)
-            .chain(sweep)
-            .chain(keep)
-            .chain(self.stopping)
-            .chain(self.held_until)
-            .chain(self.next_expiry())
-            .chain(change)
-            .chain(self.next_report())
-            .min()
+        let report = self.reports.next(self.overview());
+        self.engine.next_deadline().into_iter().chain(report).min()
     }
 
     /// When the server is to have ended at the latest, once it stops.
     pub fn stops(&self) -> Option<Nanos> {
-        self.stopping
+        self.engine.cx.stopping
     }
 
-    /// The functions served.
-    pub fn functions(&self) -> &Functions {
-        &self.functions
+    /// Whether nothing is on its way to the disk that a server which ends must wait for.
+    pub fn is_settled(&self) -> bool {
+        self.engine.submissions.is_settled(&self.engine.cx)
+    }
+
+    /// Starts one worker for each library, so that a library which cannot be bound is known before
+    /// anybody calls it.
+    pub fn start_workers(&mut self) -> Vec<WorkerKey> {
+        let Engine {
+            cx,
+            elements,
+            libraries,
+            ..
+        } = &mut self.engine;
+        let libraries = 0..libraries.len();
+        libraries
+            .map(|library| elements.workers.start(cx, library, 1))
+            .collect()
+    }
+
+    /// What there is to see.
+    pub fn overview(&self) -> Overview<'_> {
+        Overview(&self.engine)
     }
 
     /// The functions served, and the links, to go on with what was learned of them before.
     pub fn learned(&mut self) -> (&mut Functions, &mut Links) {
-        (&mut self.functions, &mut self.links)
+        (&mut self.engine.cx.functions, &mut self.engine.links)
     }
 
-    /// What was learned of links.
-    pub fn links(&self) -> &Links {
-        &self.links
+    /// Somebody wants to know how the server stands, from now on.
+    pub fn subscribe(&mut self) {
+        self.reports.subscribe();
     }
 
-    /// Times of all calls.
-    pub fn totals(&self) -> &Totals {
-        &self.totals
+    /// How the server stands, if that is to be told now. What becomes of it is to be
+    /// [said](Server::reported).
+    pub fn poll_report(&mut self) -> Option<Standing> {
+        self.reports.poll(Overview(&self.engine))
     }
 
-    /// How many functions are served.
-    pub fn functions_served(&self) -> usize {
-        self.functions.len()
+    /// Whether all who want to know have taken the report that was polled last.
+    pub fn reported(&mut self, standing: &Standing, all: bool) {
+        self.reports.reported(Overview(&self.engine), standing, all);
+    }
+
+    /// The connections.
+    pub fn clients(&self) -> &Clients {
+        &self.engine.cx.clients
+    }
+
+    /// The connections, to be written to.
+    pub fn clients_mut(&mut self) -> &mut Clients {
+        &mut self.engine.cx.clients
+    }
+
+    /// How fast connections may move.
+    pub fn lanes(&mut self) -> &mut Lanes {
+        &mut self.engine.lanes
+    }
+
+    /// Settles what [was granted](Lanes::grant) to a connection.
+    pub fn settle(&mut self, key: ConnectionKey, way: Way, granted: Option<u64>) {
+        let Engine { cx, lanes, .. } = &mut self.engine;
+        lanes.settle((key, way), granted, cx.now(), &mut cx.out);
+    }
+
+    /// A client has connected: it has a key, or is told why not.
+    pub fn accept(&mut self, accepted: Accepted) -> Result<ConnectionKey, Vec<u8>> {
+        let Engine { cx, lanes, .. } = &mut self.engine;
+        let now = cx.now();
+        let mut limits = proto::Limits {
+            calls: cx.settings.limits.calls_per_connection,
+            ..proto::Limits::default()
+        };
+        if !accepted.is_local {
+            limits.chunk_bytes = REMOTE_BYTES;
+        }
+        let mut hello = Hello::new(cx.settings.agent);
+        hello.features |= proto::ESTIMATES | proto::CALLBACKS | proto::OUTPUT | proto::FILES;
+        hello.features |= proto::OBJECTS | proto::OPERATION | proto::REGISTER | proto::HANDLES;
+        hello.features |= proto::PARTS | proto::CREDIT | proto::KEPT_OBJECTS;
+        hello.calls = u32::try_from(limits.calls).ok();
+        hello.features |= proto::LOANS | proto::NAMES | proto::RESERVATIONS;
+        if cx.settings.has_state {
+            hello.features |= proto::JOBS;
+        }
+        if accepted.is_unix {
+            hello.features |= proto::SHARED_MEMORY;
+        }
+        hello.local.clone_from(&accepted.local);
+        hello.ways.clone_from(&accepted.ways);
+        let mut connection = Connection::new(accepted, limits, hello, now);
+        let most = cx.settings.limits.connections;
+        if cx.clients.len() >= most {
+            let peer = &connection.peer.name;
+            tracing::warn!("{peer}: refused, {most} connections are open");
+            let text = format!("the server is full ({most} connections)");
+            connection.proto.goodbye(text);
+            let mut farewell = Vec::new();
+            connection.proto.poll_transmit(&mut farewell, now);
+            return Err(farewell);
+        }
+        let crosses_link = connection.peer.crosses_link;
+        let key = cx.clients.insert(connection);
+        lanes.join(key, crosses_link, &mut cx.out);
+        Ok(key)
+    }
+
+    /// Takes bytes from a client; returns how many. The actions that follow are to be done before
+    /// more bytes of the connection are taken.
+    pub fn handle_input(&mut self, key: ConnectionKey, input: &[u8]) -> usize {
+        let now = self.engine.cx.now();
+        let Some(connection) = self.engine.cx.clients.get_mut(key) else {
+            return input.len();
+        };
+        connection.has_output = true;
+        match connection.proto.handle_input(input, now) {
+            Ok((taken, event)) => {
+                if let Some(event) = event {
+                    self.engine.on_event(key, event);
+                }
+                taken
+            }
+            Err(error) => {
+                self.engine.break_off(key, &error);
+                self.engine.settle();
+                input.len()
+            }
+        }
+    }
+
+    /// Where the next of the incoming data go; none where they are to be thrown away.
+    pub fn place(&mut self, key: ConnectionKey, chunk: &Chunk) -> Option<Landed<'_>> {
+        let cx = &mut self.engine.cx;
+        let now = cx.now();
+        let call = *cx.clients.get(key)?.calls.get(&chunk.call)?;
+        let job = cx.calls.get_mut(call).filter(|_| !chunk.discard)?;
+        job.streams.moved = now;
+        job.streams.swap = chunk.big_endian != cfg!(target_endian = "big");
+        let memory = job.memory()?;
+        Some(Landed { memory, job })
+    }
+
+    /// So many bytes of the incoming data have been taken.
+    pub fn handle_data(&mut self, key: ConnectionKey, count: u64) {
+        let now = self.engine.cx.now();
+        let Some(connection) = self.engine.cx.clients.get_mut(key) else {
+            return;
+        };
+        if let Some(event) = connection.proto.handle_data(count, now) {
+            connection.has_output = true;
+            self.engine.on_event(key, event);
+        }
+    }
+
+    /// Where the next data of a chunk lie that is to be sent, at most `most` bytes.
+    pub fn next_outgoing(
+        &mut self,
+        key: ConnectionKey,
+        chunk: &Chunk,
+        most: u64,
+    ) -> Option<(MemoryKey, Piece)> {
+        let cx = &mut self.engine.cx;
+        let call = *cx.clients.get(key)?.calls.get(&chunk.call)?;
+        let job = cx.calls.get_mut(call)?;
+        let memory = job.memory()?;
+        Some((memory, job.next_outgoing(most)?))
+    }
+
+    /// All that there was for a client is written: calls whose results are out are over.
+    pub fn flushed(&mut self, key: ConnectionKey) {
+        let Some(connection) = self.engine.cx.clients.get_mut(key) else {
+            return;
+        };
+        connection.has_output = false;
+        if connection.sending.is_empty() {
+            return;
+        }
+        let mut sent = std::mem::take(&mut connection.sending);
+        for call in sent.drain(..) {
+            self.engine.cx.account(call);
+            self.engine.release(call);
+        }
+        // The memory of the list serves the next results.
+        if let Some(connection) = self.engine.cx.clients.get_mut(key)
+            && connection.sending.is_empty()
+        {
+            connection.sending = sent;
+        }
+        self.engine.settle();
+    }
+
+    /// Learns the rates of a link from the streams that have ended on a connection; not from those
+    /// that were held to a rate.
+    pub fn learn_link(&mut self, key: ConnectionKey) {
+        let Engine {
+            cx, lanes, links, ..
+        } = &mut self.engine;
+        let Some(connection) = cx.clients.get_mut(key) else {
+            return;
+        };
+        let moved = connection.proto.take_moved();
+        let Some(host) = connection.peer.host else {
+            return;
+        };
+        let up = moved.up.filter(|_| !lanes.is_paced(key, Way::Up));
+        let down = moved.down.filter(|_| !lanes.is_paced(key, Way::Down));
+        links.learn(host, up, down);
+    }
+}
+
+/// Where incoming data go.
+pub struct Landed<'a> {
+    /// The memory.
+    pub memory: MemoryKey,
+    job: &'a mut Job,
+}
+
+impl Landed<'_> {
+    /// The next part of the memory, at most `most` bytes.
+    pub fn next(&mut self, most: u64) -> Option<Piece> {
+        self.job.next_incoming(most)
     }
 }

@@ -346,7 +346,7 @@ impl Reactor {
 
     /// How many functions are served.
     pub(crate) fn functions(&self) -> usize {
-        self.server.functions_served()
+        self.server.overview().functions().count()
     }
 
     /// Serves until it is told to stop by SIGTERM or SIGINT.
@@ -506,7 +506,10 @@ impl Reactor {
         let Some(folder) = &self.config.state else {
             return;
         };
-        let (functions, links) = (self.server.functions(), self.server.links());
+        let (functions, links) = (
+            self.server.overview().functions(),
+            self.server.overview().links(),
+        );
         if let Err(error) = learned::save(folder, functions, links) {
             let folder = folder.display();
             tracing::warn!("{folder}: what was learned is not kept: {error}");

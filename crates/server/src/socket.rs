@@ -149,7 +149,7 @@ impl Socket {
 
     /// Moves some bytes inwards. What the server then wants done is to be done before more are.
     pub(crate) fn advance(&mut self, server: &mut Server, memories: &Memories) -> io::Result<Step> {
-        if let Some(chunk) = server.incoming(self.key) {
+        if let Some(chunk) = server.clients().incoming(self.key) {
             return self.take_data(server, memories, &chunk);
         }
         if self.unread.is_empty() {
@@ -187,14 +187,14 @@ impl Socket {
         places: Vec<IoSliceMut<'_>>,
         pending: u64,
     ) -> io::Result<Step> {
-        let Some(allowance) = server.allowance(self.key, Way::Up) else {
+        let Some(allowance) = server.lanes().allowance(self.key, Way::Up) else {
             return Ok(Step::UsedUp);
         };
         let most = usize::try_from(allowance.of(pending)).unwrap_or(usize::MAX);
         let is_limited = allowance.is_limited();
         let step = self.read(places, most, is_limited)?;
         if let (Step::Progress(count), Some(allowance)) =
-            (&step, server.allowance(self.key, Way::Up))
+            (&step, server.lanes().allowance(self.key, Way::Up))
         {
             allowance.spend(*count as u64);
         }
@@ -261,7 +261,10 @@ impl Socket {
         let room = self
             .landing
             .plan(chunk.length, MAX_SLICES, |most| landed.next(most));
-        let most = match (self.unread.is_empty(), server.allowance(self.key, Way::Up)) {
+        let most = match (
+            self.unread.is_empty(),
+            server.lanes().allowance(self.key, Way::Up),
+        ) {
             (true, Some(allowance)) => {
                 usize::try_from(allowance.of(chunk.length)).unwrap_or(usize::MAX)
             }
@@ -347,12 +350,12 @@ impl Socket {
             }
             match self.write(memories, most) {
                 Ok(count) => {
-                    if let Some(allowance) = server.allowance(self.key, Way::Down) {
+                    if let Some(allowance) = server.lanes().allowance(self.key, Way::Down) {
                         allowance.spend(count as u64);
                     }
                     self.descriptors.clear();
                     self.written(count);
-                    server.taken(self.key, clock());
+                    server.clients_mut().taken(self.key, clock());
                     moved += count;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
@@ -371,7 +374,10 @@ impl Socket {
         self.frames.clear();
         loop {
             let start = self.frames.len();
-            match server.poll_transmit(self.key, &mut self.frames, now) {
+            match server
+                .clients_mut()
+                .poll_transmit(self.key, &mut self.frames, now)
+            {
                 Transmit::Frames => {}
                 Transmit::Idle => break,
                 Transmit::Data(_) => {
@@ -412,12 +418,15 @@ impl Socket {
         let mut gathered = 0;
         // What has no room yet would only be in the way of what comes up until then.
         let left = server
+            .lanes()
             .allowance(self.key, Way::Down)
             .map_or(0, |allowed| allowed.left());
         let bound = GATHER_BYTES.min(left.max(1));
         while gathered < bound {
             let start = self.frames.len();
-            let transmit = server.poll_transmit(self.key, &mut self.frames, now);
+            let transmit = server
+                .clients_mut()
+                .poll_transmit(self.key, &mut self.frames, now);
             let end = self.frames.len();
             if end > start {
                 self.parts.push_back(Part::Frames { start, end });
@@ -448,7 +457,7 @@ impl Socket {
 
     /// How many of the gathered bytes may be written now.
     fn allowed_out(&self, server: &mut Server) -> usize {
-        let Some(allowance) = server.allowance(self.key, Way::Down) else {
+        let Some(allowance) = server.lanes().allowance(self.key, Way::Down) else {
             return 0;
         };
         if !allowance.is_limited() {

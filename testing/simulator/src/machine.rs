@@ -156,7 +156,7 @@ impl Machine {
 
     /// What a worker is to run, as it finds it: the call, its tag, its arrays and its elements.
     pub(crate) fn posted(&self, call: CallKey) -> Option<(Posted, u32)> {
-        let request = self.server.request(call)?;
+        let request = self.server.overview().request(call)?;
         let message = Call::decode(request.message).ok()?;
         let tag = match message.scalars.first() {
             Some(Some(farcall_idl::Scalar::Int(tag))) => *tag as u64,
@@ -232,11 +232,11 @@ impl Machine {
         let Some(socket) = self.sockets.get_mut(&key) else {
             return false;
         };
-        if socket.unread.is_empty() || !self.server.takes_input(key) {
+        if socket.unread.is_empty() || !self.server.clients().takes_input(key) {
             return false;
         }
         let bytes = socket.unread.make_contiguous();
-        let taken = match self.server.incoming(key) {
+        let taken = match self.server.clients().incoming(key) {
             None => self.server.handle_input(key, bytes),
             Some(chunk) => {
                 let count = (bytes.len() as u64).min(chunk.length);
@@ -270,7 +270,7 @@ impl Machine {
     pub(crate) fn output(&mut self, key: ConnectionKey, now: u64) -> Vec<u8> {
         let mut out = Vec::new();
         loop {
-            match self.server.poll_transmit(key, &mut out, now) {
+            match self.server.clients_mut().poll_transmit(key, &mut out, now) {
                 Transmit::Idle => break,
                 Transmit::Frames => {}
                 Transmit::Data(chunk) => {
@@ -288,7 +288,7 @@ impl Machine {
                 }
             }
         }
-        self.server.taken(key, now);
+        self.server.clients_mut().taken(key, now);
         self.server.flushed(key);
         out
     }
@@ -298,7 +298,7 @@ impl Machine {
         let mut out = Vec::new();
         loop {
             let start = out.len();
-            match self.server.poll_transmit(key, &mut out, now) {
+            match self.server.clients_mut().poll_transmit(key, &mut out, now) {
                 Transmit::Frames => {}
                 Transmit::Idle => return out,
                 Transmit::Data(_) => {

@@ -260,7 +260,7 @@ impl World {
         let lacking: Vec<String> = clients.chain(callers).collect();
         let machines = self.hosts.iter().map(|host| host.machine.as_ref());
         let figures: Vec<_> = machines
-            .map(|machine| machine.map(|machine| machine.server.figures()))
+            .map(|machine| machine.map(|machine| machine.server.overview().figures()))
             .collect();
         self.checker
             .fail(format!("{why}: {}; {figures:?}", lacking.join("; ")));
@@ -269,7 +269,9 @@ impl World {
     /// Everything has ended: nothing is left behind.
     fn check_end(&mut self) {
         let machines = self.hosts.iter().filter_map(|host| host.machine.as_ref());
-        let used: u32 = machines.map(|one| one.server.figures().pes_used).sum();
+        let used: u32 = machines
+            .map(|one| one.server.overview().figures().pes_used)
+            .sum();
         if used != 0 {
             let text = format!("{used} processor elements are never given back");
             self.checker.fail(text);

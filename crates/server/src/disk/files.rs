@@ -6,7 +6,7 @@
 use super::Reply;
 use crc32fast::Hasher;
 use farcall_rpc_proto::{JobId, Pieces};
-use farcall_server_proto::{Content, MemoryKey, Stored};
+use farcall_server_proto::{Content, Stored, Transfer};
 use farcall_worker::MemoryObject;
 use rustix::fd::OwnedFd;
 use std::fs::{self, File};
@@ -36,11 +36,9 @@ fn extension(content: Content) -> &'static str {
 }
 
 /// A stream on its way between memory and the disk.
-pub(crate) struct Transfer {
-    pub(crate) id: JobId,
-    pub(crate) content: Content,
-    pub(crate) memory: (MemoryKey, MemoryObject),
-    pub(crate) pieces: Pieces,
+pub(crate) struct Stream {
+    pub(crate) transfer: Transfer,
+    pub(crate) object: MemoryObject,
 }
 
 pub(crate) enum Task {
@@ -48,12 +46,12 @@ pub(crate) enum Task {
     /// is.
     Write {
         ticket: u64,
-        transfer: Transfer,
+        stream: Stream,
         room: Option<u64>,
     },
     Read {
         ticket: u64,
-        transfer: Transfer,
+        stream: Stream,
         stored: Stored,
     },
     Remove {
@@ -113,15 +111,15 @@ impl Folder {
         Ok(removed)
     }
 
-    fn write(&self, transfer: &Transfer, room: Option<u64>) -> io::Result<Stored> {
-        let pieces = transfer.pieces.clone();
+    fn write(&self, stream: &Stream, room: Option<u64>) -> io::Result<Stored> {
+        let pieces = stream.transfer.pieces.clone();
         let bytes: u64 = walk(pieces).map(|piece| piece.length).sum();
         if let Some(room) = room {
             self.check_room(bytes.saturating_add(room))?;
         }
-        let path = self.file(transfer.id, transfer.content);
+        let path = self.file(stream.transfer.id, stream.transfer.content);
         let partial = path.with_extension(PARTIAL);
-        let stored = write_stream(&partial, transfer).and_then(|stored| {
+        let stored = write_stream(&partial, stream).and_then(|stored| {
             fs::rename(&partial, &path)?;
             self.sync()?;
             Ok(stored)
@@ -146,17 +144,17 @@ impl Folder {
     }
 
     /// Reads a stream to its places, and checks that it is what was written.
-    fn read(&self, transfer: &Transfer, stored: Stored) -> io::Result<()> {
+    fn read(&self, stream: &Stream, stored: Stored) -> io::Result<()> {
         let damaged = |text: &str| io::Error::new(io::ErrorKind::InvalidData, text);
-        let file = File::open(self.file(transfer.id, transfer.content))?;
+        let file = File::open(self.file(stream.transfer.id, stream.transfer.content))?;
         if file.metadata()?.len() != stored.bytes {
             return Err(damaged("the file has another length than was recorded"));
         }
         let mut file = BufReader::with_capacity(BUFFER_BYTES, file);
         let (mut sum, mut bytes) = (Hasher::new(), 0);
-        for piece in walk(transfer.pieces.clone()) {
+        for piece in walk(stream.transfer.pieces.clone()) {
             // SAFETY: nobody else uses the buffer while it is here; the pieces lie within it.
-            let memory = unsafe { transfer.memory.1.part(piece.offset, piece.length) };
+            let memory = unsafe { stream.object.part(piece.offset, piece.length) };
             file.read_exact(memory)?;
             sum.update(memory);
             bytes += piece.length;
@@ -170,12 +168,12 @@ impl Folder {
     }
 }
 
-fn write_stream(path: &Path, transfer: &Transfer) -> io::Result<Stored> {
+fn write_stream(path: &Path, stream: &Stream) -> io::Result<Stored> {
     let mut file = BufWriter::with_capacity(BUFFER_BYTES, File::create(path)?);
     let (mut sum, mut bytes) = (Hasher::new(), 0);
-    for piece in walk(transfer.pieces.clone()) {
+    for piece in walk(stream.transfer.pieces.clone()) {
         // SAFETY: nobody else uses the buffer while it is here; the pieces lie within it.
-        let memory = unsafe { transfer.memory.1.part(piece.offset, piece.length) };
+        let memory = unsafe { stream.object.part(piece.offset, piece.length) };
         file.write_all(memory)?;
         sum.update(memory);
         bytes += piece.length;
@@ -245,11 +243,11 @@ fn serve(
         let reply = match task {
             Task::Write {
                 ticket,
-                transfer,
+                stream,
                 room,
             } => {
-                let stored = folder.write(&transfer, room);
-                let memory = transfer.memory;
+                let stored = folder.write(&stream, room);
+                let memory = (stream.transfer.memory, stream.object);
                 Reply::Written {
                     ticket,
                     memory,
@@ -258,11 +256,11 @@ fn serve(
             }
             Task::Read {
                 ticket,
-                transfer,
+                stream,
                 stored,
             } => {
-                let read = folder.read(&transfer, stored);
-                let memory = transfer.memory;
+                let read = folder.read(&stream, stored);
+                let memory = (stream.transfer.memory, stream.object);
                 Reply::Read {
                     ticket,
                     memory,
@@ -285,7 +283,8 @@ fn serve(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use farcall_server_proto::Key;
+    use farcall_rpc_proto::JobId;
+    use farcall_server_proto::{Key, MemoryKey};
 
     fn folder() -> (tempfile::TempDir, Folder) {
         let temporary = tempfile::tempdir().unwrap();
@@ -293,34 +292,35 @@ mod tests {
         (temporary, folder)
     }
 
-    fn transfer(bytes: u64) -> Transfer {
+    fn stream(bytes: u64) -> Stream {
         let key = MemoryKey::new(0, 1);
         let object = MemoryObject::mapped(key.number(), bytes as usize).unwrap();
-        Transfer {
+        let transfer = Transfer {
             id: JobId([7; 16]),
             content: Content::Result,
-            memory: (key, object),
+            memory: key,
             pieces: Pieces::whole(bytes),
-        }
+        };
+        Stream { transfer, object }
     }
 
     #[test]
     fn what_is_written_is_read_and_damage_is_found() {
         let (_temporary, folder) = folder();
         let bytes = 300_000;
-        let written = transfer(bytes);
+        let written = stream(bytes);
         // SAFETY: nobody else has the buffer.
-        let memory = unsafe { written.memory.1.part(0, bytes) };
+        let memory = unsafe { written.object.part(0, bytes) };
         for (index, byte) in memory.iter_mut().enumerate() {
             *byte = (index % 251) as u8;
         }
         let stored = folder.write(&written, Some(0)).unwrap();
         assert_eq!(stored.bytes, bytes);
-        let read = transfer(bytes);
+        let read = stream(bytes);
         folder.read(&read, stored).unwrap();
         // SAFETY: likewise.
-        assert_eq!(unsafe { read.memory.1.part(0, bytes) }, memory);
-        let path = folder.file(written.id, written.content);
+        assert_eq!(unsafe { read.object.part(0, bytes) }, memory);
+        let path = folder.file(written.transfer.id, written.transfer.content);
         let mut contents = fs::read(&path).unwrap();
         for position in [0, 1000, contents.len() - 1] {
             contents[position] ^= 0x10;
@@ -342,16 +342,14 @@ mod tests {
     #[test]
     fn what_nobody_needs_is_swept_away() {
         let (temporary, folder) = folder();
-        let needed = transfer(10);
+        let needed = stream(10);
         folder.write(&needed, Some(0)).unwrap();
-        let orphan = Transfer {
-            id: JobId([8; 16]),
-            ..transfer(10)
-        };
+        let mut orphan = stream(10);
+        orphan.transfer.id = JobId([8; 16]);
         folder.write(&orphan, None).unwrap();
         fs::write(temporary.path().join("x.partial"), "").unwrap();
         fs::write(temporary.path().join("notes.txt"), "").unwrap();
-        let keep = |id, content| (id, content) == (needed.id, Content::Result);
+        let keep = |id, content| (id, content) == (needed.transfer.id, Content::Result);
         assert_eq!(folder.sweep(keep).unwrap(), 2);
         let left = fs::read_dir(temporary.path()).unwrap().count();
         assert_eq!(left, 2);
@@ -360,7 +358,7 @@ mod tests {
     #[test]
     fn more_than_the_disk_has_is_refused() {
         let (temporary, folder) = folder();
-        let error = folder.write(&transfer(10), Some(u64::MAX / 2)).unwrap_err();
+        let error = folder.write(&stream(10), Some(u64::MAX / 2)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
         assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0);
     }

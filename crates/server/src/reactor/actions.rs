@@ -1,10 +1,9 @@
 //! What the server wants done.
 
 use super::Reactor;
-use crate::disk::files::{Task, Transfer};
-use farcall_rpc_proto::{JobId, Pieces};
+use crate::disk::files::{Stream, Task};
 use farcall_server_proto::{
-    Action, ConnectionKey, Content, DiskError, Event, Identity, Key, MemoryKey, Stored,
+    Action, ConnectionKey, DiskError, Event, Identity, Key, MemoryKey, Transfer,
 };
 use std::io;
 
@@ -102,29 +101,30 @@ impl Reactor {
         match action {
             Action::WriteFile {
                 ticket,
-                id,
-                content,
-                memory,
-                pieces,
+                transfer,
                 room,
             } => {
-                let transfer = self.transfer(id, content, memory, pieces);
-                return self
-                    .hand_to_disk(transfer, |transfer| Task::Write {
-                        ticket,
-                        transfer,
-                        room,
-                    })
-                    .map(|error| Event::Written(ticket, Err(error)));
+                let write = |stream| Task::Write {
+                    ticket,
+                    stream,
+                    room,
+                };
+                let failed = self.hand_to_disk(transfer, write);
+                return failed.map(|error| Event::Written(ticket, Err(error)));
             }
             Action::ReadFile {
                 ticket,
-                id,
-                content,
-                memory,
-                pieces,
+                transfer,
                 stored,
-            } => return self.read_file(ticket, (id, content), (memory, pieces), stored),
+            } => {
+                let read = |stream| Task::Read {
+                    ticket,
+                    stream,
+                    stored,
+                };
+                let failed = self.hand_to_disk(transfer, read);
+                return failed.map(|error| Event::Fetched(ticket, Err(error)));
+            }
             Action::RemoveFile(id, content) => {
                 if let Some(disk) = &self.state.disk {
                     disk.submit(Task::Remove { id, content });
@@ -154,47 +154,15 @@ impl Reactor {
         None
     }
 
-    fn read_file(
-        &mut self,
-        ticket: u64,
-        (id, content): (JobId, Content),
-        (memory, pieces): (MemoryKey, Pieces),
-        stored: Stored,
-    ) -> Option<Event> {
-        let transfer = self.transfer(id, content, memory, pieces);
-        let failed = self.hand_to_disk(transfer, |transfer| Task::Read {
-            ticket,
-            transfer,
-            stored,
-        });
-        failed.map(|error| Event::Fetched(ticket, Err(error)))
-    }
-
-    fn transfer(
-        &mut self,
-        id: JobId,
-        content: Content,
-        memory: MemoryKey,
-        pieces: Pieces,
-    ) -> Option<Transfer> {
-        let object = self.memories.take(memory)?;
-        Some(Transfer {
-            id,
-            content,
-            memory: (memory, object),
-            pieces,
-        })
-    }
-
     /// Has the disk do something; why not, where that is impossible.
     fn hand_to_disk(
         &mut self,
-        transfer: Option<Transfer>,
-        task: impl FnOnce(Transfer) -> Task,
+        transfer: Transfer,
+        task: impl FnOnce(Stream) -> Task,
     ) -> Option<DiskError> {
-        match (transfer, &self.state.disk) {
-            (Some(transfer), Some(disk)) => {
-                disk.submit(task(transfer));
+        match (self.memories.take(transfer.memory), &self.state.disk) {
+            (Some(object), Some(disk)) => {
+                disk.submit(task(Stream { transfer, object }));
                 None
             }
             _ => Some(DiskError {

@@ -67,7 +67,7 @@ impl Reactor {
             let help = "Bytes of the files in the folder for state, some seconds ago.";
             text.gauge("state_bytes", help, disk.bytes());
         }
-        let figures = self.server.figures();
+        let figures = self.server.overview().figures();
         let by_state = |(state, count): (&str, usize)| (vec![("state", state.to_string())], count);
         let calls = STATES.into_iter().zip(figures.calls);
         text.gauges("calls", "Calls by what they do.", calls.map(by_state));
@@ -77,7 +77,7 @@ impl Reactor {
         text.gauges("submitted_calls", help, submitted);
         self.function_metrics(&mut text);
         self.user_metrics(&mut text);
-        let totals = self.server.totals();
+        let totals = self.server.overview().totals();
         let help = "Calls that were refused.";
         text.counter("refused", help, totals.refused);
         let all = |times: &Histogram| [(Labels::new(), times.clone())];
@@ -89,7 +89,7 @@ impl Reactor {
 
     /// Plain numbers: name, help, value.
     fn gauges(&self) -> [(&'static str, &'static str, f64); 11] {
-        let figures = self.server.figures();
+        let figures = self.server.overview().figures();
         let [pes, used] = [figures.pes, figures.pes_used].map(f64::from);
         let (connections, workers) = (figures.connections as f64, figures.workers as f64);
         let (limit, memory) = (figures.memory_limit as f64, figures.memory as f64);
@@ -132,7 +132,7 @@ impl Reactor {
             times.push((vec![name.clone()], counts.execs.clone()));
         };
         let mut others = Counts::default();
-        for function in self.server.functions().iter() {
+        for function in self.server.overview().functions().iter() {
             match function.counts.place {
                 None => {}
                 Some(place) if place <= MOST_SERIES => {
@@ -156,7 +156,7 @@ impl Reactor {
     }
 
     fn user_metrics(&self, text: &mut Text) {
-        let users = || self.server.totals().users.iter();
+        let users = || self.server.overview().totals().users.iter();
         let label = |user: &str| vec![("user", user.to_string())];
         let calls = users().map(|(user, totals)| (label(user), totals.calls));
         let help = "Calls of a user whose results have left.";

@@ -164,7 +164,7 @@ impl Reactor {
 
     /// Takes input from a connection, for one turn.
     fn serve(&mut self, key: ConnectionKey) {
-        let granted = self.server.grant(key, Way::Up, self.clock.nanos());
+        let granted = self.server.lanes().grant(key, Way::Up, self.clock.nanos());
         self.take_input(key);
         self.server.settle(key, Way::Up, granted);
         self.act();
@@ -184,7 +184,7 @@ impl Reactor {
 
     fn take_input(&mut self, key: ConnectionKey) {
         let mut moved = 0;
-        while self.server.takes_input(key) {
+        while self.server.clients().takes_input(key) {
             self.server.set_time(self.clock.now());
             let Some(socket) = self.sockets.open.get_mut(key) else {
                 return;
@@ -200,7 +200,7 @@ impl Reactor {
             if moved >= TURN_BYTES {
                 return self.make_ready(key);
             }
-            if self.server.is_congested(key) {
+            if self.server.clients().is_congested(key) {
                 self.flush(key);
             }
         }
@@ -224,7 +224,7 @@ impl Reactor {
             return;
         };
         let clock = self.clock;
-        let granted = self.server.grant(key, Way::Down, clock.nanos());
+        let granted = self.server.lanes().grant(key, Way::Down, clock.nanos());
         let clock = move || clock.nanos();
         let flushed = socket.flush(&mut self.server, &self.memories, clock);
         self.server.settle(key, Way::Down, granted);
@@ -245,12 +245,13 @@ impl Reactor {
         let Some(socket) = self.sockets.open.get_mut(key) else {
             return;
         };
-        let reads = self.server.takes_input(key) && !self.server.waits(key, Way::Up);
+        let reads =
+            self.server.clients().takes_input(key) && !self.server.lanes().waits(key, Way::Up);
         let mut interest = match reads {
             true => EventFlags::IN,
             false => EventFlags::RDHUP,
         };
-        let writes = !socket.is_flushed() && !self.server.waits(key, Way::Down);
+        let writes = !socket.is_flushed() && !self.server.lanes().waits(key, Way::Down);
         interest.set(EventFlags::OUT, writes);
         if interest == socket.interest {
             return;

@@ -98,7 +98,10 @@ impl Reactor {
     }
 
     pub(super) fn run_call(&mut self, key: WorkerKey, call: CallKey) -> Option<Event> {
-        let (worker, request) = (self.crew.workers.get_mut(key), self.server.request(call));
+        let (worker, request) = (
+            self.crew.workers.get_mut(key),
+            self.server.overview().request(call),
+        );
         let (Some(worker), Some(request)) = (worker, request) else {
             return Some(Event::NotRun(key, call, "it has no process".to_string()));
         };
@@ -162,7 +165,7 @@ impl Reactor {
             && worker.is_done()
         {
             any = true;
-            if self.server.prints(key) {
+            if self.server.overview().prints(key) {
                 self.drain_output(key);
             }
             let worker = self.crew.workers.get_mut(key);
@@ -295,7 +298,7 @@ impl Reactor {
         };
         let lines = worker.lines(&printed);
         if !lines.is_empty() {
-            let name = self.server.runs(key);
+            let name = self.server.overview().runs(key);
             let name = name.as_deref().unwrap_or("no function");
             for line in lines {
                 tracing::info!("{name}, worker {}: {line}", worker.pid());

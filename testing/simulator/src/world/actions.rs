@@ -3,11 +3,10 @@
 use super::hosts::ToLife;
 use super::{MS, S, World};
 use crate::machine::Worker;
-use farcall_rpc_proto::{JobId, Pieces, User};
+use farcall_rpc_proto::User;
 use farcall_server_proto::{
-    Action, CallKey, DiskError, Event, Finished, Identity, MemoryKey, Withdrawal, WorkerKey,
+    Action, CallKey, DiskError, Event, Finished, Identity, Stored, Transfer, Withdrawal, WorkerKey,
 };
-use farcall_server_proto::{Content, Stored};
 
 impl World {
     /// Does what the server wants done, until there is no more. It may be killed before any of it.
@@ -102,21 +101,13 @@ impl World {
     fn execute_on_disk(&mut self, host: usize, action: Action) {
         match action {
             Action::WriteFile {
-                ticket,
-                id,
-                content,
-                memory,
-                pieces,
-                ..
-            } => self.write_file(host, ticket, (id, content), memory, pieces),
+                ticket, transfer, ..
+            } => self.write_file(host, ticket, transfer),
             Action::ReadFile {
                 ticket,
-                id,
-                content,
-                memory,
-                pieces,
+                transfer,
                 stored,
-            } => self.read_file(host, ticket, (id, content), (memory, pieces), stored),
+            } => self.read_file(host, ticket, transfer, stored),
             Action::RemoveFile(id, content) => self.hosts[host].disk.remove(id, content),
             Action::Record(entry) => {
                 self.hosts[host].disk.append(entry);
@@ -136,23 +127,16 @@ impl World {
         }
     }
 
-    fn write_file(
-        &mut self,
-        host: usize,
-        ticket: u64,
-        (id, content): (JobId, Content),
-        memory: MemoryKey,
-        mut pieces: Pieces,
-    ) {
+    fn write_file(&mut self, host: usize, ticket: u64, mut transfer: Transfer) {
         let error = |is_full, text: &str| DiskError {
             is_full,
             text: text.to_string(),
         };
         let mut bytes = Vec::new();
         if let Some(machine) = &self.hosts[host].machine
-            && let Some(all) = machine.memories.get(&memory)
+            && let Some(all) = machine.memories.get(&transfer.memory)
         {
-            while let Some(piece) = pieces.take(u64::MAX) {
+            while let Some(piece) = transfer.pieces.take(u64::MAX) {
                 let (start, length) = (piece.offset as usize, piece.length as usize);
                 bytes.extend_from_slice(&all[start..start + length]);
             }
@@ -162,6 +146,7 @@ impl World {
         } else if self.fails(|faults| faults.disk_errors, 50) {
             Err(error(false, "the disk cannot be written"))
         } else {
+            let (id, content) = (transfer.id, transfer.content);
             let is_forgotten = self.fails(|faults| faults.disk_forgets, 20);
             Ok(self.hosts[host]
                 .disk
@@ -172,15 +157,10 @@ impl World {
         self.after(host, delay, ToLife::File(Box::new(event)));
     }
 
-    fn read_file(
-        &mut self,
-        host: usize,
-        ticket: u64,
-        (id, content): (JobId, Content),
-        (memory, mut pieces): (MemoryKey, Pieces),
-        stored: Stored,
-    ) {
-        let mut read = self.hosts[host].disk.read(id, content, stored);
+    fn read_file(&mut self, host: usize, ticket: u64, mut transfer: Transfer, stored: Stored) {
+        let mut read = self.hosts[host]
+            .disk
+            .read(transfer.id, transfer.content, stored);
         if self.fails(|faults| faults.disk_errors, 50) {
             read = Err(DiskError {
                 is_full: false,
@@ -189,10 +169,10 @@ impl World {
         }
         let read = read.map(|bytes| {
             let machine = self.machine(host);
-            let all = machine.and_then(|machine| machine.memories.get_mut(&memory));
+            let all = machine.and_then(|machine| machine.memories.get_mut(&transfer.memory));
             let Some(all) = all else { return };
             let mut at = 0;
-            while let Some(piece) = pieces.take(u64::MAX) {
+            while let Some(piece) = transfer.pieces.take(u64::MAX) {
                 let (start, length) = (piece.offset as usize, piece.length as usize);
                 all[start..start + length].copy_from_slice(&bytes[at..at + length]);
                 at += length;

@@ -49,7 +49,7 @@ impl Host {
     /// Whether its server has nothing to do any more.
     pub(super) fn is_quiet(&self) -> bool {
         self.machine.as_ref().is_some_and(|machine| {
-            let figures = machine.server.figures();
+            let figures = machine.server.overview().figures();
             let calls: usize = figures.calls.iter().sum();
             // Queued and running ones are still to come to an end.
             let submitted: usize = figures.submitted[..2].iter().sum();

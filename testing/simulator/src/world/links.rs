@@ -91,7 +91,7 @@ impl World {
                 return self.flush(host, key);
             }
             self.act(host);
-            let is_congested = |machine: &mut Machine| machine.server.is_congested(key);
+            let is_congested = |machine: &mut Machine| machine.server.clients().is_congested(key);
             if self.machine(host).is_some_and(is_congested) {
                 self.flush(host, key);
             }

@@ -1,0 +1,109 @@
+//! What calls have taken, split as in the papers on Ninf: for the log, the status and Prometheus.
+
+use crate::functions::{Counts, Functions};
+use crate::job::Job;
+use farcall_metrics::{Bounded, Histogram};
+use farcall_rpc_proto::Nanos;
+
+/// Times of all calls, and calls that came to nothing before they had a place.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    /// From the last argument to the start.
+    pub waits: Histogram,
+    /// In the library.
+    pub execs: Histogram,
+    /// Calls that were refused.
+    pub refused: u64,
+    /// By user.
+    pub users: Bounded<UserTotals>,
+    /// Functions that have been called.
+    functions: u32,
+}
+
+/// What the calls of one user have come to.
+#[derive(Clone, Debug, Default)]
+pub struct UserTotals {
+    /// Those whose results have left.
+    pub calls: u64,
+    /// Seconds in the library, times processor elements.
+    pub pe_seconds: f64,
+}
+
+impl Totals {
+    /// Calls whose results have left.
+    pub(crate) fn ended(&self) -> u64 {
+        self.execs.count()
+    }
+
+    /// The results of a call have left, or are kept.
+    ///
+    /// SEND, EXEC and RECV are those of the second Ninf paper; `wait` is the first paper's, from
+    /// the last argument to the start.
+    pub(crate) fn add(&mut self, job: &Job, functions: &mut Functions, now: Nanos) {
+        let times = &job.times;
+        let nanos = [
+            times.queued.saturating_sub(times.accepted),
+            times.started.saturating_sub(times.queued),
+            times.exec,
+            now.saturating_sub(times.ended),
+        ];
+        let bytes = [job.layout.sent_bytes(), job.layout.returned_bytes()];
+        let user = self.users.get(job.user.name());
+        user.calls += 1;
+        user.pe_seconds += nanos[2] as f64 * 1e-9 * f64::from(job.run.pes.max(1));
+        if let Some(counts) = self.counts_of(job.function, functions) {
+            counts.done += 1;
+            counts.execs.add(nanos[2]);
+            let sums = counts.bytes.iter_mut().chain(&mut counts.nanos);
+            for (sum, value) in sums.zip(bytes.into_iter().chain(nanos)) {
+                *sum = sum.saturating_add(value);
+            }
+        }
+        self.waits.add(nanos[1]);
+        self.execs.add(nanos[2]);
+        if tracing::enabled!(target: "farcall::call", tracing::Level::DEBUG)
+            && let Ok(function) = functions.get(job.function)
+        {
+            log(job, &function.interface.qualified_name(), bytes, nanos);
+        }
+    }
+
+    /// A call of the function has failed.
+    pub(crate) fn count_failure(&mut self, function: u64, functions: &mut Functions) {
+        match self.counts_of(function, functions) {
+            Some(Counts { failed, .. }) => *failed += 1,
+            None => self.refused += 1,
+        }
+    }
+
+    /// What is counted of a function. It has its place among those that were called.
+    fn counts_of<'f>(
+        &mut self,
+        function: u64,
+        functions: &'f mut Functions,
+    ) -> Option<&'f mut Counts> {
+        let counts = functions.counts_mut(function)?;
+        counts.place.get_or_insert_with(|| {
+            self.functions += 1;
+            self.functions
+        });
+        Some(counts)
+    }
+}
+
+fn log(job: &Job, function: &str, [sent_bytes, returned_bytes]: [u64; 2], nanos: [u64; 4]) {
+    let [send_s, wait_s, exec_s, recv_s] = nanos.map(|nanos| nanos as f64 * 1e-9);
+    tracing::debug!(
+        target: "farcall::call",
+        function,
+        user = job.user.to_string(),
+        pes = job.run.pes,
+        sent_bytes,
+        returned_bytes,
+        send_s,
+        wait_s,
+        exec_s,
+        recv_s,
+        "done"
+    );
+}

@@ -1,0 +1,182 @@
+//! The connections: who is there, what each may still send, and what is written to it.
+
+use crate::connection::Connection;
+use crate::job::{Job, State};
+use crate::keys::{CallKey, ConnectionKey, Table};
+use crate::settings::nanos;
+use farcall_rpc_proto::{Chunk, Nanos, Transmit, User};
+use std::collections::VecDeque;
+use std::ops::{Index, IndexMut};
+
+/// Argument streams of a connection that may be on their way: one comes while the next is about to,
+/// and more would only hold memory.
+const STREAMS: usize = 2;
+
+/// All connections.
+#[derive(Default)]
+pub struct Clients {
+    connections: Table<ConnectionKey, Connection>,
+    /// Those to be removed at the end of the turn.
+    closed: Vec<ConnectionKey>,
+    /// Those that wait for memory, first come first served.
+    pub(crate) starved: VecDeque<ConnectionKey>,
+    /// Those with calls that wait for a grant.
+    pub(crate) holding: Vec<ConnectionKey>,
+}
+
+impl Clients {
+    /// Whether a connection is open.
+    pub fn is_open(&self, key: ConnectionKey) -> bool {
+        self.get(key).is_some_and(|connection| !connection.closed)
+    }
+
+    /// Whether more input of a connection can be handled now.
+    pub fn takes_input(&self, key: ConnectionKey) -> bool {
+        self.get(key).is_some_and(Connection::takes_input)
+    }
+
+    /// Whether so many answers wait to be written that no more requests are taken.
+    pub fn is_congested(&self, key: ConnectionKey) -> bool {
+        self.get(key)
+            .is_some_and(|connection| connection.proto.is_congested())
+    }
+
+    /// The array data that comes next from a client, if any.
+    pub fn incoming(&self, key: ConnectionKey) -> Option<Chunk> {
+        self.get(key)?.proto.incoming()
+    }
+
+    /// Puts out the next frames for a client.
+    pub fn poll_transmit(&mut self, key: ConnectionKey, out: &mut Vec<u8>, now: Nanos) -> Transmit {
+        match self.get_mut(key) {
+            Some(connection) => connection.proto.poll_transmit(out, now),
+            None => Transmit::Idle,
+        }
+    }
+
+    /// A client has taken some bytes.
+    pub fn taken(&mut self, key: ConnectionKey, now: Nanos) {
+        if let Some(connection) = self.get_mut(key) {
+            connection.taken = now;
+        }
+    }
+
+    pub(crate) fn insert(&mut self, connection: Connection) -> ConnectionKey {
+        self.connections.insert(connection)
+    }
+
+    pub(crate) fn get(&self, key: ConnectionKey) -> Option<&Connection> {
+        self.connections.get(key)
+    }
+
+    pub(crate) fn get_mut(&mut self, key: ConnectionKey) -> Option<&mut Connection> {
+        self.connections.get_mut(key)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Whether none is left but those that are closed.
+    pub(crate) fn all_have_gone(&self) -> bool {
+        self.connections.len() == self.closed.len()
+    }
+
+    /// Those that are open.
+    pub(crate) fn open(&self) -> Vec<ConnectionKey> {
+        let connections = self.connections.iter();
+        let open = connections.filter(|(_, connection)| !connection.closed);
+        open.map(|(key, _)| key).collect()
+    }
+
+    /// There is something to be written to a client. Returns whether the shell is to be told.
+    pub(crate) fn has_output(&mut self, key: ConnectionKey) -> bool {
+        self.get_mut(key).is_some_and(|connection| {
+            !std::mem::replace(&mut connection.has_output, true) && !connection.closed
+        })
+    }
+
+    /// A connection ends: it is removed at the end of the turn.
+    pub(crate) fn close(&mut self, key: ConnectionKey) {
+        let connection = &mut self.connections[key];
+        connection.closed = true;
+        connection.waiting = None;
+        connection.held.clear();
+        self.closed.push(key);
+    }
+
+    /// Removes connections that are closed; returns which.
+    pub(crate) fn remove_closed(&mut self) -> Vec<ConnectionKey> {
+        let closed = std::mem::take(&mut self.closed);
+        for key in &closed {
+            self.connections.remove(*key);
+            self.starved.retain(|starved| starved != key);
+            self.holding.retain(|holding| holding != key);
+        }
+        closed
+    }
+
+    /// Why a user may not have one more connection, of which the operator allows so many.
+    pub(crate) fn too_many(&self, user: &User, most: usize) -> Option<String> {
+        let known = self.connections.values();
+        let open = known.filter(|known| known.connected && known.user == *user);
+        (most > 0 && open.count() >= most)
+            .then(|| format!("{user} has {most} connections, as many as one user may have"))
+    }
+
+    /// Connections that have not greeted within so many seconds.
+    pub(crate) fn silent(&self, patience_s: f64, now: Nanos) -> Vec<ConnectionKey> {
+        let latest = now.saturating_sub(nanos(patience_s));
+        let connections = self.connections.iter();
+        let silent = connections.filter(|(_, known)| !known.connected && known.peer.since < latest);
+        silent.map(|(key, _)| key).collect()
+    }
+
+    /// Whether some connection has not greeted yet.
+    pub(crate) fn awaits_greeting(&self) -> bool {
+        self.connections.values().any(|known| !known.connected)
+    }
+
+    /// Whether arguments of a call are on their way on a connection.
+    pub(crate) fn is_receiving(&self, key: ConnectionKey, calls: &Table<CallKey, Job>) -> bool {
+        let mut jobs = self[key].calls.values();
+        jobs.any(|job| calls[*job].state == State::Receiving)
+    }
+
+    /// Whether a connection may have one more argument stream on its way.
+    pub(crate) fn takes_stream(&self, key: ConnectionKey, calls: &Table<CallKey, Job>) -> bool {
+        let connection = &self[key];
+        let jobs = connection.calls.values().map(|job| &calls[*job]);
+        let receiving = jobs.filter(|job| job.state == State::Receiving);
+        let long = |job: &&Job| connection.proto.waits_for_grant(job.layout.sent_bytes());
+        receiving.filter(long).count() < STREAMS
+    }
+
+    /// A connection has calls that wait for a grant.
+    pub(crate) fn note_holding(&mut self, key: ConnectionKey) {
+        if !self.holding.contains(&key) {
+            self.holding.push(key);
+        }
+    }
+
+    /// A connection waits for memory.
+    pub(crate) fn note_starved(&mut self, key: ConnectionKey) {
+        if !self.starved.contains(&key) {
+            self.starved.push_back(key);
+        }
+    }
+}
+
+impl Index<ConnectionKey> for Clients {
+    type Output = Connection;
+
+    fn index(&self, key: ConnectionKey) -> &Connection {
+        &self.connections[key]
+    }
+}
+
+impl IndexMut<ConnectionKey> for Clients {
+    fn index_mut(&mut self, key: ConnectionKey) -> &mut Connection {
+        &mut self.connections[key]
+    }
+}

@@ -1,0 +1,75 @@
+//! Arrays that stay at the server, and data with names: what is where, who may use it, and how it
+//! comes and goes.
+
+mod named;
+mod parts;
+mod pull;
+mod stored;
+
+use crate::arrays::Store;
+use crate::context::Context;
+use crate::keys::{CallKey, ConnectionKey, MemoryKey};
+use crate::names::{DataFile, Names};
+use crate::settings::Settings;
+use farcall_directory::message::MOST_DATA;
+use farcall_rpc_proto::HandleId;
+use farcall_rpc_proto::server::Event;
+use std::collections::VecDeque;
+
+/// All data that stay.
+pub(crate) struct Data {
+    pub(crate) arrays: Store,
+    pub(crate) names: Names,
+    /// Arrays that come from other servers.
+    pub(crate) pulls: pull::Pulls,
+    /// Files of the data folder on their way to memory.
+    data_reads: Vec<(HandleId, MemoryKey)>,
+    /// Calls whose turn it may be to use arrays.
+    candidates: VecDeque<CallKey>,
+}
+
+impl Data {
+    /// No arrays, and the files that the data folder has.
+    pub(crate) fn new(settings: &Settings, files: Vec<DataFile>) -> Data {
+        let mut names = Names::new(settings.arrays.names.min(MOST_DATA));
+        names.set_files(files);
+        Data {
+            arrays: Store::new(settings.arrays.clone(), settings.limits.memory),
+            names,
+            pulls: pull::Pulls::default(),
+            data_reads: Vec::new(),
+            candidates: VecDeque::new(),
+        }
+    }
+
+    /// Whether it may be some call's turn to use arrays.
+    pub(crate) fn has_candidates(&self) -> bool {
+        !self.candidates.is_empty()
+    }
+
+    /// A client wants something of data that stay.
+    pub(crate) fn ask(&mut self, cx: &mut Context, key: ConnectionKey, event: Event) {
+        match event {
+            Event::PutPart(id, part) => self.offer_part(cx, key, id, part),
+            Event::GetPart(request, part) => self.get_part(cx, key, request, part),
+            Event::Get(request, id) => self.get_array(cx, key, request, id),
+            Event::AskHandle(request, id) => self.tell_of_array(cx, (key, request), id, false),
+            Event::Lend(request, id) => self.tell_of_array(cx, (key, request), id, true),
+            Event::Drop(request, id) => self.drop_array(cx, key, request, id),
+            Event::Pull(request, pull) => self.offer_pull(cx, key, request, pull),
+            Event::Name(request, name) => self.name_array(cx, key, request, name),
+            Event::AskName(request, name) => self.tell_of_name(cx, key, request, &name),
+            Event::ListNames(request, after) => {
+                let connection = &mut cx.clients[key];
+                let page = self.names.page(&connection.user, after.as_ref());
+                connection.proto.names(request, &page);
+            }
+            Event::ListHandles(request, after) => {
+                let connection = &mut cx.clients[key];
+                let page = self.arrays.page(&connection.user, after);
+                connection.proto.handles(request, &page);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Data with names: arrays that were given one, and files of the data folder.
+
+use super::Data;
+use crate::action::Action;
+use crate::arrays::Array;
+use crate::context::Context;
+use crate::keys::{CallKey, ConnectionKey};
+use crate::names::DataFile;
+use farcall_rpc_proto::{
+    CallId, DataName, Edition, Failure, FailureKind, HandleId, Name, NameRecord, User,
+};
+
+/// Files that are read at the same time.
+const MOST: usize = 8;
+
+impl Data {
+    /// The array of that handle, if a user may read it.
+    pub(crate) fn readable(&self, id: HandleId, user: &User) -> Result<&Array, Failure> {
+        let own = self.arrays.of_user(id, user);
+        match own {
+            Ok(array) => Ok(array),
+            Err(_) if self.names.is_shared(id) => self.arrays.get(id).ok_or_else(|| {
+                let text = format!("there is no array {id} at the server");
+                Failure::new(FailureKind::NotFound, text)
+            }),
+            Err(failure) => Err(self.names.replaced(id).unwrap_or(failure)),
+        }
+    }
+
+    /// A user gives an array a name.
+    pub(crate) fn name_array(
+        &mut self,
+        cx: &mut Context,
+        key: ConnectionKey,
+        request: CallId,
+        name: Name,
+    ) {
+        let user = cx.clients[key].user.clone();
+        let named = self.try_name(cx, &user, &name);
+        let proto = &mut cx.clients[key].proto;
+        match named {
+            Ok(record) => proto.named(request, &record),
+            Err(failure) => proto.fail(request, &failure),
+        }
+    }
+
+    fn try_name(
+        &mut self,
+        cx: &mut Context,
+        user: &User,
+        name: &Name,
+    ) -> Result<NameRecord, Failure> {
+        let id = name.id;
+        let array = self.arrays.of_user(id, user)?;
+        let form = array.form.clone();
+        if array.is_written() {
+            let text = format!("a call writes the array {id}; name it when that has ended");
+            return Err(Failure::new(FailureKind::Busy, text));
+        }
+        if let Some(why) = self.arrays.undefined(id) {
+            let text = format!("the contents of the array {id} are undefined: {why}");
+            return Err(Failure::new(FailureKind::BadArgument, text));
+        }
+        let edition = match name.copy {
+            Some(edition) => edition,
+            None => self.next_edition(cx, user, name),
+        };
+        let given = (edition, name.shared);
+        let before = self.names.put(user, &name.name, (id, &form), given)?;
+        if self.names.is_named(id) {
+            self.arrays.keep(id);
+        }
+        if let Some(before) = before {
+            self.end_array(cx, before);
+        }
+        let own = DataName {
+            name: name.name.clone(),
+            owner: Some(user.to_string()),
+        };
+        Ok(self.names.find(&own, user)?.record)
+    }
+
+    fn next_edition(&mut self, cx: &mut Context, user: &User, name: &Name) -> Edition {
+        let random = cx.ids.next();
+        let random = random.iter().take(8);
+        let stamp = random.fold(0, |stamp, byte| stamp << 8 | u64::from(*byte));
+        let now = cx.clock.unix_ms;
+        self.names.next(user, &name.name, name.after, now, stamp)
+    }
+
+    /// A user asks for data by name. A file gets a place among the arrays.
+    pub(crate) fn tell_of_name(
+        &mut self,
+        cx: &mut Context,
+        key: ConnectionKey,
+        request: CallId,
+        name: &DataName,
+    ) {
+        let user = cx.clients[key].user.clone();
+        let found = self.names.find(name, &user).map(|mut found| {
+            if let (None, Some(file)) = (found.record.id, found.file) {
+                let id = HandleId(cx.ids.next());
+                self.arrays.insert_file(id, file);
+                self.names.attach(&found.record.name, id);
+                found.record.id = Some(id);
+            }
+            found.record
+        });
+        let proto = &mut cx.clients[key].proto;
+        match found {
+            Ok(record) => proto.named(request, &record),
+            Err(failure) => proto.fail(request, &failure),
+        }
+    }
+
+    /// Takes what the data folder has now.
+    pub(crate) fn folder_changed(&mut self, cx: &mut Context, files: Vec<DataFile>) {
+        for id in self.names.set_files(files) {
+            self.end_array(cx, id);
+        }
+    }
+
+    /// A call waits for a file of the data folder.
+    pub(crate) fn read_data_file(&mut self, cx: &mut Context, key: CallKey, id: HandleId) {
+        let Some(array) = self.arrays.get(id) else {
+            return;
+        };
+        let bytes = array.bytes;
+        if self.data_reads.len() >= MOST {
+            // It is looked at again when one of them has come.
+            return;
+        }
+        self.spill(cx, bytes);
+        let user = cx.calls[key].user.clone();
+        let memory = match self.arrays.has_room(bytes) {
+            true => cx.memory.hold(bytes, &user, &mut cx.out).ok(),
+            false => None,
+        };
+        let Some(memory) = memory else {
+            // What leaves makes room, and has the call looked at again.
+            if self.arrays.leaving == 0 && self.data_reads.is_empty() {
+                let text = format!("has no memory for the array {id} now; try again");
+                cx.fail(key, FailureKind::Busy, &text);
+            }
+            return;
+        };
+        let Some(file) = self.arrays.file_returning(id) else {
+            return cx.memory.free(memory, &mut cx.out);
+        };
+        self.data_reads.push((id, memory));
+        cx.out.push(Action::ReadData { id, file, memory });
+    }
+
+    /// A file of the data folder has come, or cannot be read.
+    pub(crate) fn data_read(&mut self, cx: &mut Context, id: HandleId, read: Result<(), String>) {
+        let mut reads = self.data_reads.iter();
+        let Some(index) = reads.position(|(reading, _)| *reading == id) else {
+            return;
+        };
+        let (_, memory) = self.data_reads.remove(index);
+        let failed = read.is_err();
+        let memory = match read {
+            Ok(()) => Ok(memory),
+            Err(error) => {
+                tracing::warn!("a file of the data folder cannot be read: {error}");
+                Err((memory, error))
+            }
+        };
+        if let Some(lost) = self.arrays.returned(id, memory) {
+            cx.free(lost);
+        }
+        if failed {
+            // Those who wait for it are told why; the next one who asks has it read anew.
+            self.end_array(cx, id);
+        }
+        self.candidates.extend(self.arrays.waiting());
+        cx.has_room = true;
+    }
+}

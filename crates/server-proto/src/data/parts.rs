@@ -1,0 +1,115 @@
+//! Parts of arrays that stay: they come and go on any connection of their user, so that one array
+//! travels over several.
+
+use super::Data;
+use crate::action::Action;
+use crate::arrays::{Location, Use};
+use crate::context::{Context, Step};
+use crate::job::{Job, Task};
+use crate::keys::{CallKey, ConnectionKey};
+use farcall_rpc_proto::{ArrayPart, CallId, Failure, FailureKind};
+
+impl Data {
+    /// The use of an array of which a part is wanted. Its order among others is that of a call
+    /// which reads it: parts go together.
+    fn use_of_part(
+        &self,
+        cx: &Context,
+        key: ConnectionKey,
+        part: &ArrayPart,
+    ) -> Result<Use, Failure> {
+        let array = self.readable(part.id, &cx.clients[key].user)?;
+        if !part.is_of(&array.form) {
+            let text = format!(
+                "an array of {} bytes has no part of {} from {} on",
+                array.bytes, part.bytes, part.offset
+            );
+            return Err(Failure::new(FailureKind::BadArgument, text));
+        }
+        Ok(Use {
+            id: part.id,
+            writes: false,
+            replaces: false,
+            array: 0,
+        })
+    }
+
+    /// A client fills a part of an array.
+    pub(crate) fn offer_part(
+        &mut self,
+        cx: &mut Context,
+        key: ConnectionKey,
+        id: CallId,
+        part: ArrayPart,
+    ) {
+        let wanted = self.use_of_part(cx, key, &part).and_then(|wanted| {
+            if self.names.is_named(part.id) {
+                let text = "the data have a name, and do not change: put a new edition";
+                return Err(Failure::new(FailureKind::BadArgument, text));
+            }
+            let is_here = self.arrays.get(part.id).is_some_and(|array| {
+                matches!(array.location, Location::Memory(_)) && !array.is_written()
+            });
+            let text = "the array is used by a call, or on its way to the disk";
+            let busy = || Failure::new(FailureKind::Busy, text);
+            is_here.then_some(wanted).ok_or_else(busy)
+        });
+        let wanted = match wanted {
+            Ok(wanted) => wanted,
+            Err(failure) => return cx.clients[key].proto.fail(id, &failure),
+        };
+        let user = cx.clients[key].user.clone();
+        let mut job = Job::part(user, (key, id), part, wanted, Task::PutPart(part));
+        job.held.data = self.arrays.memory(&job.uses);
+        let now = cx.now();
+        job.times.accepted = now;
+        let job = cx.calls.insert(job);
+        cx.clients[key].calls.insert(id, job);
+        self.arrays.line_up(job, &[wanted]);
+        cx.clients[key].proto.accept(id, now);
+    }
+
+    /// All of a part has come.
+    pub(crate) fn part_arrived(&mut self, cx: &mut Context, key: CallKey, part: ArrayPart) {
+        let job = &cx.calls[key];
+        if let Some(array) = self.arrays.get(part.id)
+            && let (true, Some(memory)) = (job.streams.swap, job.held.data.first().copied())
+        {
+            let unit = array.form.ty().map_or(1, farcall_idl::Type::swap_unit) as usize;
+            // No call uses the array, and who fills the same part twice at once gets what he asks
+            // for.
+            cx.out.push(Action::SwapMemory {
+                memory,
+                offset: part.offset,
+                bytes: part.bytes,
+                unit: unit.max(1),
+            });
+        }
+        let (connection, request) = (job.connection, job.call);
+        cx.step(Step::Release(key));
+        if let (Some(connection), Some(record)) = (connection, self.arrays.record(part.id)) {
+            cx.clients[connection].proto.handle(request, &record);
+            cx.answered(connection);
+        }
+    }
+
+    /// A client wants a part of an array.
+    pub(crate) fn get_part(
+        &mut self,
+        cx: &mut Context,
+        key: ConnectionKey,
+        request: CallId,
+        part: ArrayPart,
+    ) {
+        let wanted = match self.use_of_part(cx, key, &part) {
+            Ok(wanted) => wanted,
+            Err(failure) => return cx.clients[key].proto.fail(request, &failure),
+        };
+        let user = cx.clients[key].user.clone();
+        let job = Job::part(user, (key, request), part, wanted, Task::GetPart);
+        let job = cx.calls.insert(job);
+        cx.clients[key].calls.insert(request, job);
+        self.arrays.line_up(job, &[wanted]);
+        self.await_turn(cx, job);
+    }
+}

@@ -1,0 +1,113 @@
+//! Arrays that come from other servers.
+
+use super::Data;
+use crate::action::Action;
+use crate::connection::Offer;
+use crate::context::Context;
+use crate::keys::{ConnectionKey, MemoryKey};
+use crate::map::Map;
+use crate::memory::Room;
+use farcall_rpc_proto::{CallId, Failure, FailureKind, HandleId, Pull, Put, User};
+
+/// Arrays that come at the same time.
+const MOST: usize = 32;
+
+/// Arrays on their way.
+#[derive(Debug, Default)]
+pub(crate) struct Pulls {
+    last: u64,
+    under_way: Map<u64, Waiting>,
+}
+
+/// Who waits for an array.
+#[derive(Debug)]
+struct Waiting {
+    /// None where the client has gone.
+    connection: Option<ConnectionKey>,
+    request: CallId,
+    put: Put,
+    user: User,
+    memory: MemoryKey,
+}
+
+impl Pulls {
+    /// A connection has ended: nobody waits for its arrays.
+    pub(crate) fn forget(&mut self, connection: ConnectionKey) {
+        for waiting in self.under_way.values_mut() {
+            waiting.connection = waiting.connection.filter(|key| *key != connection);
+        }
+    }
+}
+
+impl Data {
+    /// A client has an array read from another server.
+    pub(crate) fn offer_pull(
+        &mut self,
+        cx: &mut Context,
+        key: ConnectionKey,
+        id: CallId,
+        pull: Pull,
+    ) {
+        if self.pulls.under_way.len() >= MOST {
+            let text = format!("{MOST} arrays come from other servers already; try again");
+            return cx.refuse(key, id, &Failure::new(FailureKind::Busy, text));
+        }
+        let user = cx.clients[key].user.clone();
+        let put = Put {
+            form: pull.form.clone(),
+            data_bytes: 0,
+            stays: pull.stays,
+        };
+        match self.room_for(cx, &put, &user) {
+            Room::Here((_, memory)) => {
+                let waiting = Waiting {
+                    connection: Some(key),
+                    request: id,
+                    put,
+                    user,
+                    memory,
+                };
+                self.start_pull(cx, waiting, pull.address, pull.loan);
+            }
+            Room::Later => cx.await_room(key, id, Offer::Pull(pull)),
+            Room::Never(failure) => cx.refuse(key, id, &failure),
+        }
+    }
+
+    fn start_pull(&mut self, cx: &mut Context, waiting: Waiting, address: String, loan: HandleId) {
+        let bytes = waiting.put.form.bytes().unwrap_or(0);
+        self.arrays.reserve(&waiting.user, bytes);
+        self.pulls.last += 1;
+        cx.out.push(Action::Pull {
+            number: self.pulls.last,
+            address,
+            loan,
+            memory: waiting.memory,
+            bytes,
+        });
+        self.pulls.under_way.insert(self.pulls.last, waiting);
+    }
+
+    /// An array has come from another server, or could not.
+    pub(crate) fn pulled(&mut self, cx: &mut Context, number: u64, read: Result<(), Failure>) {
+        let Some(waiting) = self.pulls.under_way.remove(&number) else {
+            return;
+        };
+        let (Some(key), Ok(())) = (waiting.connection, &read) else {
+            self.forget_put(cx, &waiting.put, &waiting.user, waiting.memory);
+            if let (Some(key), Err(failure)) = (waiting.connection, read) {
+                cx.refuse(key, waiting.request, &failure);
+            }
+            return;
+        };
+        let id = HandleId(cx.ids.next());
+        let Waiting {
+            put, user, memory, ..
+        } = waiting;
+        self.arrays.insert(id, &put, user, key, memory);
+        if let Some(record) = self.arrays.record(id) {
+            cx.clients[key].proto.handle(waiting.request, &record);
+            cx.answered(key);
+        }
+    }
+}

@@ -1,0 +1,489 @@
+//! The way of arrays that stay at the server: put, used in calls, got, dropped, and to the disk and
+//! back where memory is short.
+
+use super::Data;
+use crate::action::{Action, Transfer};
+use crate::arrays::{Array, Location, Turn, Use};
+use crate::connection::Offer;
+use crate::context::{Context, Step};
+use crate::disk::Purpose;
+use crate::job::{self, Job, Task};
+use crate::keys::{CallKey, ConnectionKey, Key, MemoryKey};
+use crate::memory::{NoMemory, Room};
+use crate::record::{Content, DiskError, Stored};
+use farcall_idl::{ArrayLayout, Interface, Layout, Mode, Order, Place};
+use farcall_rpc_proto::{
+    Call, CallId, Failure, FailureKind, HandleId, HandleRecord, JobId, Pieces, Put, Times, User,
+};
+
+/// Stands in a message for memory that is known when the call runs; as long as any number.
+const LATER: u64 = u64::MAX;
+
+impl Data {
+    /// Checks the arrays that a call uses by their handles, and gives them places.
+    pub(crate) fn uses(
+        &self,
+        interface: &Interface,
+        layout: &Layout,
+        call: &Call,
+        user: &User,
+        places: &mut Vec<Option<Place>>,
+    ) -> Result<Vec<Use>, Failure> {
+        let mut uses: Vec<Use> = Vec::new();
+        for (index, id) in &call.handles {
+            let index = *index as usize;
+            let bad = |text: String| {
+                let name = interface.qualified_name();
+                Failure::new(FailureKind::BadArgument, format!("{name}: {text}"))
+            };
+            let Some(array) = layout.arrays.get(index) else {
+                return Err(bad("a handle for an array that there is not".to_string()));
+            };
+            let name = &interface.params[array.param].name;
+            let known = self.readable(*id, user)?;
+            places.resize(layout.arrays.len(), None);
+            let sizes = &interface.element_refs;
+            if array.mode == Mode::Work
+                || places[index].is_some()
+                || sizes.iter().any(|size| size.param == array.param)
+            {
+                return Err(bad(format!("array `{name}` cannot be one that stays")));
+            }
+            check_form(interface, array, known).map_err(bad)?;
+            let writes = array.mode.is_returned();
+            if writes && self.names.is_named(*id) {
+                let text = format!(
+                    "array `{name}` is written, and the data have a name: those do not change; \
+                     put a new edition"
+                );
+                return Err(bad(text));
+            }
+            let others = uses.iter().filter(|other| other.id == *id);
+            if others.clone().any(|other| other.writes || writes) {
+                let text = format!("array `{name}` is written and used for another argument too");
+                return Err(bad(text));
+            }
+            uses.push(Use {
+                id: *id,
+                writes,
+                replaces: array.mode == Mode::Out && array.is_full(),
+                array: index,
+            });
+            places[index] = Some(Place {
+                segment: LATER,
+                offset: 0,
+            });
+        }
+        Ok(uses)
+    }
+
+    /// A client puts an array here: it gets memory, waits for some, or is refused. Returns the job
+    /// of one that is there already.
+    pub(crate) fn offer_put(
+        &mut self,
+        cx: &mut Context,
+        key: ConnectionKey,
+        id: CallId,
+        put: Put,
+    ) -> Option<CallKey> {
+        let user = cx.clients[key].user.clone();
+        match self.room_for(cx, &put, &user) {
+            Room::Here((bytes, buffer)) => {
+                self.arrays.reserve(&user, bytes);
+                let job = cx.calls.insert(Job::put((key, id), put, user, buffer));
+                let now = cx.now();
+                let connection = &mut cx.clients[key];
+                connection.calls.insert(id, job);
+                return connection.proto.accept(id, now).then_some(job);
+            }
+            Room::Later => cx.await_room(key, id, Offer::Put(put)),
+            Room::Never(failure) => cx.refuse(key, id, &failure),
+        }
+        None
+    }
+
+    /// Memory for an array that is to come, with its length in bytes.
+    pub(super) fn room_for(
+        &mut self,
+        cx: &mut Context,
+        put: &Put,
+        user: &User,
+    ) -> Room<(u64, MemoryKey)> {
+        if cx.is_ending().is_some() {
+            let text = "the server is draining; connect anew";
+            return Room::Never(Failure::new(FailureKind::Draining, text));
+        }
+        let bytes = match self.arrays.check(put, user) {
+            Ok(bytes) => bytes,
+            Err(failure) => return Room::Never(failure),
+        };
+        self.spill(cx, bytes);
+        if !self.arrays.has_room(bytes) {
+            if self.arrays.leaving > 0 {
+                return Room::Later;
+            }
+            let text = format!(
+                "{bytes} bytes are needed and arrays that stay hold the memory for them \
+                 (data.memory in the server's configuration); drop some"
+            );
+            return Room::Never(Failure::new(FailureKind::Busy, text));
+        }
+        match cx.memory.hold(bytes, user, &mut cx.out) {
+            Ok(memory) => Room::Here((bytes, memory)),
+            Err(NoMemory::Wait) => Room::Later,
+            Err(refusal) => Room::Never(cx.no_room(bytes, refusal)),
+        }
+    }
+
+    /// Sends arrays to the disk that nobody uses, until there is room for so many bytes.
+    pub(crate) fn spill(&mut self, cx: &mut Context, bytes: u64) {
+        while !self.arrays.will_have_room(bytes)
+            && let Some(buffer) = self.arrays.least_used_file()
+        {
+            cx.memory.free(buffer, &mut cx.out);
+        }
+        while cx.disk.takes_arrays
+            && !self.arrays.will_have_room(bytes)
+            && let Some((id, bytes, buffer)) = self.arrays.least_used()
+        {
+            let transfer = Transfer {
+                id: JobId(id.0),
+                content: Content::Array,
+                memory: buffer,
+                pieces: Pieces::whole(bytes),
+            };
+            cx.disk.write(Purpose::Spill(id), transfer, &mut cx.out);
+        }
+    }
+
+    /// All of an array has come.
+    pub(crate) fn put_arrived(&mut self, cx: &mut Context, key: CallKey) {
+        let job = &mut cx.calls[key];
+        let task = std::mem::replace(&mut job.task, Task::Call);
+        let (Task::Put(put, user), Some(buffer)) = (task, job.held.buffer.take()) else {
+            return;
+        };
+        let (connection, request) = (job.connection, job.call);
+        let is_swapped = job.streams.swap;
+        if is_swapped {
+            let unit = put.form.ty().map_or(1, farcall_idl::Type::swap_unit) as usize;
+            cx.out.push(Action::SwapMemory {
+                memory: buffer,
+                offset: 0,
+                bytes: put.data_bytes,
+                unit: unit.max(1),
+            });
+        }
+        cx.step(Step::Release(key));
+        let id = HandleId(cx.ids.next());
+        // A client that has given it up meanwhile does not learn of it.
+        let Some(connection) = connection else {
+            return self.forget_put(cx, &put, &user, buffer);
+        };
+        self.arrays.insert(id, &put, user, connection, buffer);
+        if let Some(record) = self.arrays.record(id) {
+            cx.clients[connection].proto.handle(request, &record);
+            cx.answered(connection);
+        }
+    }
+
+    /// An array does not come.
+    pub(crate) fn forget_put(
+        &mut self,
+        cx: &mut Context,
+        put: &Put,
+        user: &User,
+        buffer: MemoryKey,
+    ) {
+        self.arrays.unreserve(user, put.form.bytes().unwrap_or(0));
+        cx.free(buffer);
+    }
+
+    /// All of a call has come that uses arrays which stay.
+    pub(crate) fn await_turn(&mut self, cx: &mut Context, key: CallKey) {
+        cx.calls[key].enter(job::State::Waiting);
+        self.candidates.push_back(key);
+    }
+
+    /// Goes on with jobs whose turn has come.
+    pub(crate) fn serve_candidates(&mut self, cx: &mut Context) {
+        while let Some(key) = self.candidates.pop_front() {
+            let Some(job) = cx.calls.get(key) else {
+                continue;
+            };
+            if job.state != job::State::Waiting {
+                continue;
+            }
+            match self.arrays.turn(key, &job.uses) {
+                Turn::Later => {}
+                Turn::Never(failure) => cx.fail(key, failure.kind, &failure.message),
+                Turn::Read(id) => self.unspill(cx, key, id),
+                Turn::Now => self.take_turn(cx, key),
+            }
+        }
+    }
+
+    fn take_turn(&mut self, cx: &mut Context, key: CallKey) {
+        let job = &mut cx.calls[key];
+        job.held.data = self.arrays.memory(&job.uses);
+        if matches!(job.task, Task::Get | Task::GetPart) {
+            let (bytes, request) = (job.layout.bytes, job.call);
+            let Some(connection) = job.connection else {
+                return cx.step(Step::Release(key));
+            };
+            job.enter(job::State::Sending);
+            let now = cx.now();
+            cx.clients[connection].sending.push(key);
+            let proto = &mut cx.clients[connection].proto;
+            proto.deliver(request, bytes, Times::default(), now);
+            return cx.answered(connection);
+        }
+        let Ok(mut call) = Call::decode(&job.message) else {
+            let text = "cannot be read again";
+            return cx.fail(key, FailureKind::Internal, text);
+        };
+        for (wanted, memory) in job.uses.iter().zip(&job.held.data) {
+            if let Some(Some(place)) = call.places.get_mut(wanted.array) {
+                place.segment = memory.number();
+            }
+        }
+        job.message.clear();
+        call.encode(&mut job.message);
+        job.enter(job::State::Queued);
+        cx.step(Step::Enqueue(key));
+    }
+
+    /// An array that a job waits for comes back from the disk.
+    fn unspill(&mut self, cx: &mut Context, key: CallKey, id: HandleId) {
+        if self
+            .arrays
+            .get(id)
+            .is_some_and(|array| array.file.is_some())
+        {
+            return self.read_data_file(cx, key, id);
+        }
+        let bytes = self.arrays.get(id).map_or(0, |array| array.bytes);
+        self.spill(cx, bytes);
+        let user = cx.calls[key].user.clone();
+        let buffer = cx.memory.hold(bytes, &user, &mut cx.out);
+        let Ok(buffer) = buffer else {
+            // What leaves makes room, and has the job looked at again.
+            if self.arrays.leaving == 0 {
+                let text = format!("has no memory for the array {id} now; try again");
+                cx.fail(key, FailureKind::Busy, &text);
+            }
+            return;
+        };
+        let Some(stored) = self.arrays.returning(id) else {
+            return cx.memory.free(buffer, &mut cx.out);
+        };
+        let transfer = Transfer {
+            id: JobId(id.0),
+            content: Content::Array,
+            memory: buffer,
+            pieces: Pieces::whole(bytes),
+        };
+        cx.disk
+            .read(Purpose::Unspill(id), transfer, stored, &mut cx.out);
+    }
+
+    /// An array is on the disk, or could not be brought there.
+    pub(crate) fn spilled(
+        &mut self,
+        cx: &mut Context,
+        id: HandleId,
+        buffer: MemoryKey,
+        stored: Result<Stored, DiskError>,
+    ) {
+        let location = match stored {
+            Ok(stored) => {
+                cx.memory.free(buffer, &mut cx.out);
+                Location::Disk(stored)
+            }
+            Err(error) => {
+                tracing::error!("an array cannot leave memory: {}", error.text);
+                Location::Memory(buffer)
+            }
+        };
+        if let Some(lost) = self.arrays.left(id, location) {
+            cx.free(lost);
+        }
+        if self.arrays.get(id).is_none() {
+            self.remove_array_file(cx, id);
+        }
+        self.candidates.extend(self.arrays.waiting());
+        cx.has_room = true;
+    }
+
+    /// An array is back in memory, or cannot be read.
+    pub(crate) fn unspilled(
+        &mut self,
+        cx: &mut Context,
+        id: HandleId,
+        buffer: MemoryKey,
+        read: Result<(), DiskError>,
+    ) {
+        self.remove_array_file(cx, id);
+        let memory = match read {
+            Ok(()) => Ok(buffer),
+            Err(error) => {
+                tracing::error!("an array cannot be read: {}", error.text);
+                Err((
+                    buffer,
+                    format!("it could not be read from the disk: {}", error.text),
+                ))
+            }
+        };
+        if let Some(lost) = self.arrays.returned(id, memory) {
+            cx.free(lost);
+        }
+        self.candidates.extend(self.arrays.waiting());
+    }
+
+    fn remove_array_file(&mut self, cx: &mut Context, id: HandleId) {
+        if cx.disk.takes_arrays {
+            let file = Action::RemoveFile(JobId(id.0), Content::Array);
+            cx.out.push(file);
+        }
+    }
+
+    /// A job is done with its arrays; `failed` is why what it was to write is undefined.
+    pub(crate) fn end_uses(&mut self, cx: &mut Context, key: CallKey, failed: Option<&str>) {
+        let Some(job) = cx.calls.get_mut(key) else {
+            return;
+        };
+        if job.uses.is_empty() {
+            return;
+        }
+        let uses = std::mem::take(&mut job.uses);
+        job.held.data.clear();
+        let (waiting, freed) = self.arrays.finish(key, &uses, failed);
+        self.candidates.extend(waiting);
+        for memory in freed {
+            cx.free(memory);
+        }
+    }
+
+    pub(super) fn get_array(
+        &mut self,
+        cx: &mut Context,
+        key: ConnectionKey,
+        request: CallId,
+        id: HandleId,
+    ) {
+        let user = cx.clients[key].user.clone();
+        // Whoever knows the name of a loan may read the array, once.
+        let lent = self.arrays.redeem(id, cx.clock.unix_ms);
+        let lent = lent.and_then(|array| Some((array, self.arrays.get(array)?.bytes)));
+        let own = || self.readable(id, &user).map(|array| (id, array.bytes));
+        match lent.map_or_else(own, Ok) {
+            Ok((id, bytes)) => {
+                let wanted = Use {
+                    id,
+                    writes: false,
+                    replaces: false,
+                    array: 0,
+                };
+                let job = cx
+                    .calls
+                    .insert(Job::get(user, (key, request), bytes, wanted));
+                cx.clients[key].calls.insert(request, job);
+                self.arrays.line_up(job, &[wanted]);
+                self.await_turn(cx, job);
+            }
+            Err(failure) => cx.clients[key].proto.fail(request, &failure),
+        }
+    }
+
+    /// Tells of an array; where it is lent, by another name, which is good for one reading by
+    /// whoever knows it.
+    pub(super) fn tell_of_array(
+        &mut self,
+        cx: &mut Context,
+        (key, request): (ConnectionKey, CallId),
+        id: HandleId,
+        lends: bool,
+    ) {
+        let user = &cx.clients[key].user;
+        let record = self.readable(id, user).map(|_| self.arrays.record(id));
+        let record = record.and_then(|record| {
+            if !lends {
+                return Ok(record);
+            }
+            let loan = HandleId(cx.ids.next());
+            self.arrays.lend(id, loan, cx.clock.unix_ms)?;
+            Ok(record.map(|record| HandleRecord { id: loan, ..record }))
+        });
+        let proto = &mut cx.clients[key].proto;
+        match record {
+            Ok(Some(record)) => proto.handle(request, &record),
+            Ok(None) => {}
+            Err(failure) => proto.fail(request, &failure),
+        }
+    }
+
+    pub(super) fn drop_array(
+        &mut self,
+        cx: &mut Context,
+        key: ConnectionKey,
+        request: CallId,
+        id: HandleId,
+    ) {
+        let user = &cx.clients[key].user;
+        match self.arrays.of_user(id, user) {
+            Ok(_) => {
+                self.tell_of_array(cx, (key, request), id, false);
+                self.end_array(cx, id);
+            }
+            Err(failure) => cx.clients[key].proto.fail(request, &failure),
+        }
+    }
+
+    pub(crate) fn end_array(&mut self, cx: &mut Context, id: HandleId) {
+        self.names.forget(id);
+        if let Some(memory) = self.arrays.drop_array(id) {
+            cx.free(memory);
+        }
+        if self.arrays.get(id).is_none() {
+            self.remove_array_file(cx, id);
+        }
+    }
+
+    /// The arrays of a connection that has ended go, but for those that stay.
+    pub(crate) fn end_arrays_of(&mut self, cx: &mut Context, key: ConnectionKey) {
+        for id in self.arrays.of_connection(key) {
+            self.end_array(cx, id);
+        }
+    }
+
+    /// Drops arrays that were not used for too long.
+    pub(crate) fn expire_arrays(&mut self, cx: &mut Context) {
+        while let Some(id) = self.arrays.expired(cx.clock.unix_ms) {
+            tracing::debug!("the array {id} has expired");
+            self.end_array(cx, id);
+        }
+    }
+}
+
+/// Whether the array that a handle names is what the interface says.
+fn check_form(interface: &Interface, array: &ArrayLayout, known: &Array) -> Result<(), String> {
+    let order = interface.order();
+    let shape = array.shape(order);
+    let column_major = order == Order::ColumnMajor;
+    if known.form.fits(array.element, &shape, column_major) && known.bytes == array.bytes {
+        return Ok(());
+    }
+    let rows = |column_major| match column_major {
+        true => "columns",
+        false => "rows",
+    };
+    Err(format!(
+        "array `{}`: expected {} of shape {shape:?} in {}, the handle has {} of shape {:?} in {}",
+        interface.params[array.param].name,
+        array.element.name(),
+        rows(column_major),
+        known.form.element,
+        known.form.shape,
+        rows(known.form.column_major),
+    ))
+}

@@ -1,0 +1,132 @@
+//! Processor elements and workers: which call has which, and who is next.
+//!
+//! A call that has all it needs is [enqueued](Elements::enqueue); it ends by
+//! [`Elements::forget`]. In between it waits for processor elements, then for a worker.
+
+mod ahead;
+mod callbacks;
+mod dispatch;
+mod object;
+mod workers;
+
+pub(crate) use workers::Loss;
+
+use crate::context::Context;
+use crate::job::Job;
+use crate::keys::{CallKey, Key};
+use crate::map::Map;
+use crate::worker::Worker;
+use crate::workers::Workers;
+use farcall_idl::Layout;
+use farcall_rpc_proto::{Call, Nanos};
+use farcall_schedule::{Queue, queue};
+use std::collections::VecDeque;
+
+/// Who computes, and who waits.
+pub(crate) struct Elements {
+    pub(crate) queue: Queue,
+    pub(crate) workers: Workers,
+    /// Calls that have processor elements and wait for a worker.
+    admitted: VecDeque<CallKey>,
+    /// When a brief call that waits for a certain worker is to have another one.
+    held_until: Option<Nanos>,
+    /// Names of users, by the number of their share.
+    user_names: Map<u64, String>,
+}
+
+impl Elements {
+    pub(crate) fn new(settings: queue::Settings) -> Elements {
+        Elements {
+            queue: Queue::new(settings),
+            workers: Workers::default(),
+            admitted: VecDeque::new(),
+            held_until: None,
+            user_names: Map::default(),
+        }
+    }
+
+    /// The name of the user who has a share.
+    pub(crate) fn user_name(&self, share: u64) -> &str {
+        self.user_names.get(&share).map_or("?", String::as_str)
+    }
+
+    /// When to look again at the latest.
+    pub(crate) fn next_deadline(&self, callbacks: Option<Nanos>, now: Nanos) -> Option<Nanos> {
+        let workers = self.workers.values();
+        let running = workers.clone().filter_map(|w| w.deadline(callbacks));
+        let patience = workers.filter_map(Worker::patience);
+        let change = self.queue.next_change(now);
+        let others = self.held_until.into_iter().chain(change);
+        running.chain(patience).chain(others).min()
+    }
+
+    /// Whether a job has, or will have, processor elements of a reservation.
+    pub(crate) fn is_reserved(&self, job: &Job, now: Nanos) -> bool {
+        let booking = job.run.reservation.and_then(|id| self.queue.booking(id));
+        booking.is_some_and(|booking| booking.until > now && booking.pes > 0)
+    }
+
+    /// Whether a job's reservation has begun.
+    pub(crate) fn has_begun(&self, job: &Job, now: Nanos) -> bool {
+        let booking = job.run.reservation.and_then(|id| self.queue.booking(id));
+        booking.is_some_and(|booking| booking.covers(now))
+    }
+
+    /// Seconds until a call would start that takes so many.
+    pub(crate) fn wait_of(
+        &self,
+        cx: &Context,
+        call: &Call,
+        layout: &Layout,
+        seconds: Option<f64>,
+    ) -> f64 {
+        let nanos = |seconds: f64| (seconds * 1e9) as Nanos;
+        let now = cx.now();
+        if let Some(id) = call.reservation {
+            let own = self.queue.booking(id);
+            return own.map_or(0.0, |own| own.from.saturating_sub(now) as f64 * 1e-9);
+        }
+        let backlog = self.backlog(cx);
+        if self.queue.bookings().next().is_none() {
+            return backlog;
+        }
+        let fewest = layout.fewest_elements.unwrap_or(1);
+        let from = now.saturating_add(nanos(backlog));
+        let until = from.saturating_add(nanos(seconds.unwrap_or_default()).max(1));
+        let fewest = u32::try_from(fewest).unwrap_or(u32::MAX);
+        let start = self.queue.earliest(fewest, (from, until), now);
+        start.saturating_sub(now) as f64 * 1e-9
+    }
+
+    /// Seconds until processor elements that are not reserved are free for one more call, if all
+    /// computed all the time; what was never observed counts nothing.
+    pub(crate) fn backlog(&self, cx: &Context) -> f64 {
+        if self.queue.is_empty() && self.queue.free() > 0 {
+            return 0.0;
+        }
+        let now = cx.now();
+        let work = |job: &Job, pes: u32, done: f64| {
+            let function = cx.functions.get(job.function).ok()?;
+            if self.is_reserved(job, now) {
+                return None;
+            }
+            let seconds = function.predict(&job.layout, pes)?.seconds - done;
+            Some(seconds.max(0.0) * f64::from(pes))
+        };
+        let running = self.workers.values().filter_map(|worker| {
+            let job = &cx.calls[worker.call()?];
+            work(job, job.run.pes, worker.running_for(now) as f64 * 1e-9)
+        });
+        let admitted = self.admitted.iter().filter_map(|job| {
+            let job = &cx.calls[*job];
+            work(job, job.run.pes, 0.0)
+        });
+        let waiting = self.queue.waiting().filter_map(|id| {
+            let job = &cx.calls[CallKey::of_number(id)];
+            let fewest = job.layout.fewest_elements.unwrap_or(1);
+            work(job, u32::try_from(fewest).unwrap_or(u32::MAX), 0.0)
+        });
+        let seconds: f64 = running.chain(admitted).chain(waiting).sum();
+        seconds / f64::from(self.queue.settings().pes)
+    }
+}

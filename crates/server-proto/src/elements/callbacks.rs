@@ -1,0 +1,77 @@
+//! Calls of a running function back to its caller.
+
+use super::Elements;
+use crate::action::Action;
+use crate::context::Context;
+use crate::event::Said;
+use crate::job;
+use crate::keys::{ConnectionKey, Key, WorkerKey};
+use crate::worker::State;
+use farcall_rpc_proto::{CallId, CallbackAnswer, FailureKind};
+
+/// So many workers that wait for a client do not count as computing: what a client calls while it
+/// answers can run. It bounds the processes that nested calls may take.
+const MOST_WAITING: usize = 64;
+
+impl Elements {
+    /// A worker that runs a call says something.
+    pub(crate) fn worker_says(&mut self, cx: &mut Context, key: WorkerKey, said: Said) {
+        let now = cx.now();
+        let Some(worker) = self.workers.get_mut(key) else {
+            return;
+        };
+        let (State::Running { .. }, Some(call)) = (worker.state, worker.call()) else {
+            let text = "called back outside of a call";
+            return self.workers.end(cx, key, FailureKind::Internal, text);
+        };
+        if worker.waits_since().is_some() {
+            let text = "called back while an answer was to come";
+            return self.workers.end(cx, key, FailureKind::LibraryCrashed, text);
+        }
+        let callback = match said {
+            Said::Callback(callback) => callback,
+            Said::Problem(problem) => {
+                return self
+                    .workers
+                    .end(cx, key, FailureKind::LibraryCrashed, &problem);
+            }
+        };
+        worker.waits(now);
+        let job = &cx.calls[call];
+        // A call without a connection was given up, and its worker is about to end.
+        if let Some(connection) = job.connection {
+            let proto = &mut cx.clients[connection].proto;
+            proto.call_back(job.call, &callback);
+            cx.answered(connection);
+        }
+        // While it waits another call can compute.
+        let workers = self.workers.values();
+        let waiting = workers.filter(|worker| worker.waits_since().is_some());
+        if waiting.count() <= MOST_WAITING {
+            self.queue.pause(call.number(), now);
+        }
+        self.dispatch(cx);
+    }
+
+    /// A client has answered.
+    pub(crate) fn answer_callback(
+        &mut self,
+        cx: &mut Context,
+        key: ConnectionKey,
+        call: CallId,
+        answer: CallbackAnswer,
+    ) {
+        let now = cx.now();
+        let Some(call) = cx.clients[key].calls.get(&call) else {
+            return;
+        };
+        let job::State::Running { worker } = cx.calls[*call].state else {
+            return;
+        };
+        self.queue.resume(call.number(), now);
+        if let Some(known) = self.workers.get_mut(worker) {
+            known.answered(now);
+            cx.out.push(Action::Answer { worker, answer });
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Which job computes next, and where.
+
+use super::Elements;
+use crate::action::Action;
+use crate::context::{Context, Step};
+use crate::flaw::{Flaw, has};
+use crate::functions::Function;
+use crate::job;
+use crate::job::Job;
+use crate::keys::{CallKey, Key, WorkerKey};
+use crate::lifecycle::Change;
+use crate::map::Set;
+use crate::record::Outcome;
+use crate::worker::{Need, Posting, State, Worker};
+use farcall_rpc_proto::{FailureKind, JobId};
+use farcall_schedule::queue;
+use farcall_schedule::queue::Start;
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// Names of users that are remembered before some are forgotten.
+const MOST_NAMES: usize = 10_000;
+/// Idle workers that are kept for users at least.
+const LEAST_IDLE: usize = 8;
+
+impl Elements {
+    /// A job has all its arguments: it waits for its processor elements.
+    pub(crate) fn enqueue(&mut self, cx: &mut Context, job: CallKey) {
+        let now = cx.now();
+        cx.calls[job].enter(job::State::Queued);
+        cx.calls[job].times.queued = now;
+        if !self.takes_turn(cx, job) {
+            return;
+        }
+        let request = self.queued(cx, job);
+        self.name_user(cx, request.user, job);
+        let start = self.queue.push(request, now);
+        self.admit_job(cx, start);
+        self.dispatch(cx);
+    }
+
+    /// What a job asks the queue for.
+    pub(crate) fn queued(&self, cx: &Context, key: CallKey) -> queue::Request {
+        let job = &cx.calls[key];
+        let [fewest, most] = [job.layout.fewest_elements, job.layout.processor_elements];
+        let elements = |wanted: Option<i64>| match wanted {
+            Some(wanted) => u32::try_from(wanted).unwrap_or(u32::MAX),
+            None => cx.settings.elements,
+        };
+        let fewest = elements(fewest);
+        let function = cx.functions.get(job.function).ok();
+        let on = fewest.min(self.queue.settings().pes);
+        queue::Request {
+            id: key.number(),
+            user: share_of(cx, job),
+            fewest,
+            most: elements(most),
+            seconds: function.and_then(|function| Some(function.predict(&job.layout, on)?.seconds)),
+            priority: function.map_or(0, |function| function.priority),
+            reservation: job.run.reservation,
+        }
+    }
+
+    /// Remembers who has a share, for the status.
+    fn name_user(&mut self, cx: &mut Context, share: u64, job: CallKey) {
+        if self.user_names.contains_key(&share) {
+            return;
+        }
+        if self.user_names.len() >= MOST_NAMES {
+            let known: Set<u64> = self.queue.users(cx.now()).map(|u| u.user).collect();
+            self.user_names.retain(|share, _| known.contains(share));
+        }
+        let job = &cx.calls[job];
+        let connection = job.connection.and_then(|key| cx.clients.get(key));
+        let host = connection.and_then(|connection| connection.peer.host);
+        let name = match host.filter(|_| job.user.is_anonymous()) {
+            Some(host) => format!("{} of {host}", job.user),
+            None => job.user.to_string(),
+        };
+        self.user_names.insert(share, name);
+    }
+
+    pub(crate) fn admit_job(&mut self, cx: &mut Context, start: Option<Start>) -> bool {
+        if let Some(Start { id, pes }) = start {
+            let job = CallKey::of_number(id);
+            cx.calls[job].run.pes = pes;
+            self.admitted.push_back(job);
+        }
+        start.is_some()
+    }
+
+    /// Gives jobs that have their processor elements to workers. A brief one rather waits for a
+    /// worker that will be idle soon than to wake another. Where no worker of the library is idle
+    /// that may serve the user one is started, unless enough of them will soon be idle.
+    pub(crate) fn dispatch(&mut self, cx: &mut Context) {
+        self.held_until = None;
+        if !self.queue.is_empty() {
+            let now = cx.now();
+            while let start = self.queue.next(now)
+                && self.admit_job(cx, start)
+            {}
+            self.post_waiting(cx, now);
+        }
+        if self.admitted.is_empty() || cx.stopping.is_some() {
+            return;
+        }
+        let workers = self.workers.iter();
+        let starting = workers.filter(|(_, w)| w.object.is_none() && w.state == State::Starting);
+        let mut starting: Vec<WorkerKey> = starting.map(|(key, _)| key).collect();
+        let mut waiting = VecDeque::new();
+        while let Some(job) = self.admitted.pop_front() {
+            if let Some(worker) = cx.calls[job].run.object {
+                // One that has just been started is not idle yet.
+                match self.workers[worker].is_idle() {
+                    true => self.hand_over(cx, job, worker),
+                    false => waiting.push_back(job),
+                }
+                continue;
+            }
+            if let Some(worker) = self.worker_ahead(cx, job) {
+                self.post_behind(cx, job, worker);
+                continue;
+            }
+            let Ok(function) = cx.functions.get(cx.calls[job].function) else {
+                continue;
+            };
+            let need = need(&cx.calls[job], function);
+            if function.brief().is_some()
+                && let Some(soon) = self.workers.idle_soon(cx, &need)
+            {
+                self.held_until = Some(soon);
+                waiting.push_back(job);
+                continue;
+            }
+            if let Some(worker) = self.workers.idle(&need) {
+                self.hand_over(cx, job, worker);
+                continue;
+            }
+            let serves = |key: &WorkerKey| self.workers[*key].serves(&need);
+            if let Some(index) = starting.iter().position(serves) {
+                starting.swap_remove(index);
+            } else {
+                let Need {
+                    library, processes, ..
+                } = need;
+                self.start_one_more(cx, library, processes);
+            }
+            waiting.push_back(job);
+        }
+        waiting.append(&mut self.admitted);
+        self.admitted = waiting;
+    }
+
+    /// Starts a worker. Where there are too many idle ones, of other users and libraries, the one
+    /// that was not needed for the longest time makes room.
+    fn start_one_more(&mut self, cx: &mut Context, library: usize, processes: u32) {
+        let now = cx.now();
+        let most = (4 * self.queue.settings().pes as usize).max(LEAST_IDLE);
+        let is_shared = |worker: &Worker| worker.user.is_some() && worker.object.is_none();
+        let idle = |worker: &Worker| worker.idle_for(now).filter(|_| is_shared(worker));
+        let workers = self.workers.iter();
+        let idle = workers.filter_map(|(key, worker)| Some((idle(worker)?, key)));
+        let idlest = idle.clone().max().filter(|_| idle.count() >= most);
+        if let Some((_, key)) = idlest {
+            let text = "was ended to make room for another";
+            self.workers.end(cx, key, FailureKind::Internal, text);
+        }
+        self.workers.start(cx, library, processes);
+    }
+
+    fn hand_over(&mut self, cx: &mut Context, key: CallKey, worker: WorkerKey) {
+        match cx.calls[key].kept() {
+            Some(id) => self.book(cx, key, id, worker),
+            None => self.launch(cx, key, worker),
+        }
+    }
+
+    pub(crate) fn launch(&mut self, cx: &mut Context, key: CallKey, worker: WorkerKey) {
+        let now = cx.now();
+        let alone = Elements::goes_ahead(cx, key).is_none();
+        let time_limit = cx.settings.time_limit();
+        let job = &mut cx.calls[key];
+        job.times.started = now;
+        job.run.alone = alone;
+        let Ok(function) = cx.functions.get(job.function) else {
+            return;
+        };
+        let Some(known) = self.workers.get_mut(worker) else {
+            return;
+        };
+        known.user.get_or_insert_with(|| job.user.clone());
+        let posting = Posting {
+            function: job.function,
+            alone,
+            is_brief: function.brief().is_some(),
+            time_limit,
+        };
+        known.post(key, posting, now);
+        job.enter(job::State::Running { worker });
+        cx.out.push(Action::Run { worker, call: key });
+        if has(Flaw::BooksTwice) {
+            self.queue.pause(key.number(), now);
+        }
+    }
+
+    /// A call could not be handed to its worker, which is as good as dead.
+    pub(crate) fn not_run(&mut self, cx: &mut Context, key: CallKey, worker: WorkerKey, why: &str) {
+        self.workers.end(cx, worker, FailureKind::Internal, why);
+        if let Some(known) = self.workers.get_mut(worker) {
+            known.gives_back(key);
+        }
+        if cx.calls.contains(key) {
+            let text = "its worker died before the call";
+            cx.fail(key, FailureKind::Internal, text);
+        }
+    }
+
+    /// A worker could not bind its library: calls that wait for one like it fail, because the
+    /// next would fare no better.
+    pub(crate) fn fail_waiting(&mut self, cx: &mut Context, library: usize, cause: &str) {
+        let of_library = |job: &CallKey| {
+            let function = cx.functions.get(cx.calls[*job].function);
+            function.is_ok_and(|function| function.entry.file == library)
+        };
+        let queued = self.queue.waiting().map(CallKey::of_number);
+        let admitted = self.admitted.iter().copied();
+        let waiting: Vec<CallKey> = queued.chain(admitted).filter(of_library).collect();
+        self.admitted.retain(|job| !waiting.contains(job));
+        for job in waiting {
+            let text = format!("has no worker: it {cause}");
+            cx.fail(job, FailureKind::Internal, &text);
+        }
+    }
+
+    /// A worker is to run a call once it is recorded that it does: if the server ends, nobody may
+    /// take it for a call that was not begun.
+    pub(crate) fn book(&mut self, cx: &mut Context, key: CallKey, id: JobId, worker: WorkerKey) {
+        self.workers[worker].state = State::Booked { call: key };
+        cx.calls[key].enter(job::State::Running { worker });
+        cx.step(Step::Record(id, Change::Start, Outcome::default()));
+        if has(Flaw::StartsEarly) {
+            self.launch(cx, key, worker);
+        }
+    }
+
+    /// It is recorded that a call runs: now it does.
+    pub(crate) fn begin(&mut self, cx: &mut Context, key: CallKey) {
+        if cx.stopping.is_some() {
+            return;
+        }
+        if let job::State::Running { worker } = cx.calls[key].state
+            && self.workers[worker].state == (State::Booked { call: key })
+        {
+            self.launch(cx, key, worker);
+        }
+    }
+
+    /// A call does not wait for a worker any more.
+    pub(crate) fn leave(&mut self, key: CallKey) {
+        self.admitted.retain(|admitted| *admitted != key);
+    }
+
+    /// A call that is in memory is over before its time.
+    pub(crate) fn tear_down(&mut self, cx: &mut Context, key: CallKey) {
+        match cx.calls[key].state {
+            job::State::Queued => {
+                self.leave(key);
+                cx.step(Step::Release(key));
+            }
+            job::State::Running { worker } => match self.workers[worker].state {
+                State::Booked { .. } => {
+                    self.workers[worker].rest(cx.clock.nanos);
+                    cx.step(Step::Release(key));
+                }
+                _ => {
+                    let text = "was ended because its user gave the call up";
+                    self.workers.end(cx, worker, FailureKind::Cancelled, text);
+                }
+            },
+            // Goes when the disk has answered.
+            _ => {}
+        }
+    }
+}
+
+/// What a job needs of its worker.
+pub(super) fn need<'n>(job: &'n Job, function: &Function) -> Need<'n> {
+    Need {
+        library: function.entry.file,
+        user: &job.user,
+        processes: match function.interface.is_parallel() {
+            true => job.run.pes,
+            false => 1,
+        },
+    }
+}
+
+/// Whose share a call counts towards: the user's; of those who prove nothing, that of their
+/// host.
+fn share_of(cx: &Context, job: &Job) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    job.user.hash(&mut hasher);
+    if job.user.is_anonymous() {
+        let connection = job.connection.and_then(|key| cx.clients.get(key));
+        connection
+            .and_then(|known| known.peer.host)
+            .hash(&mut hasher);
+    }
+    hasher.finish()
+}

@@ -1,0 +1,66 @@
+//! Calls of an object's methods: they run one after the other, in its worker.
+
+use super::Elements;
+use crate::context::Context;
+use crate::event::Death;
+use crate::keys::{CallKey, WorkerKey};
+use crate::worker::Held;
+use farcall_rpc_proto::{Failure, FailureKind};
+
+impl Elements {
+    /// Whether it is the job's turn to ask for processor elements: what waits for its object takes
+    /// none. Else it waits behind the others.
+    pub(crate) fn takes_turn(&mut self, cx: &mut Context, key: CallKey) -> bool {
+        let Some(held) = self.held(cx, key) else {
+            return true;
+        };
+        match held.turn {
+            None => held.turn = Some(key),
+            Some(turn) if turn == key => {}
+            Some(_) => held.behind.push_back(key),
+        }
+        held.turn == Some(key)
+    }
+
+    /// A job of an object is over, or given up: the next one has its turn.
+    pub(crate) fn passes_turn(&mut self, cx: &mut Context, key: CallKey, worker: WorkerKey) {
+        let held = self.workers.get_mut(worker);
+        let Some(held) = held.and_then(|worker| worker.object.as_mut()) else {
+            return;
+        };
+        if held.turn != Some(key) {
+            return held.behind.retain(|job| *job != key);
+        }
+        held.turn = held.behind.pop_front();
+        if let Some(next) = held.turn {
+            self.enqueue(cx, next);
+        }
+    }
+
+    /// What is known of the object whose method the job is.
+    fn held(&mut self, cx: &Context, key: CallKey) -> Option<&mut Held> {
+        let worker = cx.calls[key].run.object?;
+        self.workers.get_mut(worker)?.object.as_mut()
+    }
+
+    /// The process of an object has ended: calls that wait for it fail. Returns why later ones
+    /// will.
+    pub(super) fn object_died(
+        &mut self,
+        cx: &mut Context,
+        held: &mut Held,
+        death: &Death,
+    ) -> Failure {
+        let cause = &death.cause;
+        let text = format!("was called on an object that is lost: its process {cause}");
+        let kind = match (held.owner, held.kept) {
+            (None, None) => death.kind,
+            _ => FailureKind::ObjectLost,
+        };
+        for call in held.turn.take().into_iter().chain(held.behind.drain(..)) {
+            self.leave(call);
+            cx.fail(call, kind, &text);
+        }
+        Failure::new(FailureKind::ObjectLost, text)
+    }
+}

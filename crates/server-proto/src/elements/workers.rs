@@ -1,0 +1,90 @@
+//! Workers: when they start, what they have said, and what becomes of their calls when they end.
+
+use super::Elements;
+use crate::context::{Context, Step};
+use crate::event::Death;
+use crate::flaw::{Flaw, has};
+use crate::keys::{CallKey, WorkerKey};
+use crate::output;
+use crate::worker::{Held, State, Worker};
+use farcall_rpc_proto::Failure;
+
+/// What has ended with a worker.
+pub(crate) enum Loss {
+    /// Only itself.
+    Worker,
+    /// The object that it held, and why calls of it fail.
+    Object(Held, Failure),
+    /// It could not bind its library.
+    Library(usize),
+}
+
+impl Elements {
+    /// A worker has ended: its call fails, and another worker takes its place.
+    pub(crate) fn worker_died(&mut self, cx: &mut Context, key: WorkerKey, death: &Death) -> Loss {
+        let Some(running) = self.workers.get(key).map(Worker::call) else {
+            return Loss::Worker;
+        };
+        if let Some(call) = running {
+            output::finish(cx, call);
+        }
+        let goes_ahead = running.is_some_and(|call| Elements::goes_ahead(cx, call).is_some());
+        let Some(worker) = self.workers.remove(key) else {
+            return Loss::Worker;
+        };
+        let (library, state) = (worker.library, worker.state);
+        let mut behind: Vec<CallKey> = worker.calls_behind().collect();
+        let cause = &death.cause;
+        match state == State::Idle && worker.is_ended {
+            true => tracing::debug!("a worker {cause}"),
+            false => tracing::warn!("a worker {cause}"),
+        }
+        let object = worker.object.map(|mut held| {
+            // What runs fails with the cause itself.
+            held.turn = held.turn.filter(|turn| running != Some(*turn));
+            let failure = self.object_died(cx, &mut held, death);
+            (held, failure)
+        });
+        match state {
+            State::Running { .. } | State::Booked { .. } => {
+                let may_begin_again = !death.had_begun && goes_ahead || has(Flaw::RunsAgain);
+                if let Some(call) = running
+                    && Elements::outlives(cx, call, may_begin_again, death)
+                {
+                    behind.insert(0, call);
+                }
+                behind.into_iter().for_each(|call| self.requeue(cx, call));
+            }
+            State::Starting if object.is_none() => {
+                self.fail_waiting(cx, library, cause);
+                return Loss::Library(library);
+            }
+            State::Starting | State::Idle => {}
+        }
+        if let Some((held, failure)) = object {
+            return Loss::Object(held, failure);
+        }
+        let is_spare = |w: &Worker| w.library == library && w.object.is_none();
+        let has_spare = self.workers.values().any(is_spare);
+        if !has_spare && cx.stopping.is_none() {
+            self.workers.start(cx, library, 1);
+        }
+        Loss::Worker
+    }
+
+    /// Whether the call of a worker that has ended is to wait for its turn again; else it is over.
+    fn outlives(cx: &mut Context, call: CallKey, may_begin_again: bool, death: &Death) -> bool {
+        let Some(job) = cx.calls.get_mut(call) else {
+            return false;
+        };
+        if job.connection.is_none() && job.kept().is_none() {
+            cx.step(Step::Release(call));
+            return false;
+        }
+        if may_begin_again && !std::mem::replace(&mut job.run.again, true) {
+            return true;
+        }
+        cx.fail(call, death.kind, &death.cause);
+        false
+    }
+}

@@ -1,0 +1,313 @@
+//! The parts of the server, and the way of calls through them.
+//!
+//! A part has its own state and knows no other part. What one asks of another is a
+//! [`Step`], which is done here.
+
+mod calls;
+mod clients;
+mod offer;
+mod overview;
+mod requests;
+mod standing;
+
+pub use overview::{Figures, Overview, STATES};
+pub use standing::{Reports, Standing};
+
+use crate::account::Totals;
+use crate::action::{Action, Actions};
+use crate::clients::Clients;
+use crate::context::{Context, Step};
+use crate::data::Data;
+use crate::disk::{Disk, Purpose};
+use crate::elements::{Elements, Loss};
+use crate::event::{Death, Event, Now};
+use crate::functions::Functions;
+use crate::ids::Ids;
+use crate::keys::{Table, WorkerKey};
+use crate::lanes::Lanes;
+use crate::libraries::Libraries;
+use crate::links::Links;
+use crate::memory::Memory;
+use crate::names::DataFile;
+use crate::objects::Objects;
+use crate::output;
+use crate::record::{DiskError, Stored};
+use crate::reservations::Reservations;
+use crate::settings::Settings;
+use crate::submissions::Submissions;
+use crate::worker::Worker;
+use farcall_idl::Document;
+use farcall_rpc_proto::Nanos;
+use std::collections::VecDeque;
+
+/// What is learned is kept after this time at the latest.
+const KEEP: Nanos = 60_000_000_000;
+/// How often connections are looked through for some that never greeted.
+const SWEEP: Nanos = 1_000_000_000;
+
+/// All parts.
+pub(crate) struct Engine {
+    pub(crate) cx: Context,
+    pub(crate) elements: Elements,
+    pub(crate) data: Data,
+    pub(crate) submissions: Submissions,
+    pub(crate) objects: Objects,
+    pub(crate) reservations: Reservations,
+    pub(crate) lanes: Lanes,
+    pub(crate) libraries: Libraries,
+    pub(crate) links: Links,
+    next_sweep: Nanos,
+}
+
+impl Engine {
+    pub(crate) fn new<'d>(
+        settings: Settings,
+        documents: impl IntoIterator<Item = &'d Document>,
+        files: Vec<DataFile>,
+        now: Now,
+    ) -> Engine {
+        let mut ids = Ids::new(settings.seed);
+        let base = ids.next();
+        let base = base.iter().take(6);
+        let base = base.fold(0, |base, byte| base << 8 | u64::from(*byte)) << 16;
+        let mut functions = Functions::new(base, settings.priorities.clone());
+        let mut libraries = Libraries::default();
+        for document in documents {
+            functions.add(document);
+            libraries.add();
+        }
+        Engine {
+            elements: Elements::new(settings.queue.clone()),
+            data: Data::new(&settings, files),
+            submissions: Submissions::default(),
+            objects: Objects::default(),
+            reservations: Reservations::default(),
+            lanes: Lanes::default(),
+            libraries,
+            links: Links::default(),
+            next_sweep: now.nanos + SWEEP,
+            cx: Context {
+                memory: Memory::new(settings.limits.memory),
+                settings,
+                clock: now,
+                out: Actions::default(),
+                steps: VecDeque::new(),
+                ids,
+                functions,
+                clients: Clients::default(),
+                calls: Table::default(),
+                disk: Disk::default(),
+                totals: Totals::default(),
+                has_room: true,
+                learned_since: None,
+                draining: false,
+                stopping: None,
+            },
+        }
+    }
+
+    /// Takes note of something that has happened.
+    pub(crate) fn handle(&mut self, event: Event) {
+        let cx = &mut self.cx;
+        match event {
+            Event::Authenticated(connection, found) => self.authenticated(connection, found),
+            Event::Lost(connection, why) => self.close(connection, why),
+            Event::NoMemory(memory, why) => self.no_memory(memory, &why),
+            Event::NotShared(connection, why) => self.close(connection, Some(why)),
+            Event::Ready(worker, ready) => {
+                if let Some(library) = self.elements.workers.ready(cx, worker) {
+                    self.libraries.bound(cx, library, ready);
+                }
+            }
+            Event::Finished(worker, call, outcome) => {
+                output::finish(cx, call);
+                self.elements.workers.goes_on(cx, worker);
+                self.finished(call, outcome);
+            }
+            Event::Passed(worker) => self.elements.workers.goes_on(cx, worker),
+            Event::Withdrawn(worker, call, withdrawal) => {
+                self.elements.withdrawn(cx, worker, call, withdrawal);
+            }
+            Event::NotRun(worker, call, why) => self.elements.not_run(cx, call, worker, &why),
+            Event::Said(worker, said) => self.elements.worker_says(cx, worker, said),
+            Event::Printed(worker, printed) => {
+                let worker = self.elements.workers.get(worker);
+                if let Some(call) = worker.and_then(Worker::call) {
+                    output::printed(cx, call, printed);
+                }
+            }
+            Event::Died(worker, death) => self.worker_died(worker, &death),
+            Event::DurableOpened(records) => self.submissions.opened(cx, records),
+            Event::DurableAwaited => self.submissions.are_awaited = true,
+            Event::Written(ticket, stored) => self.written(ticket, stored),
+            Event::Fetched(ticket, read) => self.fetched(ticket, read),
+            Event::Inserted(id, number) => {
+                let elements = &self.elements;
+                self.submissions.inserted(cx, elements, id, number);
+            }
+            Event::Changed(id, changed) => self.submissions.changed(cx, id, changed.as_ref()),
+            Event::Forgotten(id) => self.submissions.forgotten(cx, id),
+            Event::Pulled(number, read) => self.data.pulled(cx, number, read),
+            Event::DataRead(id, read) => self.data.data_read(cx, id, read),
+            Event::Folder(files) => self.data.folder_changed(cx, files),
+            Event::Library(checked) => {
+                if let Some(library) = self.libraries.checked(cx, checked) {
+                    self.elements.workers.start(cx, library, 1);
+                }
+            }
+            Event::Drain => self.drain(),
+            Event::Stop => self.stop(),
+        }
+        self.settle();
+    }
+
+    /// Does what parts have asked of others.
+    pub(crate) fn settle(&mut self) {
+        while let Some(step) = self.cx.steps.pop_front() {
+            let cx = &mut self.cx;
+            match step {
+                Step::Enqueue(call) if cx.calls.contains(call) => self.elements.enqueue(cx, call),
+                Step::Begin(call) if cx.calls.contains(call) => self.elements.begin(cx, call),
+                Step::TearDown(call) if cx.calls.contains(call) => {
+                    self.elements.tear_down(cx, call);
+                }
+                Step::Enqueue(_) | Step::Begin(_) | Step::TearDown(_) => {}
+                Step::Release(call) => self.release(call),
+                Step::Fail(call, kind, cause) => self.fail(call, kind, &cause),
+                Step::Record(id, change, outcome) => {
+                    self.submissions.record(cx, id, change, outcome);
+                }
+            }
+        }
+    }
+
+    /// Goes on with what the events of a batch have made possible.
+    pub(crate) fn turn(&mut self) {
+        // Not those that are closed from here on: the shell is yet to write their last words.
+        for key in self.cx.clients.remove_closed() {
+            self.lanes.forget(key);
+        }
+        self.use_room();
+        while self.data.has_candidates() {
+            self.data.serve_candidates(&mut self.cx);
+            self.settle();
+        }
+        self.elements.dispatch(&mut self.cx);
+        self.grant_held();
+        self.elements.dispatch(&mut self.cx);
+        self.settle();
+        self.handle_deadlines();
+        self.let_go();
+        self.settle();
+    }
+
+    /// Goes on with calls that have waited for memory.
+    fn use_room(&mut self) {
+        if !std::mem::take(&mut self.cx.has_room) || self.cx.stopping.is_some() {
+            return;
+        }
+        self.serve_starved();
+        self.submissions.serve_starved(&mut self.cx);
+        // What was not begun is for the next server.
+        if !self.cx.draining {
+            self.submissions.load_backlog(&mut self.cx);
+        }
+        self.settle();
+    }
+
+    fn handle_deadlines(&mut self) {
+        let cx = &mut self.cx;
+        let now = cx.now();
+        self.elements.take_back_late(cx);
+        self.lanes.serve_lanes(&self.elements.queue, cx);
+        self.elements.workers.end_late(cx);
+        self.submissions.expire(cx);
+        self.data.expire_arrays(cx);
+        let keep_ms = self.data.arrays.keep_ms();
+        self.objects.expire(cx, &mut self.elements, keep_ms);
+        let is_due = |since: &mut Nanos| now >= *since + KEEP;
+        if cx.learned_since.take_if(is_due).is_some() {
+            cx.out.push(Action::KeepLearned);
+        }
+        if now >= self.next_sweep {
+            self.next_sweep = now + SWEEP;
+            self.end_stalled();
+            self.end_silent();
+        }
+    }
+
+    /// When to call [`Engine::turn`] again at the latest.
+    pub(crate) fn next_deadline(&self) -> Option<Nanos> {
+        let cx = &self.cx;
+        let now = cx.now();
+        let callbacks = cx.settings.limits.callback();
+        let elements = self.elements.next_deadline(callbacks, now);
+        let sweeps = cx.clients.awaits_greeting() || !cx.calls.is_empty();
+        let sweep = sweeps.then_some(self.next_sweep);
+        let keep = cx.learned_since.map(|since| since + KEEP);
+        let objects = self.objects.next_expiry(self.data.arrays.keep_ms());
+        let expiries = [
+            self.submissions.next_expiry(),
+            self.data.arrays.next_expiry(),
+            objects,
+        ];
+        let expiry = expiries.into_iter().flatten().min().map(|at| {
+            let left = at.saturating_sub(cx.clock.unix_ms);
+            now.saturating_add(left.saturating_mul(1_000_000))
+        });
+        let lanes = self.lanes.next_change(now);
+        let all = [elements, sweep, keep, expiry, lanes, cx.stopping];
+        all.into_iter().flatten().min()
+    }
+
+    /// A worker has ended, and what it held with it.
+    fn worker_died(&mut self, worker: WorkerKey, death: &Death) {
+        let cx = &mut self.cx;
+        match self.elements.worker_died(cx, worker, death) {
+            Loss::Worker => {}
+            Loss::Object(held, failure) => self.objects.died(cx, &held, failure),
+            Loss::Library(library) => self.libraries.not_bound(cx, library, &death.cause),
+        }
+    }
+
+    /// A file was written, or could not be.
+    fn written(&mut self, ticket: u64, stored: Result<Stored, DiskError>) {
+        let cx = &mut self.cx;
+        let Some((purpose, memory)) = cx.disk.ended(ticket) else {
+            return;
+        };
+        match purpose {
+            Purpose::Submit(call) => {
+                cx.calls[call].held.buffer = Some(memory);
+                self.submissions.arguments_written(cx, call, stored);
+            }
+            Purpose::Finish(call, exec) => {
+                cx.calls[call].held.buffer = Some(memory);
+                self.submissions.result_written(cx, call, exec, stored);
+            }
+            Purpose::Spill(id) => self.data.spilled(cx, id, memory, stored),
+            Purpose::Load(_) | Purpose::Deliver(_) | Purpose::Unspill(_) => {}
+        }
+    }
+
+    /// A file was read, or could not be.
+    fn fetched(&mut self, ticket: u64, read: Result<(), DiskError>) {
+        let cx = &mut self.cx;
+        let Some((purpose, memory)) = cx.disk.ended(ticket) else {
+            return;
+        };
+        match purpose {
+            Purpose::Load(call) => {
+                cx.calls[call].held.buffer = Some(memory);
+                self.submissions.arguments_read(cx, call, read);
+            }
+            Purpose::Deliver(Some(fetch)) => self.submissions.result_read(cx, fetch, memory, read),
+            Purpose::Deliver(None) => {
+                cx.memory.give_back(memory);
+                cx.has_room = true;
+            }
+            Purpose::Unspill(id) => self.data.unspilled(cx, id, memory, read),
+            Purpose::Submit(_) | Purpose::Finish(..) | Purpose::Spill(_) => {}
+        }
+    }
+}

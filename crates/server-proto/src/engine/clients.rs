@@ -1,0 +1,227 @@
+//! How connections begin and end, alone or all together with the server.
+
+use super::Engine;
+use crate::action::{Action, Way};
+use crate::event::Identity;
+use crate::job::State;
+use crate::keys::ConnectionKey;
+use crate::objects::Objects;
+use crate::segments;
+use crate::settings::nanos;
+use farcall_rpc_proto::{CallId, Failure, FailureKind, Nanos, ProtocolError};
+
+impl Engine {
+    /// It is known who a client is: it becomes a user, or is refused.
+    pub(super) fn authenticated(&mut self, key: ConnectionKey, found: Result<Identity, String>) {
+        let clients = &mut self.cx.clients;
+        if !clients.is_open(key) {
+            return;
+        }
+        let most = self.cx.settings.limits.connections_per_user;
+        let found = found.and_then(|found| match clients.too_many(&found.user, most) {
+            None => Ok(found),
+            Some(text) => Err(text),
+        });
+        let connection = &mut clients[key];
+        let (peer, agent) = (&connection.peer.name, &connection.peer.agent);
+        match found {
+            Ok(Identity { user, is_operator }) => {
+                tracing::debug!("{peer}: connected, {agent}, user {user}");
+                connection.user = user;
+                connection.peer.is_operator = is_operator;
+                connection.connected = true;
+            }
+            Err(refusal) => {
+                tracing::warn!("{peer}: refused: {refusal}");
+                connection.proto.refuse(refusal.as_str());
+                self.cx.audit_refusal(key, &refusal);
+                self.close(key, None);
+            }
+        }
+    }
+
+    /// A client breaks the protocol: it is told so once.
+    pub(crate) fn break_off(&mut self, key: ConnectionKey, error: &ProtocolError) {
+        if !matches!(error, ProtocolError::NotFarcall | ProtocolError::Goodbye(_)) {
+            self.cx.clients[key].proto.goodbye(error.to_string());
+        }
+        self.close(key, Some(error.to_string()));
+    }
+
+    /// Ends a connection with all its calls.
+    pub(super) fn close(&mut self, key: ConnectionKey, error: Option<String>) {
+        let cx = &mut self.cx;
+        if !cx.clients.is_open(key) {
+            return;
+        }
+        cx.clients.close(key);
+        let connection = &mut cx.clients[key];
+        let peer = &connection.peer.name;
+        match (&error, connection.calls.len()) {
+            (Some(error), _) => tracing::warn!("{peer}: connection closed: {error}"),
+            (None, 0) => tracing::debug!("{peer}: connection closed"),
+            (None, calls) => {
+                tracing::warn!("{peer}: the client has gone in the middle of {calls} calls");
+            }
+        }
+        let sending = std::mem::take(&mut connection.sending);
+        let mut calls = std::mem::take(&mut connection.calls);
+        let objects = std::mem::take(&mut connection.objects);
+        let segments = std::mem::take(&mut connection.segments);
+        cx.out.push(Action::Close(key));
+        self.lanes.close(key);
+        self.submissions.stop_fetching(cx, key, None);
+        self.data.pulls.forget(key);
+        calls.retain(|_, call| !sending.contains(call));
+        for call in sending {
+            self.release(call);
+        }
+        for (_, call) in calls {
+            self.abandon(call);
+        }
+        let cx = &mut self.cx;
+        for (_, object) in objects {
+            Objects::give_up(cx, &mut self.elements, &object);
+        }
+        self.data.end_arrays_of(cx, key);
+        for (_, segment) in segments {
+            segments::give_up(cx, segment);
+        }
+    }
+
+    /// Closes connections that never greeted.
+    pub(super) fn end_silent(&mut self) {
+        let patience_s = self.cx.settings.limits.greeting_s;
+        for key in self.cx.clients.silent(patience_s, self.cx.now()) {
+            tracing::warn!("{}: no greeting", self.cx.clients[key].peer.name);
+            self.close(key, None);
+        }
+    }
+
+    /// Ends transfers that stand still: they hold memory. What the server itself does not take does
+    /// not count.
+    pub(super) fn end_stalled(&mut self) {
+        let cx = &self.cx;
+        let is_busy = !cx.clients.starved.is_empty();
+        let Some(bound) = cx.settings.limits.stalled(is_busy) else {
+            return;
+        };
+        let latest = cx.now().saturating_sub(nanos(bound));
+        let mut silent = Vec::new();
+        let mut deaf = Vec::new();
+        for (key, job) in cx.calls.iter() {
+            let moved = job.streams.moved.max(job.times.accepted);
+            let Some(connection) = job.connection.filter(|_| (1..latest).contains(&moved)) else {
+                continue;
+            };
+            // Who waits for his turn is not to blame.
+            let way = match job.state {
+                State::Receiving => Way::Up,
+                _ => Way::Down,
+            };
+            if self.lanes.waits(connection, way) {
+                continue;
+            }
+            let known = &cx.clients[connection];
+            match job.state {
+                State::Receiving if known.takes_input() => silent.push(key),
+                State::Sending if known.taken < latest => deaf.push(connection),
+                _ => {}
+            }
+        }
+        for call in silent {
+            let text = format!(
+                "got no more of its arguments for {bound} s (limits.stalled_s and \
+                 limits.stalled_busy_s in the server's configuration)"
+            );
+            self.fail(call, FailureKind::Stalled, &text);
+        }
+        deaf.sort_unstable();
+        deaf.dedup();
+        for connection in deaf {
+            let text = format!(
+                "it has not read results for {bound} s (limits.stalled_s and \
+                 limits.stalled_busy_s in the configuration)"
+            );
+            self.close(connection, Some(text));
+        }
+    }
+
+    /// Begins to stop: running and waiting calls fail, results that are on their way leave.
+    pub(super) fn stop(&mut self) {
+        /// How long a stopping server waits for its last words to be taken.
+        const LAST_WORDS: Nanos = 2_000_000_000;
+        let cx = &mut self.cx;
+        if cx.stopping.is_some() {
+            return;
+        }
+        tracing::info!("stopping");
+        cx.stopping = Some(cx.now() + LAST_WORDS);
+        cx.out.push(Action::StopListening);
+        for key in cx.clients.open() {
+            let connection = &mut cx.clients[key];
+            let open = connection.calls.iter();
+            let open = open.filter(|(_, call)| !connection.sending.contains(call));
+            let open: Vec<_> = open.map(|(id, _)| *id).collect();
+            let waiting = connection.waiting.take().map(|(call, _)| call);
+            let held = std::mem::take(&mut connection.held);
+            let held = held.into_iter().map(|(call, _)| call);
+            for call in open.into_iter().chain(waiting).chain(held) {
+                let text = "the server is stopping; the call did not complete";
+                let failure = Failure::new(FailureKind::ServerStopping, text);
+                connection.proto.fail(call, &failure);
+            }
+            connection.proto.goodbye("the server is stopping");
+            cx.answered(key);
+        }
+    }
+
+    /// A client asks for the graceful end: no new calls, those that were taken end, then the server
+    /// does.
+    pub(super) fn drain_for(&mut self, key: ConnectionKey, request: CallId) {
+        let connection = &self.cx.clients[key];
+        let user = connection.user.clone();
+        if !connection.peer.is_operator {
+            let text = format!(
+                "{user} may not end this server: only root, the user it runs as, and those whom \
+                 access.operators in its configuration names"
+            );
+            let failure = Failure::new(FailureKind::NotAllowed, text);
+            return self.cx.refuse(key, request, &failure);
+        }
+        tracing::info!("{user} asks the server to end");
+        self.drain();
+        let calls = self.cx.calls.len() as u64;
+        self.cx.clients[key].proto.draining(request, calls);
+    }
+
+    /// Takes no more connections and calls from now on.
+    pub(super) fn drain(&mut self) {
+        let cx = &mut self.cx;
+        if cx.draining {
+            return;
+        }
+        tracing::info!("draining: {} calls are to end", cx.calls.len());
+        cx.out.push(Action::StopListening);
+        cx.draining = true;
+        self.submissions.refuse_stranded(cx);
+    }
+
+    /// While draining: lets connections without calls go, and ends when all have gone.
+    pub(super) fn let_go(&mut self) {
+        if !self.cx.draining || self.cx.stopping.is_some() {
+            return;
+        }
+        for key in self.cx.clients.open() {
+            let connection = &mut self.cx.clients[key];
+            if connection.is_idle() {
+                let text = "the server is draining; connect anew";
+                connection.proto.goodbye(text);
+                self.close(key, None);
+            }
+        }
+        if self.cx.calls.is_empty() && self.cx.clients.all_have_gone() {
+            self.stop();
+        }
+    }
+}

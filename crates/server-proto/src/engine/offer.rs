@@ -1,0 +1,369 @@
+//! The way of a call into the server: offered, checked, given memory, or held back until there is
+//! some.
+//!
+//! A client holds the arguments of large calls back until they are granted, so that its connection
+//! is free for others meanwhile.
+
+use super::Engine;
+use crate::action::{Action, Segment};
+use crate::arrays::Use;
+use crate::connection::Offer;
+use crate::flaw::{Flaw, has};
+use crate::job::{Durability, Job, Printing};
+use crate::keys::{ConnectionKey, Key, MemoryKey, WorkerKey};
+use crate::map::Map;
+use crate::memory::{Memory, NoMemory, Room};
+use crate::worker::TEXT_BYTES;
+use farcall_idl::{Interface, Layout, Mode, Place};
+use farcall_rpc_proto::{Call, CallId, Failure, FailureKind};
+use std::rc::Rc;
+
+/// The places of a call's arrays, and the memory they are in.
+type Placed = (Vec<Option<Place>>, Vec<Rc<Segment>>);
+
+/// A call that was checked.
+pub(super) struct Checked {
+    pub(super) layout: Layout,
+    /// What the worker is told.
+    message: Vec<u8>,
+    /// The memory that it names.
+    segments: Vec<Rc<Segment>>,
+    /// The arrays that it uses by their handles.
+    uses: Vec<Use>,
+}
+
+/// A call that may be taken.
+struct Admissible {
+    checked: Checked,
+    /// The worker of its object.
+    object: Option<WorkerKey>,
+    durability: Durability,
+}
+
+impl Engine {
+    /// A client offers a call, which takes its turn behind others that wait for a grant.
+    pub(super) fn offer_in_turn(&mut self, key: ConnectionKey, id: CallId, offer: Offer) {
+        let connection = &mut self.cx.clients[key];
+        let waits = connection.proto.waits_for_grant(offer.data_bytes());
+        if waits && !connection.held.is_empty() {
+            connection.held.push_back((id, offer));
+        } else if waits && !self.cx.clients.takes_stream(key, &self.cx.calls) {
+            self.cx.clients[key].held.push_back((id, offer));
+        } else {
+            return self.offer(key, id, offer);
+        }
+        self.cx.clients.note_holding(key);
+    }
+
+    /// A client offers something: it gets memory, waits for some, or is refused.
+    fn offer(&mut self, key: ConnectionKey, id: CallId, offer: Offer) {
+        let offer = match offer {
+            Offer::Put(put) => {
+                let arrived = self.data.offer_put(&mut self.cx, key, id, put);
+                return arrived.into_iter().for_each(|job| self.received(job));
+            }
+            Offer::Pull(pull) => return self.data.offer_pull(&mut self.cx, key, id, pull),
+            offer => offer,
+        };
+        let Some(call) = offer.call() else { return };
+        let admissible = match self.admissible(key, &offer, call) {
+            Ok(admissible) => admissible,
+            Err(failure) => {
+                self.cx.totals.refused += 1;
+                self.cx.audit_refusal(key, &failure.message);
+                return self.cx.clients[key].proto.fail(id, &failure);
+            }
+        };
+        match self.buffer_for(key, &admissible.checked.layout, call.data_bytes) {
+            Room::Here(buffer) => self.take(key, id, call, admissible, buffer),
+            Room::Later => self.cx.await_room(key, id, offer),
+            Room::Never(failure) => self.cx.clients[key].proto.fail(id, &failure),
+        }
+    }
+
+    /// Whether a call may be taken, once there is memory for it.
+    fn admissible(
+        &mut self,
+        key: ConnectionKey,
+        offer: &Offer,
+        call: &Call,
+    ) -> Result<Admissible, Failure> {
+        let object = self.objects.worker_of(&self.cx, key, offer, call)?;
+        let checked = self.check(key, call)?;
+        self.beyond_limits(key, &checked.layout)?;
+        let (submissions, layout) = (&mut self.submissions, &checked.layout);
+        let durability = submissions.durability(&mut self.cx, key, offer, layout)?;
+        Ok(Admissible {
+            checked,
+            object,
+            durability,
+        })
+    }
+
+    /// Takes a call that has its memory.
+    fn take(
+        &mut self,
+        key: ConnectionKey,
+        id: CallId,
+        call: &Call,
+        admissible: Admissible,
+        buffer: Option<MemoryKey>,
+    ) {
+        let (cx, checked) = (&mut self.cx, admissible.checked);
+        let now = cx.now();
+        let user = cx.clients[key].user.clone();
+        let client = Some((key, id));
+        let mut job = Job::new(user, client, call.function, checked.message, checked.layout);
+        job.held.buffer = buffer;
+        job.held.segments = checked.segments;
+        if call.output && cx.clients[key].proto.takes_output() {
+            job.printing = Some(Printing::new(now));
+        }
+        job.run.object = admissible.object;
+        job.run.reservation = call.reservation;
+        job.durability = admissible.durability;
+        job.times.accepted = now;
+        if let Some(memory) = buffer {
+            for (offset, bytes) in job.gaps() {
+                cx.out.push(Action::ClearMemory {
+                    memory,
+                    offset,
+                    bytes,
+                });
+            }
+        }
+        let job = cx.calls.insert(job);
+        cx.clients[key].calls.insert(id, job);
+        if let Err(failure) = self.submissions.reserve(cx, job) {
+            cx.calls[job].durability = Durability::None;
+            self.release(job);
+            return self.cx.clients[key].proto.fail(id, &failure);
+        }
+        self.data.arrays.line_up(job, &checked.uses);
+        cx.calls[job].uses = checked.uses;
+        if cx.clients[key].proto.accept(id, now) {
+            self.received(job);
+        }
+    }
+
+    /// Checks a call against its interface. Nothing is allocated in proportion to it.
+    pub(super) fn check(&self, key: ConnectionKey, call: &Call) -> Result<Checked, Failure> {
+        let cx = &self.cx;
+        if let Some(failure) = cx.is_ending() {
+            return Err(failure);
+        }
+        let connection = &cx.clients[key];
+        let function = cx.functions.get(call.function)?;
+        let bad = |error: String| {
+            let name = function.interface.qualified_name();
+            Failure::new(FailureKind::BadArgument, format!("{name}: {error}"))
+        };
+        let answers = connection.proto.answers_callbacks();
+        if !answers && !function.interface.callbacks.is_empty() {
+            let text = "calls functions of its caller, which this client cannot do; update it";
+            return Err(bad(text.to_string()));
+        }
+        if !connection.proto.moves_files() && function.interface.moves_files() {
+            let text = "works on files of its caller, which this client cannot move; update it";
+            return Err(bad(text.to_string()));
+        }
+        let layout = function.interface.layout(&call.scalars, &call.elements);
+        let mut layout = layout.map_err(|error| bad(error.to_string()))?;
+        let placed = places(&function.interface, &layout, call, &connection.segments);
+        let (mut places, segments) = placed.map_err(bad)?;
+        let (interface, user) = (&function.interface, &connection.user);
+        let uses = self
+            .data
+            .uses(interface, &layout, call, user, &mut places)?;
+        layout.place(places.iter().copied());
+        let expected = layout.sent_bytes();
+        if call.data_bytes != expected {
+            let given = call.data_bytes;
+            return Err(bad(format!(
+                "expected {expected} bytes of arrays, {given} announced"
+            )));
+        }
+        let mut message = Vec::new();
+        match places.is_empty() {
+            true => call.encode(&mut message),
+            false => Call {
+                places,
+                handles: Vec::new(),
+                ..call.clone()
+            }
+            .encode(&mut message),
+        }
+        if message.len() > TEXT_BYTES {
+            let text = format!("its scalars and texts exceed {TEXT_BYTES} bytes; use an array");
+            return Err(bad(text));
+        }
+        if let Some(id) = call.reservation {
+            let queue = &self.elements.queue;
+            self.reservations.check(queue, user, id, cx.now())?;
+        }
+        Ok(Checked {
+            layout,
+            message,
+            segments,
+            uses,
+        })
+    }
+
+    /// Why a connection's user may not have one more call. Limits that the operator has not set
+    /// cost nothing.
+    fn beyond_limits(&self, key: ConnectionKey, layout: &Layout) -> Result<(), Failure> {
+        let user = &self.cx.clients[key].user;
+        let limits = &self.cx.settings.limits;
+        let (most_calls, most_bytes) = (limits.calls_per_user, limits.memory_per_user);
+        if most_calls == 0 && most_bytes == 0 {
+            return Ok(());
+        }
+        let (mut calls, mut bytes) = (1, layout.bytes);
+        for job in self.cx.calls.values().filter(|job| job.user == *user) {
+            calls += 1;
+            bytes = bytes.saturating_add(job.layout.bytes);
+        }
+        let exceeded = |text: String| Err(Failure::new(FailureKind::QuotaExceeded, text));
+        if most_calls > 0 && calls > most_calls {
+            return exceeded(format!(
+                "{user} has {most_calls} calls under way, as many as one user may have \
+                 (limits.calls_per_user)"
+            ));
+        }
+        if most_bytes > 0 && bytes > most_bytes {
+            return exceeded(format!(
+                "the calls of {user} would take {bytes} bytes of memory, and one user may have \
+                 {most_bytes} (limits.memory_per_user)"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Memory for a call, as far as it needs any.
+    fn buffer_for(
+        &mut self,
+        key: ConnectionKey,
+        layout: &Layout,
+        sent: u64,
+    ) -> Room<Option<MemoryKey>> {
+        let (cx, bytes) = (&mut self.cx, layout.bytes);
+        if bytes == 0 {
+            return Room::Here(None);
+        }
+        // Others come first, unless calls behind this one on the wire are to be completed, or it is
+        // small.
+        let is_small = bytes <= Memory::SMALL;
+        let waits = cx.clients[key].proto.waits_for_grant(sent);
+        let is_first = is_small || (cx.clients.is_receiving(key, &cx.calls) && !waits);
+        if !is_first && cx.clients.starved.iter().any(|other| *other != key) {
+            return Room::Later;
+        }
+        let user = &cx.clients[key].user;
+        match cx.memory.take(bytes, user, &mut cx.out) {
+            Ok(buffer) => Room::Here(Some(buffer)),
+            Err(NoMemory::Wait) => Room::Later,
+            Err(refusal) => Room::Never(cx.no_room(bytes, refusal)),
+        }
+    }
+
+    /// A call is not wanted any more that may wait for a grant.
+    pub(super) fn forget_held(&mut self, key: ConnectionKey, id: CallId) {
+        let clients = &mut self.cx.clients;
+        let connection = &mut clients[key];
+        let count = connection.held.len();
+        connection.held.retain(|(held, _)| *held != id);
+        let was_held = connection.held.len() < count;
+        let is_starved = connection.waiting.is_some() || !connection.held.is_empty();
+        if was_held && !is_starved && clients.starved.contains(&key) {
+            clients.starved.retain(|starved| *starved != key);
+            self.cx.has_room = true;
+        }
+    }
+
+    /// Goes on with calls that have waited behind others of their connection.
+    pub(super) fn grant_held(&mut self) {
+        for key in std::mem::take(&mut self.cx.clients.holding) {
+            while self.cx.clients.is_open(key)
+                && !self.cx.clients.starved.contains(&key)
+                && self.cx.clients.takes_stream(key, &self.cx.calls)
+                && let Some((id, offer)) = self.cx.clients[key].held.pop_front()
+            {
+                self.offer(key, id, offer);
+                self.cx.answered(key);
+            }
+            let clients = &mut self.cx.clients;
+            if clients.is_open(key) && !clients[key].held.is_empty() {
+                clients.note_holding(key);
+            }
+        }
+    }
+
+    /// Memory has become free: calls that wait for some go on, in their order.
+    pub(super) fn serve_starved(&mut self) {
+        if has(Flaw::ForgetsStarved) {
+            return;
+        }
+        while let Some(key) = self.cx.clients.starved.pop_front() {
+            if !self.cx.clients.is_open(key) {
+                continue;
+            }
+            let connection = &mut self.cx.clients[key];
+            let waiting = connection.waiting.take();
+            let blocked = waiting.is_some();
+            let Some((id, offer)) = waiting.or_else(|| connection.held.pop_front()) else {
+                continue;
+            };
+            let others = std::mem::take(&mut self.cx.clients.starved);
+            self.offer(key, id, offer);
+            self.cx.answered(key);
+            let still_starved = !self.cx.clients.starved.is_empty();
+            self.cx.clients.starved.extend(others);
+            if still_starved {
+                return;
+            }
+            if blocked {
+                self.cx.out.push(Action::Resume(key));
+            }
+        }
+    }
+}
+
+/// The places of a call's arrays by the numbers of the segments, and these segments.
+fn places(
+    interface: &Interface,
+    layout: &Layout,
+    call: &Call,
+    segments: &Map<CallId, Rc<Segment>>,
+) -> Result<Placed, String> {
+    if call.places.len() > layout.arrays.len() {
+        return Err("more places than arrays".to_string());
+    }
+    let (mut places, mut used) = (Vec::new(), Vec::<Rc<Segment>>::new());
+    for (array, place) in layout.arrays.iter().zip(&call.places) {
+        let Some(place) = place else {
+            places.push(None);
+            continue;
+        };
+        let name = &interface.params[array.param].name;
+        let segment = segments
+            .get(&place.segment)
+            .ok_or_else(|| format!("array `{name}` lies in memory that is not shared"))?;
+        let end = place.offset.checked_add(array.bytes);
+        let unit = u64::from(array.element.swap_unit());
+        if end.is_none_or(|end| end > segment.bytes) || place.offset % unit != 0 {
+            return Err(format!("array `{name}` does not fit its place"));
+        }
+        let sizes = &interface.element_refs;
+        if array.mode == Mode::Work || sizes.iter().any(|size| size.param == array.param) {
+            return Err(format!("array `{name}` cannot lie in shared memory"));
+        }
+        if !used.iter().any(|used| used.memory == segment.memory) {
+            used.push(segment.clone());
+        }
+        places.push(Some(Place {
+            segment: segment.memory.number(),
+            ..*place
+        }));
+    }
+    Ok((places, used))
+}

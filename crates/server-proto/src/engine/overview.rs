@@ -1,0 +1,267 @@
+//! How the server stands: for `farcall status`, and for Prometheus.
+
+use super::Engine;
+use crate::account::Totals;
+use crate::action::Request;
+use crate::functions::{Function, Functions};
+use crate::job::State;
+use crate::keys::{CallKey, ConnectionKey, WorkerKey};
+use crate::links::Links;
+use farcall_rpc_proto::{JobState, User};
+use serde_json::{Value, json};
+
+/// Functions of which a status tells, those with most calls.
+const MOST_FUNCTIONS: usize = 200;
+/// Users of whom it tells.
+const MOST_USERS: usize = 200;
+
+/// What calls do.
+pub const STATES: [&str; 6] = [
+    "receiving",
+    "waiting",
+    "queued",
+    "running",
+    "sending",
+    "on_disk",
+];
+
+/// Numbers of a server.
+#[derive(Clone, Copy, Debug)]
+pub struct Figures {
+    /// Open connections.
+    pub connections: usize,
+    /// Worker processes.
+    pub workers: usize,
+    /// Processor elements.
+    pub pes: u32,
+    /// Processor elements of running calls.
+    pub pes_used: u32,
+    /// Bound on all memory, in bytes.
+    pub memory_limit: u64,
+    /// Bytes of memory, idle buffers too.
+    pub memory: u64,
+    /// Whether it takes no more calls.
+    pub draining: bool,
+    /// Arrays that stay.
+    pub arrays: usize,
+    /// Their bytes.
+    pub array_bytes: u64,
+    /// Those of them in memory.
+    pub array_resident_bytes: u64,
+    /// Calls by what they do, in the order of [`STATES`].
+    pub calls: [usize; 6],
+    /// Submitted calls that are recorded, by the index of their state in [`JobState::ALL`].
+    pub submitted: [usize; JobState::ALL.len()],
+    /// Seconds until processor elements are free for one more call.
+    pub backlog_s: f64,
+}
+
+/// The server, to be looked at.
+#[derive(Clone, Copy)]
+pub struct Overview<'s>(pub(crate) &'s Engine);
+
+impl<'s> Overview<'s> {
+    /// How the server stands, in numbers.
+    pub fn figures(&self) -> Figures {
+        let (arrays, array_bytes, array_resident_bytes) = self.0.data.arrays.totals();
+        Figures {
+            connections: self.0.cx.clients.len(),
+            workers: self.0.elements.workers.len(),
+            pes: self.0.elements.queue.settings().pes,
+            pes_used: self.0.elements.queue.used(),
+            memory_limit: self.0.cx.memory.limit(),
+            memory: self.0.cx.memory.used(),
+            draining: self.0.cx.draining,
+            arrays,
+            array_bytes,
+            array_resident_bytes,
+            calls: self.calls_by_state(),
+            submitted: self.0.submissions.counts(),
+            backlog_s: self.0.elements.backlog(&self.0.cx),
+        }
+    }
+
+    fn calls_by_state(&self) -> [usize; 6] {
+        let mut counts = [0; 6];
+        for job in self.0.cx.calls.values() {
+            let index = match job.state {
+                State::Receiving => 0,
+                State::Waiting => 1,
+                State::Queued => 2,
+                State::Running { .. } => 3,
+                State::Sending => 4,
+                State::OnDisk => 5,
+            };
+            counts[index] += 1;
+        }
+        counts
+    }
+
+    /// Submitted calls that are recorded, by their states.
+    fn submitted_by_state(&self) -> impl Iterator<Item = (&'static str, usize)> {
+        let names = JobState::ALL.iter().map(|state| state.name());
+        names.zip(self.0.submissions.counts())
+    }
+
+    /// How the server stands: a JSON object for the user of a connection, who sees of the others
+    /// only how many they are.
+    pub(super) fn status(&self, key: ConnectionKey) -> String {
+        let connection = &self.0.cx.clients[key];
+        let (user, is_operator) = (&connection.user, connection.peer.is_operator);
+        let settings = self.0.elements.queue.settings();
+        let jobs: serde_json::Map<String, Value> = STATES
+            .into_iter()
+            .zip(self.calls_by_state())
+            .map(|(state, count)| (state.to_string(), count.into()))
+            .collect();
+        let mut functions: Vec<&Function> = self
+            .0
+            .cx
+            .functions
+            .iter()
+            .filter(|function| !function.is_unused())
+            .collect();
+        functions.sort_by_key(|function| std::cmp::Reverse(function.counts.done));
+        let functions: Vec<Value> = functions
+            .into_iter()
+            .take(MOST_FUNCTIONS)
+            .map(describe)
+            .collect();
+        let submitted: serde_json::Map<String, Value> = self
+            .submitted_by_state()
+            .map(|(state, count)| (state.to_string(), count.into()))
+            .collect();
+        let (arrays, bytes, resident) = self.0.data.arrays.totals();
+        let (queue, now) = (&self.0.elements.queue, self.0.cx.now());
+        let reservations = self.0.reservations.describe(queue, user, is_operator, now);
+        let memory = json!({
+            "limit": self.0.cx.memory.limit(),
+            "used": self.0.cx.memory.used(),
+        });
+        json!({
+            "schema": 1,
+            "version": self.0.cx.settings.version,
+            "uptime_s": self.0.cx.now() as f64 * 1e-9,
+            "state": if self.0.cx.draining { "draining" } else { "serving" },
+            "policy": settings.policy.name(),
+            "pes": settings.pes,
+            "pes_used": self.0.elements.queue.used(),
+            "connections": self.0.cx.clients.len(),
+            "workers": self.0.elements.workers.len(),
+            "jobs": jobs,
+            "memory": memory,
+            "submitted": submitted,
+            "arrays": { "count": arrays, "bytes": bytes, "resident_bytes": resident,
+                        "named": self.0.data.names.len() },
+            "reservations": reservations,
+            "users": self.users(user, is_operator),
+            "functions_served": self.0.cx.functions.count(),
+            "functions": functions,
+        })
+        .to_string()
+    }
+
+    /// What a worker is to compute; none where the call is gone.
+    pub fn request(self, call: CallKey) -> Option<Request<'s>> {
+        let job = self.0.cx.calls.get(call)?;
+        let function = self.0.cx.functions.get(job.function).ok()?;
+        Some(Request {
+            function: function.entry.function,
+            buffer: job.held.buffer,
+            segments: &job.held.segments,
+            arrays: &job.held.data,
+            swap: job.streams.swap,
+            pes: job.run.pes,
+            alone: job.run.alone,
+            message: &job.message,
+        })
+    }
+
+    /// The name of the function that a worker ran last, for the log.
+    pub fn runs(self, key: WorkerKey) -> Option<String> {
+        let number = self.0.elements.workers.get(key)?.function?;
+        let function = self.0.cx.functions.get(number).ok()?;
+        Some(function.interface.qualified_name().into_owned())
+    }
+
+    /// Whether a worker runs a call whose client wants what it prints: that is to be told before
+    /// the call ends.
+    pub fn prints(self, key: WorkerKey) -> bool {
+        let worker = self.0.elements.workers.get(key);
+        let call = worker.and_then(|worker| self.0.cx.calls.get(worker.call()?));
+        call.is_some_and(|job| job.printing.is_some())
+    }
+
+    /// The functions served.
+    pub fn functions(self) -> &'s Functions {
+        &self.0.cx.functions
+    }
+
+    /// What was learned of links.
+    pub fn links(self) -> &'s Links {
+        &self.0.links
+    }
+
+    /// Times of all calls.
+    pub fn totals(self) -> &'s Totals {
+        &self.0.cx.totals
+    }
+
+    fn users(&self, user: &User, all: bool) -> Vec<Value> {
+        let own = user.to_string();
+        let known = self
+            .0
+            .elements
+            .queue
+            .users(self.0.cx.now())
+            .map(|standing| {
+                let name = self.0.elements.user_name(standing.user);
+                let shown = json!({
+                    "user": name,
+                    "waiting": standing.waiting,
+                    "running": standing.running,
+                    "pe_seconds": standing.usage,
+                });
+                (name == own, shown)
+            });
+        let seen = known.filter(|(is_own, _)| all || *is_own);
+        seen.map(|(_, shown)| shown).take(MOST_USERS).collect()
+    }
+}
+
+impl Function {
+    /// Whether it was never called.
+    pub fn is_unused(&self) -> bool {
+        self.counts.done + self.counts.failed == 0
+    }
+}
+
+fn describe(function: &Function) -> Value {
+    let counts = &function.counts;
+    let calls = counts.done.max(1) as f64;
+    let [send, wait, exec, recv] = counts.nanos.map(|nanos| nanos as f64 * 1e-9 / calls);
+    // What was learned on the most processor elements; a rate where the interface tells the work.
+    let learned = function
+        .profile
+        .predictors()
+        .last()
+        .and_then(|(pes, predictor)| {
+            let last = predictor.learned().last()?;
+            let rate = function
+                .interface
+                .calc_order
+                .as_ref()
+                .map(|_| (-last.mean).exp());
+            Some(json!({ "pes": pes, "operations_per_s": rate }))
+        });
+    json!({
+        "name": function.interface.qualified_name(),
+        "done": counts.done,
+        "failed": counts.failed,
+        "send_s": send,
+        "wait_s": wait,
+        "exec_s": exec,
+        "recv_s": recv,
+        "learned": learned,
+    })
+}

@@ -1,0 +1,155 @@
+//! What a client wants, and which part of the server does it.
+
+use super::{Engine, Overview};
+use crate::action::Action;
+use crate::connection::Offer;
+use crate::keys::ConnectionKey;
+use crate::objects::Objects;
+use crate::segments;
+use farcall_rpc_proto::server::Event;
+use farcall_rpc_proto::{
+    Call, CallId, Estimate, Failure, FailureKind, ReservationPage, ReservationRequest,
+};
+
+impl Engine {
+    pub(crate) fn on_event(&mut self, key: ConnectionKey, event: Event) {
+        let cx = &mut self.cx;
+        match event {
+            Event::Connected(hello) => {
+                cx.clients[key].peer.agent = hello.agent;
+                cx.out.push(Action::Authenticate {
+                    connection: key,
+                    token: hello.token,
+                });
+            }
+            Event::List(request, from) => {
+                let page = cx.functions.page(from);
+                cx.clients[key].proto.listing(request, &page);
+            }
+            Event::Register(request, path, text) => {
+                self.libraries.register(cx, key, request, path, text);
+            }
+            Event::Describe(request, name) => self.describe(key, request, &name),
+            Event::Estimate(request, call) => match self.estimate(key, &call) {
+                Ok(estimate) => self.cx.clients[key].proto.estimated(request, &estimate),
+                Err(failure) => self.cx.refuse(key, request, &failure),
+            },
+            Event::Status(request) => {
+                let text = Overview(self).status(key);
+                self.cx.clients[key].proto.standing(request, text);
+            }
+            Event::Drain(request) => self.drain_for(key, request),
+            Event::Directory(request, ..) => {
+                let text = "this is a server, not a metaserver";
+                let failure = Failure::new(FailureKind::NotAllowed, text);
+                cx.refuse(key, request, &failure);
+            }
+            Event::Share(request, bytes) => segments::share(cx, key, request, bytes),
+            Event::Unshare(request) => segments::unshare(cx, key, request),
+            Event::Objects(request, asked) => {
+                self.objects
+                    .ask(cx, &mut self.elements, key, request, asked);
+            }
+            Event::Reservations(request, asked) => match self.reservations(key, asked) {
+                Ok(page) => self.cx.clients[key].proto.reservations(request, &page),
+                Err(failure) => self.cx.refuse(key, request, &failure),
+            },
+            Event::New(request, class) => {
+                Objects::create(cx, &mut self.elements, key, request, &class);
+            }
+            Event::Delete(request) => {
+                if let Some(object) = cx.clients[key].objects.remove(&request) {
+                    Objects::give_up(cx, &mut self.elements, &object);
+                }
+            }
+            Event::Call(id, call) => self.offer_in_turn(key, id, Offer::Call(call)),
+            Event::Submit(id, submission) => {
+                self.offer_in_turn(key, id, Offer::Submission(submission));
+            }
+            Event::Put(id, put) => self.offer_in_turn(key, id, Offer::Put(put)),
+            Event::Ready(id) => {
+                let call = cx.clients[key].calls[&id];
+                self.received(call);
+            }
+            Event::Answer(id, answer) => self.elements.answer_callback(cx, key, id, answer),
+            Event::Cancelled(id) => self.cancelled(key, id),
+            event @ (Event::AskJob(..)
+            | Event::Fetch(..)
+            | Event::CancelJob(..)
+            | Event::ListJobs(..)) => self.submissions.ask(cx, key, event),
+            event => self.data.ask(cx, key, event),
+        }
+        self.settle();
+    }
+
+    /// A client asks for the interface of a function.
+    fn describe(&mut self, key: ConnectionKey, request: CallId, name: &str) {
+        let proto = &mut self.cx.clients[key].proto;
+        match self.cx.functions.describe(name) {
+            Ok((number, function)) => {
+                let library = self.libraries.identity(function.entry);
+                proto.interface(request, number, function.text().into(), library);
+            }
+            Err(failure) => proto.fail(request, &failure),
+        }
+    }
+
+    /// A client asks about reservations.
+    fn reservations(
+        &mut self,
+        key: ConnectionKey,
+        asked: ReservationRequest,
+    ) -> Result<ReservationPage, Failure> {
+        let (cx, queue) = (&mut self.cx, &mut self.elements.queue);
+        let (user, now) = (cx.clients[key].user.clone(), cx.now());
+        let reservations = &mut self.reservations;
+        match asked {
+            ReservationRequest::Reserve(wanted) => {
+                let id = reservations.make(cx, queue, &user, &wanted)?;
+                if wanted.up > 0 || wanted.down > 0 {
+                    self.lanes.retune(queue, cx);
+                }
+                Ok(reservations.one(queue, id, now))
+            }
+            ReservationRequest::Release(id) => {
+                reservations.check(queue, &user, id, now)?;
+                let page = reservations.one(queue, id, now);
+                let booking = reservations.release(queue, id, now);
+                if booking.is_some_and(|booking| !booking.bandwidth.is_none()) {
+                    self.lanes.retune(queue, cx);
+                }
+                Ok(page)
+            }
+            ReservationRequest::List(after) => Ok(reservations.page(queue, &user, after, now)),
+            // From now on the connection has the bandwidth of that reservation.
+            ReservationRequest::Attach(id) => {
+                reservations.check(queue, &user, id, now)?;
+                self.lanes.change_lane(key, id, &mut cx.out);
+                Ok(reservations.one(queue, id, now))
+            }
+        }
+    }
+
+    /// What a call would take, from what was learned of functions and links.
+    fn estimate(&self, key: ConnectionKey, call: &Call) -> Result<Estimate, Failure> {
+        let nanos = |seconds: f64| (seconds * 1e9) as u64;
+        let layout = self.check(key, call)?.layout;
+        let (cx, pes) = (&self.cx, self.elements.queue.settings().pes);
+        let elements = match layout.processor_elements {
+            Some(most) => u32::try_from(most).unwrap_or(u32::MAX),
+            None => cx.settings.elements,
+        };
+        let function = cx.functions.get(call.function)?;
+        let prediction = function.predict(&layout, elements.min(pes));
+        let (up, down) = self.links.rates_to(cx.clients[key].peer.host);
+        let seconds = prediction.map(|known| known.seconds);
+        Ok(Estimate {
+            exec: seconds.map(nanos),
+            factor: prediction.map(|prediction| prediction.factor),
+            wait: nanos(self.elements.wait_of(cx, call, &layout, seconds)),
+            up,
+            down,
+            pes: Some(pes),
+        })
+    }
+}

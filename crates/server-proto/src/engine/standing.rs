@@ -1,0 +1,253 @@
+//! What metaservers are told: the functions, and how the server stands, whenever it has changed.
+
+use super::Overview;
+use crate::job::{Job, State};
+use crate::map::Map;
+use farcall_directory::message::{
+    self, Booked, Datum, Function, MOST_BOOKED, MOST_JOBS, MOST_LEARNED, Phase, Report, Times,
+};
+use farcall_rpc_proto::Nanos;
+use farcall_schedule::Profile;
+
+/// Time between two reports, at least.
+const PAUSE: Nanos = 20_000_000;
+/// Seconds that a job is taken to compute of which nothing is known.
+const UNKNOWN_S: f64 = 0.1;
+
+/// How a server stands.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    /// Processor elements.
+    pub pes: u32,
+    /// Bytes for calls.
+    pub memory: u64,
+    /// All functions, where they are others than last time.
+    pub functions: Option<Vec<Function>>,
+    /// All data with names, where they are others than last time.
+    pub data: Option<Vec<Datum>>,
+    /// For a directory, but for the server's number.
+    pub report: Report,
+}
+
+/// What of the server's state a report tells; another one calls for another report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Signature {
+    jobs: usize,
+    running: usize,
+    waiting: usize,
+    pes: u32,
+    draining: bool,
+    functions: usize,
+    ended: u64,
+    names: u64,
+    booked: u64,
+}
+
+/// What was reported.
+#[derive(Debug, Default)]
+pub struct Reports {
+    /// Whether anybody wants to know.
+    is_wanted: bool,
+    said: Option<Signature>,
+    functions: usize,
+    /// Changes of the named data that were told of.
+    names: u64,
+    /// The next report is not made before.
+    next: Nanos,
+    /// Observations of each function that were told of.
+    told: Map<String, u64>,
+}
+
+impl Reports {
+    /// Somebody wants to know how the server stands, from now on.
+    pub fn subscribe(&mut self) {
+        self.is_wanted = true;
+    }
+
+    /// When the next report is due, if anything has changed.
+    pub(crate) fn next(&self, server: Overview<'_>) -> Option<Nanos> {
+        let is_due = self.is_wanted && self.said != Some(server.signature());
+        is_due.then_some(self.next)
+    }
+
+    /// How the server stands, if that is to be told now. What becomes of it is to be
+    /// [said](Reports::reported).
+    pub(crate) fn poll(&mut self, server: Overview<'_>) -> Option<Standing> {
+        let now = server.0.cx.now();
+        if self.next(server).is_none_or(|next| now < next) {
+            return None;
+        }
+        let signature = server.signature();
+        let is_new = self.functions != signature.functions;
+        self.next = now + PAUSE;
+        Some(Standing {
+            pes: server.0.elements.queue.settings().pes,
+            memory: server.0.cx.memory.limit(),
+            data: (self.names != signature.names).then(|| server.0.data.names.all()),
+            functions: is_new.then(|| server.all_functions()),
+            report: server.report_of_jobs(&mut self.told),
+        })
+    }
+
+    /// Whether all who want to know have taken the report that was polled last.
+    pub(crate) fn reported(&mut self, server: Overview<'_>, standing: &Standing, all: bool) {
+        let signature = server.signature();
+        if all {
+            // More than one report can tell of is told with the next.
+            let is_complete = standing.report.learned.len() < MOST_LEARNED;
+            self.said = is_complete.then_some(signature);
+            self.functions = signature.functions;
+            self.names = signature.names;
+        } else {
+            // It is told again as a whole: times that were in it too.
+            self.told.clear();
+        }
+    }
+}
+
+impl Overview<'_> {
+    fn signature(&self) -> Signature {
+        Signature {
+            jobs: self.0.cx.calls.len(),
+            running: self
+                .0
+                .elements
+                .workers
+                .values()
+                .filter(|worker| worker.call().is_some())
+                .count(),
+            waiting: self.0.elements.queue.waiting().count(),
+            pes: self.0.elements.queue.used(),
+            draining: self.0.cx.draining,
+            functions: self.0.cx.functions.count(),
+            ended: self.0.cx.totals.ended(),
+            names: self.0.data.names.changes(),
+            booked: self.0.reservations.changes(),
+        }
+    }
+
+    fn all_functions(&self) -> Vec<Function> {
+        let functions = self.0.cx.functions.iter().take(message::MOST_FUNCTIONS);
+        let short = |text: String| text.chars().take(120).collect();
+        let function = functions.map(|function| {
+            let entry = function.entry;
+            Function {
+                name: function.interface.qualified_name().into_owned(),
+                title: short(function.title()),
+                digest: farcall_directory::digest(function.text()),
+                repeatable: function.interface.repeatable,
+                library: self.0.libraries.identity(entry).map(short),
+            }
+        });
+        function.collect()
+    }
+
+    fn report_of_jobs(&self, told: &mut Map<String, u64>) -> Report {
+        let jobs = self.0.cx.calls.values().filter_map(|job| self.tell_of(job));
+        let jobs: Vec<message::Job> = jobs.take(MOST_JOBS).collect();
+        let held: u64 = self.0.cx.calls.values().map(|job| job.layout.bytes).sum();
+        let changed = self
+            .0
+            .cx
+            .functions
+            .learned()
+            .filter_map(|(name, _, profile)| {
+                let seen = observations(profile);
+                (told.get(&*name) != Some(&seen)).then(|| (name.into_owned(), seen, profile))
+            });
+        let learned = changed.take(MOST_LEARNED).collect::<Vec<_>>();
+        let learned = learned.into_iter().map(|(name, seen, profile)| {
+            let times = Times::of(&name, profile);
+            told.insert(name, seen);
+            times
+        });
+        Report {
+            server: 0,
+            accepts: !self.0.cx.draining && self.0.cx.stopping.is_none(),
+            memory: self.0.cx.memory.limit().saturating_sub(held),
+            calls: u32::try_from(self.0.cx.calls.len()).unwrap_or(u32::MAX),
+            learned: learned.collect(),
+            jobs,
+            booked: self.booked(),
+        }
+    }
+
+    /// What is reserved, the next to begin first; none where that is nothing.
+    fn booked(&self) -> Option<Vec<Booked>> {
+        let now = self.0.cx.now();
+        let seconds = |time: u64| time.saturating_sub(now) as f64 * 1e-9;
+        let mut bookings: Vec<_> = self
+            .0
+            .elements
+            .queue
+            .bookings()
+            .map(|(_, booking)| *booking)
+            .collect();
+        bookings.retain(|booking| booking.until > now && booking.pes > 0);
+        bookings.sort_by_key(|booking| booking.from);
+        let booked = bookings.into_iter().take(MOST_BOOKED);
+        let booked = booked.map(|booking| Booked {
+            pes: booking.pes,
+            from_s: seconds(booking.from).min(1e9),
+            until_s: seconds(booking.until).min(1e9),
+        });
+        let booked: Vec<Booked> = booked.collect();
+        (!booked.is_empty()).then_some(booked)
+    }
+
+    fn tell_of(&self, job: &Job) -> Option<message::Job> {
+        let phase = match job.state {
+            State::Receiving => Phase::Coming,
+            State::Waiting | State::Queued => Phase::Waiting,
+            State::Running { .. } => Phase::Running,
+            State::Sending => Phase::Returning,
+            State::OnDisk => return None,
+        };
+        let most = job.layout.processor_elements;
+        let most = most.map_or(self.0.cx.settings.elements, |most| {
+            u32::try_from(most).unwrap_or(u32::MAX)
+        });
+        let pes = match job.run.pes {
+            0 => most.clamp(1, self.0.elements.queue.settings().pes),
+            pes => pes,
+        };
+        let function = self.0.cx.functions.get(job.function).ok();
+        let predicted = function.and_then(|function| function.predict(&job.layout, pes));
+        let seconds = predicted.map_or(UNKNOWN_S, |known| known.seconds);
+        let done = match job.state {
+            State::Running { worker } => {
+                self.0.elements.workers.get(worker).map_or(0.0, |worker| {
+                    worker.running_for(self.0.cx.now()) as f64 * 1e-9
+                })
+            }
+            _ => 0.0,
+        };
+        Some(message::Job {
+            phase,
+            pes,
+            // What takes longer than predicted takes a while yet.
+            seconds: match phase {
+                Phase::Returning => 0.0,
+                _ => (seconds - done).max(0.1 * seconds).min(1e9),
+            },
+            up: if phase == Phase::Coming {
+                job.layout.sent_bytes().saturating_sub(job.streams.arrived)
+            } else {
+                0
+            },
+            down: job.layout.returned_bytes(),
+            reserved: self
+                .0
+                .elements
+                .is_reserved(job, self.0.cx.now())
+                .then_some(true),
+        })
+    }
+}
+
+/// How often a function was observed.
+fn observations(profile: &Profile) -> u64 {
+    let predictors = profile.predictors().iter();
+    let rates = predictors.flat_map(|(_, predictor)| predictor.learned());
+    rates.map(|rate| u64::from(rate.calls)).sum()
+}

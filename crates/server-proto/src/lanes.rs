@@ -1,0 +1,466 @@
+//! How fast connections may read and write while bandwidth is reserved: those of a reservation at
+//! its rate, all others together at what is left.
+//!
+//! Each lane is a token bucket with a queue of the connections that wait for it. Where nothing is
+//! reserved there is no lane, and nothing is asked.
+
+use crate::action::{Action, Actions, Way};
+use crate::allowance::Allowance;
+use crate::context::Context;
+use crate::keys::{Beside, ConnectionKey};
+use farcall_rpc_proto::Nanos;
+use farcall_schedule::reservation::Bandwidth;
+use farcall_schedule::{Queue, TokenBucket};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Clients together may send ahead what passes in this part of a second, which is to be more than a
+/// round trip.
+const AHEAD: u64 = 20;
+/// Bytes that each of them may send ahead at least.
+const LEAST_AHEAD: u64 = 16 << 10;
+const WAYS: [Way; 2] = [Way::Up, Way::Down];
+
+/// A rate, and who waits for it.
+struct Lane {
+    bucket: TokenBucket,
+    queue: VecDeque<ConnectionKey>,
+    /// Whose turn it is though others wait.
+    turn: Option<ConnectionKey>,
+}
+
+/// The lanes of one way.
+#[derive(Default)]
+struct Road {
+    /// Of reservations that have begun, by their numbers.
+    reserved: BTreeMap<u64, Lane>,
+    /// Of all others; none while nothing is reserved.
+    others: Option<Lane>,
+}
+
+/// What one connection has of them.
+#[derive(Debug, Default)]
+struct Share {
+    /// Whether its bytes cross a link.
+    crosses_link: bool,
+    /// It ends: it has no turn any more.
+    closed: bool,
+    /// The reservation whose bandwidth it has.
+    reservation: Option<u64>,
+    /// What it may move, up and down.
+    allowed: [Allowance; 2],
+}
+
+/// All lanes.
+#[derive(Default)]
+pub struct Lanes {
+    roads: [Road; 2],
+    shares: Beside<ConnectionKey, Share>,
+    /// Whether any bandwidth is reserved for now.
+    is_active: bool,
+    /// What each of all other connections may send before it is read, in bytes.
+    ahead: Option<u32>,
+    /// When a reservation of bandwidth begins or ends next.
+    changes: Option<Nanos>,
+}
+
+impl Lane {
+    fn new(rate: u64, now: Nanos) -> Lane {
+        Lane {
+            bucket: TokenBucket::of_rate(rate, now),
+            queue: VecDeque::new(),
+            turn: None,
+        }
+    }
+
+    /// Of a burst, what only small messages have.
+    fn kept(&self) -> u64 {
+        self.bucket.burst() / 4
+    }
+
+    /// What there is at least when the next connection has its turn.
+    fn quantum(&self) -> u64 {
+        self.kept() + self.bucket.burst() / 8
+    }
+
+    /// When the next connection has its turn, where one waits.
+    fn due(&self, now: Nanos) -> Option<Nanos> {
+        let waits = !self.queue.is_empty() && self.turn.is_none();
+        waits.then(|| self.bucket.when(now, self.quantum()))
+    }
+
+    /// The next connection, if there is enough for it.
+    fn next(&mut self, now: Nanos) -> Option<ConnectionKey> {
+        match self.bucket.room(now) >= self.quantum() {
+            true => self.queue.pop_front(),
+            false => None,
+        }
+    }
+
+    /// Those behind others in the queue have nothing but what is kept for small messages.
+    fn grant(&mut self, key: ConnectionKey, allowance: &mut Allowance, now: Nanos) {
+        let room = self.bucket.room(now);
+        let is_behind = self.turn != Some(key) && !self.queue.is_empty();
+        allowance.grant(room, if is_behind { room } else { self.kept() });
+    }
+
+    /// Takes what was used of a grant, and has the connection wait if that was all.
+    fn settle(&mut self, key: ConnectionKey, granted: u64, allowance: &mut Allowance) {
+        self.bucket.spend(granted.saturating_sub(allowance.left()));
+        if allowance.is_used_up() && !std::mem::replace(&mut allowance.is_queued, true) {
+            self.queue.push_back(key);
+        }
+    }
+}
+
+impl Road {
+    /// The lane of a connection of that reservation, or of none.
+    fn lane(&mut self, reservation: Option<u64>) -> Option<&mut Lane> {
+        let own = reservation.filter(|id| self.reserved.contains_key(id));
+        match own {
+            Some(id) => self.reserved.get_mut(&id),
+            None => self.others.as_mut(),
+        }
+    }
+
+    fn lanes(&mut self) -> impl Iterator<Item = &mut Lane> {
+        self.reserved.values_mut().chain(self.others.as_mut())
+    }
+
+    /// Lanes as wide as reserved, by number of reservation, and one for all others that has the
+    /// rest of `whole`.
+    fn retune(&mut self, wanted: &BTreeMap<u64, u64>, whole: u64, now: Nanos) {
+        self.reserved.retain(|id, _| wanted.contains_key(id));
+        for (id, rate) in wanted {
+            let lane = self.reserved.entry(*id);
+            lane.or_insert_with(|| Lane::new(*rate, now));
+        }
+        if wanted.is_empty() {
+            self.others = None;
+            return;
+        }
+        let rest = whole.saturating_sub(wanted.values().sum());
+        match &mut self.others {
+            Some(lane) => lane.bucket.set_rate(rest, now),
+            None => self.others = Some(Lane::new(rest, now)),
+        }
+    }
+}
+
+impl Lanes {
+    /// Lets a connection move some bytes; none says that it may move any number. What it moves is
+    /// to be [settled](crate::Server::settle).
+    pub fn grant(&mut self, key: ConnectionKey, way: Way, now: Nanos) -> Option<u64> {
+        if !self.is_active {
+            return None;
+        }
+        let share = self.shares.get_mut(key)?;
+        if !share.crosses_link {
+            return None;
+        }
+        let lane = self.roads[way as usize].lane(share.reservation);
+        let allowance = &mut share.allowed[way as usize];
+        let Some(lane) = lane else {
+            *allowance = Allowance::default();
+            return None;
+        };
+        lane.grant(key, allowance, now);
+        Some(allowance.left())
+    }
+
+    /// What a connection may move, as far as it was granted.
+    pub fn allowance(&mut self, key: ConnectionKey, way: Way) -> Option<&mut Allowance> {
+        let share = self.shares.get_mut(key)?;
+        Some(&mut share.allowed[way as usize])
+    }
+
+    /// Whether a connection waits until it may move more.
+    pub fn waits(&self, key: ConnectionKey, way: Way) -> bool {
+        let share = self.shares.get(key);
+        share.is_some_and(|share| share.allowed[way as usize].is_used_up())
+    }
+
+    /// Whether a connection is held to a rate this way.
+    pub(crate) fn is_paced(&self, key: ConnectionKey, way: Way) -> bool {
+        let share = self.shares.get(key);
+        share.is_some_and(|share| share.allowed[way as usize].is_limited())
+    }
+
+    /// Settles what was granted. Lanes may have come or gone since: who found nothing granted waits
+    /// all the same.
+    pub(crate) fn settle(
+        &mut self,
+        (key, way): (ConnectionKey, Way),
+        granted: Option<u64>,
+        now: Nanos,
+        out: &mut Actions,
+    ) {
+        let share = self.shares.get_mut(key).filter(|share| !share.closed);
+        let (true, Some(share)) = (self.is_active, share) else {
+            return;
+        };
+        let reservation = share.reservation;
+        let Some(lane) = self.roads[way as usize].lane(reservation) else {
+            return;
+        };
+        let allowance = &mut share.allowed[way as usize];
+        if allowance.is_limited() {
+            lane.settle(key, granted.unwrap_or(0), allowance);
+        }
+        if lane.turn == Some(key) {
+            lane.turn = None;
+            self.serve_lane(way, reservation, now, out);
+        }
+    }
+
+    /// A connection has come.
+    pub(crate) fn join(&mut self, key: ConnectionKey, crosses_link: bool, out: &mut Actions) {
+        let share = Share {
+            crosses_link,
+            ..Share::default()
+        };
+        self.shares.insert(key, share);
+        if self.ahead.is_some() {
+            self.bound_ahead_of(key, out);
+        }
+    }
+
+    /// A connection ends: others have its turn.
+    pub(crate) fn close(&mut self, key: ConnectionKey) {
+        if let Some(share) = self.shares.get_mut(key) {
+            share.closed = true;
+        }
+        self.leave(key);
+    }
+
+    /// A connection is gone.
+    pub(crate) fn forget(&mut self, key: ConnectionKey) {
+        self.shares.remove(key);
+    }
+
+    /// A connection does not wait any more.
+    fn leave(&mut self, key: ConnectionKey) {
+        for lane in self.roads.iter_mut().flat_map(Road::lanes) {
+            lane.queue.retain(|waiting| *waiting != key);
+            lane.turn = lane.turn.filter(|turn| *turn != key);
+        }
+    }
+
+    /// A connection is one of that reservation from now on.
+    pub(crate) fn change_lane(&mut self, key: ConnectionKey, reservation: u64, out: &mut Actions) {
+        self.leave(key);
+        let Some(share) = self.shares.get_mut(key) else {
+            return;
+        };
+        share.reservation = Some(reservation);
+        for allowance in &mut share.allowed {
+            allowance.is_queued = false;
+        }
+        if self.ahead.is_some() {
+            self.bound_ahead_of(key, out);
+        }
+    }
+
+    /// When to look again: somebody may go on, or a reservation begins or ends.
+    pub(crate) fn next_change(&self, now: Nanos) -> Option<Nanos> {
+        let lanes = self.roads.iter().flat_map(|road| {
+            let others = road.others.as_ref();
+            road.reserved.values().chain(others)
+        });
+        let due = lanes.filter_map(|lane| lane.due(now));
+        due.chain(self.changes).min()
+    }
+
+    /// Reservations have begun, have ended or were made or released: everybody finds his lane anew.
+    pub(crate) fn retune(&mut self, queue: &Queue, cx: &mut Context) {
+        let now = cx.now();
+        let bookings = queue.bookings();
+        let bookings = bookings.filter(|(_, booking)| !booking.bandwidth.is_none());
+        let bookings: Vec<_> = bookings.map(|(id, booking)| (id, *booking)).collect();
+        let times = bookings.iter().flat_map(|(_, one)| [one.from, one.until]);
+        self.changes = times.filter(|time| *time > now).min();
+        let active = bookings.iter().filter(|(_, booking)| booking.covers(now));
+        let limits = &cx.settings.limits;
+        for way in WAYS {
+            let rate = |bandwidth: Bandwidth| match way {
+                Way::Up => bandwidth.up,
+                Way::Down => bandwidth.down,
+            };
+            let wanted = active.clone().map(|(id, one)| (*id, rate(one.bandwidth)));
+            let wanted = wanted.filter(|(_, rate)| *rate > 0).collect();
+            let whole = match way {
+                Way::Up => limits.bandwidth_up,
+                Way::Down => limits.bandwidth_down,
+            };
+            self.roads[way as usize].retune(&wanted, whole, now);
+        }
+        let others = self.roads.iter().map(|road| &road.others);
+        let is_active = others.flatten().next().is_some();
+        let was_active = std::mem::replace(&mut self.is_active, is_active);
+        if was_active || is_active {
+            self.find_lanes(&mut cx.out);
+            self.bound_ahead(&mut cx.out);
+        }
+    }
+
+    /// What clients of other connections send lies in the system's hands before it is read, and
+    /// would go at the rate of the link: together they may send ahead what passes in a while.
+    fn bound_ahead(&mut self, out: &mut Actions) {
+        let road = &self.roads[Way::Up as usize];
+        let crossing = self.shares.iter().filter(|(_, one)| one.crosses_link);
+        let ahead = road.others.as_ref().map(|lane| {
+            let together = lane.bucket.rate() / AHEAD;
+            let each = together / crossing.count().max(1) as u64;
+            u32::try_from(each.max(LEAST_AHEAD)).unwrap_or(u32::MAX)
+        });
+        let was = std::mem::replace(&mut self.ahead, ahead);
+        if was.is_none() && ahead.is_none() {
+            return;
+        }
+        let keys: Vec<ConnectionKey> = self.shares.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            self.bound_ahead_of(key, out);
+        }
+    }
+
+    /// Those of reservations are held to their rate one by one.
+    fn bound_ahead_of(&self, key: ConnectionKey, out: &mut Actions) {
+        let Some(share) = self.shares.get(key).filter(|share| share.crosses_link) else {
+            return;
+        };
+        let reserved = &self.roads[Way::Up as usize].reserved;
+        let own = share.reservation;
+        let is_reserved = own.is_some_and(|id| reserved.contains_key(&id));
+        let bound = self.ahead.filter(|_| !is_reserved);
+        out.push(Action::BoundAhead(key, bound));
+    }
+
+    /// Nobody waits any more: who has to, finds that out. What was granted before is void.
+    fn find_lanes(&mut self, out: &mut Actions) {
+        for lane in self.roads.iter_mut().flat_map(Road::lanes) {
+            lane.queue.clear();
+            lane.turn = None;
+        }
+        for (key, share) in self.shares.iter_mut() {
+            if share.allowed.iter().any(|one| one.is_queued) && !share.closed {
+                out.push(Action::Serve(key, Way::Down));
+            }
+            share.allowed = Default::default();
+            if self.is_active && share.crosses_link {
+                let allowed = share.allowed.iter_mut();
+                allowed.for_each(|allowance| allowance.grant(0, 0));
+            }
+        }
+    }
+
+    /// Reservations begin and end; who waits for his turn has it.
+    pub(crate) fn serve_lanes(&mut self, queue: &Queue, cx: &mut Context) {
+        let now = cx.now();
+        if self.changes.is_some_and(|time| now >= time) {
+            self.retune(queue, cx);
+        }
+        if !self.is_active {
+            return;
+        }
+        for way in WAYS {
+            let reserved = self.roads[way as usize].reserved.keys();
+            let reserved: Vec<Option<u64>> = reserved.map(|id| Some(*id)).chain([None]).collect();
+            for reservation in reserved {
+                self.serve_lane(way, reservation, now, &mut cx.out);
+            }
+        }
+    }
+
+    /// The next connection of a lane has its turn, until what it moves is settled.
+    fn serve_lane(&mut self, way: Way, reservation: Option<u64>, now: Nanos, out: &mut Actions) {
+        loop {
+            let lane = self.roads[way as usize].lane(reservation);
+            let Some(lane) = lane.filter(|lane| lane.turn.is_none()) else {
+                return;
+            };
+            let Some(key) = lane.next(now) else { return };
+            if let Some(share) = self.shares.get_mut(key)
+                && !share.closed
+            {
+                lane.turn = Some(key);
+                share.allowed[way as usize].is_queued = false;
+                return out.push(Action::Serve(key, way));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::Key;
+
+    const LARGE: u64 = 1 << 30;
+
+    fn key(number: u32) -> ConnectionKey {
+        ConnectionKey::new(number, 1)
+    }
+
+    /// Moves all that a connection may, which has more; returns how much.
+    fn move_all(lane: &mut Lane, key: ConnectionKey, allowance: &mut Allowance, now: Nanos) -> u64 {
+        lane.grant(key, allowance, now);
+        let (granted, bytes) = (allowance.left(), allowance.of(LARGE));
+        allowance.spend(bytes);
+        assert_eq!(allowance.of(LARGE), 0);
+        lane.settle(key, granted, allowance);
+        bytes
+    }
+
+    #[test]
+    fn connections_take_turns_and_together_have_the_rate() {
+        let rate = 8_000_000;
+        let mut lane = Lane::new(rate, 0);
+        let mut allowances = [(); 3].map(|()| Allowance::default());
+        let mut moved = [0u64; 3];
+        for (number, allowance) in allowances.iter_mut().enumerate() {
+            move_all(&mut lane, key(number as u32), allowance, 0);
+        }
+        let mut now = 0;
+        while now < 1_000_000_000 {
+            now = lane.due(now).expect("all of them wait");
+            let next = lane.next(now).expect("it is due");
+            let index = next.index() as usize;
+            lane.turn = Some(next);
+            allowances[index].is_queued = false;
+            moved[index] += move_all(&mut lane, next, &mut allowances[index], now);
+            lane.turn = None;
+        }
+        let all: u64 = moved.iter().sum();
+        assert!(
+            (rate - rate / 50..=rate + rate / 50).contains(&all),
+            "{all}"
+        );
+        for one in moved {
+            assert!((all / 3 - all / 30..=all / 3 + all / 30).contains(&one));
+        }
+    }
+
+    #[test]
+    fn small_messages_go_before_those_that_wait() {
+        let mut lane = Lane::new(1_000_000, 0);
+        let (mut bulk, mut small) = (Allowance::default(), Allowance::default());
+        move_all(&mut lane, key(1), &mut bulk, 0);
+        lane.grant(key(2), &mut small, 0);
+        assert!(small.of(100) >= 100);
+        lane.grant(key(3), &mut small, 0);
+        assert_eq!(small.of(LARGE), 0, "behind the first");
+    }
+
+    #[test]
+    fn what_is_not_reserved_is_for_all_others() {
+        let mut road = Road::default();
+        road.retune(&BTreeMap::from([(1, 30), (2, 50)]), 100, 0);
+        let rate = |road: &mut Road, of| road.lane(of).map(|lane| lane.bucket.rate());
+        assert_eq!(rate(&mut road, Some(1)), Some(30));
+        assert_eq!(rate(&mut road, Some(3)), Some(20));
+        road.retune(&BTreeMap::from([(2, 50)]), 100, 0);
+        assert_eq!(rate(&mut road, Some(1)), Some(50), "it is as all others");
+        assert_eq!(rate(&mut road, None), Some(50));
+        road.retune(&BTreeMap::new(), 100, 0);
+        assert_eq!(rate(&mut road, Some(2)), None);
+    }
+}

@@ -1,0 +1,377 @@
+//! Remote objects: each has a worker process of its own, which holds its state. Some stay when
+//! their connection ends, by names that nobody guesses.
+
+use crate::connection::{Object, Offer};
+use crate::context::Context;
+use crate::elements::Elements;
+use crate::keys::{ConnectionKey, WorkerKey};
+use crate::worker::Held;
+use farcall_rpc_proto::{
+    Call, CallId, Failure, FailureKind, HandleId, ObjectPage, ObjectRecord, ObjectRequest, User,
+};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+
+/// Objects in one page of a list.
+const PAGE: usize = 128;
+
+/// An object that stays.
+struct Kept {
+    id: HandleId,
+    user: User,
+    /// Qualified.
+    class: String,
+    used: Cell<u64>,
+    object: Object,
+}
+
+/// All of them, by the order of their creation.
+#[derive(Default)]
+pub(crate) struct Objects {
+    objects: BTreeMap<u64, Kept>,
+    last_number: u64,
+}
+
+impl Objects {
+    fn find(&self, id: HandleId) -> Option<(u64, &Kept)> {
+        let mut objects = self.objects.iter();
+        let found = objects.find(|(_, kept)| kept.id == id);
+        found.map(|(number, kept)| (*number, kept))
+    }
+
+    fn of_user(&self, id: HandleId, user: &User) -> Result<u64, Failure> {
+        let found = self.find(id).filter(|(_, kept)| kept.user == *user);
+        found.map(|(number, _)| number).ok_or_else(|| {
+            let text = format!(
+                "there is no object {id} at the server: it was dropped or has expired, the server \
+                 has started anew, or it is another user's"
+            );
+            Failure::new(FailureKind::NotFound, text)
+        })
+    }
+
+    /// What calls of its methods go to, with the file and the class.
+    fn used(&self, id: HandleId, now: u64) -> Result<&Object, Failure> {
+        let (_, kept) = self.find(id).ok_or_else(|| {
+            let text = "is called on an object that was dropped or has expired";
+            Failure::new(FailureKind::ObjectLost, text)
+        })?;
+        kept.used.set(now);
+        Ok(&kept.object)
+    }
+
+    /// Its process has ended.
+    fn lost(&mut self, id: HandleId, failure: Failure) {
+        let mut objects = self.objects.values_mut();
+        if let Some(kept) = objects.find(|kept| kept.id == id) {
+            kept.object.worker = Err(failure);
+        }
+    }
+
+    fn record(&self, number: u64) -> ObjectRecord {
+        let kept = &self.objects[&number];
+        ObjectRecord {
+            id: kept.id,
+            number,
+            class: kept.class.clone(),
+            used: kept.used.get(),
+            lost: kept
+                .object
+                .worker
+                .as_ref()
+                .err()
+                .map(|lost| lost.message.clone()),
+        }
+    }
+
+    fn page(&self, user: &User, after: u64) -> ObjectPage {
+        let mut numbers = self.objects.iter().filter(|(number, _)| **number > after);
+        let mut objects = Vec::new();
+        let own = numbers.by_ref().filter(|(_, kept)| kept.user == *user);
+        for (number, _) in own.take(PAGE + 1) {
+            objects.push(self.record(*number));
+        }
+        let more = objects.len() > PAGE;
+        objects.truncate(PAGE);
+        let next = objects.last().filter(|_| more).map(|last| last.number);
+        ObjectPage { objects, next }
+    }
+
+    /// The one that nobody has used for so long.
+    fn expired(&self, now: u64, keep_ms: u64) -> Option<u64> {
+        let mut objects = self.objects.iter();
+        let is_old = |kept: &Kept| kept.used.get().saturating_add(keep_ms) <= now;
+        let old = objects.find(|(_, kept)| is_old(kept));
+        old.map(|(number, _)| *number)
+    }
+
+    /// When the next one expires.
+    pub(crate) fn next_expiry(&self, keep_ms: u64) -> Option<u64> {
+        let used = self.objects.values().map(|kept| kept.used.get()).min()?;
+        Some(used.saturating_add(keep_ms))
+    }
+
+    /// A client wants an object.
+    pub(crate) fn create(
+        cx: &mut Context,
+        elements: &mut Elements,
+        key: ConnectionKey,
+        request: CallId,
+        name: &str,
+    ) {
+        let made = Objects::make(cx, elements, key, request, name);
+        let proto = &mut cx.clients[key].proto;
+        match made {
+            Ok(()) => proto.created(request),
+            Err(failure) => proto.fail(request, &failure),
+        }
+    }
+
+    fn make(
+        cx: &mut Context,
+        elements: &mut Elements,
+        key: ConnectionKey,
+        request: CallId,
+        name: &str,
+    ) -> Result<(), Failure> {
+        let busy = |text: String| Err(Failure::new(FailureKind::Busy, text));
+        if cx.stopping.is_some() {
+            let text = "the server is stopping";
+            return Err(Failure::new(FailureKind::ServerStopping, text));
+        }
+        let (file, class) = cx.functions.class(name)?;
+        let class = class.to_string();
+        let objects = &cx.clients[key].objects;
+        let limits = &cx.settings.limits;
+        if objects.contains_key(&request) {
+            let text = "the request number was used before";
+            return Err(Failure::new(FailureKind::BadArgument, text));
+        }
+        if objects.len() >= limits.objects_per_connection {
+            return busy(format!(
+                "this connection has {} objects, and the server allows no more \
+                 (limits.objects_per_connection in its configuration); give one up",
+                objects.len()
+            ));
+        }
+        let workers = elements.workers.values();
+        if workers.filter(|worker| worker.object.is_some()).count() >= limits.objects {
+            return busy(format!(
+                "there are {} objects, and the server allows no more (limits.objects in its \
+                 configuration); try again later",
+                limits.objects
+            ));
+        }
+        let worker = elements.workers.start(cx, file, 1);
+        elements.workers[worker].user = Some(cx.clients[key].user.clone());
+        elements.workers[worker].object = Some(Held {
+            owner: Some((key, request)),
+            ..Held::default()
+        });
+        let object = Object {
+            file,
+            class,
+            worker: Ok(worker),
+            kept: None,
+        };
+        cx.clients[key].objects.insert(request, object);
+        Ok(())
+    }
+
+    /// Destroys an object whose client gives it up, or has gone. One that stays is left alone.
+    pub(crate) fn give_up(cx: &mut Context, elements: &mut Elements, object: &Object) {
+        if object.kept.is_none() {
+            Objects::end(cx, elements, object);
+        }
+    }
+
+    fn end(cx: &mut Context, elements: &mut Elements, object: &Object) {
+        let Ok(worker) = object.worker else { return };
+        let Some(known) = elements.workers.get_mut(worker) else {
+            return;
+        };
+        if let Some(held) = &mut known.object {
+            (held.owner, held.kept) = (None, None);
+        }
+        let text = "was ended because its object was given up";
+        elements
+            .workers
+            .end(cx, worker, FailureKind::Cancelled, text);
+    }
+
+    /// The worker that holds the object of a call; none of a function.
+    pub(crate) fn worker_of(
+        &self,
+        cx: &Context,
+        key: ConnectionKey,
+        offer: &Offer,
+        call: &Call,
+    ) -> Result<Option<WorkerKey>, Failure> {
+        let function = cx.functions.get(call.function)?;
+        let bad = |text: String| {
+            let name = function.interface.qualified_name();
+            Err(Failure::new(
+                FailureKind::BadArgument,
+                format!("{name} {text}"),
+            ))
+        };
+        if call.object.is_some() && !matches!(offer, Offer::Call(_)) {
+            return bad("is called on an object, which ends with its connection".into());
+        }
+        let (number, class) = match (call.object, &function.interface.class) {
+            (None, None) => return Ok(None),
+            (Some(_), None) => return bad("is a function, and not called on an object".into()),
+            (None, Some(class)) => {
+                return bad(format!("is a method: make an object of `{class}` first"));
+            }
+            (Some(number), Some(class)) => (number, class),
+        };
+        let objects = &cx.clients[key].objects;
+        let object = match objects.get(&number) {
+            Some(Object { kept: Some(id), .. }) => Some(self.used(*id, cx.clock.unix_ms)?),
+            object => object,
+        };
+        match object {
+            None => bad("is called on an object that was given up".into()),
+            Some(object) if object.class != *class || object.file != function.entry.file => {
+                bad(format!("is called on an object of `{}`", object.class))
+            }
+            Some(Object { worker, .. }) => worker.clone().map(Some),
+        }
+    }
+
+    /// A client asks about objects that stay.
+    pub(crate) fn ask(
+        &mut self,
+        cx: &mut Context,
+        elements: &mut Elements,
+        key: ConnectionKey,
+        request: CallId,
+        asked: ObjectRequest,
+    ) {
+        let user = cx.clients[key].user.clone();
+        let answer = match asked {
+            ObjectRequest::Keep(object) => self.keep(cx, elements, key, object, user),
+            ObjectRequest::Attach(id) => self.attach(cx, key, request, id, &user),
+            ObjectRequest::Drop(id) => self.of_user(id, &user).map(|number| {
+                let record = self.record(number);
+                self.drop_object(cx, elements, number);
+                record
+            }),
+            ObjectRequest::List(after) => {
+                let page = self.page(&user, after);
+                return cx.clients[key].proto.objects(request, &page);
+            }
+        };
+        let proto = &mut cx.clients[key].proto;
+        match answer {
+            Ok(record) => {
+                let objects = vec![record];
+                proto.objects(
+                    request,
+                    &ObjectPage {
+                        objects,
+                        next: None,
+                    },
+                );
+            }
+            Err(failure) => proto.fail(request, &failure),
+        }
+    }
+
+    fn keep(
+        &mut self,
+        cx: &mut Context,
+        elements: &mut Elements,
+        key: ConnectionKey,
+        object: CallId,
+        user: User,
+    ) -> Result<ObjectRecord, Failure> {
+        let bad = |text: &str| Failure::new(FailureKind::BadArgument, text);
+        let objects = &cx.clients[key].objects;
+        let held = objects.get(&object).filter(|object| object.kept.is_none());
+        let held = held.ok_or_else(|| bad("there is no such object, or it stays already"))?;
+        let (file, class) = (held.file, held.class.clone());
+        let worker = held.worker.clone()?;
+        let of_user = self.objects.values().filter(|kept| kept.user == user);
+        let most = cx.settings.limits.objects_per_connection;
+        if of_user.count() >= most {
+            let text = format!(
+                "{most} objects of this user stay at the server, and it allows no more \
+                 (limits.objects_per_connection in its configuration); drop one"
+            );
+            return Err(Failure::new(FailureKind::QuotaExceeded, text));
+        }
+        let id = HandleId(cx.ids.next());
+        let qualified = cx.functions.qualified_class(file, &class);
+        let kept = Object {
+            file,
+            class,
+            worker: Ok(worker),
+            kept: Some(id),
+        };
+        if let Some(object) = cx.clients[key].objects.get_mut(&object) {
+            object.kept = Some(id);
+        }
+        if let Some(held) = elements.workers[worker].object.as_mut() {
+            held.kept = Some(id);
+        }
+        self.last_number += 1;
+        let number = self.last_number;
+        let kept = Kept {
+            id,
+            user,
+            class: qualified,
+            used: Cell::new(cx.clock.unix_ms),
+            object: kept,
+        };
+        self.objects.insert(number, kept);
+        Ok(self.record(number))
+    }
+
+    fn attach(
+        &mut self,
+        cx: &mut Context,
+        key: ConnectionKey,
+        request: CallId,
+        id: HandleId,
+        user: &User,
+    ) -> Result<ObjectRecord, Failure> {
+        let number = self.of_user(id, user)?;
+        let objects = &mut cx.clients[key].objects;
+        if objects.len() >= cx.settings.limits.objects_per_connection {
+            let text = format!("this connection has {} objects; give one up", objects.len());
+            return Err(Failure::new(FailureKind::Busy, text));
+        }
+        let object = self.objects[&number].object.clone();
+        objects.insert(request, object);
+        Ok(self.record(number))
+    }
+
+    fn drop_object(&mut self, cx: &mut Context, elements: &mut Elements, number: u64) {
+        if let Some(kept) = self.objects.remove(&number) {
+            Objects::end(cx, elements, &kept.object);
+        }
+    }
+
+    /// Destroys objects that were not used for so long.
+    pub(crate) fn expire(&mut self, cx: &mut Context, elements: &mut Elements, keep_ms: u64) {
+        while let Some(number) = self.expired(cx.clock.unix_ms, keep_ms) {
+            tracing::debug!("the object {} has expired", self.objects[&number].id);
+            self.drop_object(cx, elements, number);
+        }
+    }
+
+    /// The process of an object has ended: later calls of its methods fail.
+    pub(crate) fn died(&mut self, cx: &mut Context, held: &Held, failure: Failure) {
+        if let Some((connection, request)) = held.owner
+            && let Some(connection) = cx.clients.get_mut(connection)
+            && let Some(object) = connection.objects.get_mut(&request)
+        {
+            object.worker = Err(failure.clone());
+        }
+        if let Some(id) = held.kept {
+            self.lost(id, failure);
+        }
+    }
+}

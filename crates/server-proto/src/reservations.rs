@@ -1,0 +1,272 @@
+//! Processor elements and bandwidth that users reserve ahead of time.
+
+use crate::context::Context;
+use crate::settings::Limits;
+use farcall_rpc_proto::{
+    Failure, FailureKind, Nanos, ReservationPage, ReservationRecord, Reserve, User,
+};
+use farcall_schedule::Queue;
+use farcall_schedule::reservation::{Bandwidth, Booking, Refusal};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Reservations in one page of a list.
+const PAGE: usize = 128;
+/// Nanoseconds of a millisecond, in which clients count.
+const MILLI: Nanos = 1_000_000;
+
+/// What is wanted, in words.
+fn described(wanted: &Reserve) -> String {
+    let pes = match wanted.pes {
+        1 => "1 processor element".to_string(),
+        pes => format!("{pes} processor elements"),
+    };
+    let rates = [(wanted.up, "to"), (wanted.down, "from")];
+    let rates = rates.into_iter().filter(|(rate, _)| *rate > 0);
+    let rates = rates.map(|(rate, way)| format!("{rate} bytes per second {way} the server"));
+    let pes = (wanted.pes > 0).then_some(pes);
+    pes.into_iter()
+        .chain(rates)
+        .collect::<Vec<_>>()
+        .join(" and ")
+}
+
+fn too_fast(wanted: &Reserve, most: &Bandwidth) -> String {
+    let (way, setting, wanted, most) = match wanted.up > most.up {
+        true => ("to", "limits.bandwidth_up", wanted.up, most.up),
+        false => ("from", "limits.bandwidth_down", wanted.down, most.down),
+    };
+    match most {
+        0 => format!(
+            "no bandwidth {way} this server can be reserved: its operator has not set {setting}"
+        ),
+        most => format!(
+            "{wanted} bytes per second {way} the server are wanted, and {most} can be reserved \
+             ({setting} but for a tenth)"
+        ),
+    }
+}
+
+/// Why something cannot be reserved, and when it could be.
+fn refused(wanted: &Reserve, refusal: Refusal, now: Nanos) -> Failure {
+    let seconds = wanted.length as f64 / 1e3;
+    let text = match refusal {
+        Refusal::NotBefore(earliest) => {
+            // Rounded up: then it is free.
+            let later = earliest.saturating_sub(now).div_ceil(MILLI);
+            let (what, in_s) = (described(wanted), later as f64 / 1e3);
+            let text =
+                format!("there is room for {what} for {seconds} s in {in_s} s at the earliest");
+            return Failure {
+                earliest: Some(later),
+                ..Failure::new(FailureKind::NotFree, text)
+            };
+        }
+        Refusal::TooMany(0) => "no processor elements can be reserved at this server".to_string(),
+        Refusal::TooFast(most) => too_fast(wanted, &most),
+        Refusal::TooMany(most) => format!(
+            "{} processor elements are wanted, and {most} can be reserved at this server",
+            wanted.pes
+        ),
+    };
+    Failure::new(FailureKind::NotFree, text)
+}
+
+/// Whose the bookings of the queue are.
+#[derive(Default)]
+pub(crate) struct Reservations {
+    owners: BTreeMap<u64, User>,
+    changes: u64,
+}
+
+impl Reservations {
+    /// How many were made or given up; one that is over is no change.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Makes a reservation, at the time that is wanted or later; returns its number.
+    pub(crate) fn make(
+        &mut self,
+        cx: &Context,
+        queue: &mut Queue,
+        user: &User,
+        wanted: &Reserve,
+    ) -> Result<u64, Failure> {
+        let limits = &cx.settings.limits;
+        self.check_wanted(cx, queue, user, wanted)?;
+        let now = cx.now();
+        let from = now.saturating_add(wanted.start.saturating_mul(MILLI));
+        let booking = Booking {
+            pes: wanted.pes,
+            bandwidth: Bandwidth {
+                up: wanted.up,
+                down: wanted.down,
+            },
+            from,
+            until: from.saturating_add(wanted.length.saturating_mul(MILLI)),
+        };
+        let latest = wanted.latest.unwrap_or(wanted.start).saturating_mul(MILLI);
+        let latest = now.saturating_add(latest);
+        let made = match queue.reserve(booking, now) {
+            Err(Refusal::NotBefore(earliest)) if earliest <= latest => {
+                let later = booking.beginning(earliest);
+                check_end(limits, later.until.saturating_sub(now).div_ceil(MILLI))?;
+                queue.reserve(later, now)
+            }
+            made => made,
+        };
+        let id = made.map_err(|refusal| refused(wanted, refusal, now))?;
+        self.owners.insert(id, user.clone());
+        self.changes += 1;
+        tracing::debug!("{user} has reserved {}", described(wanted));
+        Ok(id)
+    }
+
+    /// Whether a user may have one more reservation, and one like this.
+    fn check_wanted(
+        &mut self,
+        cx: &Context,
+        queue: &Queue,
+        user: &User,
+        wanted: &Reserve,
+    ) -> Result<(), Failure> {
+        let failed = |kind, text: String| Err(Failure::new(kind, text));
+        if cx.is_ending().is_some() {
+            let text = "the server takes no more calls; connect anew";
+            return failed(FailureKind::Draining, text.to_string());
+        }
+        let is_empty = wanted.pes == 0 && wanted.up == 0 && wanted.down == 0;
+        if is_empty || wanted.length == 0 {
+            let text = "a reservation has at least 1 processor element or 1 byte per second, for \
+                        at least 1 ms";
+            return failed(FailureKind::BadArgument, text.to_string());
+        }
+        let limits = &cx.settings.limits;
+        check_end(limits, wanted.start.saturating_add(wanted.length))?;
+        let most = limits.reservations_per_user;
+        // Whose those were that are over is forgotten.
+        let bookings = queue.bookings();
+        let there = bookings.filter(|(_, booking)| booking.until > cx.now());
+        let there: Vec<u64> = there.map(|(id, _)| id).collect();
+        self.owners.retain(|id, _| there.contains(id));
+        let own = self.owners.values().filter(|owner| *owner == user);
+        if own.count() >= most {
+            let text = format!(
+                "{user} may have {most} reservations at a time \
+                 (limits.reservations_per_user); release one"
+            );
+            return failed(FailureKind::QuotaExceeded, text);
+        }
+        Ok(())
+    }
+
+    /// Gives a reservation up; returns what it was.
+    pub(crate) fn release(&mut self, queue: &mut Queue, id: u64, now: Nanos) -> Option<Booking> {
+        self.owners.remove(&id);
+        self.changes += 1;
+        queue.release(id, now)
+    }
+
+    /// Whether a user has that reservation.
+    pub(crate) fn check(
+        &self,
+        queue: &Queue,
+        user: &User,
+        id: u64,
+        now: Nanos,
+    ) -> Result<(), Failure> {
+        let booking = queue.booking(id);
+        let is_there = booking.is_some_and(|booking| booking.until > now);
+        match self.owners.get(&id) {
+            Some(owner) if owner == user && is_there => Ok(()),
+            _ => {
+                let text = format!(
+                    "there is no reservation {id}: it is over, was released, the server has \
+                     started anew, or it is another user's"
+                );
+                Err(Failure::new(FailureKind::NotFound, text))
+            }
+        }
+    }
+
+    fn records(
+        &self,
+        queue: &Queue,
+        now: Nanos,
+    ) -> impl Iterator<Item = (&User, ReservationRecord)> {
+        let there = queue
+            .bookings()
+            .filter(move |(_, booking)| booking.until > now);
+        there.filter_map(move |(id, booking)| {
+            let record = ReservationRecord {
+                id,
+                pes: booking.pes,
+                begins: booking.from.saturating_sub(now).div_ceil(MILLI),
+                ends: booking.until.saturating_sub(now).div_ceil(MILLI),
+                up: booking.bandwidth.up,
+                down: booking.bandwidth.down,
+            };
+            Some((self.owners.get(&id)?, record))
+        })
+    }
+
+    /// One reservation, as its user is told of it.
+    pub(crate) fn one(&self, queue: &Queue, id: u64, now: Nanos) -> ReservationPage {
+        let records = self.records(queue, now);
+        let own = records.filter(|(_, record)| record.id == id);
+        ReservationPage {
+            reservations: own.map(|(_, record)| record).collect(),
+            next: None,
+        }
+    }
+
+    /// A user's reservations with numbers above `after`.
+    pub(crate) fn page(
+        &self,
+        queue: &Queue,
+        user: &User,
+        after: u64,
+        now: Nanos,
+    ) -> ReservationPage {
+        let records = self.records(queue, now);
+        let own = records.filter(|(owner, record)| *owner == user && record.id > after);
+        let own = own.map(|(_, record)| record);
+        let mut reservations: Vec<ReservationRecord> = own.take(PAGE + 1).collect();
+        let more = reservations.len() > PAGE;
+        reservations.truncate(PAGE);
+        let next = reservations.last().filter(|_| more).map(|last| last.id);
+        ReservationPage { reservations, next }
+    }
+
+    /// For the status: those that a user may see.
+    pub(crate) fn describe(&self, queue: &Queue, user: &User, all: bool, now: Nanos) -> Vec<Value> {
+        let records = self.records(queue, now);
+        let shown = records.filter(|(owner, _)| all || *owner == user);
+        let shown = shown.map(|(owner, record)| {
+            json!({
+                "id": record.id,
+                "user": owner.to_string(),
+                "pes": record.pes,
+                "begins_in_s": record.begins as f64 * 1e-3,
+                "ends_in_s": record.ends as f64 * 1e-3,
+                "up": record.up,
+                "down": record.down,
+            })
+        });
+        shown.take(PAGE).collect()
+    }
+}
+
+/// Whether a reservation may end in so many milliseconds.
+fn check_end(limits: &Limits, end: u64) -> Result<(), Failure> {
+    let (ahead, end_s) = (limits.reserve_ahead_s, end as f64 * 1e-3);
+    if end_s <= ahead {
+        return Ok(());
+    }
+    let text = format!(
+        "it would end in {end_s} s, and this server reserves for the next {ahead} s \
+         (limits.reserve_ahead_s)"
+    );
+    Err(Failure::new(FailureKind::QuotaExceeded, text))
+}

@@ -1,0 +1,51 @@
+//! Memory that the server shares with clients.
+
+use crate::action::{Action, Segment};
+use crate::connection::MAX_SEGMENTS;
+use crate::context::Context;
+use crate::keys::ConnectionKey;
+use farcall_rpc_proto::{CallId, Failure, FailureKind};
+use std::rc::Rc;
+
+/// A client asks for memory that both can reach.
+pub(crate) fn share(cx: &mut Context, key: ConnectionKey, request: CallId, bytes: u64) {
+    let connection = &cx.clients[key];
+    let shared = if connection.segments.len() >= MAX_SEGMENTS {
+        let text = format!("at most {MAX_SEGMENTS} pieces of memory on one connection");
+        Err(Failure::new(FailureKind::Busy, text))
+    } else if connection.segments.contains_key(&request) {
+        let text = "the request number was used before";
+        Err(Failure::new(FailureKind::BadArgument, text))
+    } else {
+        let shared = cx.memory.share(bytes, &mut cx.out);
+        shared.map_err(|refusal| cx.no_room(bytes, refusal))
+    };
+    let connection = &mut cx.clients[key];
+    match shared {
+        Ok((memory, bytes)) => {
+            cx.out.push(Action::ShareMemory {
+                memory,
+                bytes,
+                connection: key,
+            });
+            connection.proto.shared(request, bytes);
+            let segment = Rc::new(Segment { memory, bytes });
+            connection.segments.insert(request, segment);
+        }
+        Err(failure) => connection.proto.fail(request, &failure),
+    }
+}
+
+/// A client gives memory back.
+pub(crate) fn unshare(cx: &mut Context, key: ConnectionKey, request: CallId) {
+    if let Some(segment) = cx.clients[key].segments.remove(&request) {
+        give_up(cx, segment);
+    }
+}
+
+/// One user of a segment is done with it.
+pub(crate) fn give_up(cx: &mut Context, segment: Rc<Segment>) {
+    if let Some(segment) = Rc::into_inner(segment) {
+        cx.free(segment.memory);
+    }
+}

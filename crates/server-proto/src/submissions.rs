@@ -1,0 +1,565 @@
+//! The way of a submitted call: received, written to the disk, recorded, and from then on run and
+//! told of whatever happens to its client.
+
+mod requests;
+
+use crate::action::{Action, Transfer};
+use crate::connection::Offer;
+use crate::context::{Context, Step};
+use crate::disk::Purpose;
+use crate::durable::{Durable, Kept, Stage};
+use crate::elements::Elements;
+use crate::flaw::{Flaw, has};
+use crate::job::{self, Durability, Job};
+use crate::keys::{CallKey, ConnectionKey};
+use crate::lifecycle::Change;
+use crate::memory::NoMemory;
+use crate::record::{Changed, Content, DiskError, Outcome, Record, Stored};
+use farcall_idl::Layout;
+use farcall_rpc_proto::{
+    Call, Direction, Failure, FailureKind, JobId, JobState, Pieces, Side, User,
+};
+
+/// Of the server's memory, calls that wait to run may hold one part in so many.
+const SHARE_OF_MEMORY: u64 = 4;
+
+/// Submitted calls, as far as there is a folder to keep them in.
+#[derive(Default)]
+pub(crate) struct Submissions {
+    durable: Option<Durable>,
+    /// Another server has them, whose place this one takes.
+    pub(crate) are_awaited: bool,
+}
+
+impl Submissions {
+    /// The folder of submitted calls is this server's.
+    pub(crate) fn opened(&mut self, cx: &mut Context, records: Vec<Record>) {
+        if self.are_awaited {
+            tracing::info!("submitted calls are this server's now");
+        }
+        let limits = cx.settings.durable.clone();
+        self.durable = Some(Durable::new(limits, records, &mut cx.disk));
+        cx.disk.takes_arrays = true;
+        self.are_awaited = false;
+        cx.has_room = true;
+    }
+
+    /// Whether nothing is on its way to the disk that a server which ends must wait for.
+    pub(crate) fn is_settled(&self, cx: &Context) -> bool {
+        !cx.disk.writes_results() && self.durable.as_ref().is_none_or(Durable::is_settled)
+    }
+
+    fn durable(&mut self) -> Result<&mut Durable, Failure> {
+        let awaits = self.are_awaited;
+        self.durable.as_mut().ok_or_else(|| {
+            if awaits {
+                let text = "the server before this one has the submitted calls until its own have \
+                            ended; try again soon";
+                return Failure::new(FailureKind::Busy, text);
+            }
+            let text = "this server keeps no submitted calls; start it with --state DIR";
+            Failure::new(FailureKind::BadArgument, text)
+        })
+    }
+
+    /// Whether an offered call is to outlive its connection; with what is recorded then.
+    pub(crate) fn durability(
+        &mut self,
+        cx: &mut Context,
+        key: ConnectionKey,
+        offer: &Offer,
+        layout: &Layout,
+    ) -> Result<Durability, Failure> {
+        let Offer::Submission(submission) = offer else {
+            return Ok(Durability::None);
+        };
+        let keep = self.durable()?.keep_for(submission.keep);
+        let function = cx.functions.get(submission.call.function)?;
+        let name = function.interface.qualified_name().into_owned();
+        let bad = |text: &str| {
+            let text = format!("{name} cannot be submitted: {text}");
+            Failure::new(FailureKind::BadArgument, text)
+        };
+        if !function.interface.callbacks.is_empty() {
+            return Err(bad("it calls functions of its caller"));
+        }
+        if function.interface.moves_files() {
+            return Err(bad("it works on files of its caller"));
+        }
+        if !submission.call.handles.is_empty() {
+            return Err(bad(
+                "arrays that stay at the server do not outlive it; pass them whole",
+            ));
+        }
+        if !submission.call.places.is_empty() {
+            return Err(bad("its arrays lie in memory of the connection"));
+        }
+        let mut call = Vec::new();
+        submission.call.encode(&mut call);
+        let id = JobId(cx.ids.next());
+        let user = cx.clients[key].user.clone();
+        let stored = |bytes| Stored { bytes, sum: 0 };
+        let record = Record {
+            number: 0,
+            id,
+            user: user.to_string(),
+            interface: function.interface.public_text(),
+            repeatable: function.interface.repeatable,
+            function: name,
+            call,
+            big_endian: false,
+            state: JobState::Queued,
+            submitted: cx.clock.unix_ms,
+            started: None,
+            ended: None,
+            keep,
+            arguments: stored(layout.sent_bytes()),
+            result: stored(layout.returned_bytes()),
+            exec: None,
+            failure: None,
+        };
+        Ok(Durability::Submitting(Box::new(record), user))
+    }
+
+    /// Sets aside what the user may have on the disk.
+    pub(crate) fn reserve(&mut self, cx: &mut Context, job: CallKey) -> Result<(), Failure> {
+        match (&cx.calls[job].durability, &mut self.durable) {
+            (Durability::Submitting(record, user), Some(durable)) => {
+                durable.reserve(user, record, &mut cx.disk)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A job goes: what was set aside for it, on the disk or in memory, is free.
+    pub(crate) fn leave_memory(&mut self, cx: &mut Context, durability: &Durability, bytes: u64) {
+        let Some(durable) = &mut self.durable else {
+            return;
+        };
+        cx.has_room = true;
+        match durability {
+            Durability::None => {}
+            Durability::Submitting(record, user) => {
+                durable.unreserve(user, record, &mut cx.disk);
+            }
+            Durability::Kept(id) => {
+                durable.held = durable.held.saturating_sub(bytes);
+                durable.set_stage(*id, Stage::Disk);
+            }
+        }
+    }
+
+    /// The arguments of a submitted call are there: they go to the disk.
+    pub(crate) fn store_arguments(&mut self, cx: &mut Context, key: CallKey) {
+        let job = &mut cx.calls[key];
+        job.enter(job::State::OnDisk);
+        let Durability::Submitting(record, _) = &mut job.durability else {
+            return;
+        };
+        record.big_endian = job.streams.swap != cfg!(target_endian = "big");
+        let id = record.id;
+        if record.arguments.bytes == 0 {
+            return self.record_call(cx, key, Stored::default());
+        }
+        let pieces = Pieces::new(&job.layout, Direction::Sent, Side::Buffer);
+        let Some(memory) = job.held.buffer.take() else {
+            return;
+        };
+        let transfer = Transfer {
+            id,
+            content: Content::Arguments,
+            memory,
+            pieces,
+        };
+        cx.disk.write(Purpose::Submit(key), transfer, &mut cx.out);
+    }
+
+    /// The arguments are on the disk: the call is recorded.
+    fn record_call(&mut self, cx: &mut Context, key: CallKey, arguments: Stored) {
+        let Durability::Submitting(record, _) = &mut cx.calls[key].durability else {
+            return;
+        };
+        // What is kept in memory is what is recorded: the call may be read back from the disk.
+        record.arguments = arguments;
+        let (id, record) = (record.id, (**record).clone());
+        if let Some(durable) = &mut self.durable {
+            durable.insert(record, key, &mut cx.out);
+        }
+        if has(Flaw::AcknowledgesEarly) {
+            self.acknowledge(cx, key, id);
+        }
+    }
+
+    /// Tells the client of a call that it is kept.
+    fn acknowledge(&mut self, cx: &mut Context, key: CallKey, id: JobId) {
+        let job = &mut cx.calls[key];
+        if let Some(connection) = job.connection.take() {
+            let known = &mut cx.clients[connection];
+            known.calls.remove(&job.call);
+            known.proto.submitted(job.call, id);
+            cx.answered(connection);
+        }
+    }
+
+    /// A call is recorded: its client knows, and it waits for its turn.
+    fn call_recorded(
+        &mut self,
+        cx: &mut Context,
+        elements: &Elements,
+        key: CallKey,
+        id: JobId,
+        number: u64,
+    ) {
+        let job = &mut cx.calls[key];
+        let Durability::Submitting(record, user) =
+            std::mem::replace(&mut job.durability, Durability::None)
+        else {
+            return;
+        };
+        let bytes = job.layout.bytes;
+        self.acknowledge(cx, key, id);
+        let limit = cx.settings.limits.memory / SHARE_OF_MEMORY;
+        let has_begun = elements.has_begun(&cx.calls[key], cx.now());
+        let Some(durable) = &mut self.durable else {
+            return;
+        };
+        let fits =
+            durable.backlog.is_empty() && (durable.held == 0 || durable.held + bytes <= limit);
+        let runs = fits || has_begun;
+        let record = Record { number, ..*record };
+        tracing::debug!("{user}: submitted {id}, {}", record.function);
+        match runs {
+            true => {
+                durable.held += bytes;
+                durable.accept(record, user, Stage::Memory(key));
+                cx.calls[key].durability = Durability::Kept(id);
+                cx.step(Step::Enqueue(key));
+            }
+            false => {
+                durable.accept(record, user, Stage::Disk);
+                durable.backlog.push_back(id);
+                cx.step(Step::Release(key));
+            }
+        }
+    }
+
+    /// A call was recorded, with its number, or could not be.
+    pub(crate) fn inserted(
+        &mut self,
+        cx: &mut Context,
+        elements: &Elements,
+        id: JobId,
+        number: Result<u64, Failure>,
+    ) {
+        let Some(durable) = &mut self.durable else {
+            return;
+        };
+        durable.recorded();
+        match (durable.inserted(id), number) {
+            (None, _) => {}
+            (Some(call), Ok(number)) => self.call_recorded(cx, elements, call, id, number),
+            (Some(call), Err(failure)) => {
+                cx.out.push(Action::RemoveFile(id, Content::Arguments));
+                self.fail_submission(cx, call, &failure);
+            }
+        }
+    }
+
+    /// A call was forgotten, with its data.
+    pub(crate) fn forgotten(&mut self, cx: &mut Context, id: JobId) {
+        if let Some(durable) = &mut self.durable {
+            durable.recorded();
+        }
+        for content in [Content::Arguments, Content::Result] {
+            cx.out.push(Action::RemoveFile(id, content));
+        }
+    }
+
+    pub(crate) fn arguments_written(
+        &mut self,
+        cx: &mut Context,
+        key: CallKey,
+        stored: Result<Stored, DiskError>,
+    ) {
+        let job = &cx.calls[key];
+        let Durability::Submitting(record, _) = &job.durability else {
+            return;
+        };
+        match stored {
+            Ok(stored) if job.connection.is_some() => self.record_call(cx, key, stored),
+            // The client does not want it any more.
+            Ok(_) => {
+                cx.out
+                    .push(Action::RemoveFile(record.id, Content::Arguments));
+                cx.step(Step::Release(key));
+            }
+            Err(error) => self.fail_submission(cx, key, &storage(&error)),
+        }
+    }
+
+    fn fail_submission(&mut self, cx: &mut Context, key: CallKey, failure: &Failure) {
+        tracing::warn!("call not taken: {failure}");
+        let (client, request) = (cx.calls[key].connection, cx.calls[key].call);
+        cx.step(Step::Release(key));
+        if let Some(connection) = client {
+            cx.refuse(connection, request, failure);
+        }
+    }
+
+    /// Brings calls from the disk as far as there is room for them.
+    pub(crate) fn load_backlog(&mut self, cx: &mut Context) {
+        while let Some(id) = self
+            .durable
+            .as_ref()
+            .and_then(|d| d.backlog.front().copied())
+        {
+            match self.load(cx, id) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(failure) => record_failure(cx, id, failure),
+            }
+            if let Some(durable) = &mut self.durable {
+                durable.backlog.retain(|waiting| *waiting != id);
+            }
+        }
+    }
+
+    /// Makes a job of a call on the disk; `false` where there is no room for it now.
+    fn load(&mut self, cx: &mut Context, id: JobId) -> Result<bool, Failure> {
+        let limit = cx.settings.limits.memory / SHARE_OF_MEMORY;
+        let Some(durable) = &self.durable else {
+            return Ok(true);
+        };
+        let Some(Kept { record, .. }) = durable.get(id) else {
+            return Ok(true);
+        };
+        let changed = |text: String| Failure::new(FailureKind::StaleInterface, text);
+        let (number, function) = cx.functions.describe(&record.function)?;
+        if function.text() != record.interface {
+            let text = format!(
+                "the interface of `{}` is another since the server was restarted; submit the call \
+                 anew",
+                record.function
+            );
+            return Err(changed(text));
+        }
+        let call = Call::decode(&record.call).map_err(|error| changed(error.to_string()))?;
+        let interface = &cx.functions.get(number)?.interface;
+        let layout = interface
+            .layout(&call.scalars, &call.elements)
+            .map_err(|error| changed(error.to_string()))?;
+        if layout.sent_bytes() != record.arguments.bytes {
+            return Err(changed("the size of its arguments has changed".to_string()));
+        }
+        if durable.held > 0 && durable.held.saturating_add(layout.bytes) > limit {
+            return Ok(false);
+        }
+        let (stored, big_endian) = (record.arguments, record.big_endian);
+        // Reservations end with their server, and the next one counts them anew.
+        let reservation = call.reservation.filter(|_| durable.is_own(record));
+        let (message, user) = (record.call.clone(), User::named(&record.user));
+        let buffer = match layout.bytes {
+            0 => None,
+            bytes => match cx.memory.take(bytes, &user, &mut cx.out) {
+                Ok(buffer) => Some(buffer),
+                Err(NoMemory::Wait) => return Ok(false),
+                Err(refusal) => return Err(cx.no_room(bytes, refusal)),
+            },
+        };
+        let mut job = Job::new(user, None, number, message, layout);
+        job.held.buffer = buffer;
+        job.times.accepted = cx.now();
+        job.enter(job::State::OnDisk);
+        job.streams.swap = big_endian != cfg!(target_endian = "big");
+        job.durability = Durability::Kept(id);
+        job.run.reservation = reservation;
+        self.read_arguments(cx, id, job, stored);
+        Ok(true)
+    }
+
+    fn read_arguments(&mut self, cx: &mut Context, id: JobId, mut job: Job, stored: Stored) {
+        let pieces = Pieces::new(&job.layout, Direction::Sent, Side::Buffer);
+        let bytes = job.layout.bytes;
+        let memory = match stored.bytes {
+            0 => None,
+            _ => job.held.buffer.take(),
+        };
+        let key = cx.calls.insert(job);
+        let Some(durable) = &mut self.durable else {
+            return;
+        };
+        durable.held += bytes;
+        durable.set_stage(id, Stage::Memory(key));
+        let Some(memory) = memory else {
+            return cx.step(Step::Enqueue(key));
+        };
+        let transfer = Transfer {
+            id,
+            content: Content::Arguments,
+            memory,
+            pieces,
+        };
+        cx.disk
+            .read(Purpose::Load(key), transfer, stored, &mut cx.out);
+    }
+
+    pub(crate) fn arguments_read(
+        &mut self,
+        cx: &mut Context,
+        key: CallKey,
+        read: Result<(), DiskError>,
+    ) {
+        let Some(id) = cx.calls[key].kept() else {
+            return;
+        };
+        match read {
+            _ if self.is_over(id) => cx.step(Step::Release(key)),
+            Ok(()) => cx.step(Step::Enqueue(key)),
+            Err(error) => {
+                cx.step(Step::Release(key));
+                tracing::error!("the arguments of {id} cannot be read: {}", error.text);
+                let text = format!("its arguments cannot be read: {}", error.text);
+                record_failure(cx, id, Failure::new(FailureKind::StorageFault, text));
+            }
+        }
+    }
+
+    fn is_over(&self, id: JobId) -> bool {
+        let kept = self.durable.as_ref().and_then(|durable| durable.get(id));
+        kept.is_none_or(|kept| kept.record.state.is_over())
+    }
+
+    /// A submitted call was computed: its results go to the disk.
+    pub(crate) fn store_result(&mut self, cx: &mut Context, key: CallKey, exec: u64) {
+        let now = cx.now();
+        let job = &mut cx.calls[key];
+        let bytes = job.layout.returned_bytes();
+        let Some(id) = job.kept() else {
+            return;
+        };
+        job.enter(job::State::OnDisk);
+        (job.times.ended, job.times.exec) = (now, exec);
+        let pieces = Pieces::new(&job.layout, Direction::Returned, Side::Buffer);
+        match job.held.buffer.take() {
+            Some(memory) if bytes > 0 => {
+                let transfer = Transfer {
+                    id,
+                    content: Content::Result,
+                    memory,
+                    pieces,
+                };
+                cx.disk
+                    .write(Purpose::Finish(key, exec), transfer, &mut cx.out);
+            }
+            buffer => {
+                job.held.buffer = buffer;
+                self.result_written(cx, key, exec, Ok(Stored::default()));
+            }
+        }
+    }
+
+    pub(crate) fn result_written(
+        &mut self,
+        cx: &mut Context,
+        key: CallKey,
+        exec: u64,
+        stored: Result<Stored, DiskError>,
+    ) {
+        let Some(id) = cx.calls[key].kept() else {
+            return;
+        };
+        cx.account(key);
+        cx.step(Step::Release(key));
+        match stored {
+            Ok(_) if self.is_over(id) => cx.out.push(Action::RemoveFile(id, Content::Result)),
+            Ok(stored) => {
+                let outcome = Outcome {
+                    result: Some(stored),
+                    exec: Some(exec),
+                    failure: None,
+                };
+                cx.step(Step::Record(id, Change::Finish, outcome));
+            }
+            Err(error) => {
+                tracing::error!("the results of {id} cannot be kept: {}", error.text);
+                let text = format!("its results cannot be kept: {}", error.text);
+                record_failure(cx, id, Failure::new(FailureKind::StorageFault, text));
+            }
+        }
+    }
+
+    /// A change is recorded; none where nothing is known of the call any more.
+    pub(crate) fn changed(&mut self, cx: &mut Context, id: JobId, changed: Option<&Changed>) {
+        let Some(durable) = &mut self.durable else {
+            return;
+        };
+        durable.recorded();
+        let Some(changed) = changed else { return };
+        let (fetches, asked) = durable.changed(id, changed, &mut cx.disk);
+        let Some(kept) = durable.get(id) else { return };
+        let (state, stage) = (kept.record.state, kept.stage);
+        if changed.change == Change::Start && changed.applied {
+            return match stage {
+                Stage::Memory(call) => cx.step(Step::Begin(call)),
+                Stage::Disk => {}
+            };
+        }
+        if state.is_over() && changed.applied {
+            cx.out.push(Action::RemoveFile(id, Content::Arguments));
+            if state != JobState::Done || has(Flaw::RemovesResults) {
+                cx.out.push(Action::RemoveFile(id, Content::Result));
+            }
+            durable.backlog.retain(|waiting| *waiting != id);
+        }
+        if let Stage::Memory(job) = stage
+            && state.is_over()
+        {
+            cx.step(Step::TearDown(job));
+        }
+        for fetch in fetches {
+            self.serve_fetch(cx, fetch);
+        }
+        for asked in asked {
+            self.tell_of_change(cx, id, asked);
+        }
+    }
+
+    /// A change of a call is to be recorded.
+    pub(crate) fn record(&mut self, cx: &mut Context, id: JobId, change: Change, outcome: Outcome) {
+        if let Some(durable) = &mut self.durable {
+            durable.change(id, change, outcome, &mut cx.out);
+        }
+    }
+
+    /// How many calls there are, by the index of their state in [`JobState::ALL`].
+    pub(crate) fn counts(&self) -> [usize; JobState::ALL.len()] {
+        let counts = self.durable.as_ref().map(Durable::counts);
+        counts.unwrap_or_default()
+    }
+}
+
+/// A submitted call has failed.
+pub(crate) fn record_failure(cx: &mut Context, id: JobId, failure: Failure) {
+    let outcome = Outcome {
+        failure: Some(failure),
+        ..Outcome::default()
+    };
+    cx.step(Step::Record(id, Change::Fail, outcome));
+}
+
+fn not_there(id: JobId) -> Failure {
+    let text = format!("there is no submitted call {id} any more");
+    Failure::new(FailureKind::NotFound, text)
+}
+
+/// The disk did not take a call.
+fn storage(error: &DiskError) -> Failure {
+    let text = match error.is_full {
+        true => format!(
+            "the server's disk is full: {}; forget calls that were fetched, or wait",
+            error.text
+        ),
+        false => format!("the server cannot keep the call: {}", error.text),
+    };
+    Failure::new(FailureKind::StorageFault, text)
+}

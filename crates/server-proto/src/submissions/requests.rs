@@ -1,0 +1,298 @@
+//! What clients ask about submitted calls.
+
+use super::{Submissions, not_there};
+use crate::action::Transfer;
+use crate::context::{Context, Step};
+use crate::disk::{Fetch, Purpose};
+use crate::durable::{Asked, Durable, Kept};
+use crate::job::Job;
+use crate::keys::{ConnectionKey, MemoryKey};
+use crate::lifecycle::Change;
+use crate::memory::NoMemory;
+use crate::record::{Content, DiskError, Outcome, Record};
+use farcall_rpc_proto::server::Event;
+use farcall_rpc_proto::{
+    Call, CallId, Failure, FailureKind, JobDescription, JobId, JobState, Pieces,
+};
+
+impl Submissions {
+    /// A client wants something of submitted calls.
+    pub(crate) fn ask(&mut self, cx: &mut Context, key: ConnectionKey, event: Event) {
+        match event {
+            Event::AskJob(request, id) => self.tell_of_job(cx, key, request, id),
+            Event::Fetch(request, id) => self.fetch(cx, key, request, id),
+            Event::CancelJob(request, id, forget) => self.cancel_job(cx, key, request, id, forget),
+            Event::ListJobs(request, after) => self.list_jobs(cx, key, request, after),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn result_read(
+        &mut self,
+        cx: &mut Context,
+        fetch: Fetch,
+        memory: MemoryKey,
+        read: Result<(), DiskError>,
+    ) {
+        let Fetch {
+            connection,
+            request,
+            id,
+        } = fetch;
+        let kept = self.durable.as_ref().and_then(|durable| durable.get(id));
+        let bytes = kept.map(|kept| kept.record.result.bytes);
+        let failure = match (read, bytes) {
+            (Ok(()), Some(bytes)) => {
+                let user = cx.clients[connection].user.clone();
+                let job = Job::delivery(user, (connection, request), bytes, memory);
+                let job = cx.calls.insert(job);
+                cx.clients[connection].calls.insert(request, job);
+                cx.clients[connection].sending.push(job);
+                return self.deliver(cx, fetch);
+            }
+            (Ok(()), None) => not_there(id),
+            (Err(error), _) => {
+                tracing::error!("the results of {id} cannot be read: {}", error.text);
+                let text = format!("the results of {id} cannot be read: {}", error.text);
+                Failure::new(FailureKind::StorageFault, text)
+            }
+        };
+        cx.memory.give_back(memory);
+        cx.refuse(connection, request, &failure);
+    }
+
+    pub(crate) fn tell_of_job(
+        &mut self,
+        cx: &mut Context,
+        key: ConnectionKey,
+        request: CallId,
+        id: JobId,
+    ) {
+        let user = cx.clients[key].user.clone();
+        let described = self.durable().and_then(|durable| {
+            let kept = durable.of_user(id, &user)?;
+            let Record {
+                interface, call, ..
+            } = &kept.record;
+            let call = Call::decode(call)
+                .map_err(|error| Failure::new(FailureKind::StorageFault, error.to_string()))?;
+            Ok(JobDescription {
+                record: kept.describe(),
+                call: Some((interface.clone(), call)),
+            })
+        });
+        match described {
+            Ok(job) => cx.clients[key].proto.job(request, &job),
+            Err(failure) => cx.clients[key].proto.fail(request, &failure),
+        }
+    }
+
+    pub(crate) fn list_jobs(
+        &mut self,
+        cx: &mut Context,
+        key: ConnectionKey,
+        request: CallId,
+        after: u64,
+    ) {
+        let user = cx.clients[key].user.clone();
+        match self.durable().map(|durable| durable.page(&user, after)) {
+            Ok(page) => cx.clients[key].proto.jobs(request, &page),
+            Err(failure) => cx.clients[key].proto.fail(request, &failure),
+        }
+    }
+
+    pub(crate) fn cancel_job(
+        &mut self,
+        cx: &mut Context,
+        key: ConnectionKey,
+        request: CallId,
+        id: JobId,
+        forget: bool,
+    ) {
+        let user = cx.clients[key].user.clone();
+        let asked = Asked {
+            connection: key,
+            request,
+            forget,
+        };
+        let known = self.durable().and_then(|durable| {
+            let is_over = durable.of_user(id, &user)?.record.state.is_over();
+            if !is_over {
+                durable.ask(id, asked);
+            }
+            Ok(is_over)
+        });
+        match known {
+            Ok(true) => self.tell_of_change(cx, id, asked),
+            Ok(false) => cx.step(Step::Record(id, Change::Cancel, Outcome::default())),
+            Err(failure) => cx.clients[key].proto.fail(request, &failure),
+        }
+    }
+
+    /// Answers who wanted a call to end, which it has.
+    pub(crate) fn tell_of_change(&mut self, cx: &mut Context, id: JobId, asked: Asked) {
+        let Some(durable) = &mut self.durable else {
+            return;
+        };
+        let Asked {
+            connection,
+            request,
+            forget,
+        } = asked;
+        let Some(record) = durable.get(id).map(Kept::describe) else {
+            return cx.refuse(connection, request, &not_there(id));
+        };
+        let job = JobDescription { record, call: None };
+        if forget {
+            durable.forget(id, &mut cx.disk, &mut cx.out);
+        }
+        cx.clients[connection].proto.job(request, &job);
+        cx.answered(connection);
+    }
+
+    /// A client wants the results of a call, now or when they are there.
+    pub(crate) fn fetch(
+        &mut self,
+        cx: &mut Context,
+        key: ConnectionKey,
+        request: CallId,
+        id: JobId,
+    ) {
+        let user = cx.clients[key].user.clone();
+        let fetch = Fetch {
+            connection: key,
+            request,
+            id,
+        };
+        let known = self.durable().and_then(|durable| {
+            let is_over = durable.of_user(id, &user)?.record.state.is_over();
+            if !is_over {
+                durable.wait(fetch);
+            }
+            Ok(is_over)
+        });
+        match known {
+            Ok(true) => self.serve_fetch(cx, fetch),
+            Ok(false) if cx.draining => self.refuse_stranded(cx),
+            Ok(false) => {}
+            Err(failure) => cx.clients[key].proto.fail(request, &failure),
+        }
+    }
+
+    /// The server drains: who waits for calls that it does not begin any more is told.
+    pub(crate) fn refuse_stranded(&mut self, cx: &mut Context) {
+        let stranded = self.durable.as_mut().map(Durable::stranded);
+        for fetch in stranded.unwrap_or_default() {
+            let text = "the server is draining; the call runs when it is started again, fetch it \
+                        then";
+            let failure = Failure::new(FailureKind::ServerStopping, text);
+            cx.refuse(fetch.connection, fetch.request, &failure);
+        }
+    }
+
+    /// Sends what a call that is over has come to.
+    pub(crate) fn serve_fetch(&mut self, cx: &mut Context, fetch: Fetch) {
+        let Fetch {
+            connection,
+            request,
+            id,
+        } = fetch;
+        let Some(durable) = &mut self.durable else {
+            return;
+        };
+        let Some(Kept { record, .. }) = durable.get(id) else {
+            return cx.refuse(connection, request, &not_there(id));
+        };
+        if record.state != JobState::Done {
+            let failure = record.failure.clone().unwrap_or_else(|| {
+                let text = format!("{} was cancelled by its user", record.function);
+                Failure::new(FailureKind::Cancelled, text)
+            });
+            return cx.refuse(connection, request, &failure);
+        }
+        let stored = record.result;
+        if stored.bytes == 0 {
+            return self.deliver(cx, fetch);
+        }
+        let user = cx.clients[connection].user.clone();
+        let memory = cx.memory.take(stored.bytes, &user, &mut cx.out);
+        match memory {
+            Ok(memory) => {
+                let transfer = Transfer {
+                    id,
+                    content: Content::Result,
+                    memory,
+                    pieces: Pieces::whole(stored.bytes),
+                };
+                let purpose = Purpose::Deliver(Some(fetch));
+                durable.serves(connection);
+                cx.disk.read(purpose, transfer, stored, &mut cx.out);
+            }
+            Err(NoMemory::Wait) => durable.starve(fetch),
+            Err(refusal) => {
+                let failure = cx.no_room(stored.bytes, refusal);
+                cx.refuse(connection, request, &failure);
+            }
+        }
+    }
+
+    pub(crate) fn serve_starved(&mut self, cx: &mut Context) {
+        let Some(durable) = &mut self.durable else {
+            return;
+        };
+        for fetch in std::mem::take(&mut durable.starved) {
+            self.serve_fetch(cx, fetch);
+        }
+    }
+
+    /// The results of a call are in memory, as far as there are any: they leave.
+    fn deliver(&mut self, cx: &mut Context, fetch: Fetch) {
+        let now = cx.now();
+        let Fetch {
+            connection,
+            request,
+            id,
+        } = fetch;
+        let Some(kept) = self.durable.as_ref().and_then(|durable| durable.get(id)) else {
+            return;
+        };
+        let (bytes, times) = (kept.record.result.bytes, kept.times());
+        let proto = &mut cx.clients[connection].proto;
+        proto.deliver(request, bytes, times, now);
+        cx.answered(connection);
+    }
+
+    /// A client wants nothing fetched any more: that request, or none at all.
+    pub(crate) fn stop_fetching(
+        &mut self,
+        cx: &mut Context,
+        key: ConnectionKey,
+        request: Option<CallId>,
+    ) {
+        if let Some(durable) = &mut self.durable
+            && durable.give_up(key, request)
+        {
+            cx.disk.give_up(key, request);
+        }
+    }
+
+    /// When the next outcome expires, in milliseconds since 1970.
+    pub(crate) fn next_expiry(&self) -> Option<u64> {
+        self.durable.as_ref().and_then(Durable::next_expiry)
+    }
+
+    /// Forgets calls whose time is over.
+    pub(crate) fn expire(&mut self, cx: &mut Context) {
+        let now = cx.clock.unix_ms;
+        while let Some(id) = self
+            .durable
+            .as_mut()
+            .and_then(|durable| durable.expired(now))
+        {
+            tracing::debug!("{id} has expired");
+            if let Some(durable) = &mut self.durable {
+                durable.forget(id, &mut cx.disk, &mut cx.out);
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! All workers: which there are, which one may run a call, and which are to end.
+
+use crate::action::Action;
+use crate::context::Context;
+use crate::keys::{Table, WorkerKey};
+use crate::worker::{Need, Worker};
+use farcall_rpc_proto::{Failure, FailureKind, Nanos};
+
+/// All workers.
+pub(crate) type Workers = Table<WorkerKey, Worker>;
+
+impl Workers {
+    /// Starts a worker, and returns its key.
+    pub(crate) fn start(&mut self, cx: &mut Context, library: usize, processes: u32) -> WorkerKey {
+        let worker = Worker::new(library, processes, cx.now());
+        let worker = self.insert(worker);
+        cx.out.push(Action::StartWorker {
+            worker,
+            library,
+            processes,
+        });
+        worker
+    }
+
+    /// Ends a worker; its first reason counts.
+    pub(crate) fn end(
+        &mut self,
+        cx: &mut Context,
+        worker: WorkerKey,
+        kind: FailureKind,
+        why: &str,
+    ) {
+        if let Some(known) = self.get_mut(worker)
+            && !std::mem::replace(&mut known.is_ended, true)
+        {
+            let reason = Failure::new(kind, why);
+            cx.out.push(Action::EndWorker { worker, reason });
+        }
+    }
+
+    /// A worker has bound its library; returns which.
+    pub(crate) fn ready(&mut self, cx: &Context, key: WorkerKey) -> Option<usize> {
+        let worker = self.get_mut(key)?;
+        worker.rest(cx.now());
+        Some(worker.library)
+    }
+
+    /// A worker is done with the call whose turn it was.
+    pub(crate) fn goes_on(&mut self, cx: &mut Context, key: WorkerKey) {
+        let now = cx.now();
+        if let Some(worker) = self.get_mut(key) {
+            worker.goes_on(now);
+        }
+    }
+
+    /// An idle worker for a user's call; rather one that knows the user than a fresh one.
+    pub(crate) fn idle(&self, need: &Need<'_>) -> Option<WorkerKey> {
+        let workers = self.iter();
+        let idle = workers.filter(|(_, worker)| worker.is_idle() && worker.serves(need));
+        idle.max_by_key(|(_, worker)| worker.user.is_some())
+            .map(|(key, _)| key)
+    }
+
+    /// When a worker that runs a brief call will probably be idle, and may serve the user.
+    pub(crate) fn idle_soon(&self, cx: &Context, need: &Need<'_>) -> Option<Nanos> {
+        let now = cx.now();
+        let workers = self.values();
+        workers
+            .filter(|worker| worker.serves(need))
+            .filter_map(Worker::idle_soon)
+            .find(|soon| *soon > now)
+    }
+
+    /// Ends workers that have run for too long, or whose client does not answer its callback.
+    pub(crate) fn end_late(&mut self, cx: &mut Context) {
+        let (now, callbacks) = (cx.now(), cx.settings.limits.callback());
+        let late = self.iter().filter(|(_, worker)| {
+            let deadline = worker.deadline(callbacks);
+            deadline.is_some_and(|end| end <= now)
+        });
+        let late: Vec<_> = late
+            .map(|(key, worker)| (key, worker.waits_since().is_some()))
+            .collect();
+        for (worker, waits) in late {
+            let (kind, text) = match waits {
+                true => (
+                    FailureKind::NoAnswer,
+                    format!(
+                        "was ended because the client did not answer its callback within {} s \
+                         (limits.callback_s in the server's configuration)",
+                        cx.settings.limits.callback_s
+                    ),
+                ),
+                false => (
+                    FailureKind::TimeLimit,
+                    format!("ran past its time limit of {} s", cx.settings.time_limit_s),
+                ),
+            };
+            self.end(cx, worker, kind, &text);
+        }
+    }
+}
