@@ -28,7 +28,8 @@ impl World {
         self.may_cut();
     }
 
-    /// Writes down what has become of a client's calls, sends what it has to send, and makes the connections that it wants.
+    /// Writes down what has become of a client's calls, sends what it has to send, and makes the
+    /// connections that it wants.
     pub(super) fn caller_goes_on(&mut self, caller: usize) {
         for text in std::mem::take(&mut self.callers[caller].told) {
             self.trace(|| format!("client {caller}: {text}"));
