@@ -21,6 +21,7 @@ use crate::data::Data;
 use crate::disk::{Disk, Purpose};
 use crate::elements::{Elements, Loss};
 use crate::event::{Death, Event, Now};
+use crate::flaw::{Flaw, has};
 use crate::functions::Functions;
 use crate::ids::Ids;
 use crate::keys::{Table, WorkerKey};
@@ -66,6 +67,10 @@ impl Engine {
         files: Vec<DataFile>,
         now: Now,
     ) -> Engine {
+        let mut settings = settings;
+        if has(Flaw::ForgetsPatience) {
+            settings.queue.patience.time = Nanos::MAX;
+        }
         let mut ids = Ids::new(settings.seed);
         let base = ids.next();
         let base = base.iter().take(6);

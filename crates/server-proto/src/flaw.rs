@@ -24,11 +24,39 @@ pub enum Flaw {
     ForgetsStarved,
     /// Results are removed when the call is over.
     RemovesResults,
+    /// An object that stays is found by other users, too.
+    SharesObjects,
+    /// An object that stays ends with a connection that knows it.
+    EndsKeptObjects,
+    /// A method is run by any worker, and not by that of its object.
+    StraysMethods,
+    /// Data that are not shared are found by other users.
+    ShowsPrivateNames,
+    /// A name goes on to stand for what was replaced.
+    KeepsOldEditions,
+    /// A call may write data that have a name.
+    WritesNamed,
+    /// A user may give up the reservation of another.
+    ReleasesOthers,
+    /// A reservation is forgotten when the next one is made.
+    DropsBookings,
+    /// What passes at a reserved rate is not counted.
+    OverspendsLanes,
+    /// A client may take any time to answer a callback.
+    AwaitsForever,
+    /// Memory that a client gives back is freed while a call still has it.
+    FreesSegments,
+    /// Any user may register libraries.
+    RegistersAnyone,
+    /// A server that drains closes connections without a word.
+    ForgetsGoodbye,
+    /// A call may wait for processor elements for ever.
+    ForgetsPatience,
 }
 
 impl Flaw {
     /// All of them.
-    pub const ALL: [Flaw; 10] = [
+    pub const ALL: [Flaw; 24] = [
         Flaw::SharesBuffers,
         Flaw::SharesWorkers,
         Flaw::RunsAgain,
@@ -39,6 +67,20 @@ impl Flaw {
         Flaw::LeaksMemory,
         Flaw::ForgetsStarved,
         Flaw::RemovesResults,
+        Flaw::SharesObjects,
+        Flaw::EndsKeptObjects,
+        Flaw::StraysMethods,
+        Flaw::ShowsPrivateNames,
+        Flaw::KeepsOldEditions,
+        Flaw::WritesNamed,
+        Flaw::ReleasesOthers,
+        Flaw::DropsBookings,
+        Flaw::OverspendsLanes,
+        Flaw::AwaitsForever,
+        Flaw::FreesSegments,
+        Flaw::RegistersAnyone,
+        Flaw::ForgetsGoodbye,
+        Flaw::ForgetsPatience,
     ];
 }
 

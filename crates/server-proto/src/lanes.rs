@@ -7,6 +7,7 @@
 use crate::action::{Action, Actions, Way};
 use crate::allowance::Allowance;
 use crate::context::Context;
+use crate::flaw::{Flaw, has};
 use crate::keys::{Beside, ConnectionKey};
 use farcall_rpc_proto::Nanos;
 use farcall_schedule::reservation::Bandwidth;
@@ -105,7 +106,9 @@ impl Lane {
 
     /// Takes what was used of a grant, and has the connection wait if that was all.
     fn settle(&mut self, key: ConnectionKey, granted: u64, allowance: &mut Allowance) {
-        self.bucket.spend(granted.saturating_sub(allowance.left()));
+        if !has(Flaw::OverspendsLanes) {
+            self.bucket.spend(granted.saturating_sub(allowance.left()));
+        }
         if allowance.is_used_up() && !std::mem::replace(&mut allowance.is_queued, true) {
             self.queue.push_back(key);
         }
@@ -199,10 +202,12 @@ impl Lanes {
             return;
         };
         let reservation = share.reservation;
+        let allowance = &mut share.allowed[way as usize];
         let Some(lane) = self.roads[way as usize].lane(reservation) else {
+            // Nothing is reserved this way: nobody would wake who waits for his turn.
+            *allowance = Allowance::default();
             return;
         };
-        let allowance = &mut share.allowed[way as usize];
         if allowance.is_limited() {
             lane.settle(key, granted.unwrap_or(0), allowance);
         }

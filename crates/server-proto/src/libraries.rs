@@ -3,6 +3,7 @@
 use crate::action::Action;
 use crate::context::Context;
 use crate::event::Ready;
+use crate::flaw::{Flaw, has};
 use crate::functions::Entry;
 use crate::keys::ConnectionKey;
 use farcall_idl::Document;
@@ -64,7 +65,7 @@ impl Libraries {
     ) {
         let connection = &mut cx.clients[key];
         let user = &connection.user;
-        let refusal = if !connection.peer.is_operator {
+        let refusal = if !connection.peer.is_operator && !has(Flaw::RegistersAnyone) {
             tracing::warn!("{user} may not register {path}");
             let text = format!(
                 "{user} may not register libraries: the server's own user may, and those whom \

@@ -3,6 +3,7 @@
 //! What has a name does not change: calls read it, and a new edition takes the place of the old
 //! one. So the same edition at two servers is the same bytes.
 
+use crate::flaw::{Flaw, has};
 use crate::map::Map;
 use farcall_directory::message::Datum;
 use farcall_rpc_proto::{
@@ -135,7 +136,7 @@ impl Names {
             let held = self
                 .held
                 .get(&key)
-                .filter(|held| held.shared || *owner == user);
+                .filter(|held| held.shared || *owner == user || has(Flaw::ShowsPrivateNames));
             return held
                 .map(|held| found(&key, held, &user))
                 .ok_or_else(|| absent(name));
@@ -186,7 +187,7 @@ impl Names {
         }
         let key = (name.to_string(), user.to_string());
         let known = self.held.get(&key);
-        if known.is_some_and(|known| known.edition >= edition) {
+        if known.is_some_and(|known| known.edition >= edition || has(Flaw::KeepsOldEditions)) {
             return Ok(None);
         }
         if known.is_none() && self.held.len() >= self.most {

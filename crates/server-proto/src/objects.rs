@@ -4,6 +4,7 @@
 use crate::connection::{Object, Offer};
 use crate::context::Context;
 use crate::elements::Elements;
+use crate::flaw::{Flaw, has};
 use crate::keys::{ConnectionKey, WorkerKey};
 use crate::worker::Held;
 use farcall_rpc_proto::{
@@ -40,7 +41,9 @@ impl Objects {
     }
 
     fn of_user(&self, id: HandleId, user: &User) -> Result<u64, Failure> {
-        let found = self.find(id).filter(|(_, kept)| kept.user == *user);
+        let found = self
+            .find(id)
+            .filter(|(_, kept)| kept.user == *user || has(Flaw::SharesObjects));
         found.map(|(number, _)| number).ok_or_else(|| {
             let text = format!(
                 "there is no object {id} at the server: it was dropped or has expired, the server \
@@ -180,7 +183,7 @@ impl Objects {
 
     /// Destroys an object whose client gives it up, or has gone. One that stays is left alone.
     pub(crate) fn give_up(cx: &mut Context, elements: &mut Elements, object: &Object) {
-        if object.kept.is_none() {
+        if object.kept.is_none() || has(Flaw::EndsKeptObjects) {
             Objects::end(cx, elements, object);
         }
     }

@@ -3,6 +3,7 @@
 use crate::action::{Action, Segment};
 use crate::connection::MAX_SEGMENTS;
 use crate::context::Context;
+use crate::flaw::{Flaw, has};
 use crate::keys::ConnectionKey;
 use farcall_rpc_proto::{CallId, Failure, FailureKind};
 use std::rc::Rc;
@@ -45,7 +46,8 @@ pub(crate) fn unshare(cx: &mut Context, key: ConnectionKey, request: CallId) {
 
 /// One user of a segment is done with it.
 pub(crate) fn give_up(cx: &mut Context, segment: Rc<Segment>) {
-    if let Some(segment) = Rc::into_inner(segment) {
-        cx.free(segment.memory);
+    let memory = segment.memory;
+    if Rc::into_inner(segment).is_some() || has(Flaw::FreesSegments) {
+        cx.free(memory);
     }
 }

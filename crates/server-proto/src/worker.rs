@@ -212,7 +212,10 @@ impl Worker {
             return None;
         }
         match (self.state, self.waiting) {
-            (State::Running { .. }, Some(since)) => callbacks.map(|limit| since + limit),
+            (State::Running { .. }, Some(since)) => {
+                let callbacks = callbacks.filter(|_| !has(Flaw::AwaitsForever));
+                callbacks.map(|limit| since + limit)
+            }
             (State::Running { deadline, .. }, None) => deadline,
             _ => None,
         }

@@ -1,5 +1,15 @@
-//! What must hold at every step, seen from outside.
+//! What must hold at every step, seen from outside. Each subject has a file.
 
+mod fairness;
+mod lanes;
+mod names;
+mod objects;
+mod reservations;
+mod secrets;
+
+pub(crate) use secrets::Secret;
+
+use crate::interfaces::Tag;
 use farcall_rpc_proto::{FailureKind, JobId};
 use farcall_server_proto::{CallKey, MemoryKey, WorkerKey};
 use std::collections::BTreeMap;
@@ -29,6 +39,8 @@ pub(crate) enum Told {
 pub(crate) struct Known {
     pub(crate) user: u8,
     pub(crate) is_repeatable: bool,
+    /// When it was made.
+    made: u64,
     /// How often a worker has begun with it.
     begun: u32,
     /// Its id, where the server has said that it is kept.
@@ -46,7 +58,11 @@ type AtHost = (usize, WorkerKey);
 #[derive(Clone, Debug)]
 struct Running {
     call: CallKey,
+    tag: Tag,
     pes: u32,
+    reservation: Option<u64>,
+    /// It has waited for its caller: what it has besides others was not booked for it.
+    has_waited: bool,
     /// Memory, and whether it is written.
     memory: Vec<(MemoryKey, bool)>,
 }
@@ -60,13 +76,32 @@ fn of_host(
     its.map(|(_, running)| running)
 }
 
+/// What a worker is handed.
+#[derive(Clone, Debug)]
+pub(crate) struct Handed {
+    pub(crate) call: CallKey,
+    pub(crate) tag: Tag,
+    pub(crate) pes: u32,
+    pub(crate) reservation: Option<u64>,
+    /// Memory, and whether it is written.
+    pub(crate) memory: Vec<(MemoryKey, bool)>,
+}
+
 /// Sees everything.
 #[derive(Debug, Default)]
 pub(crate) struct Checker {
-    pub(crate) calls: BTreeMap<u64, Known>,
+    pub(crate) calls: BTreeMap<Tag, Known>,
     workers: BTreeMap<AtHost, Vec<Running>>,
     /// Whose calls a worker has run.
     users: BTreeMap<AtHost, u8>,
+    pub(crate) objects: objects::Objects,
+    pub(crate) names: names::Names,
+    pub(crate) reservations: reservations::Reservations,
+    pub(crate) lanes: lanes::Lanes,
+    pub(crate) fairness: fairness::Fairness,
+    pub(crate) secrets: secrets::Secrets,
+    /// Virtual nanoseconds.
+    pub(crate) now: u64,
     pub(crate) violation: Option<Violation>,
 }
 
@@ -77,10 +112,11 @@ impl Checker {
     }
 
     /// A client makes a call.
-    pub(crate) fn made(&mut self, tag: u64, user: u8, is_repeatable: bool) {
+    pub(crate) fn made(&mut self, tag: Tag, user: u8, is_repeatable: bool) {
         let known = Known {
             user,
             is_repeatable,
+            made: self.now,
             begun: 0,
             id: None,
             told: None,
@@ -90,14 +126,8 @@ impl Checker {
     }
 
     /// A worker is handed a call.
-    pub(crate) fn handed(
-        &mut self,
-        worker: AtHost,
-        (call, tag): (CallKey, u64),
-        pes: u32,
-        memory: Vec<(MemoryKey, bool)>,
-        most_pes: u32,
-    ) {
+    pub(crate) fn handed(&mut self, life: u64, worker: AtHost, handed: Handed, most_pes: u32) {
+        let Handed { call, tag, pes, .. } = handed;
         let Some(user) = self.calls.get(&tag).map(|known| known.user) else {
             return self.fail(format!(
                 "a worker is handed call {tag}, which nobody has made"
@@ -113,7 +143,7 @@ impl Checker {
         let its = self.workers.iter().filter(|((at, _), _)| *at == host);
         for ((_, other), running) in its {
             for known in running {
-                for (key, writes) in &memory {
+                for (key, writes) in &handed.memory {
                     let clash =
                         |(held, written): &(MemoryKey, bool)| held == key && (*written || *writes);
                     if known.memory.iter().any(clash) && known.call != call {
@@ -125,19 +155,85 @@ impl Checker {
                 }
             }
         }
-        let running = Running { call, pes, memory };
+        let running = Running {
+            call,
+            tag,
+            pes,
+            reservation: handed.reservation,
+            has_waited: false,
+            memory: handed.memory,
+        };
         self.workers.entry(worker).or_default().push(running);
-        let of_worker = |calls: &Vec<Running>| calls.iter().map(|one| one.pes).max();
-        let used: u32 = of_host(&self.workers, host).filter_map(of_worker).sum();
+        let used = self.used(host, |_| true);
         if used > most_pes {
             self.fail(format!(
                 "{used} processor elements are in use, and there are {most_pes}"
             ));
         }
+        self.check_booked((host, life), (tag, handed.reservation), most_pes);
+    }
+
+    /// Processor elements that calls like these have; those that one worker has share them.
+    fn used(&self, host: usize, counts: impl Fn(&Running) -> bool) -> u32 {
+        let of_worker = |calls: &Vec<Running>| {
+            let calls = calls.iter().filter(|one| !one.has_waited && counts(one));
+            calls.map(|one| one.pes).max()
+        };
+        of_host(&self.workers, host).filter_map(of_worker).sum()
+    }
+
+    /// Whether those of a reservation have what is theirs, and others leave it alone.
+    fn check_booked(
+        &mut self,
+        (host, life): (usize, u64),
+        (tag, own): (Tag, Option<u64>),
+        most_pes: u32,
+    ) {
+        let now = self.now;
+        if let Some(id) = own
+            && let Some(pes) = self.reservations.pes(life, id, now)
+        {
+            let used = self.used(host, |one| one.reservation == own);
+            if used > pes {
+                let text = format!(
+                    "calls of reservation {id} have {used} processor elements, and it has {pes}"
+                );
+                self.fail(text);
+            }
+            return;
+        }
+        let Some(made) = self.calls.get(&tag).map(|known| known.made) else {
+            return;
+        };
+        let (booked, since) = self.reservations.booked(life, (made, now));
+        if booked == 0 || own.is_some() {
+            return;
+        }
+        let is_outside = |one: &Running| {
+            let made = self.calls.get(&one.tag).map_or(0, |known| known.made);
+            one.reservation.is_none() && made >= since
+        };
+        let used = self.used(host, is_outside);
+        if used + booked > most_pes {
+            let text = format!(
+                "call {tag} has a part of the {booked} processor elements that are reserved: \
+                 {used} are in use besides"
+            );
+            self.fail(text);
+        }
+    }
+
+    /// A worker waits for the caller of what it runs.
+    pub(crate) fn waits(&mut self, worker: AtHost, call: CallKey) {
+        let running = self.workers.get_mut(&worker).into_iter().flatten();
+        let mut running = running.filter(|known| known.call == call);
+        if let Some(known) = running.next() {
+            known.has_waited = true;
+        }
     }
 
     /// A worker begins with a call.
-    pub(crate) fn begins(&mut self, tag: u64) {
+    pub(crate) fn begins(&mut self, tag: Tag) {
         let Some(known) = self.calls.get_mut(&tag) else {
             return;
         };
@@ -158,15 +254,18 @@ impl Checker {
     }
 
     /// A worker is gone.
-    pub(crate) fn gone(&mut self, worker: AtHost) {
+    pub(crate) fn gone(&mut self, life: u64, worker: AtHost) {
         self.workers.remove(&worker);
         self.users.remove(&worker);
+        self.objects.worker_gone(life, worker.1);
     }
 
     /// The server of a host is killed, and all its workers with it.
-    pub(crate) fn killed(&mut self, host: usize) {
+    pub(crate) fn killed(&mut self, life: u64, host: usize) {
         self.workers.retain(|(at, _), _| *at != host);
         self.users.retain(|(at, _), _| *at != host);
+        self.objects.life_ended(life);
+        self.fairness.ended(life);
     }
 
     /// Memory is given back to the system.
@@ -179,14 +278,14 @@ impl Checker {
     }
 
     /// A client is told that a call is kept.
-    pub(crate) fn kept(&mut self, tag: u64, id: JobId) {
+    pub(crate) fn kept(&mut self, tag: Tag, id: JobId) {
         if let Some(known) = self.calls.get_mut(&tag) {
             known.id = Some(id);
         }
     }
 
     /// A client is told what a submitted call has come to.
-    pub(crate) fn told(&mut self, tag: u64, told: Told) {
+    pub(crate) fn told(&mut self, tag: Tag, told: Told) {
         let Some(known) = self.calls.get_mut(&tag) else {
             return;
         };
@@ -203,7 +302,7 @@ impl Checker {
     }
 
     /// A call of many servers is over: it has succeeded, or failed so.
-    pub(crate) fn ended(&mut self, tag: u64, failed: Option<FailureKind>) {
+    pub(crate) fn ended(&mut self, tag: Tag, failed: Option<FailureKind>) {
         let told = failed.map_or(Told::Done(Vec::new()), Told::Failed);
         match self.calls.get_mut(&tag) {
             Some(known) if known.told.is_none() => known.told = Some(told),
@@ -211,14 +310,11 @@ impl Checker {
         }
     }
 
-    /// A client has received bytes: they are its own user's, or zero.
-    pub(crate) fn received(&mut self, user: u8, tag: u64, bytes: &[u8]) {
-        let is_foreign = |byte: &&u8| **byte != 0 && **byte >> 4 != user;
+    /// A client has received bytes: they are its own user's, or nobody's.
+    pub(crate) fn received(&mut self, user: u8, bytes: &[u8]) {
+        let is_foreign = |byte: &&u8| **byte >> 4 != 0 && **byte >> 4 != user;
         if let Some(byte) = bytes.iter().find(is_foreign) {
-            let text = format!(
-                "call {tag} of user {user} is sent bytes of user {}",
-                byte >> 4
-            );
+            let text = format!("user {user} is sent bytes of user {}", byte >> 4);
             self.fail(text);
         }
     }

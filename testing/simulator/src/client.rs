@@ -1,50 +1,68 @@
-//! A client with wishes: the real client's end of a connection, and what it remembers.
+//! A client with wishes: the real client's end of a connection, and what it remembers. What it does
+//! is in a file for each subject.
 
-use crate::checker::{Checker, Told};
+mod arrays;
+mod callbacks;
+mod calls;
+mod libraries;
+mod names;
+mod objects;
+mod reservations;
+mod segments;
+mod submitted;
+mod trespass;
+
+pub(crate) use libraries::OPERATOR;
+
+use crate::checker::Checker;
+use crate::interfaces::NAMES;
+use crate::machine::Memory;
 use crate::options::Options;
-use farcall_idl::{Document, Scalar};
 use farcall_random::SplitMix64;
 use farcall_rpc_proto as proto;
 use farcall_rpc_proto::client::{Connection, Event};
 use farcall_rpc_proto::{
-    ArrayForm, Call, CallId, Failure, FailureKind, HandleId, Hello, JobId, Limits, Put, Submission,
-    Transmit,
+    CallId, Failure, FailureKind, Hello, JobId, Limits, ProtocolError, Transmit,
 };
 use std::collections::{BTreeMap, VecDeque};
 
 /// Requests of one client at a time.
 const MOST_OPEN: usize = 6;
 
+/// What a client sees of the world when it does something.
+pub(crate) struct Scene<'a> {
+    pub(crate) random: &'a mut SplitMix64,
+    pub(crate) checker: &'a mut Checker,
+    pub(crate) options: &'a Options,
+    /// Virtual nanoseconds.
+    pub(crate) now: u64,
+}
+
 /// What a request is for.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 enum Purpose {
     Describe(usize),
-    Call { tag: u64, function: usize },
-    Submit { tag: u64 },
-    Fetch { tag: u64, id: JobId },
-    Cancel { tag: u64 },
-    Put,
-    Get { tag: u64 },
-    Drop,
+    Call(calls::Made),
+    Submitted(submitted::Asked),
+    Array(arrays::Asked),
+    Object(objects::Asked),
+    Name(names::Asked),
+    Reservation(reservations::Asked),
+    Share,
+    Library(libraries::Asked),
+    /// What must fail: it is another user's.
+    Trespass,
 }
 
 /// A request that is open.
 #[derive(Clone, Debug)]
 struct Open {
     purpose: Purpose,
+    /// When it was made.
+    since: u64,
     /// What is still to be sent of its data.
     sends: VecDeque<u8>,
-    sent: Vec<u8>,
     received: Vec<u8>,
-}
-
-/// A submitted call that the server keeps.
-#[derive(Clone, Debug)]
-struct Kept {
-    tag: u64,
-    bytes: u64,
-    /// Whether its outcome is known, and was asked for once more.
-    asks: u32,
 }
 
 /// One client. It has a user of its own, or shares one with another.
@@ -58,51 +76,31 @@ pub(crate) struct Client {
     pub(crate) wishes: u32,
     /// None while it has no connection.
     connection: Option<Connection>,
+    /// The life of a server that it is connected to.
+    life: u64,
+    /// Memory can be shared over the connection.
+    is_local: bool,
     greeted: bool,
+    /// The server has said that the connection ends.
+    pub(crate) has_goodbye: bool,
+    /// It wants to end the connection.
+    pub(crate) leaves: bool,
     /// Numbers of the functions at the server that it is connected to.
     functions: BTreeMap<usize, u64>,
     open: BTreeMap<CallId, Open>,
-    kept: BTreeMap<JobId, Kept>,
-    handles: Vec<(HandleId, u64)>,
-}
-
-/// The functions, by their index in the document.
-pub(crate) const NAMES: [&str; 4] = ["sim/once", "sim/again", "sim/make", "sim/look"];
-/// Of which the worker fills only the first half of what it returns.
-pub(crate) const MAKE: usize = 2;
-/// Which only reads its array.
-pub(crate) const LOOK: usize = 3;
-
-/// The interfaces that are served.
-pub(crate) fn document() -> Document {
-    let text = r#"
-        Module sim;
-        Define once(IN long tag, IN int n, INOUT char x[n]) Calls "C" once(tag, n, x);
-        Define again(IN long tag, IN int n, INOUT char x[n])
-            Repeatable "yes" Calls "C" again(tag, n, x);
-        Define make(IN long tag, IN int n, OUT char y[n])
-            Repeatable "yes" Calls "C" make(tag, n, y);
-        Define look(IN long tag, IN int n, IN char x[n], OUT char y[8])
-            Calls "C" look(tag, n, x, y);
-    "#;
-    let parsed = farcall_idl::parse_document(text);
-    assert!(!parsed.has_errors(), "{:?}", parsed.diagnostics);
-    parsed.document
-}
-
-/// What a worker makes of a byte.
-pub(crate) fn next(byte: u8) -> u8 {
-    byte & 0xf0 | byte.wrapping_add(1) & 0x0f
-}
-
-/// How many bytes an array has.
-pub(crate) fn size(random: &mut SplitMix64) -> u64 {
-    match random.below(16) {
-        0 => 1,
-        1..=11 => 1 + random.below(200),
-        12..=14 => 1 + random.below(20_000),
-        _ => 1 + random.below(700_000),
-    }
+    kept: BTreeMap<JobId, submitted::Kept>,
+    arrays: Vec<arrays::Array>,
+    objects: Vec<objects::Object>,
+    /// Its reservations, by their numbers.
+    reservations: Vec<u64>,
+    segments: Vec<segments::Segment>,
+    /// Memory that it still sees and the server has back.
+    former: Vec<Memory>,
+    answers: Vec<callbacks::Answer>,
+    /// Numbers of functions of libraries that were registered.
+    extra: Vec<u64>,
+    /// What it has asked for and was told, where that is written down.
+    notes: Option<Vec<String>>,
 }
 
 impl Client {
@@ -115,17 +113,33 @@ impl Client {
             made: 0,
             wishes: options.wishes,
             connection: None,
+            life: 0,
+            is_local: false,
             greeted: false,
+            has_goodbye: false,
+            leaves: false,
             functions: BTreeMap::new(),
             open: BTreeMap::new(),
             kept: BTreeMap::new(),
-            handles: Vec::new(),
+            arrays: Vec::new(),
+            objects: Vec::new(),
+            reservations: Vec::new(),
+            segments: Vec::new(),
+            former: Vec::new(),
+            answers: Vec::new(),
+            extra: Vec::new(),
+            notes: options.traces.then(Vec::new),
         }
+    }
+
+    /// What it has asked for and was told since the last time.
+    pub(crate) fn notes(&mut self) -> Vec<String> {
+        self.notes.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Whether it has got all it wanted.
     pub(crate) fn is_content(&self) -> bool {
-        let is_known = |kept: &Kept| kept.asks > 1;
+        let is_known = |kept: &submitted::Kept| kept.asks > 1;
         self.wishes == 0 && self.open.is_empty() && self.kept.values().all(is_known)
     }
 
@@ -133,7 +147,7 @@ impl Client {
     pub(crate) fn lacks(&self) -> String {
         let open: Vec<_> = self.open.values().map(|open| &open.purpose).collect();
         let kept = self.kept.values().filter(|kept| kept.asks < 2);
-        let kept: Vec<u64> = kept.map(|kept| kept.tag).collect();
+        let kept: Vec<String> = kept.map(|kept| kept.tag.to_string()).collect();
         format!("{} wishes, {open:?}, submitted calls {kept:?}", self.wishes)
     }
 
@@ -141,230 +155,125 @@ impl Client {
         self.connection.is_some()
     }
 
-    /// It has a connection, and greets.
-    pub(crate) fn connect(&mut self) {
+    /// It has a connection to that life of a server, and greets.
+    pub(crate) fn connect(&mut self, life: u64, is_local: bool, now: u64) {
         let mut hello = Hello::new("simulated client");
-        hello.token = Some(format!("user {}", self.user));
+        hello.token = Some(user_name(self.user));
         hello.features |= proto::HANDLES | proto::JOBS | proto::CREDIT | proto::PARTS;
+        hello.features |= proto::OBJECTS | proto::KEPT_OBJECTS | proto::NAMES | proto::CALLBACKS;
+        hello.features |= proto::RESERVATIONS | proto::REGISTER;
+        if is_local {
+            hello.features |= proto::SHARED_MEMORY;
+        }
         let mut connection = Connection::new(Limits::default(), &hello);
-        self.greeted = false;
-        self.functions.clear();
+        (self.life, self.is_local) = (life, is_local);
+        (self.greeted, self.has_goodbye, self.leaves) = (false, false, false);
         for (index, name) in NAMES.iter().enumerate() {
             if let Ok(id) = connection.describe(name) {
-                self.open.insert(id, Open::new(Purpose::Describe(index)));
+                self.open
+                    .insert(id, Open::new(Purpose::Describe(index), now));
             }
         }
         self.connection = Some(connection);
     }
 
     /// Its connection is lost: nobody knows what became of what was open.
-    pub(crate) fn lost(&mut self) {
+    pub(crate) fn lost(&mut self, checker: &mut Checker) {
         self.connection = None;
-        self.open.clear();
-        self.handles.clear();
+        for open in std::mem::take(&mut self.open).into_values() {
+            self.forget_request(&open.purpose, checker);
+        }
+        for object in self.objects.drain(..) {
+            checker.objects.left(object.index);
+        }
+        self.former
+            .extend(self.segments.drain(..).map(|segment| segment.memory));
+        self.arrays.clear();
         self.functions.clear();
+        self.reservations.clear();
+        self.answers.clear();
+        self.extra.clear();
+    }
+
+    /// A request ends without word of what became of it.
+    fn forget_request(&mut self, purpose: &Purpose, checker: &mut Checker) {
+        match purpose {
+            Purpose::Call(made) => self.given_up(made, checker),
+            Purpose::Object(asked) => self.object_unknown(*asked, checker),
+            _ => {}
+        }
     }
 
     /// It begins something, if there is anything that it wants and may begin.
-    pub(crate) fn act(&mut self, random: &mut SplitMix64, checker: &mut Checker) {
+    pub(crate) fn act(&mut self, scene: &mut Scene<'_>) {
+        self.answer_due(scene);
+        self.look_at_memory(scene);
         let is_ready = self.greeted && self.functions.len() == NAMES.len();
         if !is_ready || self.open.len() >= MOST_OPEN {
             return;
         }
-        let asked: Vec<JobId> = self.open.values().filter_map(Open::fetches).collect();
-        let wanted = self.kept.iter();
-        let mut wanted = wanted.filter(|(id, kept)| kept.asks < 2 && !asked.contains(id));
-        if (self.wishes == 0 || random.chance(0.3))
-            && let Some((id, kept)) = wanted.next()
-        {
-            let (id, tag, bytes) = (*id, kept.tag, kept.bytes);
-            return self.fetch(id, tag, bytes);
+        if (self.wishes == 0 || scene.random.chance(0.3)) && self.fetch_next(scene) {
+            return;
         }
         if self.wishes == 0 {
             return;
         }
         self.wishes -= 1;
-        match random.below(20) {
-            0..=8 => self.call(random, checker),
-            9..=13 => self.submit(random, checker),
-            14 => self.cancel(random),
-            15 => self.cancel_kept(random, checker),
-            16..=17 => self.put(random),
-            18 => self.get(random),
-            _ => self.drop_handle(random),
+        if scene.random.chance(0.4) {
+            return self.act_on_subject(scene);
+        }
+        match scene.random.below(20) {
+            0..=8 => self.call(scene),
+            9..=13 => self.submit(scene),
+            14 => self.cancel(scene),
+            15 => self.cancel_kept(scene),
+            16..=17 => self.put(scene),
+            18 => self.get(scene),
+            _ => self.drop_handle(scene),
         }
     }
 
-    fn bytes(&self, random: &mut SplitMix64, count: u64) -> VecDeque<u8> {
-        let first = random.below(16) as u8;
-        let byte = |index: u64| self.user << 4 | (first.wrapping_add(index as u8) & 0x0f);
-        (0..count).map(byte).collect()
+    /// It does something of a subject that this history has.
+    fn act_on_subject(&mut self, scene: &mut Scene<'_>) {
+        let subjects = scene.options.subjects;
+        match scene.random.below(6) {
+            0 | 1 if subjects.objects => self.act_on_objects(scene),
+            2 if subjects.names => self.act_on_names(scene),
+            3 if subjects.reservations || subjects.lanes => self.act_on_reservations(scene),
+            4 if subjects.segments && self.is_local => self.act_on_segments(scene),
+            5 if subjects.libraries && scene.random.chance(0.3) => self.register(scene),
+            5 if subjects.trespasses => self.trespass(scene),
+            _ => self.call(scene),
+        }
     }
 
-    /// A new call: its tag, the message, and the bytes that it sends and returns.
-    fn make(
+    /// How many bytes an array has.
+    pub(crate) fn size(random: &mut SplitMix64) -> u64 {
+        match random.below(16) {
+            0 => 1,
+            1..=11 => 1 + random.below(200),
+            12..=14 => 1 + random.below(20_000),
+            _ => 1 + random.below(700_000),
+        }
+    }
+
+    /// Remembers a request, if it could be made.
+    fn asked(
         &mut self,
-        random: &mut SplitMix64,
-        checker: &mut Checker,
-    ) -> (u64, usize, Call, VecDeque<u8>, u64) {
-        self.made += 1;
-        let tag = u64::from(self.user) << 48 | self.number << 32 | self.made;
-        let function = random.below(NAMES.len() as u64) as usize;
-        let count = size(random);
-        let sends = match function {
-            MAKE => VecDeque::new(),
-            _ => self.bytes(random, count),
-        };
-        let mut scalars = vec![
-            Some(Scalar::Int(tag as i64)),
-            Some(Scalar::Int(count as i64)),
-        ];
-        scalars.resize(if function == LOOK { 4 } else { 3 }, None);
-        let call = Call {
-            function: self.functions[&function],
-            scalars,
-            elements: Vec::new(),
-            data_bytes: sends.len() as u64,
-            places: Vec::new(),
-            output: false,
-            handles: Vec::new(),
-            object: None,
-            reservation: None,
-        };
-        let returned = if function == LOOK { 8 } else { count };
-        let is_repeatable = matches!(function, 1 | MAKE);
-        checker.made(tag, self.user, is_repeatable);
-        (tag, function, call, sends, returned)
-    }
-
-    fn call(&mut self, random: &mut SplitMix64, checker: &mut Checker) {
-        let handle = match self.handles.is_empty() || random.chance(0.6) {
-            true => None,
-            false => {
-                let index = random.below(self.handles.len() as u64) as usize;
-                Some(self.handles[index])
+        made: Result<CallId, ProtocolError>,
+        purpose: Purpose,
+        sends: Vec<u8>,
+        now: u64,
+    ) {
+        if let Ok(id) = made {
+            if let Some(notes) = &mut self.notes {
+                notes.push(format!("request {id}: {}", purpose.in_words()));
             }
-        };
-        let (tag, function, mut call, mut sends, mut returned) = self.make(random, checker);
-        if let Some((id, bytes)) = handle.filter(|_| function != MAKE) {
-            // The array stays at the server, and nothing of it travels.
-            call.scalars[1] = Some(Scalar::Int(bytes as i64));
-            call.handles.push((0, id));
-            call.data_bytes = 0;
-            sends.clear();
-            if function != LOOK {
-                returned = 0;
-            }
-        }
-        let Some(connection) = &mut self.connection else {
-            return;
-        };
-        if let Ok(id) = connection.call(&call, returned) {
-            let purpose = Purpose::Call { tag, function };
-            self.open.insert(id, Open::sending(purpose, sends));
-        }
-    }
-
-    fn submit(&mut self, random: &mut SplitMix64, checker: &mut Checker) {
-        let (tag, _, call, sends, returned) = self.make(random, checker);
-        let Some(connection) = &mut self.connection else {
-            return;
-        };
-        let submission = Submission { call, keep: None };
-        if let Ok(id) = connection.submit(&submission) {
-            let mut open = Open::sending(Purpose::Submit { tag }, sends);
-            // Remembered for the fetch.
-            open.received = returned.to_le_bytes().to_vec();
+            let open = Open {
+                sends: sends.into(),
+                ..Open::new(purpose, now)
+            };
             self.open.insert(id, open);
-        }
-    }
-
-    fn fetch(&mut self, id: JobId, tag: u64, bytes: u64) {
-        let Some(connection) = &mut self.connection else {
-            return;
-        };
-        if let Ok(request) = connection.fetch(id, bytes) {
-            let purpose = Purpose::Fetch { tag, id };
-            self.open.insert(request, Open::new(purpose));
-        }
-    }
-
-    fn cancel(&mut self, random: &mut SplitMix64) {
-        let calls = self.open.iter();
-        let calls = calls.filter(|(_, open)| matches!(open.purpose, Purpose::Call { .. }));
-        let calls: Vec<CallId> = calls.map(|(id, _)| *id).collect();
-        if calls.is_empty() {
-            return;
-        }
-        let id = calls[random.below(calls.len() as u64) as usize];
-        if let Some(connection) = &mut self.connection {
-            connection.cancel(id);
-            self.open.remove(&id);
-        }
-    }
-
-    fn cancel_kept(&mut self, random: &mut SplitMix64, checker: &mut Checker) {
-        if self.kept.is_empty() {
-            return;
-        }
-        let index = random.below(self.kept.len() as u64) as usize;
-        let Some((id, kept)) = self.kept.iter().nth(index) else {
-            return;
-        };
-        let (id, tag) = (*id, kept.tag);
-        if let Some(known) = checker.calls.get_mut(&tag) {
-            known.is_cancelled = true;
-        }
-        if let Some(connection) = &mut self.connection
-            && let Ok(request) = connection.cancel_job(id, false)
-        {
-            let purpose = Purpose::Cancel { tag };
-            self.open.insert(request, Open::new(purpose));
-        }
-    }
-
-    fn put(&mut self, random: &mut SplitMix64) {
-        let count = size(random);
-        let sends = self.bytes(random, count);
-        let put = Put {
-            form: ArrayForm {
-                element: "char".to_string(),
-                shape: vec![count],
-                column_major: false,
-            },
-            data_bytes: count,
-            stays: false,
-        };
-        if let Some(connection) = &mut self.connection
-            && let Ok(id) = connection.put(&put)
-        {
-            self.open.insert(id, Open::sending(Purpose::Put, sends));
-        }
-    }
-
-    fn get(&mut self, random: &mut SplitMix64) {
-        if self.handles.is_empty() {
-            return;
-        }
-        let index = random.below(self.handles.len() as u64) as usize;
-        let (handle, bytes) = self.handles[index];
-        if let Some(connection) = &mut self.connection
-            && let Ok(id) = connection.get(handle, bytes)
-        {
-            self.open.insert(id, Open::new(Purpose::Get { tag: 0 }));
-        }
-    }
-
-    fn drop_handle(&mut self, random: &mut SplitMix64) {
-        if self.handles.is_empty() {
-            return;
-        }
-        let index = random.below(self.handles.len() as u64) as usize;
-        let (handle, _) = self.handles.remove(index);
-        if let Some(connection) = &mut self.connection
-            && let Ok(id) = connection.drop_handle(handle)
-        {
-            self.open.insert(id, Open::new(Purpose::Drop));
         }
     }
 
@@ -393,12 +302,13 @@ impl Client {
         }
     }
 
-    /// Takes what the server has sent. Returns whether the connection can go on.
+    /// Takes what the server has sent, with memory that came beside it. Returns whether the
+    /// connection can go on.
     pub(crate) fn input(
         &mut self,
         mut bytes: &[u8],
-        options: &Options,
-        checker: &mut Checker,
+        memories: &mut VecDeque<Memory>,
+        scene: &mut Scene<'_>,
     ) -> bool {
         while !bytes.is_empty() {
             let Some(connection) = &mut self.connection else {
@@ -417,161 +327,178 @@ impl Client {
             match connection.handle_input(bytes) {
                 Ok((taken, event)) => {
                     bytes = &bytes[taken..];
-                    if let Some(event) = event {
-                        self.on_event(event, options, checker);
+                    match event {
+                        Some(Event::Shared(request, _)) => {
+                            self.is_shared(request, memories.pop_front(), scene);
+                        }
+                        Some(event) => self.on_event(event, scene),
+                        None => {}
                     }
                 }
-                Err(_) => return false,
+                Err(ProtocolError::Goodbye(_)) => {
+                    self.has_goodbye = true;
+                    return false;
+                }
+                Err(error) => {
+                    let text = format!("the server breaks the protocol: {error}");
+                    scene.checker.fail(text);
+                    return false;
+                }
             }
         }
         true
     }
 
-    fn on_event(&mut self, event: Event, options: &Options, checker: &mut Checker) {
+    fn on_event(&mut self, event: Event, scene: &mut Scene<'_>) {
         match event {
             Event::Connected(_) => self.greeted = true,
+            Event::Callback(call, callback) => self.called_back(call, callback, scene),
             Event::Interface {
                 request, function, ..
-            } => {
-                if let Some(Purpose::Describe(index)) = self.closed(request) {
+            } => match self.closed(request, scene) {
+                Some((Purpose::Describe(index), _)) => {
                     self.functions.insert(index, function);
                 }
-            }
+                Some((Purpose::Library(_), _)) => self.extra.push(function),
+                _ => {}
+            },
             Event::Submitted(request, id) => {
-                let Some(open) = self.open.remove(&request) else {
-                    return;
-                };
-                if let Purpose::Submit { tag } = open.purpose {
-                    checker.kept(tag, id);
-                    let mut bytes = [0; 8];
-                    bytes.copy_from_slice(&open.received);
-                    let bytes = u64::from_le_bytes(bytes);
-                    self.kept.insert(
-                        id,
-                        Kept {
-                            tag,
-                            bytes,
-                            asks: 0,
-                        },
-                    );
+                if let Some((Purpose::Submitted(asked), _)) = self.closed(request, scene) {
+                    self.is_kept(asked, id, scene);
                 }
             }
             Event::Handle(request, record) => {
-                if let Some(Purpose::Put) = self.closed(request) {
-                    let bytes = record.form.bytes().unwrap_or(0);
-                    self.handles.push((record.id, bytes));
+                if let Some((purpose, since)) = self.closed(request, scene) {
+                    self.has_handle(purpose, since, &record, scene);
                 }
             }
-            Event::Done(request, _) => self.done(request, checker),
-            Event::Failed(request, failure) => self.failed(request, &failure, options, checker),
-            Event::Job(request, _) => drop(self.closed(request)),
+            Event::Created(request) => self.created(request, scene),
+            Event::Objects(request, page) => {
+                if let Some((Purpose::Object(asked), since)) = self.closed(request, scene) {
+                    self.told_of_objects(asked, (request, since), &page, scene);
+                }
+            }
+            Event::Named(request, record) => {
+                if let Some((Purpose::Name(asked), since)) = self.closed(request, scene) {
+                    self.told_of_name(asked, since, &record, scene);
+                }
+            }
+            Event::Names(request, page) => {
+                if let Some((Purpose::Name(_), since)) = self.closed(request, scene) {
+                    let reader = (self.life, self.user);
+                    let told = scene
+                        .checker
+                        .names
+                        .listed(reader, &page, (since, scene.now));
+                    told.unwrap_or_else(|text| scene.checker.fail(text));
+                }
+            }
+            Event::Reservations(request, page) => {
+                if let Some((Purpose::Reservation(asked), since)) = self.closed(request, scene) {
+                    self.told_of_reservations(asked, since, &page, scene);
+                }
+            }
+            Event::Listing(request, _) => {
+                if let Some((Purpose::Library(asked), _)) = self.closed(request, scene) {
+                    self.registered(asked, scene);
+                }
+            }
+            Event::Done(request, _) => self.done(request, scene),
+            Event::Failed(request, failure) => self.failed(request, &failure, scene),
+            Event::Job(request, _) => drop(self.closed(request, scene)),
             _ => {}
         }
     }
 
-    fn closed(&mut self, request: CallId) -> Option<Purpose> {
-        self.open.remove(&request).map(|open| open.purpose)
+    /// A request has its answer: what it was for, and when it was made.
+    fn closed(&mut self, request: CallId, scene: &mut Scene<'_>) -> Option<(Purpose, u64)> {
+        let open = self.open.remove(&request)?;
+        if matches!(open.purpose, Purpose::Trespass) {
+            self.trespassed(scene);
+        }
+        Some((open.purpose, open.since))
     }
 
-    fn done(&mut self, request: CallId, checker: &mut Checker) {
+    fn done(&mut self, request: CallId, scene: &mut Scene<'_>) {
         let Some(open) = self.open.remove(&request) else {
             return;
         };
+        if let Some(notes) = &mut self.notes {
+            notes.push(format!("request {request} is done"));
+        }
         match open.purpose {
-            Purpose::Call { tag, function } => {
-                checker.received(self.user, tag, &open.received);
-                let expected: Vec<u8> = open.sent.iter().map(|byte| next(*byte)).collect();
-                let is_whole = function < MAKE && !expected.is_empty();
-                if is_whole && open.received != expected {
-                    checker.fail(format!("call {tag} has wrong results"));
-                }
-            }
-            Purpose::Get { tag } => checker.received(self.user, tag, &open.received),
-            Purpose::Fetch { tag, id } => {
-                checker.received(self.user, tag, &open.received);
-                checker.told(tag, Told::Done(open.received));
-                self.asked(id);
-            }
+            Purpose::Call(made) => self.call_done(&made, open.since, &open.received, scene),
+            Purpose::Array(asked) => self.has_bytes(&asked, &open.received, scene),
+            Purpose::Name(asked) => self.has_named(&asked, open.since, &open.received, scene),
+            Purpose::Submitted(asked) => self.fetched(asked, open.received, scene),
+            Purpose::Trespass => self.trespassed(scene),
             _ => {}
         }
     }
 
-    fn asked(&mut self, id: JobId) {
-        if let Some(kept) = self.kept.get_mut(&id) {
-            kept.asks += 1;
-        }
-    }
-
-    fn failed(
-        &mut self,
-        request: CallId,
-        failure: &Failure,
-        options: &Options,
-        checker: &mut Checker,
-    ) {
+    fn failed(&mut self, request: CallId, failure: &Failure, scene: &mut Scene<'_>) {
         let Some(open) = self.open.remove(&request) else {
             return;
         };
-        let (tag, is_kept) = match open.purpose {
-            Purpose::Fetch { tag, id } => {
-                // A disk that cannot be read now may be read later: that is no outcome.
-                let is_passing = failure.message.starts_with("the results of");
-                let is_over = !matches!(
-                    failure.kind,
-                    FailureKind::Busy | FailureKind::NotFound | FailureKind::ServerStopping
-                );
-                if is_over {
-                    self.asked(id);
-                }
-                if is_over && !is_passing {
-                    checker.told(tag, Told::Failed(failure.kind));
-                }
-                (tag, true)
-            }
-            Purpose::Call { tag, .. } | Purpose::Submit { tag } => (tag, false),
-            _ => return,
+        let since = open.since;
+        if let Some(notes) = &mut self.notes {
+            notes.push(format!("request {request} has failed: {failure}"));
+        }
+        let is_expected = match open.purpose {
+            Purpose::Call(made) => self.call_failed(&made, failure, scene),
+            Purpose::Submitted(asked) => self.submitted_failed(asked, failure, scene),
+            Purpose::Array(asked) => self.array_failed(&asked, failure, scene),
+            Purpose::Object(asked) => self.object_failed(asked, since, failure, scene),
+            Purpose::Name(asked) => self.name_failed(&asked, since, failure, scene),
+            Purpose::Reservation(asked) => self.reservation_failed(asked, failure, scene),
+            Purpose::Library(asked) => self.library_failed(asked, failure, scene),
+            Purpose::Share => matches!(failure.kind, FailureKind::Busy | FailureKind::TooLarge),
+            Purpose::Describe(_) => false,
+            Purpose::Trespass => true,
         };
-        let faults = &options.faults;
-        let disk = faults.disk_is_full || faults.disk_errors || faults.disk_forgets;
-        let is_expected = match failure.kind {
-            FailureKind::Busy | FailureKind::QuotaExceeded => true,
-            FailureKind::Cancelled => true,
-            FailureKind::NotFound | FailureKind::BadArgument => !is_kept,
-            FailureKind::StorageFault => disk,
-            FailureKind::OutcomeUnknown => faults.kills || faults.ends,
-            FailureKind::LibraryCrashed | FailureKind::Internal => {
-                faults.worker_crashes || faults.worker_starts_badly
-            }
-            FailureKind::TimeLimit => faults.worker_hangs,
-            FailureKind::Stalled => faults.stalls || faults.pauses,
-            FailureKind::StaleInterface => faults.kills || faults.ends,
-            FailureKind::Draining | FailureKind::ServerStopping => faults.ends,
-            _ => false,
-        };
-        if !is_expected {
-            checker.fail(format!("call {tag} fails without a cause: {failure}"));
+        let is_ending = scene.options.faults.ends
+            && matches!(
+                failure.kind,
+                FailureKind::Draining | FailureKind::ServerStopping
+            );
+        if !is_expected && !is_ending {
+            let user = self.user;
+            let text = format!("a request of user {user} fails without a cause: {failure}");
+            scene.checker.fail(text);
+        }
+    }
+}
+
+impl Purpose {
+    /// What is asked for, for people.
+    fn in_words(&self) -> String {
+        match self {
+            Purpose::Describe(index) => format!("describe {}", NAMES[*index]),
+            Purpose::Call(made) => made.in_words(),
+            Purpose::Submitted(asked) => asked.in_words(),
+            Purpose::Array(asked) => format!("array {asked:?}"),
+            Purpose::Object(asked) => format!("object {asked:?}"),
+            Purpose::Name(asked) => format!("name {asked:?}"),
+            Purpose::Reservation(asked) => format!("reservation {asked:?}"),
+            Purpose::Share => "share memory".to_string(),
+            Purpose::Library(asked) => format!("library {asked:?}"),
+            Purpose::Trespass => "what is another user's".to_string(),
         }
     }
 }
 
 impl Open {
-    fn new(purpose: Purpose) -> Open {
-        Open::sending(purpose, VecDeque::new())
-    }
-
-    fn sending(purpose: Purpose, sends: VecDeque<u8>) -> Open {
+    fn new(purpose: Purpose, since: u64) -> Open {
         Open {
             purpose,
-            sent: sends.iter().copied().collect(),
-            sends,
+            since,
+            sends: VecDeque::new(),
             received: Vec::new(),
         }
     }
+}
 
-    fn fetches(&self) -> Option<JobId> {
-        match self.purpose {
-            Purpose::Fetch { id, .. } => Some(id),
-            _ => None,
-        }
-    }
+/// What a user is called.
+pub(crate) fn user_name(user: u8) -> String {
+    format!("user {user}")
 }

@@ -10,7 +10,9 @@
 mod checker;
 mod client;
 mod disk;
+mod folder;
 mod grid;
+mod interfaces;
 mod machine;
 mod minimise;
 mod options;
@@ -18,5 +20,5 @@ mod world;
 
 pub use checker::Violation;
 pub use minimise::minimise;
-pub use options::{Faults, Flaw, Options};
+pub use options::{Faults, Flaw, GridFaults, Options, Subjects};
 pub use world::{Outcome, simulate};

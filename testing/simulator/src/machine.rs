@@ -1,32 +1,67 @@
 //! The shell of a simulated server: memory, workers and files in place of sockets and processes.
 
-use crate::client::{self, LOOK, MAKE};
+mod sockets;
+
+pub(crate) use sockets::Socket;
+
+use crate::interfaces::{self, AGAIN, ASK, ASKED, LOOK, MAKE, Tag, look, next, state};
+use crate::options::Options;
 use farcall_idl::{Document, Interface, Place};
 use farcall_random::SplitMix64;
-use farcall_rpc_proto::{Call, Failure, Transmit};
+use farcall_rpc_proto::{Call, Failure};
 use farcall_schedule::Policy;
-use farcall_schedule::queue;
+use farcall_schedule::queue::{self, Patience};
+use farcall_schedule::reservation::Bandwidth;
 use farcall_server_proto::{
-    ArrayLimits, CallKey, ConnectionKey, DurableLimits, Key, Limits, MemoryKey, Now, Server,
-    Settings, WorkerKey,
+    ArrayLimits, CallKey, ConnectionKey, DataFile, DurableLimits, Key, Limits, MemoryKey, Now,
+    Server, Settings, Way, WorkerKey,
 };
+use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 
 /// Bytes of memory that a simulated server has.
 const MEMORY: u64 = 3 << 20;
 /// Processor elements that it has.
 pub(crate) const PES: u32 = 3;
+/// Bytes per second of its link, each way.
+pub(crate) const BANDWIDTH: u64 = 4_000_000;
+/// Reservations of one user.
+pub(crate) const RESERVATIONS: usize = 2;
+/// For how long a user's oldest call lets others go before, in nanoseconds.
+pub(crate) const PATIENCE: u64 = 500_000_000;
+/// Users that there are at most.
+pub(crate) const USERS: u64 = 3;
+
+/// Memory, which clients may see, too.
+pub(crate) type Memory = Rc<RefCell<Vec<u8>>>;
+
+/// How long what stays is kept after its last use.
+fn keep_h(options: &Options) -> f64 {
+    match options.subjects.names {
+        true => 2.0 / 3600.0,
+        false => 1000.0,
+    }
+}
+
+/// The same in nanoseconds.
+pub(crate) fn keep_ns(options: &Options) -> u64 {
+    (keep_h(options) * 3.6e12) as u64
+}
 
 /// A call that a worker has.
 #[derive(Clone, Debug)]
 pub(crate) struct Posted {
     pub(crate) call: CallKey,
-    pub(crate) tag: u64,
+    pub(crate) tag: Tag,
     pub(crate) function: usize,
     pub(crate) arrays: Vec<Array>,
     pub(crate) has_begun: bool,
     /// It was taken back.
     pub(crate) is_withdrawn: bool,
+    pub(crate) reservation: Option<u64>,
+    /// What its caller has made of the beginning of its array, once it was asked.
+    pub(crate) answer: Option<Vec<u8>>,
 }
 
 /// Where an array of a call lies.
@@ -47,29 +82,34 @@ pub(crate) struct Worker {
     pub(crate) ended: Option<Failure>,
     /// Counts what it does: word of something else comes too late.
     pub(crate) step: u64,
-}
-
-/// A server's end of a connection.
-#[derive(Debug)]
-pub(crate) struct Socket {
-    pub(crate) link: usize,
-    /// What has come and was not taken yet.
-    pub(crate) unread: VecDeque<u8>,
+    /// Index of its library.
+    pub(crate) library: usize,
+    /// Methods that were applied to the object that it holds.
+    pub(crate) applied: Vec<Tag>,
 }
 
 /// One life of a server.
 pub(crate) struct Machine {
     pub(crate) server: Server,
-    document: Document,
-    pub(crate) memories: BTreeMap<MemoryKey, Vec<u8>>,
+    /// The libraries that workers can bind.
+    pub(crate) libraries: Vec<Document>,
+    pub(crate) memories: BTreeMap<MemoryKey, Memory>,
     pub(crate) workers: BTreeMap<WorkerKey, Worker>,
     pub(crate) sockets: BTreeMap<ConnectionKey, Socket>,
     /// Connections with something to write.
     pub(crate) unflushed: Vec<ConnectionKey>,
     pub(crate) resumed: Vec<ConnectionKey>,
+    /// Connections whose turn it is to move bytes at a reserved rate.
+    pub(crate) served: VecDeque<(ConnectionKey, Way)>,
+    /// Whether clients can connect, and those that have and were not accepted yet.
+    pub(crate) listens: bool,
+    pub(crate) backlog: VecDeque<usize>,
+    /// When it was looked last at who waits.
+    pub(crate) looked: u64,
 }
 
-fn settings(random: &mut SplitMix64, has_time_limit: bool) -> Settings {
+fn settings(random: &mut SplitMix64, options: &Options) -> Settings {
+    let bandwidth = if options.subjects.lanes { BANDWIDTH } else { 0 };
     let policies = [Policy::Fcfs, Policy::Sjf, Policy::Fpfs, Policy::Fmpfs];
     let mut seed = [0; 32];
     for bytes in seed.chunks_mut(8) {
@@ -84,15 +124,15 @@ fn settings(random: &mut SplitMix64, has_time_limit: bool) -> Settings {
             memory_per_user: 0,
             memory: MEMORY,
             greeting_s: 10.0,
-            callback_s: 60.0,
+            callback_s: 10.0,
             stalled_s: 600.0,
             stalled_busy_s: 60.0,
             objects_per_connection: 4,
             objects: 8,
-            reservations_per_user: 2,
+            reservations_per_user: RESERVATIONS,
             reserve_ahead_s: 3600.0,
-            bandwidth_up: 0,
-            bandwidth_down: 0,
+            bandwidth_up: bandwidth,
+            bandwidth_down: bandwidth,
         },
         durable: DurableLimits {
             keep_h: 1000.0,
@@ -104,16 +144,28 @@ fn settings(random: &mut SplitMix64, has_time_limit: bool) -> Settings {
             memory: 1 << 20,
             per_user: 100,
             bytes_per_user: 1 << 40,
-            keep_h: 1000.0,
+            keep_h: keep_h(options),
             names: 100,
         },
         queue: queue::Settings {
             policy: policies[random.below(4) as usize],
+            patience: Patience {
+                time: PATIENCE,
+                ..Patience::default()
+            },
+            bandwidth: Bandwidth {
+                up: bandwidth / 10 * 9,
+                down: bandwidth / 10 * 9,
+            },
             ..queue::Settings::new(PES)
         },
         priorities: BTreeMap::new(),
         elements: 1,
-        time_limit_s: if has_time_limit { 5.0 } else { 0.0 },
+        time_limit_s: if options.faults.worker_hangs {
+            5.0
+        } else {
+            0.0
+        },
         has_state: true,
         audits: false,
         agent: "simulated server",
@@ -123,25 +175,35 @@ fn settings(random: &mut SplitMix64, has_time_limit: bool) -> Settings {
 }
 
 impl Machine {
-    pub(crate) fn start(random: &mut SplitMix64, now: Now, has_time_limit: bool) -> Machine {
-        let document = client::document();
-        let settings = settings(random, has_time_limit);
-        let mut server = Server::new(settings, [&document], Vec::new(), now);
+    pub(crate) fn start(
+        random: &mut SplitMix64,
+        now: Now,
+        options: &Options,
+        files: Vec<DataFile>,
+    ) -> Machine {
+        let document = interfaces::document();
+        let settings = settings(random, options);
+        let mut server = Server::new(settings, [&document], files, now);
         server.start_workers();
         Machine {
             server,
-            document,
+            libraries: vec![document],
             memories: BTreeMap::new(),
             workers: BTreeMap::new(),
             sockets: BTreeMap::new(),
             unflushed: Vec::new(),
             resumed: Vec::new(),
+            served: VecDeque::new(),
+            listens: true,
+            backlog: VecDeque::new(),
+            looked: 0,
         }
     }
 
     /// How much memory it has taken.
     pub(crate) fn memory(&self) -> u64 {
-        self.memories.values().map(|bytes| bytes.len() as u64).sum()
+        let memories = self.memories.values();
+        memories.map(|bytes| bytes.borrow().len() as u64).sum()
     }
 
     /// Whether it has taken more than it may.
@@ -149,20 +211,32 @@ impl Machine {
         self.memory() > MEMORY
     }
 
-    fn interface(&self, function: usize) -> &Interface {
-        let mut functions = self.document.functions();
-        functions.nth(function).expect("a function of the document")
+    fn interface(&self, library: usize, function: usize) -> Option<&Interface> {
+        self.libraries.get(library)?.functions().nth(function)
+    }
+
+    /// The calls that wait for processor elements, with their users.
+    pub(crate) fn waiting(&self) -> Vec<(CallKey, u8)> {
+        let calls = self.server.overview().waiting().filter_map(|call| {
+            let message = Call::decode(self.server.overview().request(call)?.message).ok()?;
+            match message.scalars.first() {
+                Some(Some(farcall_idl::Scalar::Int(tag))) => Some((call, Tag(*tag as u64).user())),
+                _ => None,
+            }
+        });
+        calls.collect()
     }
 
     /// What a worker is to run, as it finds it: the call, its tag, its arrays and its elements.
-    pub(crate) fn posted(&self, call: CallKey) -> Option<(Posted, u32)> {
+    pub(crate) fn posted(&self, worker: WorkerKey, call: CallKey) -> Option<(Posted, u32)> {
+        let library = self.workers.get(&worker)?.library;
         let request = self.server.overview().request(call)?;
         let message = Call::decode(request.message).ok()?;
         let tag = match message.scalars.first() {
-            Some(Some(farcall_idl::Scalar::Int(tag))) => *tag as u64,
+            Some(Some(farcall_idl::Scalar::Int(tag))) => Tag(*tag as u64),
             _ => return None,
         };
-        let interface = self.interface(request.function);
+        let interface = self.interface(library, request.function)?;
         let mut layout = interface.layout(&message.scalars, &message.elements).ok()?;
         layout.place(message.places.iter().copied());
         let arrays = layout.arrays.iter().enumerate();
@@ -184,28 +258,49 @@ impl Machine {
         let posted = Posted {
             call,
             tag,
-            function: request.function,
+            // The function of a library that was registered is one of the first by another name.
+            function: if library > 0 { AGAIN } else { request.function },
             arrays: arrays.collect::<Option<Vec<Array>>>()?,
             has_begun: false,
             is_withdrawn: false,
+            reservation: message.reservation,
+            answer: None,
         };
         Some((posted, request.pes))
     }
 
-    /// The library computes. Returns why it cannot: its memory is not there.
-    pub(crate) fn compute(&mut self, posted: &Posted, user: u8) -> Result<(), String> {
+    /// The bytes of an array of a call.
+    fn bytes(&self, array: &Array) -> Option<Vec<u8>> {
+        let memory = self.memories.get(&array.memory)?.borrow();
+        let bytes = memory.get(array.offset..array.offset + array.bytes);
+        bytes.map(<[u8]>::to_vec)
+    }
+
+    /// What a function asks its caller to change.
+    pub(crate) fn asks(&self, posted: &Posted) -> Vec<u8> {
+        let bytes = posted.arrays.first().and_then(|array| self.bytes(array));
+        let mut bytes = bytes.unwrap_or_default();
+        bytes.truncate(ASKED);
+        bytes
+    }
+
+    /// The library computes; `applied` are the methods that were applied to its object, this one
+    /// too. Returns why it cannot: its memory is not there.
+    pub(crate) fn compute(
+        &mut self,
+        posted: &Posted,
+        user: u8,
+        applied: &[Tag],
+    ) -> Result<(), String> {
         let missing = || format!("call {} runs without its memory", posted.tag);
         let read = posted.arrays.iter().find(|array| array.is_read);
         let read = match read {
             None => Vec::new(),
-            Some(array) => {
-                let memory = self.memories.get(&array.memory).ok_or_else(missing)?;
-                let bytes = memory.get(array.offset..array.offset + array.bytes);
-                bytes.ok_or_else(missing)?.to_vec()
-            }
+            Some(array) => self.bytes(array).ok_or_else(missing)?,
         };
         for array in posted.arrays.iter().filter(|array| array.is_written) {
-            let memory = self.memories.get_mut(&array.memory).ok_or_else(missing)?;
+            let memory = self.memories.get(&array.memory).ok_or_else(missing)?;
+            let mut memory = memory.borrow_mut();
             let bytes = memory.get_mut(array.offset..array.offset + array.bytes);
             let bytes = bytes.ok_or_else(missing)?;
             match posted.function {
@@ -213,99 +308,23 @@ impl Machine {
                 MAKE => bytes[..array.bytes / 2].fill(user << 4 | 5),
                 LOOK => {
                     for (index, byte) in bytes.iter_mut().enumerate() {
-                        *byte = read.get(index).copied().unwrap_or(0);
+                        *byte = read.get(index).map_or(0, |read| look(user, *read));
                     }
                 }
-                _ => {
-                    for (byte, before) in bytes.iter_mut().zip(&read) {
-                        *byte = client::next(*before);
+                interfaces::ADD => bytes.copy_from_slice(&state(user, applied)),
+                function => {
+                    let asked = posted.answer.iter().flatten().filter(|_| function == ASK);
+                    let mut changed = read;
+                    for (byte, answer) in changed.iter_mut().zip(asked) {
+                        *byte = *answer;
                     }
+                    for (byte, before) in bytes.iter_mut().zip(&changed) {
+                        *byte = next(*before);
+                    }
+                    return Ok(());
                 }
             }
         }
         Ok(())
-    }
-
-    /// Takes what has come on a connection, as far as the server does. Returns whether it has
-    /// taken anything.
-    pub(crate) fn take_input(&mut self, key: ConnectionKey) -> bool {
-        let Some(socket) = self.sockets.get_mut(&key) else {
-            return false;
-        };
-        if socket.unread.is_empty() || !self.server.clients().takes_input(key) {
-            return false;
-        }
-        let bytes = socket.unread.make_contiguous();
-        let taken = match self.server.clients().incoming(key) {
-            None => self.server.handle_input(key, bytes),
-            Some(chunk) => {
-                let count = (bytes.len() as u64).min(chunk.length);
-                let mut left = count;
-                if let Some(mut landed) = self.server.place(key, &chunk) {
-                    let mut at = 0;
-                    while left > 0
-                        && let Some(piece) = landed.next(left)
-                    {
-                        let length = piece.length as usize;
-                        if let Some(memory) = self.memories.get_mut(&landed.memory) {
-                            let offset = piece.offset as usize;
-                            memory[offset..offset + length]
-                                .copy_from_slice(&bytes[at..at + length]);
-                        }
-                        at += length;
-                        left -= piece.length;
-                    }
-                }
-                self.server.handle_data(key, count);
-                count as usize
-            }
-        };
-        if let Some(socket) = self.sockets.get_mut(&key) {
-            socket.unread.drain(..taken.min(socket.unread.len()));
-        }
-        true
-    }
-
-    /// What there is to be written on a connection.
-    pub(crate) fn output(&mut self, key: ConnectionKey, now: u64) -> Vec<u8> {
-        let mut out = Vec::new();
-        loop {
-            match self.server.clients_mut().poll_transmit(key, &mut out, now) {
-                Transmit::Idle => break,
-                Transmit::Frames => {}
-                Transmit::Data(chunk) => {
-                    let mut left = chunk.length;
-                    while left > 0 {
-                        let next = self.server.next_outgoing(key, &chunk, left);
-                        let Some((memory, piece)) = next else { break };
-                        let offset = piece.offset as usize;
-                        let bytes = self.memories.get(&memory);
-                        let bytes =
-                            bytes.and_then(|all| all.get(offset..offset + piece.length as usize));
-                        out.extend_from_slice(bytes.unwrap_or_default());
-                        left -= piece.length;
-                    }
-                }
-            }
-        }
-        self.server.clients_mut().taken(key, now);
-        self.server.flushed(key);
-        out
-    }
-
-    /// Its last words on a connection that ends.
-    pub(crate) fn farewell(&mut self, key: ConnectionKey, now: u64) -> Vec<u8> {
-        let mut out = Vec::new();
-        loop {
-            let start = out.len();
-            match self.server.clients_mut().poll_transmit(key, &mut out, now) {
-                Transmit::Frames => {}
-                Transmit::Idle => return out,
-                Transmit::Data(_) => {
-                    out.truncate(start);
-                    return out;
-                }
-            }
-        }
     }
 }

@@ -5,9 +5,6 @@ use farcall_simulator::{Flaw, Options, minimise, simulate};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Lines of a history that are shown.
-const SHOWN: usize = 60;
-
 /// Plays a whole server in virtual time, with clients, workers and a disk that fail.
 ///
 /// A seed that breaks a promise is shown with a history that was made as short as it could be.
@@ -32,6 +29,9 @@ struct Arguments {
     /// Look for each of the deliberate faults, for so many seconds each.
     #[arg(long)]
     flaws: bool,
+    /// Lines of a history that are shown.
+    #[arg(long, default_value_t = 60)]
+    lines: usize,
 }
 
 fn main() -> ExitCode {
@@ -61,16 +61,17 @@ fn main() -> ExitCode {
         (faults, seconds) = (faults + outcome.faults, seconds + outcome.seconds);
         if let Some(violation) = outcome.violation {
             println!("seed {seed} breaks a promise: {violation}");
-            show(&options);
+            show(&options, arguments.lines);
             return ExitCode::FAILURE;
         }
     }
     let took = start.elapsed().as_secs_f64();
     println!(
         "{histories} histories, {:.1} simulated hours, {calls} calls ({:.0} an hour of one core), \
-         {faults} faults: no promise was broken",
+         {faults} faults ({:.1} per 100 calls): no promise was broken",
         seconds / 3600.0,
-        calls as f64 / took * 3600.0
+        calls as f64 / took * 3600.0,
+        100.0 * faults as f64 / calls.max(1) as f64
     );
     ExitCode::SUCCESS
 }
@@ -83,12 +84,8 @@ fn find_flaws(arguments: &Arguments) -> ExitCode {
         let start = Instant::now();
         let mut seeds = (arguments.from..).take_while(|_| start.elapsed() < time);
         let found = seeds.find_map(|seed| {
-            let options = Options {
-                flaw: Some(flaw),
-                ..Options::of_seed(seed)
-            };
-            let violation = || simulate(&options).violation;
-            Some((seed, flaw.is_in(&options).then(violation)??))
+            let violation = simulate(&flaw.options(seed)).violation;
+            Some((seed, violation?))
         });
         let took = start.elapsed().as_secs_f64();
         match found {
@@ -108,19 +105,23 @@ fn find_flaws(arguments: &Arguments) -> ExitCode {
 }
 
 /// Shows the shortest history that was found.
-fn show(options: &Options) {
+fn show(options: &Options, lines: usize) {
     let short = minimise(options);
     let outcome = simulate(&short);
     println!(
-        "shortest: {} clients with {} wishes, {} servers, {} metaservers{}, faults: {}",
+        "shortest: {} clients with {} wishes, {} servers, {} metaservers{}, subjects: {}, \
+         faults: {}",
         short.clients,
         short.wishes,
         short.servers,
         short.metaservers,
         if short.stores { " with a store" } else { "" },
-        short.faults.names().join(", ")
+        short.subjects.names().join(", "),
+        [short.faults.names(), short.grid_faults.names()]
+            .concat()
+            .join(", ")
     );
-    let skipped = outcome.history.len().saturating_sub(SHOWN);
+    let skipped = outcome.history.len().saturating_sub(lines);
     if skipped > 0 {
         println!("({skipped} lines before)");
     }

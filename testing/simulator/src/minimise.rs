@@ -1,6 +1,7 @@
-//! Makes a failing history short: fewer clients, servers and wishes, fewer kinds of faults.
+//! Makes a failing history short: fewer clients, servers and wishes, fewer kinds of faults and of
+//! what clients do.
 
-use crate::options::{Faults, Options};
+use crate::options::{Faults, GridFaults, Options, Subjects};
 use crate::world::simulate;
 
 /// The shortest history found that breaks a promise, with what happens in it written down.
@@ -24,7 +25,13 @@ pub fn minimise(options: &Options) -> Options {
             stores: false,
             ..best.clone()
         });
+        let without = (0..GridFaults::COUNT).filter_map(|number| best.grid_faults.without(number));
+        let fewer_grid_faults = without.map(|grid_faults| Options {
+            grid_faults,
+            ..best.clone()
+        });
         let fewer_hosts = fewer_servers.chain(one_metaserver).chain(no_store);
+        let fewer_hosts = fewer_hosts.chain(fewer_grid_faults);
         let wishes = [
             best.wishes / 2,
             best.wishes * 3 / 4,
@@ -42,10 +49,16 @@ pub fn minimise(options: &Options) -> Options {
             faults,
             ..best.clone()
         });
-        let mut smaller = fewer_clients
+        let without = (0..Subjects::COUNT).filter_map(|number| best.subjects.without(number));
+        let fewer_subjects = without.map(|subjects| Options {
+            subjects,
+            ..best.clone()
+        });
+        let fewer = fewer_clients
             .chain(fewer_hosts)
             .chain(fewer_faults)
-            .chain(fewer_wishes);
+            .chain(fewer_subjects);
+        let mut smaller = fewer.chain(fewer_wishes);
         match smaller.find(|options| fails(options)) {
             Some(found) => best = found,
             None => break,

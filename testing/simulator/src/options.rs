@@ -4,26 +4,26 @@ use farcall_directory::Flaw as GridFlaw;
 use farcall_random::SplitMix64;
 use farcall_server_proto::Flaw as ServerFlaw;
 
-macro_rules! faults {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What may go wrong.
+macro_rules! flags {
+    ($(#[$outer:meta])* $type:ident { $($(#[$doc:meta])* $name:ident,)* }) => {
+        $(#[$outer])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct Faults {
+        pub struct $type {
             $($(#[$doc])* pub $name: bool,)*
         }
 
-        impl Faults {
+        impl $type {
             /// Each of them, or not, as a seed says.
-            fn some(random: &mut SplitMix64) -> Faults {
-                Faults { $($name: random.chance(0.5),)* }
+            fn some(random: &mut SplitMix64) -> $type {
+                $type { $($name: random.chance(0.5),)* }
             }
 
             /// How many there are.
             pub const COUNT: usize = [$(stringify!($name)),*].len();
 
             /// The same without one of them, by its number; none where that is not there.
-            pub fn without(mut self, number: usize) -> Option<Faults> {
-                let all: [&mut bool; Faults::COUNT] = [$(&mut self.$name),*];
+            pub fn without(mut self, number: usize) -> Option<$type> {
+                let all: [&mut bool; $type::COUNT] = [$(&mut self.$name),*];
                 std::mem::replace(all[number], false).then_some(self)
             }
 
@@ -37,39 +37,70 @@ macro_rules! faults {
     };
 }
 
-faults! {
-    /// Workers crash.
-    worker_crashes,
-    /// Workers never finish what they run.
-    worker_hangs,
-    /// Workers take long to start, or do not start.
-    worker_starts_badly,
-    /// The disk has no room.
-    disk_is_full,
-    /// Files cannot be read or written.
-    disk_errors,
-    /// The disk forgets what it has said was written.
-    disk_forgets,
-    /// The disk takes long.
-    disk_is_slow,
-    /// Connections are reset.
-    resets,
-    /// Bytes stand still on their way.
-    stalls,
-    /// Clients go without a word that reaches the server.
-    half_open,
-    /// The server is killed between any two actions.
-    kills,
-    /// The server's machine stops for a while.
-    pauses,
-    /// The calendar jumps forwards and backwards.
-    calendar_jumps,
-    /// The server is told to end, when its calls have or at once, and is started again.
-    ends,
-    /// Metaservers are killed, between two writes to their store too.
-    metaserver_kills,
-    /// Two of servers, metaservers and clients do not reach each other for a while.
-    cuts,
+flags! {
+    /// What may go wrong.
+    Faults {
+        /// Workers crash.
+        worker_crashes,
+        /// Workers never finish what they run.
+        worker_hangs,
+        /// Workers take long to start, or do not start.
+        worker_starts_badly,
+        /// The disk has no room.
+        disk_is_full,
+        /// Files cannot be read or written.
+        disk_errors,
+        /// The disk forgets what it has said was written.
+        disk_forgets,
+        /// The disk takes long.
+        disk_is_slow,
+        /// Connections are reset.
+        resets,
+        /// Bytes stand still on their way.
+        stalls,
+        /// Clients go without a word that reaches the server.
+        half_open,
+        /// The server is killed between any two actions.
+        kills,
+        /// The server's machine stops for a while.
+        pauses,
+        /// The calendar jumps forwards and backwards.
+        calendar_jumps,
+        /// The server is told to end, when its calls have or at once, and is started again.
+        ends,
+    }
+}
+
+flags! {
+    /// What may go wrong where there are metaservers.
+    GridFaults {
+        /// Metaservers are killed, between two writes to their store too.
+        metaserver_kills,
+        /// Two of servers, metaservers and clients do not reach each other for a while.
+        cuts,
+    }
+}
+
+flags! {
+    /// What clients do besides calls, submitted calls and arrays that stay.
+    Subjects {
+        /// Objects, some of which stay.
+        objects,
+        /// Data with names, and files of the data folder.
+        names,
+        /// Processor elements that are reserved.
+        reservations,
+        /// Bandwidth that is reserved.
+        lanes,
+        /// Functions that call their caller back.
+        callbacks,
+        /// Memory that clients share with the server.
+        segments,
+        /// Libraries that are registered while the server runs.
+        libraries,
+        /// Ids of other users are tried.
+        trespasses,
+    }
 }
 
 /// A deliberate fault that is to be found.
@@ -101,9 +132,16 @@ impl Flaw {
         }
     }
 
-    /// Whether a history is to show it.
-    pub fn is_in(self, options: &Options) -> bool {
-        matches!(self, Flaw::OfGrid(_)) == (options.metaservers > 0)
+    /// A history that may show it.
+    pub fn options(self, seed: u64) -> Options {
+        let options = match self {
+            Flaw::OfServer(_) => Options::of_one_server(seed),
+            Flaw::OfGrid(_) => Options::of_grid(seed),
+        };
+        Options {
+            flaw: Some(self),
+            ..options
+        }
     }
 }
 
@@ -124,6 +162,10 @@ pub struct Options {
     pub stores: bool,
     /// What may go wrong.
     pub faults: Faults,
+    /// What else may, where there are metaservers.
+    pub grid_faults: GridFaults,
+    /// What clients do besides calls.
+    pub subjects: Subjects,
     /// A deliberate fault that is to be found.
     pub flaw: Option<Flaw>,
     /// Whether the history is written down.
@@ -131,30 +173,39 @@ pub struct Options {
 }
 
 impl Options {
-    /// What a seed stands for.
+    /// What a seed stands for: a quarter of them for servers with metaservers.
     pub fn of_seed(seed: u64) -> Options {
+        match seed % 4 {
+            2 => Options::of_grid(seed),
+            _ => Options::of_one_server(seed),
+        }
+    }
+
+    fn of_one_server(seed: u64) -> Options {
         let mut random = SplitMix64::new(seed ^ 0x5EED);
-        let clients = 1 + random.below(6) as u32;
-        let wishes = 10 + random.below(60) as u32;
-        let faults = Faults::some(&mut random);
-        let has_metaserver = seed % 4 == 2;
-        let mut below = |most: u64| {
-            if has_metaserver {
-                1 + random.below(most)
-            } else {
-                0
-            }
-        };
         Options {
             seed,
-            clients,
-            servers: 1 + below(3) as u32,
-            metaservers: below(2) as u32,
-            stores: below(2) == 2,
-            wishes,
-            faults,
+            clients: 1 + random.below(6) as u32,
+            wishes: 10 + random.below(60) as u32,
+            servers: 1,
+            metaservers: 0,
+            stores: false,
+            faults: Faults::some(&mut random),
+            grid_faults: GridFaults::default(),
+            subjects: Subjects::some(&mut random),
             flaw: None,
             traces: false,
+        }
+    }
+
+    fn of_grid(seed: u64) -> Options {
+        let mut random = SplitMix64::new(seed ^ 0x6121D);
+        Options {
+            servers: 2 + random.below(3) as u32,
+            metaservers: 1 + random.below(2) as u32,
+            stores: random.chance(0.5),
+            grid_faults: GridFaults::some(&mut random),
+            ..Options::of_one_server(seed)
         }
     }
 }

@@ -5,19 +5,22 @@ mod callers;
 mod grid;
 mod hosts;
 mod links;
+mod services;
 
 use crate::checker::{Checker, Violation};
 use crate::client::Client;
 use crate::grid::caller::Caller;
 use crate::grid::meta::LEASE_S;
 use crate::grid::store::Store;
-use crate::options::{Faults, Flaw, Options};
+use crate::machine::keep_ns;
+use crate::options::{Faults, Flaw, GridFaults, Options};
 use farcall_random::SplitMix64;
 use grid::{Cut, MetaHost};
 use hosts::{Host, ToLife};
 use links::{Link, Maker, To};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1000 * MS;
@@ -113,8 +116,14 @@ pub(crate) struct World {
 pub fn simulate(options: &Options) -> Outcome {
     Flaw::plant(options.flaw);
     let mut world = World::new(options.clone());
-    world.run();
+    let ran = catch_unwind(AssertUnwindSafe(|| world.run()));
     Flaw::plant(None);
+    if let Err(panic) = ran {
+        let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+        let text = text.or_else(|| panic.downcast_ref().cloned());
+        let text: String = text.unwrap_or_default();
+        world.checker.fail(format!("a server panics: {text}"));
+    }
     Outcome {
         violation: world.checker.violation,
         calls: world.checker.calls.len() as u64,
@@ -150,31 +159,36 @@ impl World {
             history: Vec::new(),
             options,
         };
+        world.checker.names.lasts = match world.options.faults.calendar_jumps {
+            true => 0,
+            false => keep_ns(&world.options),
+        };
         for host in 0..world.hosts.len() {
             world.at(0, Happening::Starts(host));
         }
-        for meta in 0..world.metas.len() {
-            world.at(0, Happening::MetaStarts(meta));
-        }
-        let numbers = 0..world.options.clients;
-        if world.metas.is_empty() {
-            world.clients = numbers
-                .map(|number| Client::new(number, &world.options))
-                .collect();
-        } else {
-            world.callers = numbers
-                .map(|number| Caller::new(number, &world.options))
-                .collect();
-        }
-        for caller in 0..world.callers.len() {
-            let soon = world.random.below(2 * S);
-            world.at(soon, Happening::CallerActs(caller));
-        }
-        for client in 0..world.clients.len() {
-            let soon = world.random.below(50 * MS);
-            world.at(soon, Happening::Connects(client));
-        }
+        world.begin_clients();
         world
+    }
+
+    /// Clients begin: those of the one server, or of metaservers.
+    fn begin_clients(&mut self) {
+        for meta in 0..self.metas.len() {
+            self.at(0, Happening::MetaStarts(meta));
+        }
+        let (numbers, options) = (0..self.options.clients, &self.options);
+        if !self.metas.is_empty() {
+            self.callers = numbers.map(|number| Caller::new(number, options)).collect();
+            for caller in 0..self.callers.len() {
+                let soon = self.random.below(2 * S);
+                self.at(soon, Happening::CallerActs(caller));
+            }
+            return;
+        }
+        self.clients = numbers.map(|number| Client::new(number, options)).collect();
+        for client in 0..self.clients.len() {
+            let soon = self.random.below(50 * MS);
+            self.at(soon, Happening::Connects(client));
+        }
     }
 
     fn trace(&mut self, text: impl FnOnce() -> String) {
@@ -192,10 +206,24 @@ impl World {
 
     /// Whether one of these faults happens now, where it may: once in so many times.
     fn fails(&mut self, pick: impl Fn(&Faults) -> bool, once_in: u64) -> bool {
-        let may = self.now < HEALED && !self.is_healed && pick(&self.options.faults);
+        self.may_fail(pick(&self.options.faults), once_in)
+    }
+
+    /// The same, of those that need metaservers.
+    fn grid_fails(&mut self, pick: impl Fn(&GridFaults) -> bool, once_in: u64) -> bool {
+        self.may_fail(pick(&self.options.grid_faults), once_in)
+    }
+
+    fn may_fail(&mut self, is_among: bool, once_in: u64) -> bool {
+        let may = self.now < HEALED && !self.is_healed && is_among;
         let fails = may && self.random.below(once_in) == 0;
         self.faults += u64::from(fails);
         fails
+    }
+
+    /// The life of a host's server, by a number that no other has.
+    fn life(&self, host: usize) -> u64 {
+        (host as u64) << 32 | self.hosts[host].life
     }
 
     fn run(&mut self) {
@@ -212,6 +240,7 @@ impl World {
                 return self.stuck("time is over");
             }
             self.now = self.now.max(time);
+            self.checker.now = self.now;
             if let Some(happening) = self.waiting.remove(&number) {
                 self.happens(happening);
             }

@@ -7,6 +7,7 @@ use crate::arrays::{Array, Location, Turn, Use};
 use crate::connection::Offer;
 use crate::context::{Context, Step};
 use crate::disk::Purpose;
+use crate::flaw::{Flaw, has};
 use crate::job::{self, Job, Task};
 use crate::keys::{CallKey, ConnectionKey, Key, MemoryKey};
 use crate::memory::{NoMemory, Room};
@@ -51,7 +52,7 @@ impl Data {
             }
             check_form(interface, array, known).map_err(bad)?;
             let writes = array.mode.is_returned();
-            if writes && self.names.is_named(*id) {
+            if writes && self.names.is_named(*id) && !has(Flaw::WritesNamed) {
                 let text = format!(
                     "array `{name}` is written, and the data have a name: those do not change; \
                      put a new edition"

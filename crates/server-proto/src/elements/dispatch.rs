@@ -109,7 +109,11 @@ impl Elements {
         let mut starting: Vec<WorkerKey> = starting.map(|(key, _)| key).collect();
         let mut waiting = VecDeque::new();
         while let Some(job) = self.admitted.pop_front() {
-            if let Some(worker) = cx.calls[job].run.object {
+            if let Some(worker) = cx.calls[job]
+                .run
+                .object
+                .filter(|_| !has(Flaw::StraysMethods))
+            {
                 // One that has just been started is not idle yet.
                 match self.workers[worker].is_idle() {
                     true => self.hand_over(cx, job, worker),

@@ -3,6 +3,7 @@
 use super::Engine;
 use crate::action::{Action, Way};
 use crate::event::Identity;
+use crate::flaw::{Flaw, has};
 use crate::job::State;
 use crate::keys::ConnectionKey;
 use crate::objects::Objects;
@@ -216,7 +217,9 @@ impl Engine {
             let connection = &mut self.cx.clients[key];
             if connection.is_idle() {
                 let text = "the server is draining; connect anew";
-                connection.proto.goodbye(text);
+                if !has(Flaw::ForgetsGoodbye) {
+                    connection.proto.goodbye(text);
+                }
                 self.close(key, None);
             }
         }

@@ -5,7 +5,7 @@ use crate::account::Totals;
 use crate::action::Request;
 use crate::functions::{Function, Functions};
 use crate::job::State;
-use crate::keys::{CallKey, ConnectionKey, WorkerKey};
+use crate::keys::{CallKey, ConnectionKey, Key, WorkerKey};
 use crate::links::Links;
 use farcall_rpc_proto::{JobState, User};
 use serde_json::{Value, json};
@@ -159,6 +159,11 @@ impl<'s> Overview<'s> {
             "functions": functions,
         })
         .to_string()
+    }
+
+    /// The calls that wait for processor elements.
+    pub fn waiting(self) -> impl Iterator<Item = CallKey> {
+        self.0.elements.queue.waiting().map(CallKey::of_number)
     }
 
     /// What a worker is to compute; none where the call is gone.

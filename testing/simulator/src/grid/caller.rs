@@ -1,8 +1,9 @@
 //! A client of metaservers: what the real one decides, with the real client's end of connections.
 
 use crate::checker::Checker;
-use crate::client::{self, LOOK, MAKE, NAMES};
-use crate::options::{Faults, Options};
+use crate::client::{Client, user_name};
+use crate::interfaces::{self, Contents, LOOK, LOOKED, MAKE, NAMES, Tag};
+use crate::options::Options;
 use farcall_directory::client::{Course, Known, Next, Place, Trouble};
 use farcall_directory::message::{Choose, Chosen, Find, Found, Message, Observe, Transfer};
 use farcall_idl::Scalar;
@@ -38,10 +39,10 @@ struct Line {
 /// What was asked on a connection.
 #[derive(Clone, Debug)]
 enum Asked {
-    Find { tag: u64 },
-    Choose { tag: u64 },
-    Describe { tag: u64 },
-    Call { tag: u64 },
+    Find { tag: Tag },
+    Choose { tag: Tag },
+    Describe { tag: Tag },
+    Call { tag: Tag },
 }
 
 /// What a call waits for.
@@ -77,7 +78,7 @@ pub(crate) struct Caller {
     made: u64,
     pub(crate) wishes: u32,
     known: Known,
-    calls: BTreeMap<u64, Calling>,
+    calls: BTreeMap<Tag, Calling>,
     lines: BTreeMap<usize, Line>,
     /// Those to whom a connection is being made.
     reaching: Vec<Whom>,
@@ -85,13 +86,13 @@ pub(crate) struct Caller {
     pub(crate) wants: Vec<Whom>,
     /// What has happened to its calls, in words, where that is written down.
     pub(crate) told: Vec<String>,
-    traces: bool,
-    faults: Faults,
+    options: Options,
     digests: [u64; 4],
 }
 
 /// Whether a call may fail so, with what may go wrong.
-fn is_expected(kind: FailureKind, faults: &Faults) -> bool {
+fn is_expected(kind: FailureKind, options: &Options) -> bool {
+    let faults = &options.faults;
     let ends = faults.kills || faults.ends;
     match kind {
         // Servers have not joined yet, or do not take calls.
@@ -101,14 +102,14 @@ fn is_expected(kind: FailureKind, faults: &Faults) -> bool {
         }
         FailureKind::TimeLimit => faults.worker_hangs,
         FailureKind::Stalled => faults.stalls || faults.pauses,
-        FailureKind::OutcomeUnknown => ends || faults.resets || faults.cuts,
+        FailureKind::OutcomeUnknown => ends || faults.resets || options.grid_faults.cuts,
         _ => false,
     }
 }
 
 impl Caller {
     pub(crate) fn new(number: u32, options: &Options) -> Caller {
-        let document = client::document();
+        let document = interfaces::document();
         let mut functions = document.functions();
         let digests = [(); 4].map(|()| {
             let text = functions.next().map(|one| one.public_text());
@@ -125,8 +126,7 @@ impl Caller {
             reaching: Vec::new(),
             wants: Vec::new(),
             told: Vec::new(),
-            traces: options.traces,
-            faults: options.faults,
+            options: options.clone(),
             digests,
         }
     }
@@ -157,19 +157,27 @@ impl Caller {
         }
         self.wishes -= 1;
         self.made += 1;
-        let tag = u64::from(self.user) << 48 | self.number << 32 | self.made;
-        let function = random.below(NAMES.len() as u64) as usize;
+        let tag = Tag(u64::from(self.user) << 48 | self.number << 32 | self.made);
+        let function = random.below(1 + LOOK as u64) as usize;
         let count = match is_last {
             true => 10,
-            false => client::size(random),
+            false => Client::size(random),
         };
-        let first = random.below(16) as u8;
-        let byte = |index: u64| self.user << 4 | (first.wrapping_add(index as u8) & 0x0f);
-        let sends: Vec<u8> = match function {
-            MAKE => Vec::new(),
-            _ => (0..count).map(byte).collect(),
+        let contents = Contents {
+            user: self.user,
+            first: random.below(16) as u8,
+            count,
         };
-        let down = if function == LOOK { 8 } else { count };
+        let sends = if function == MAKE {
+            Vec::new()
+        } else {
+            contents.bytes()
+        };
+        let down = if function == LOOK {
+            LOOKED as u64
+        } else {
+            count
+        };
         let is_repeatable = matches!(function, 1 | MAKE);
         checker.made(tag, self.user, is_repeatable);
         let wanted = Choose {
@@ -178,7 +186,11 @@ impl Caller {
             work: (sends.len() as u64 + down) as f64,
             up: sends.len() as u64,
             down,
-            memory: if function == LOOK { count + 8 } else { count },
+            memory: if function == LOOK {
+                count + down
+            } else {
+                count
+            },
             fewest: None,
             most: None,
             exclude: Vec::new(),
@@ -210,7 +222,7 @@ impl Caller {
     }
 
     /// Learns who has the function of a call, unless that is known, and has the call placed.
-    fn find(&mut self, tag: u64, now: f64, checker: &mut Checker) {
+    fn find(&mut self, tag: Tag, now: f64, checker: &mut Checker) {
         let Some(call) = self.calls.get_mut(&tag) else {
             return;
         };
@@ -228,7 +240,7 @@ impl Caller {
         self.ask_meta(Asked::Find { tag }, Kind::Find, &find.to_bytes());
     }
 
-    fn choose(&mut self, tag: u64, now: f64, checker: &mut Checker) {
+    fn choose(&mut self, tag: Tag, now: f64, checker: &mut Checker) {
         let Some(call) = self.calls.get_mut(&tag) else {
             return;
         };
@@ -242,7 +254,7 @@ impl Caller {
 
     fn place(
         &mut self,
-        tag: u64,
+        tag: Tag,
         now: f64,
         chosen: Result<Chosen, farcall_directory::Refusal>,
         is_own: bool,
@@ -277,7 +289,7 @@ impl Caller {
     }
 
     /// Goes on with a call that has its place: at its server, when it is reached.
-    fn reach(&mut self, tag: u64, now: f64, checker: &mut Checker) {
+    fn reach(&mut self, tag: Tag, now: f64, checker: &mut Checker) {
         let Some(place) = self.calls.get(&tag).and_then(|call| call.course.place()) else {
             return;
         };
@@ -299,7 +311,7 @@ impl Caller {
             wanted.down
         };
         let mut scalars = vec![
-            Some(Scalar::Int(tag as i64)),
+            Some(Scalar::Int(tag.0 as i64)),
             Some(Scalar::Int(count as i64)),
         ];
         scalars.resize(if call.function == LOOK { 4 } else { 3 }, None);
@@ -328,7 +340,7 @@ impl Caller {
     /// A call has met with trouble.
     fn fails(
         &mut self,
-        tag: u64,
+        tag: Tag,
         now: f64,
         trouble: Trouble,
         returning: Option<bool>,
@@ -339,7 +351,7 @@ impl Caller {
             return;
         };
         let next = call.course.after(trouble, returning);
-        if self.traces {
+        if self.options.traces {
             self.told.push(format!("call {tag}: {trouble:?}, {next:?}"));
         }
         match next {
@@ -370,13 +382,13 @@ impl Caller {
     }
 
     fn tell(&mut self, text: impl FnOnce() -> String) {
-        if self.traces {
+        if self.options.traces {
             self.told.push(text());
         }
     }
 
     /// A call is over.
-    fn end(&mut self, tag: u64, result: Result<(), Failure>, checker: &mut Checker) {
+    fn end(&mut self, tag: Tag, result: Result<(), Failure>, checker: &mut Checker) {
         let Some(call) = self.calls.remove(&tag) else {
             return;
         };
@@ -387,7 +399,7 @@ impl Caller {
             ));
         }
         if let Err(failure) = &result
-            && !is_expected(failure.kind, &self.faults)
+            && !is_expected(failure.kind, &self.options)
         {
             checker.fail(format!("call {tag} fails without a cause: {failure}"));
         }
@@ -408,7 +420,7 @@ impl Caller {
     pub(crate) fn connected(&mut self, link: usize, whom: Whom, now: f64, checker: &mut Checker) {
         self.reaching.retain(|one| *one != whom);
         let mut hello = Hello::new("simulated client");
-        hello.token = Some(format!("user {}", self.user));
+        hello.token = Some(user_name(self.user));
         hello.features |= match whom {
             Whom::Meta => DIRECTORY | DATA,
             Whom::Server(..) => HANDLES | DATA | CREDIT | PARTS,
@@ -430,7 +442,7 @@ impl Caller {
     }
 
     /// Calls that wait for somebody.
-    fn waiting(&self, whom: &Whom) -> Vec<u64> {
+    fn waiting(&self, whom: &Whom) -> Vec<Tag> {
         let waits = |call: &Calling| match (call.stage, whom) {
             (Stage::Finding(_) | Stage::Choosing(_), Whom::Meta) => true,
             (Stage::Reaching, Whom::Server(server, _)) => call
@@ -455,7 +467,7 @@ impl Caller {
     }
 
     /// A metaserver has not answered: the next one is asked, or the client decides.
-    fn asks_again(&mut self, tag: u64, now: f64, checker: &mut Checker) {
+    fn asks_again(&mut self, tag: Tag, now: f64, checker: &mut Checker) {
         let Some(call) = self.calls.get_mut(&tag) else {
             return;
         };
@@ -614,12 +626,16 @@ impl Caller {
         }
     }
 
-    fn done(&mut self, tag: u64, now: f64, checker: &mut Checker) {
+    fn done(&mut self, tag: Tag, now: f64, checker: &mut Checker) {
         let Some(call) = self.calls.get_mut(&tag) else {
             return;
         };
-        checker.received(self.user, tag, &call.received);
-        let expected: Vec<u8> = call.sends.iter().map(|byte| client::next(*byte)).collect();
+        checker.received(self.user, &call.received);
+        let expected: Vec<u8> = call
+            .sends
+            .iter()
+            .map(|byte| interfaces::next(*byte))
+            .collect();
         if call.function < MAKE && call.received != expected {
             checker.fail(format!("call {tag} has wrong results"));
         }

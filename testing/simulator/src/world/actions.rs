@@ -1,8 +1,12 @@
 //! What the server wants done, and what workers make of it.
 
 use super::hosts::ToLife;
+use super::services::blank;
 use super::{MS, S, World};
-use crate::machine::Worker;
+use crate::checker::Handed;
+use crate::client::{OPERATOR, user_name};
+use crate::interfaces::{ADD, ASK};
+use crate::machine::{PES, Worker};
 use farcall_rpc_proto::User;
 use farcall_server_proto::{
     Action, CallKey, DiskError, Event, Finished, Identity, Stored, Transfer, Withdrawal, WorkerKey,
@@ -44,9 +48,10 @@ impl World {
         let machine = self.hosts[host].machine.as_mut()?;
         match action {
             Action::Authenticate { connection, token } => {
+                let token = token.unwrap_or_default();
                 let identity = Identity {
-                    user: User::named(&token.unwrap_or_default()),
-                    is_operator: false,
+                    user: User::named(&token),
+                    is_operator: token == user_name(OPERATOR),
                 };
                 return Some(Event::Authenticated(connection, Ok(identity)));
             }
@@ -62,7 +67,7 @@ impl World {
                 }
             }
             Action::MakeMemory { memory, bytes } => {
-                machine.memories.insert(memory, vec![0; bytes as usize]);
+                machine.memories.insert(memory, blank(bytes));
             }
             Action::FreeMemory(memory) => {
                 machine.memories.remove(&memory);
@@ -73,12 +78,18 @@ impl World {
                 offset,
                 bytes,
             } => {
-                if let Some(memory) = machine.memories.get_mut(&memory) {
-                    memory[offset as usize..(offset + bytes) as usize].fill(0);
+                if let Some(memory) = machine.memories.get(&memory) {
+                    memory.borrow_mut()[offset as usize..(offset + bytes) as usize].fill(0);
                 }
             }
-            Action::StartWorker { worker, .. } => {
-                machine.workers.insert(worker, Worker::default());
+            Action::StartWorker {
+                worker, library, ..
+            } => {
+                let started = Worker {
+                    library,
+                    ..Worker::default()
+                };
+                machine.workers.insert(worker, started);
                 let slow = self.options.faults.worker_starts_badly;
                 let delay = self.random.below(if slow { 2 * S } else { 20 * MS });
                 self.after(host, delay, ToLife::Starting(worker));
@@ -93,12 +104,12 @@ impl World {
                     self.after(host, delay, ToLife::Dies(worker));
                 }
             }
-            other => self.execute_on_disk(host, other),
+            other => return self.execute_service(host, other),
         }
         None
     }
 
-    fn execute_on_disk(&mut self, host: usize, action: Action) {
+    pub(super) fn execute_on_disk(&mut self, host: usize, action: Action) {
         match action {
             Action::WriteFile {
                 ticket, transfer, ..
@@ -120,7 +131,7 @@ impl World {
         }
     }
 
-    fn disk_delay(&mut self) -> u64 {
+    pub(super) fn disk_delay(&mut self) -> u64 {
         match self.fails(|faults| faults.disk_is_slow, 50) {
             true => self.random.below(10 * S),
             false => MS / 2 + self.random.below(5 * MS),
@@ -136,6 +147,7 @@ impl World {
         if let Some(machine) = &self.hosts[host].machine
             && let Some(all) = machine.memories.get(&transfer.memory)
         {
+            let all = all.borrow();
             while let Some(piece) = transfer.pieces.take(u64::MAX) {
                 let (start, length) = (piece.offset as usize, piece.length as usize);
                 bytes.extend_from_slice(&all[start..start + length]);
@@ -146,11 +158,10 @@ impl World {
         } else if self.fails(|faults| faults.disk_errors, 50) {
             Err(error(false, "the disk cannot be written"))
         } else {
-            let (id, content) = (transfer.id, transfer.content);
             let is_forgotten = self.fails(|faults| faults.disk_forgets, 20);
             Ok(self.hosts[host]
                 .disk
-                .write(id, content, bytes, is_forgotten))
+                .write(transfer.id, transfer.content, bytes, is_forgotten))
         };
         let delay = self.disk_delay();
         let event = Event::Written(ticket, written);
@@ -169,8 +180,9 @@ impl World {
         }
         let read = read.map(|bytes| {
             let machine = self.machine(host);
-            let all = machine.and_then(|machine| machine.memories.get_mut(&transfer.memory));
+            let all = machine.and_then(|machine| machine.memories.get(&transfer.memory));
             let Some(all) = all else { return };
+            let mut all = all.borrow_mut();
             let mut at = 0;
             while let Some(piece) = transfer.pieces.take(u64::MAX) {
                 let (start, length) = (piece.offset as usize, piece.length as usize);
@@ -185,26 +197,27 @@ impl World {
 
     fn run_call(&mut self, host: usize, worker: WorkerKey, call: CallKey) -> Option<Event> {
         let machine = self.machine(host)?;
-        let Some((posted, pes)) = machine.posted(call) else {
+        let Some((posted, pes)) = machine.posted(worker, call) else {
             return Some(Event::NotRun(worker, call, "it cannot be read".to_string()));
         };
         let Some(known) = machine.workers.get_mut(&worker) else {
             return Some(Event::NotRun(worker, call, "it has no process".to_string()));
         };
         let memory = posted.arrays.iter();
-        let memory = memory
-            .map(|array| (array.memory, array.is_written))
-            .collect();
+        let handed = Handed {
+            call,
+            tag: posted.tag,
+            pes,
+            reservation: posted.reservation,
+            memory: memory
+                .map(|array| (array.memory, array.is_written))
+                .collect(),
+        };
         let tag = posted.tag;
         known.posted.push_back(posted);
         let is_first = known.posted.len() == 1;
-        self.checker.handed(
-            (host, worker),
-            (call, tag),
-            pes,
-            memory,
-            crate::machine::PES,
-        );
+        let life = self.life(host);
+        self.checker.handed(life, (host, worker), handed, PES);
         self.trace(|| format!("{worker:?} of server {host} is handed call {tag}"));
         if is_first {
             self.step_after(host, worker, 3_000);
@@ -212,7 +225,7 @@ impl World {
         None
     }
 
-    fn step_after(&mut self, host: usize, worker: WorkerKey, delay: u64) {
+    pub(super) fn step_after(&mut self, host: usize, worker: WorkerKey, delay: u64) {
         let machine = self.machine(host);
         let known = machine.and_then(|machine| machine.workers.get_mut(&worker));
         if let Some(known) = known {
@@ -267,33 +280,55 @@ impl World {
             self.checker.begins(tag);
             self.trace(|| format!("{worker:?} of server {host} begins with call {tag}"));
             if self.fails(|faults| faults.worker_hangs, 100) {
+                self.checker.fairness.broken(self.now + 6 * S);
                 return;
             }
             if self.fails(|faults| faults.worker_crashes, 60) {
                 let delay = self.random.below(5 * MS);
                 return self.after(host, delay, ToLife::Dies(worker));
             }
-            // Most calls take little time.
-            let delay = match self.random.below(10) {
-                0..=5 => 2_000 + self.random.below(10_000),
-                6..=8 => self.random.below(20 * MS),
-                _ => self.random.below(S),
-            };
-            return self.step_after(host, worker, delay);
+            return self.runs_for_a_while(host, worker);
+        }
+        if posted.function == ASK && posted.answer.is_none() {
+            return self.asks_caller(host, worker);
         }
         let posted = posted.clone();
         known.posted.pop_front();
-        let user = (posted.tag >> 48) as u8;
-        let computed = machine.compute(&posted, user);
+        let mut applied = Vec::new();
+        if posted.function == ADD {
+            known.applied.push(posted.tag);
+            applied.clone_from(&known.applied);
+        }
+        let user = posted.tag.user();
+        let mut computed = machine.compute(&posted, user, &applied);
+        if posted.function == ADD && computed.is_ok() {
+            let life = self.life(host);
+            computed = self.checker.objects.applied(life, posted.tag, worker);
+        }
         if let Err(text) = computed {
             self.checker.fail(text);
         }
         self.checker.leaves((host, worker), posted.call);
         self.step_after(host, worker, 1_000);
         let finished = Finished {
-            exec_nanos: 5_000,
+            // Of the first functions the server thinks that they are brief.
+            exec_nanos: if posted.function < ASK {
+                5_000
+            } else {
+                20 * MS
+            },
             failure: None,
         };
         self.tell(host, Event::Finished(worker, posted.call, finished));
+    }
+
+    /// Most calls take little time.
+    pub(super) fn runs_for_a_while(&mut self, host: usize, worker: WorkerKey) {
+        let delay = match self.random.below(10) {
+            0..=5 => 2_000 + self.random.below(10_000),
+            6..=8 => self.random.below(20 * MS),
+            _ => self.random.below(S),
+        };
+        self.step_after(host, worker, delay);
     }
 }

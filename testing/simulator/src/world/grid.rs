@@ -1,6 +1,6 @@
 //! Metaservers, how servers are their members, and ways that are cut.
 
-use super::links::{Link, Maker, To};
+use super::links::{Maker, To};
 use super::{Happening, MS, S, World};
 use crate::grid::meta::Meta;
 use farcall_directory::message::{Leave, Message, Noted};
@@ -86,7 +86,7 @@ impl World {
             self.metas[meta].calendar += self.random.below(4_000_000) as i64 - 2_000_000;
             self.trace(|| format!("the calendar of metaserver {meta} jumps"));
         }
-        let is_killed = self.fails(|faults| faults.metaserver_kills, 100);
+        let is_killed = self.grid_fails(|faults| faults.metaserver_kills, 100);
         let most = if is_killed {
             self.random.below(3) as usize
         } else {
@@ -337,7 +337,7 @@ impl World {
 
     /// Cuts some way, perhaps.
     pub(super) fn may_cut(&mut self) {
-        if !self.fails(|faults| faults.cuts, 300) {
+        if !self.grid_fails(|faults| faults.cuts, 300) {
             return;
         }
         let host = End::Host(self.random.below(self.hosts.len() as u64) as usize);
@@ -359,7 +359,7 @@ impl World {
         for link in 0..self.links.len() {
             let known = &self.links[link];
             if known.is_open && self.is_cut(known.maker.end(), known.to.end()) {
-                self.links[link].is_doomed = true;
+                self.links[link].is_broken = true;
                 let [there, here] = [0, 1].map(|_| self.random.below(10 * S));
                 self.at(self.now + there, Happening::LostAtServer(link));
                 self.at(self.now + here, Happening::LostAtClient(link));
@@ -384,7 +384,8 @@ impl World {
 
     /// Whether all metaservers know the servers that live, and no others, and that they take calls.
     pub(super) fn check_directories(&mut self) {
-        let live = self.hosts.iter().map(|host| (host.number, true));
+        let live = self.hosts.iter().filter(|host| !host.is_gone);
+        let live = live.map(|host| (host.number, true));
         let mut live: Vec<(u64, bool)> = live.collect();
         live.sort_unstable();
         for meta in 0..self.metas.len() {
@@ -397,12 +398,5 @@ impl World {
                 self.checker.fail(text);
             }
         }
-    }
-}
-
-impl Link {
-    /// Whether it leads from a server to one of its metaservers.
-    pub(super) fn is_of_member(&self, host: usize) -> bool {
-        matches!(self.maker, Maker::Member(of, ..) if of == host)
     }
 }

@@ -3,6 +3,7 @@
 use super::grid::Membership;
 use super::{Happening, MS, S, World};
 use crate::disk::Disk;
+use crate::folder::Folder;
 use crate::machine::Machine;
 use farcall_rpc_proto::{FailureKind, Nanos};
 use farcall_server_proto::{Death, Event, Now, Ready, WorkerKey};
@@ -14,6 +15,8 @@ pub(crate) struct Host {
     pub(super) machine: Option<Machine>,
     /// Which life of its server it is.
     pub(super) life: u64,
+    /// It does not come back.
+    pub(super) is_gone: bool,
     /// Until when it stands still.
     pub(super) paused: Nanos,
     /// When the server wants to look again.
@@ -25,6 +28,8 @@ pub(crate) struct Host {
     pub(super) number: u64,
     /// By the numbers of the metaservers.
     pub(super) members: Vec<Membership>,
+    /// Its data folder.
+    pub(super) folder: Folder,
     /// Whether the disk is about to commit.
     pub(super) commits: bool,
 }
@@ -38,6 +43,10 @@ pub(super) enum ToLife {
     Commits,
     File(Box<Event>),
     Deadline,
+    /// A client that has connected is accepted.
+    Accepts,
+    /// Somebody changes the data folder.
+    Folder,
 }
 
 impl Host {
@@ -48,7 +57,7 @@ impl Host {
 
     /// Whether its server has nothing to do any more.
     pub(super) fn is_quiet(&self) -> bool {
-        self.machine.as_ref().is_some_and(|machine| {
+        self.machine.as_ref().map_or(self.is_gone, |machine| {
             let figures = machine.server.overview().figures();
             let calls: usize = figures.calls.iter().sum();
             // Queued and running ones are still to come to an end.
@@ -57,12 +66,13 @@ impl Host {
         })
     }
 
-    /// Whether its server has stopped, and what it has to record is recorded.
+    /// Whether its server has stopped, its last words are out and what it has to record is
+    /// recorded; it waits for neither for long.
     fn has_ended(&self, now: Nanos) -> bool {
-        let server = self.machine.as_ref().map(|machine| &machine.server);
-        server.is_some_and(|server| {
-            let settled = server.is_settled();
-            server.stops().is_some_and(|end| settled || now >= end)
+        self.machine.as_ref().is_some_and(|machine| {
+            let is_over = machine.is_flushed() && machine.server.is_settled();
+            let end = machine.server.stops();
+            end.is_some_and(|end| is_over || now >= end)
         })
     }
 }
@@ -90,8 +100,8 @@ impl World {
         self.hosts[host].life += 1;
         let (life, now) = (self.hosts[host].life, self.clock(host));
         self.trace(|| format!("server {host} starts, life {life}"));
-        let hangs = self.options.faults.worker_hangs;
-        let mut machine = Machine::start(&mut self.random, now, hangs);
+        let files = self.folder(host);
+        let mut machine = Machine::start(&mut self.random, now, &self.options, files);
         machine.server.set_time(now);
         let at = &mut self.hosts[host];
         let records = at.disk.open(now.unix_ms);
@@ -99,6 +109,9 @@ impl World {
         at.machine = Some(machine);
         at.deadline = Nanos::MAX;
         at.commits = false;
+        if self.options.subjects.names {
+            self.after(host, S, ToLife::Folder);
+        }
         if !self.metas.is_empty() {
             self.joins(host);
         }
@@ -109,9 +122,15 @@ impl World {
     pub(super) fn kill(&mut self, host: usize) {
         self.trace(|| format!("server {host} is killed"));
         let committed = self.random.below(4) as usize;
+        self.excuse_links(host);
         // Where the host itself is gone, nobody is told of it.
         let is_silent = !self.metas.is_empty() && self.random.chance(0.3);
         self.ends(host, committed, if is_silent { 30 * S } else { 0 });
+        let others = self.hosts.iter().filter(|one| !one.is_gone).count() - 1;
+        if others > 0 && self.random.chance(0.3) {
+            self.hosts[host].is_gone = true;
+            return;
+        }
         let away = if self.metas.is_empty() { 2 * S } else { 20 * S };
         let delay = self.random.below(away);
         self.at(self.now + delay, Happening::Starts(host));
@@ -120,6 +139,14 @@ impl World {
     /// A server has ended of itself: the next one starts.
     fn end_life(&mut self, host: usize) {
         self.trace(|| format!("server {host} ends"));
+        if !self.hosts[host]
+            .machine
+            .as_ref()
+            .is_some_and(Machine::is_flushed)
+        {
+            // It does not wait for who takes nothing.
+            self.excuse_links(host);
+        }
         if !self.metas.is_empty() {
             self.leaves(host);
         }
@@ -130,7 +157,8 @@ impl World {
     /// A server is not there any more. So many of the entries on their way are committed;
     /// others notice at most so late.
     fn ends(&mut self, host: usize, committed: usize, late: Nanos) {
-        self.checker.killed(host);
+        self.checker.killed(self.life(host), host);
+        self.disappoint(host);
         let now = self.clock(host).unix_ms;
         let at = &mut self.hosts[host];
         at.machine = None;
@@ -151,6 +179,8 @@ impl World {
                 self.hosts[host].deadline = Nanos::MAX;
                 self.go_on(host);
             }
+            ToLife::Accepts => self.accept_next(host),
+            ToLife::Folder => self.folder_changes(host),
         }
     }
 
@@ -179,6 +209,7 @@ impl World {
             let most = if self.metas.is_empty() { 5 } else { 25 };
             let delay = self.random.below(most * S);
             self.hosts[host].paused = self.now + delay;
+            self.checker.fairness.broken(self.now + delay);
             self.trace(|| format!("server {host} stands still for {} ms", delay / MS));
         }
         if self.fails(|faults| faults.calendar_jumps, 5000) {
@@ -194,6 +225,7 @@ impl World {
             return self.end_life(host);
         }
         self.report(host);
+        self.look_who_waits(host);
         self.set_deadline(host);
     }
 
@@ -253,7 +285,7 @@ impl World {
             Some(reason) => (reason.kind, reason.message),
             None => (FailureKind::LibraryCrashed, "has crashed".to_string()),
         };
-        self.checker.gone((host, worker));
+        self.checker.gone(self.life(host), (host, worker));
         self.trace(|| format!("{worker:?} of server {host} {cause}"));
         let death = Death {
             kind,

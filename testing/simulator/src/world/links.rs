@@ -1,10 +1,13 @@
 //! Connections: bytes on their way, and how they are lost.
 
+use super::hosts::ToLife;
 use super::{Happening, MS, S, World};
+use crate::client::{Scene, user_name};
 use crate::grid::caller::Whom;
-use crate::machine::{Machine, Socket};
+use crate::machine::{Machine, Memory, Socket};
 use farcall_rpc_proto::User;
-use farcall_server_proto::{Accepted, ConnectionKey, Event};
+use farcall_server_proto::{Accepted, ConnectionKey, Event, Way};
+use std::collections::VecDeque;
 
 /// Who has made a connection.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,8 +38,24 @@ pub(super) struct Link {
     /// When the last bytes each way arrive: none overtake others.
     pub(super) arrives: [u64; 2],
     pub(super) is_open: bool,
-    /// Nothing passes any more, and both ends will notice.
-    pub(super) is_doomed: bool,
+    /// Memory can be handed over on it, and its bytes cross no link.
+    is_unix: bool,
+    /// Memory that was handed over and has not come yet.
+    pub(super) memories: VecDeque<Memory>,
+    /// Something has broken it: no last words are owed.
+    pub(super) is_broken: bool,
+}
+
+/// The parts of a world that a client sees.
+macro_rules! scene {
+    ($world:expr) => {
+        &mut Scene {
+            random: &mut $world.random,
+            checker: &mut $world.checker,
+            options: &$world.options,
+            now: $world.now,
+        }
+    };
 }
 
 impl World {
@@ -53,7 +72,7 @@ impl World {
                 let delay = self.random.below(20 * MS + late);
                 let arrives = self.links[link].arrives[1].max(self.now + delay);
                 self.at(arrives + 1, Happening::LostAtClient(link));
-            } else if known.is_of_member(host) {
+            } else if matches!(known.maker, Maker::Member(of, ..) if of == host) {
                 let delay = self.random.below(20 * MS + late);
                 let arrives = self.links[link].arrives[0].max(self.now + delay);
                 self.links[link].is_open = false;
@@ -62,14 +81,31 @@ impl World {
         }
     }
 
+    /// Nobody expects last words on the connections of a server.
+    pub(super) fn excuse_links(&mut self, host: usize) {
+        let life = self.hosts[host].life;
+        let its = |link: &&mut Link| (link.to, link.life) == (To::Host(host), life);
+        let links = self.links.iter_mut().filter(its);
+        links.for_each(|link| link.is_broken = true);
+    }
+
     /// Moves bytes on all connections of a server that can go on.
     pub(super) fn serve(&mut self, host: usize) {
         loop {
             let Some(machine) = self.machine(host) else {
                 return;
             };
-            let resumed = machine.resumed.pop();
-            if let Some(key) = resumed {
+            if let Some((key, way)) = machine.served.pop_front() {
+                match way {
+                    Way::Up => self.take_input(host, key),
+                    Way::Down => {
+                        machine.resumed.push(key);
+                        self.flush(host, key);
+                    }
+                }
+                continue;
+            }
+            if let Some(key) = machine.resumed.pop() {
                 self.take_input(host, key);
                 continue;
             }
@@ -80,21 +116,53 @@ impl World {
         }
     }
 
+    /// Takes input of a connection, as far as it may be read and the server takes it.
     fn take_input(&mut self, host: usize, key: ConnectionKey) {
+        let now = self.now;
+        let Some(machine) = self.machine(host) else {
+            return;
+        };
+        let granted = machine.server.lanes().grant(key, Way::Up, now);
         loop {
             let now = self.clock(host);
             let Some(machine) = self.machine(host) else {
                 return;
             };
             machine.server.set_time(now);
-            if !machine.take_input(key) {
-                return self.flush(host, key);
+            let (has_taken, passed) = machine.take_input(key);
+            if passed > 0 {
+                self.passes(host, key, Way::Up, passed);
+            }
+            if !has_taken {
+                break;
             }
             self.act(host);
             let is_congested = |machine: &mut Machine| machine.server.clients().is_congested(key);
             if self.machine(host).is_some_and(is_congested) {
                 self.flush(host, key);
             }
+        }
+        if let Some(machine) = self.machine(host) {
+            machine.server.settle(key, Way::Up, granted);
+        }
+        self.act(host);
+        self.flush(host, key);
+    }
+
+    /// Bytes of a connection pass the link of a server.
+    fn passes(&mut self, host: usize, key: ConnectionKey, way: Way, bytes: u64) {
+        let life = self.life(host);
+        let link = self
+            .machine(host)
+            .and_then(|machine| machine.sockets.get(&key));
+        let Some(link) = link.map(|socket| socket.link) else {
+            return;
+        };
+        let link = &self.links[link];
+        if let Maker::Client(client) = link.maker
+            && !link.is_unix
+        {
+            self.checker.moved((life, client as u64), way, bytes);
         }
     }
 
@@ -106,14 +174,18 @@ impl World {
         let Some(link) = machine.sockets.get(&key).map(|socket| socket.link) else {
             return;
         };
+        let granted = machine.server.lanes().grant(key, Way::Down, now);
         let bytes = machine.output(key, now);
+        machine.server.settle(key, Way::Down, granted);
+        self.passes(host, key, Way::Down, bytes.len() as u64);
         self.act(host);
         self.send(link, bytes, 1);
     }
 
     /// Sends bytes over a link: to the server (0) or from it (1).
     pub(super) fn send(&mut self, link: usize, bytes: Vec<u8>, way: usize) {
-        if bytes.is_empty() || !self.links[link].is_open || self.links[link].is_doomed {
+        // Of a link that was reset nothing arrives any more: what came after it would have a hole.
+        if bytes.is_empty() || !self.links[link].is_open || self.links[link].is_broken {
             return;
         }
         if self.fails(|faults| faults.resets, 1500) {
@@ -144,13 +216,22 @@ impl World {
 
     fn reset(&mut self, link: usize) {
         self.trace(|| format!("link {link} is reset"));
+        self.links[link].is_broken = true;
         let [server, client] = [0, 1].map(|_| self.random.below(5 * MS));
         self.at(self.now + server, Happening::LostAtServer(link));
         self.at(self.now + client, Happening::LostAtClient(link));
     }
 
+    /// Writes down what a client has asked for and was told.
+    fn note(&mut self, client: usize) {
+        for note in self.clients[client].notes() {
+            self.trace(|| format!("client {client}: {note}"));
+        }
+    }
+
     pub(super) fn client_acts(&mut self, client: usize) {
-        self.clients[client].act(&mut self.random, &mut self.checker);
+        self.clients[client].act(scene!(self));
+        self.note(client);
         self.client_sends(client);
         if !self.clients[client].is_content() && self.clients[client].is_connected() {
             let delay = self.random.below(20 * MS);
@@ -165,10 +246,16 @@ impl World {
         };
         let bytes = self.clients[client].output();
         self.send(link, bytes, 0);
+        if std::mem::take(&mut self.clients[client].leaves) {
+            self.links[link].is_broken = true;
+            let arrives = self.links[link].arrives[0].max(self.now) + 1;
+            self.at(arrives, Happening::LostAtServer(link));
+            return self.lost_at_client(link);
+        }
         if self.fails(|faults| faults.half_open, 3000) {
             self.trace(|| format!("client {client} goes without a word"));
             self.links[link].is_open = false;
-            self.clients[client].lost();
+            self.clients[client].lost(&mut self.checker);
             self.at(self.now + 100 * MS, Happening::Connects(client));
             // Some day the system gives the connection up.
             let late = self.now + 30 * S;
@@ -176,52 +263,96 @@ impl World {
         }
     }
 
+    /// A client wants a connection.
     pub(super) fn connect(&mut self, client: usize) {
-        let host = self.clients[client].host;
-        if self.hosts[host].machine.is_none() {
-            return self.at(self.now + 50 * MS, Happening::Connects(client));
-        }
         if self.clients[client].is_connected() {
             return;
         }
-        let user = self.clients[client].user;
-        let Some(link) = self.accept(host, Maker::Client(client), user) else {
-            return self.at(self.now + S, Happening::Connects(client));
-        };
-        self.trace(|| format!("client {client} connects to server {host} by link {link}"));
-        self.clients[client].connect();
-        self.client_sends(client);
-        self.at(self.now + MS, Happening::Acts(client));
-        self.go_on(host);
+        let host = self.clients[client].host;
+        match self.machine(host) {
+            Some(machine) if machine.listens => {
+                machine.backlog.push_back(client);
+                let soon = self.random.below(2 * MS);
+                self.after(host, soon, ToLife::Accepts);
+            }
+            _ => self.at(self.now + 50 * MS, Happening::Connects(client)),
+        }
     }
 
-    /// A server takes a connection, or not.
-    fn accept(&mut self, host: usize, maker: Maker, user: u8) -> Option<usize> {
-        let now = self.clock(host);
-        let machine = self.hosts[host].machine.as_mut()?;
+    /// Who has connected and was not accepted tries again.
+    pub(super) fn disappoint(&mut self, host: usize) {
+        let Some(machine) = self.machine(host) else {
+            return;
+        };
+        for client in std::mem::take(&mut machine.backlog) {
+            self.at(self.now + 50 * MS, Happening::Connects(client));
+        }
+    }
+
+    /// The first client that has connected is accepted.
+    pub(super) fn accept_next(&mut self, host: usize) {
+        let client = self.machine(host);
+        if let Some(client) = client.and_then(|machine| machine.backlog.pop_front()) {
+            self.accept(host, client);
+            self.go_on(host);
+        }
+    }
+
+    /// A client is accepted.
+    pub(super) fn accept(&mut self, host: usize, client: usize) {
+        let is_unix = self.options.subjects.segments && self.random.chance(0.5);
+        let user = self.clients[client].user;
+        let life = self.life(host);
+        let Some((link, farewell)) = self.admit(host, Maker::Client(client), user, is_unix) else {
+            return;
+        };
+        self.trace(|| format!("client {client} connects to server {host} by link {link}"));
+        self.checker.lanes.connects((life, client as u64));
+        self.clients[client].connect(life, is_unix, self.now);
+        if let Some(farewell) = farewell {
+            return self.refuse(link, farewell);
+        }
+        self.client_sends(client);
+        self.at(self.now + MS, Happening::Acts(client));
+    }
+
+    /// A server that listens takes a connection, or has last words for it.
+    fn admit(
+        &mut self,
+        host: usize,
+        maker: Maker,
+        user: u8,
+        is_unix: bool,
+    ) -> Option<(usize, Option<Vec<u8>>)> {
         let accepted = Accepted {
             peer: format!("{maker:?}"),
-            user: User::named(&format!("user {user}")),
+            user: User::named(&user_name(user)),
             host: None,
-            is_local: false,
-            is_unix: false,
+            is_local: is_unix,
+            is_unix,
             local: None,
             ways: None,
         };
+        let (now, link) = (self.clock(host), self.links.len());
+        let machine = self.hosts[host].machine.as_mut()?;
         machine.server.set_time(now);
-        let key = machine.server.accept(accepted).ok()?;
-        let link = self.links.len();
-        let socket = Socket {
-            link,
-            unread: Default::default(),
-        };
-        machine.sockets.insert(key, socket);
+        let accepted = machine.server.accept(accepted);
+        if let Ok(key) = accepted {
+            machine.sockets.insert(key, Socket::new(link));
+        }
         let life = self.hosts[host].life;
-        self.add_link(maker, To::Host(host), life, Some(key));
-        Some(link)
+        let key = accepted.as_ref().ok().copied();
+        self.add_link(maker, (To::Host(host), life), key, is_unix);
+        Some((link, accepted.err()))
     }
 
-    fn add_link(&mut self, maker: Maker, to: To, life: u64, key: Option<ConnectionKey>) {
+    fn add_link(
+        &mut self,
+        maker: Maker,
+        (to, life): (To, u64),
+        key: Option<ConnectionKey>,
+        is_unix: bool,
+    ) {
         self.links.push(Link {
             maker,
             to,
@@ -229,11 +360,19 @@ impl World {
             key,
             arrives: [self.now; 2],
             is_open: true,
-            is_doomed: false,
+            is_unix,
+            memories: VecDeque::new(),
+            is_broken: false,
         });
     }
 
-    /// Somebody tries to connect.
+    fn refuse(&mut self, link: usize, farewell: Vec<u8>) {
+        self.send(link, farewell, 1);
+        let arrives = self.links[link].arrives[1] + 1;
+        self.at(arrives, Happening::LostAtClient(link));
+    }
+
+    /// Somebody tries to connect to a server or a metaserver.
     pub(super) fn reaches(&mut self, maker: Maker, to: To) {
         if let Maker::Member(host, life, _) = maker
             && !self.hosts[host].has(life)
@@ -244,27 +383,41 @@ impl World {
             let delay = self.random.below(3 * S);
             return self.at(self.now + delay, Happening::Fails(maker));
         }
-        let link = match (to, &maker) {
+        let admitted = match (to, &maker) {
             (To::Host(host), Maker::Caller(caller, _)) => {
                 let user = self.callers[*caller].user;
-                self.accept(host, maker.clone(), user)
+                let listens = self.machine(host).is_some_and(|machine| machine.listens);
+                let admitted = listens.then(|| self.admit(host, maker.clone(), user, false));
+                admitted.flatten()
             }
-            (To::Meta(meta), _) => self.metas[meta].meta.is_some().then(|| {
-                let link = self.links.len();
-                let life = self.metas[meta].life;
-                self.add_link(maker.clone(), to, life, None);
-                if let Some(known) = &mut self.metas[meta].meta {
-                    known.accept(link);
-                }
-                link
-            }),
+            (To::Meta(meta), _) => self.reaches_metaserver(meta, &maker),
             _ => None,
         };
-        self.trace(|| format!("{maker:?} reaches {to:?}: link {link:?}"));
-        self.reached(maker, link);
+        self.trace(|| {
+            format!(
+                "{maker:?} reaches {to:?}: {:?}",
+                admitted.as_ref().map(|one| one.0)
+            )
+        });
+        self.reached(maker, admitted.as_ref().map(|(link, _)| *link));
+        if let Some((link, Some(farewell))) = admitted {
+            self.refuse(link, farewell);
+        }
         if let To::Host(host) = to {
             self.go_on(host);
         }
+    }
+
+    fn reaches_metaserver(
+        &mut self,
+        meta: usize,
+        maker: &Maker,
+    ) -> Option<(usize, Option<Vec<u8>>)> {
+        let link = self.links.len();
+        self.metas[meta].meta.as_mut()?.accept(link);
+        let life = self.metas[meta].life;
+        self.add_link(maker.clone(), (To::Meta(meta), life), None, false);
+        Some((link, None))
     }
 
     /// Somebody has a connection, or could not make one.
@@ -286,6 +439,13 @@ impl World {
         Some((host, key?))
     }
 
+    /// The metaserver to which a link leads, in this life.
+    fn metaserver(&self, link: usize) -> Option<usize> {
+        let link = &self.links[link];
+        let To::Meta(meta) = link.to else { return None };
+        (link.life == self.metas[meta].life).then_some(meta)
+    }
+
     /// Until when bytes or word that go this way over a link wait.
     pub(super) fn pause(&self, link: usize, way: usize) -> u64 {
         let link = &self.links[link];
@@ -297,9 +457,7 @@ impl World {
     }
 
     pub(super) fn reaches_server(&mut self, link: usize, bytes: &[u8]) {
-        if let To::Meta(meta) = self.links[link].to
-            && self.links[link].life == self.metas[meta].life
-        {
+        if let Some(meta) = self.metaserver(link) {
             return self.reaches_meta(meta, link, bytes);
         }
         let Some((host, key)) = self.key(link) else {
@@ -312,7 +470,10 @@ impl World {
             return;
         };
         socket.unread.extend(bytes);
-        self.take_input(host, key);
+        // Who waits for his turn is not read before.
+        if !machine.server.lanes().waits(key, Way::Up) {
+            self.take_input(host, key);
+        }
         self.go_on(host);
     }
 
@@ -322,8 +483,9 @@ impl World {
         }
         let goes_on = match self.links[link].maker {
             Maker::Client(client) => {
-                let at = &mut self.clients[client];
-                let goes_on = at.input(bytes, &self.options, &mut self.checker);
+                let memories = &mut self.links[link].memories;
+                let goes_on = self.clients[client].input(bytes, memories, scene!(self));
+                self.note(client);
                 if goes_on {
                     self.client_sends(client);
                 }
@@ -341,9 +503,7 @@ impl World {
     }
 
     pub(super) fn lost_at_server(&mut self, link: usize) {
-        if let To::Meta(meta) = self.links[link].to
-            && self.links[link].life == self.metas[meta].life
-        {
+        if let Some(meta) = self.metaserver(link) {
             return self.lost_at_meta(meta, link);
         }
         let Some((host, key)) = self.key(link) else {
@@ -362,13 +522,22 @@ impl World {
         let maker = self.links[link].maker.clone();
         self.trace(|| format!("{maker:?} has lost link {link}"));
         match maker {
-            Maker::Client(client) => {
-                self.clients[client].lost();
-                let delay = self.random.below(200 * MS);
-                self.at(self.now + delay, Happening::Connects(client));
-            }
+            Maker::Client(client) => self.lost_at_only_client(client, link),
             Maker::Caller(caller, _) => self.caller_lost(caller, link, false),
             Maker::Member(host, _, meta) => self.member_lost(host, meta),
         }
+    }
+
+    /// A client of one server has lost its connection, and makes another.
+    fn lost_at_only_client(&mut self, client: usize, link: usize) {
+        let faults = &self.options.faults;
+        let may_be_late = faults.stalls || faults.pauses;
+        if !self.clients[client].has_goodbye && !self.links[link].is_broken && !may_be_late {
+            let text = format!("client {client} loses its connection without a word");
+            self.checker.fail(text);
+        }
+        self.clients[client].lost(&mut self.checker);
+        let delay = self.random.below(200 * MS);
+        self.at(self.now + delay, Happening::Connects(client));
     }
 }

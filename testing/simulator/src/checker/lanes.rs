@@ -1,0 +1,112 @@
+//! Bandwidth: those who have reserved some, and all others together, move no more than is theirs.
+
+use super::Checker;
+use crate::machine::BANDWIDTH;
+use farcall_server_proto::Way;
+use std::collections::BTreeMap;
+
+/// What may pass at once is what passes in this part of a second, and at least so many bytes.
+const BURST: u64 = 50;
+const LEAST_BURST: u64 = 16 << 10;
+/// Bytes by which rounding may be off.
+const SLACK: f64 = 64.0;
+
+/// What may still pass.
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    rate: u64,
+    level: f64,
+    at: u64,
+}
+
+impl Bucket {
+    fn new(rate: u64, now: u64) -> Bucket {
+        Bucket {
+            rate,
+            level: Bucket::burst(rate),
+            at: now,
+        }
+    }
+
+    fn burst(rate: u64) -> f64 {
+        (rate / BURST).max(LEAST_BURST) as f64
+    }
+
+    /// So many bytes pass. Returns whether they may.
+    fn pass(&mut self, bytes: u64, now: u64) -> bool {
+        let passed = (now - self.at) as f64 * 1e-9 * self.rate as f64;
+        self.level = (self.level + passed).min(Bucket::burst(self.rate)) - bytes as f64;
+        self.at = now;
+        self.level >= -SLACK
+    }
+}
+
+/// What connections have moved, where bandwidth was reserved.
+#[derive(Debug, Default)]
+pub(crate) struct Lanes {
+    /// Connections that have asked for the bandwidth of a reservation, and those that have it; by
+    /// the life of the server and the number of the client.
+    attached: BTreeMap<(u64, u64), Option<u64>>,
+    /// By life, reservation and way; 0 are all others.
+    buckets: BTreeMap<(u64, u64, usize), Bucket>,
+}
+
+impl Lanes {
+    /// A client has a new connection.
+    pub(crate) fn connects(&mut self, client: (u64, u64)) {
+        self.attached.remove(&client);
+    }
+
+    /// A client asks for the bandwidth of a reservation.
+    pub(crate) fn asks(&mut self, client: (u64, u64)) {
+        self.attached.insert(client, None);
+    }
+
+    /// A client has the bandwidth of a reservation.
+    pub(crate) fn attaches(&mut self, client: (u64, u64), id: u64) {
+        self.attached.insert(client, Some(id));
+    }
+}
+
+impl Checker {
+    /// A server has moved bytes of a connection that crosses its link.
+    pub(crate) fn moved(&mut self, client: (u64, u64), way: Way, bytes: u64) {
+        let (now, life, way) = (self.now, client.0, way as usize);
+        let Checker {
+            reservations,
+            lanes,
+            ..
+        } = self;
+        let (mut reserved, mut own) = (0, None);
+        let attached = lanes.attached.get(&client).copied();
+        for (id, booked) in reservations.rates(life, now) {
+            reserved += booked.rates[way];
+            if attached == Some(Some(id)) {
+                own = Some((id, booked.rates[way]));
+            }
+        }
+        let (id, rate) = match (attached, own) {
+            // Its lane is not known for sure.
+            (Some(_), None) => return,
+            (Some(_), Some((id, rate))) => (id, rate),
+            (None, _) => (0, BANDWIDTH.saturating_sub(reserved)),
+        };
+        if reserved == 0 || rate == 0 {
+            lanes.buckets.remove(&(life, 0, way));
+            return;
+        }
+        let bucket = lanes.buckets.entry((life, id, way));
+        let bucket = bucket.or_insert_with(|| Bucket::new(rate, now));
+        if bucket.rate != rate {
+            *bucket = Bucket::new(rate, now);
+        }
+        if !bucket.pass(bytes, now) {
+            let over = -bucket.level;
+            let text = format!(
+                "{over:.0} bytes more pass than the {rate} bytes per second of reservation {id} \
+                 (0: all others) let"
+            );
+            self.fail(text);
+        }
+    }
+}

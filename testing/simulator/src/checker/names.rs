@@ -1,0 +1,374 @@
+//! Data with names: a name stands for what was put last, for those who may read it.
+
+use crate::client::user_name;
+use crate::interfaces::Contents;
+use farcall_random::SplitMix64;
+use farcall_rpc_proto::{DataName, Edition, HandleId, NamePage, NameRecord};
+use std::collections::BTreeMap;
+
+/// Data to which a user gives a name, or a file of the data folder.
+#[derive(Clone, Debug)]
+struct Datum {
+    life: u64,
+    /// 0 is the data folder.
+    owner: u8,
+    name: String,
+    id: HandleId,
+    contents: Contents,
+    is_shared: bool,
+    /// When its user was told that it has the name.
+    told: Option<u64>,
+    edition: Option<Edition>,
+    /// Its user wants it to go.
+    is_dropped: bool,
+    /// It was used then, or later.
+    used: u64,
+}
+
+/// What a server was told of a file of its data folder.
+#[derive(Clone, Debug)]
+struct File {
+    name: String,
+    /// None where it is not there any more.
+    contents: Option<Contents>,
+    /// When it was changed, in milliseconds.
+    written: u64,
+    told: u64,
+}
+
+/// All data with names.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    data: Vec<Datum>,
+    files: BTreeMap<u64, Vec<File>>,
+    /// For how long what is not used is surely kept, in nanoseconds.
+    pub(crate) lasts: u64,
+}
+
+impl Names {
+    /// A server is told what its data folder has: names, what is in them, and when they were
+    /// changed.
+    pub(crate) fn folder(&mut self, life: u64, files: &[(String, Contents, u64)], now: u64) {
+        let known = self.files.entry(life).or_default();
+        let mut told = Vec::new();
+        for (name, contents, written) in files {
+            let before = known.iter().rev().find(|file| file.name == *name);
+            if before.is_none_or(|file| file.written != *written || file.contents.is_none()) {
+                told.push(File {
+                    name: name.clone(),
+                    contents: Some(*contents),
+                    written: *written,
+                    told: now,
+                });
+            }
+        }
+        let mut names: Vec<String> = known.iter().map(|file| file.name.clone()).collect();
+        names.sort();
+        names.dedup();
+        for name in names {
+            let is_there = files.iter().any(|(known, ..)| *known == name);
+            let before = known.iter().rev().find(|file| file.name == name);
+            if !is_there && before.is_some_and(|file| file.contents.is_some()) {
+                told.push(File {
+                    name,
+                    contents: None,
+                    written: 0,
+                    told: now,
+                });
+            }
+        }
+        known.extend(told);
+    }
+
+    /// What a file was in some moment since then.
+    fn file_since(&self, life: u64, name: &str, since: u64) -> std::vec::IntoIter<&File> {
+        let files = self.files.get(&life).into_iter().flatten();
+        let mut files: Vec<&File> = files.filter(|file| file.name == name).collect();
+        let before = files.iter().filter(|file| file.told <= since).count();
+        files.drain(..before.saturating_sub(1));
+        files.into_iter()
+    }
+
+    /// A user is about to give an array a name.
+    pub(crate) fn publishes(
+        &mut self,
+        (life, owner): (u64, u8),
+        name: &str,
+        id: HandleId,
+        (contents, is_shared): (Contents, bool),
+        (since, _): (u64, u64),
+    ) {
+        self.data.push(Datum {
+            life,
+            owner,
+            name: name.to_string(),
+            id,
+            contents,
+            is_shared,
+            told: None,
+            edition: None,
+            is_dropped: false,
+            used: since,
+        });
+    }
+
+    fn get(&mut self, life: u64, id: HandleId) -> Option<&mut Datum> {
+        let mut data = self.data.iter_mut().rev();
+        data.find(|datum| datum.life == life && datum.id == id)
+    }
+
+    /// Its user wants data to go.
+    pub(crate) fn drops(&mut self, life: u64, id: HandleId) {
+        if let Some(datum) = self.get(life, id) {
+            datum.is_dropped = true;
+        }
+    }
+
+    /// Data were used, at that time or later.
+    pub(crate) fn used(&mut self, life: u64, id: HandleId, since: u64) {
+        if let Some(datum) = self.get(life, id) {
+            datum.used = datum.used.max(since);
+        }
+    }
+
+    /// Data that a user may read.
+    pub(crate) fn pick(
+        &self,
+        (life, reader): (u64, u8),
+        random: &mut SplitMix64,
+    ) -> Option<(HandleId, Contents)> {
+        let data = self
+            .data
+            .iter()
+            .rev()
+            .take(24)
+            .filter(|datum| datum.life == life && datum.told.is_some() && !datum.is_dropped);
+        let data: Vec<_> = data
+            .filter(|datum| datum.may_be_read(reader))
+            .map(|datum| (datum.id, datum.contents))
+            .collect();
+        (!data.is_empty()).then(|| data[random.below(data.len() as u64) as usize])
+    }
+
+    /// Whether an array is a file of the data folder.
+    pub(crate) fn is_file(&self, life: u64, id: HandleId) -> bool {
+        let mut data = self.data.iter();
+        data.any(|datum| datum.life == life && datum.id == id && datum.owner == 0)
+    }
+
+    /// A user is told that an array has its name.
+    pub(crate) fn named(
+        &mut self,
+        who: (u64, u8),
+        id: HandleId,
+        record: &NameRecord,
+        (since, now): (u64, u64),
+    ) -> Result<(), String> {
+        if record.id != Some(id) {
+            return Err(format!(
+                "the array {id} is to have a name, which stands for another"
+            ));
+        }
+        if let Some(datum) = self.get(who.0, id) {
+            datum.told = Some(now);
+        }
+        self.check(who, record, (since, now))
+    }
+
+    /// Whether data are what was put, and not older than what was told before.
+    fn check(
+        &mut self,
+        who: (u64, u8),
+        record: &NameRecord,
+        (since, now): (u64, u64),
+    ) -> Result<(), String> {
+        let (life, reader) = who;
+        let Some(id) = record.id else {
+            return Err(format!("data of the name {} are nowhere", record.name));
+        };
+        let Some(datum) = self.get(life, id) else {
+            return Err(format!("data of the name {} were never put", record.name));
+        };
+        let owner = record.name.owner.clone().unwrap_or_default();
+        if datum.name != record.name.name || user_name(datum.owner) != owner {
+            return Err(format!("{} is what was put as {}", record.name, datum.name));
+        }
+        if !datum.may_be_read(reader) {
+            return Err(format!(
+                "user {reader} is told of {}, which is not shared",
+                record.name
+            ));
+        }
+        let is_right = record.form.shape == [datum.contents.count]
+            && record.shared == datum.is_shared
+            && record.own == (datum.owner == reader);
+        if !is_right || datum.edition.is_some_and(|known| known != record.edition) {
+            return Err(format!("{record:?} is not what was put"));
+        }
+        datum.edition = Some(record.edition);
+        let (name, owner) = (datum.name.clone(), datum.owner);
+        let newer = self.data.iter().filter(|other| {
+            (other.life, other.owner) == (life, owner)
+                && other.name == name
+                && other.told.is_some_and(|told| told <= since)
+                && other.edition.is_some_and(|known| known > record.edition)
+                && !other.is_dropped
+                && !self.may_be_expired(other, now)
+        });
+        match newer.count() {
+            0 => Ok(()),
+            _ => Err(format!(
+                "{name} stands for what was replaced before it was asked for"
+            )),
+        }
+    }
+
+    /// A user is told what a name stands for.
+    pub(crate) fn found(
+        &mut self,
+        who: (u64, u8),
+        asked: &DataName,
+        record: &NameRecord,
+        (since, now): (u64, u64),
+    ) -> Result<(), String> {
+        if record.name.owner.as_deref() != Some("") {
+            return self.check(who, record, (since, now));
+        }
+        let (life, reader) = who;
+        let own = self.data.iter().filter(|datum| {
+            datum.is_surely(life, reader, &asked.name, since) && !self.may_be_expired(datum, now)
+        });
+        if asked.owner.is_none() && own.count() > 0 {
+            return Err(format!(
+                "{asked} stands for a file, and the user has data of that name"
+            ));
+        }
+        let mut files = self.file_since(life, &record.name.name, since);
+        let file = files.find(|file| file.written == record.edition.written);
+        let contents = file.and_then(|file| file.contents);
+        let (Some(contents), Some(id)) = (contents, record.id) else {
+            return Err(format!("{record:?} is no file of the data folder"));
+        };
+        self.data.push(Datum {
+            life,
+            owner: 0,
+            name: record.name.name.clone(),
+            id,
+            contents,
+            is_shared: true,
+            told: Some(now),
+            edition: Some(record.edition),
+            is_dropped: false,
+            used: since,
+        });
+        Ok(())
+    }
+
+    /// A user is told of all data.
+    pub(crate) fn listed(
+        &self,
+        (life, reader): (u64, u8),
+        page: &NamePage,
+        (since, now): (u64, u64),
+    ) -> Result<(), String> {
+        for record in &page.names {
+            let mut data = self.data.iter();
+            let datum = data.find(|datum| datum.life == life && Some(datum.id) == record.id);
+            if datum.is_some_and(|datum| !datum.may_be_read(reader)) {
+                return Err(format!(
+                    "user {reader} is told of {}, which is not shared",
+                    record.name
+                ));
+            }
+        }
+        let told = self.data.iter().filter(|datum| {
+            datum.owner == reader && datum.is_surely(life, reader, &datum.name, since)
+        });
+        // Those that have expired are not missed, nor are their names where they were given anew.
+        for datum in told.filter(|datum| !self.may_be_expired(datum, now)) {
+            if !page
+                .names
+                .iter()
+                .any(|record| record.name.name == datum.name)
+            {
+                return Err(format!("{} is there, and is not listed", datum.name));
+            }
+        }
+        let is_sorted = page
+            .names
+            .windows(2)
+            .all(|pair| pair[0].name < pair[1].name);
+        match is_sorted {
+            true => Ok(()),
+            false => Err("names are not listed in their order".to_string()),
+        }
+    }
+
+    fn may_be_expired(&self, datum: &Datum, now: u64) -> bool {
+        now - datum.used >= self.lasts
+    }
+
+    /// Whether data may not be at the server any more.
+    pub(crate) fn may_miss(&self, life: u64, id: HandleId, now: u64) -> bool {
+        let mut data = self.data.iter().rev();
+        let datum = data.find(|datum| datum.life == life && datum.id == id);
+        datum.is_none_or(|datum| {
+            let mut others = self.data.iter();
+            let is_replaced = others.any(|other| {
+                (other.life, other.owner) == (life, datum.owner)
+                    && other.name == datum.name
+                    && other.id != id
+            });
+            let files = self.files.get(&life).into_iter().flatten();
+            let changes = files.filter(|file| file.name == datum.name).count();
+            datum.is_dropped
+                || is_replaced
+                || datum.owner == 0 && changes > 1
+                || self.may_be_expired(datum, now)
+        })
+    }
+
+    /// Whether there may be nothing of a name that a user may read, or too much.
+    pub(crate) fn may_be_absent(
+        &self,
+        (life, reader): (u64, u8),
+        name: &DataName,
+        is_many: bool,
+        (since, now): (u64, u64),
+    ) -> bool {
+        let of_owner = |datum: &&Datum| match &name.owner {
+            Some(owner) => user_name(datum.owner) == *owner,
+            None => true,
+        };
+        let there = self.data.iter().filter(of_owner).filter(|datum| {
+            datum.owner != 0
+                && datum.may_be_read(reader)
+                && datum.is_surely(life, datum.owner, &name.name, since)
+                && !self.may_be_expired(datum, now)
+        });
+        let mut files = self.file_since(life, &name.name, since);
+        let has_file =
+            name.owner.is_none() && files.next().is_some_and(|file| file.contents.is_some());
+        match is_many {
+            true => name.owner.is_none() && !has_file,
+            false => {
+                let has_changed = self.file_since(life, &name.name, since).count() > 1;
+                there.count() == 0 && (!has_file || has_changed)
+            }
+        }
+    }
+}
+
+impl Datum {
+    fn may_be_read(&self, reader: u8) -> bool {
+        self.owner == 0 || self.is_shared || self.owner == reader
+    }
+
+    /// Whether it surely had that name then, unless it has expired.
+    fn is_surely(&self, life: u64, owner: u8, name: &str, since: u64) -> bool {
+        (self.life, self.owner) == (life, owner)
+            && self.name == name
+            && self.told.is_some_and(|told| told <= since)
+            && !self.is_dropped
+    }
+}

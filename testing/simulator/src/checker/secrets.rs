@@ -1,0 +1,39 @@
+//! Ids that users know of what is theirs, for others to try.
+
+use farcall_random::SplitMix64;
+use farcall_rpc_proto::{HandleId, JobId};
+use std::collections::VecDeque;
+
+/// Ids that are remembered.
+const MOST: usize = 32;
+
+/// The id of what is one user's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Secret {
+    Array(HandleId),
+    Object(HandleId),
+    Job(JobId),
+    Reservation(u64),
+}
+
+/// The latest ids, with the life of the server and the user.
+#[derive(Debug, Default)]
+pub(crate) struct Secrets(VecDeque<(Secret, (u64, u8))>);
+
+impl Secrets {
+    pub(crate) fn add(&mut self, secret: Secret, owner: (u64, u8)) {
+        self.0.push_back((secret, owner));
+        if self.0.len() > MOST {
+            self.0.pop_front();
+        }
+    }
+
+    /// One that is another user's.
+    pub(crate) fn pick(&self, (life, user): (u64, u8), random: &mut SplitMix64) -> Option<Secret> {
+        let others = self.0.iter();
+        let others = others.filter(|(_, (of, owner))| *of == life && *owner != user);
+        let count = others.clone().count() as u64;
+        let mut others = others.map(|(secret, _)| *secret);
+        (count > 0).then(|| others.nth(random.below(count) as usize))?
+    }
+}

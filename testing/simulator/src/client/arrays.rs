@@ -1,0 +1,204 @@
+//! Arrays that stay at the server: what was put there, and how often calls have changed it.
+
+use super::calls::Expected;
+use super::{Client, Purpose, Scene, names};
+use crate::checker::Secret;
+use crate::interfaces::Contents;
+use farcall_rpc_proto::{ArrayForm, ArrayPart, Failure, FailureKind, HandleId, HandleRecord, Put};
+
+/// An array of this client that calls change.
+#[derive(Clone, Debug)]
+pub(super) struct Array {
+    pub(super) id: HandleId,
+    pub(super) contents: Contents,
+    /// Calls that were to change it, and those of them that have.
+    begun: u64,
+    pub(super) done: u64,
+    /// A call that was to change it has not ended well.
+    is_spoilt: bool,
+}
+
+/// What is asked about an array.
+#[derive(Clone, Debug)]
+pub(super) enum Asked {
+    Put(Contents),
+    /// The part that begins there, of an array that was changed so many times or more.
+    Get(HandleId, u64, u64),
+    Drop,
+}
+
+pub(super) fn put(contents: Contents, stays: bool) -> Put {
+    Put {
+        form: ArrayForm {
+            element: "char".to_string(),
+            shape: vec![contents.count],
+            column_major: false,
+        },
+        data_bytes: contents.count,
+        stays,
+    }
+}
+
+impl Client {
+    pub(super) fn array(&mut self, id: HandleId) -> Option<&mut Array> {
+        self.arrays.iter_mut().find(|array| array.id == id)
+    }
+
+    pub(super) fn pick_array(&self, scene: &mut Scene<'_>) -> Option<usize> {
+        let count = self.arrays.len() as u64;
+        (count > 0).then(|| scene.random.below(count) as usize)
+    }
+
+    /// A call uses an array: what it returns of it.
+    pub(super) fn uses_array(&mut self, id: HandleId, writes: bool) -> Expected {
+        let Some(array) = self.array(id) else {
+            return Expected::Bytes(Vec::new());
+        };
+        match writes {
+            true => {
+                array.begun += 1;
+                Expected::Bytes(Vec::new())
+            }
+            false => Expected::Changed(id, array.done),
+        }
+    }
+
+    /// Nobody knows what an array contains.
+    pub(super) fn spoil(&mut self, id: HandleId) {
+        if let Some(array) = self.array(id) {
+            array.is_spoilt = true;
+        }
+    }
+
+    /// Whether these bytes of an array are whole: all were changed equally often, as often as calls
+    /// have done or more, and no more often than calls were to.
+    pub(super) fn is_changed(
+        &mut self,
+        id: HandleId,
+        (offset, bytes): (u64, &[u8]),
+        done: u64,
+    ) -> bool {
+        let Some(array) = self.array(id).filter(|array| !array.is_spoilt) else {
+            return true;
+        };
+        let count = bytes.len().min(array.contents.count as usize);
+        let (begun, contents) = (array.begun, array.contents);
+        let mut changes = done..=begun.min(done + 15);
+        changes.any(|changed| {
+            let expected = contents.part(offset, count as u64, changed);
+            expected == bytes[..count] && bytes[count..].iter().all(|byte| *byte == 0)
+        })
+    }
+
+    pub(super) fn put(&mut self, scene: &mut Scene<'_>) {
+        let count = Client::size(scene.random);
+        let contents = self.contents(scene, count);
+        if let Some(connection) = &mut self.connection {
+            let made = connection.put(&put(contents, false));
+            let purpose = Purpose::Array(Asked::Put(contents));
+            self.asked(made, purpose, contents.bytes(), scene.now);
+        }
+    }
+
+    /// An array is at the server, or has gone.
+    pub(super) fn has_handle(
+        &mut self,
+        purpose: Purpose,
+        since: u64,
+        record: &HandleRecord,
+        scene: &mut Scene<'_>,
+    ) {
+        match purpose {
+            Purpose::Array(Asked::Put(contents)) => {
+                let kept = Secret::Array(record.id);
+                scene.checker.secrets.add(kept, (self.life, self.user));
+                self.arrays.push(Array {
+                    id: record.id,
+                    contents,
+                    begun: 0,
+                    done: 0,
+                    is_spoilt: false,
+                });
+            }
+            Purpose::Name(names::Asked::Put(published)) => {
+                self.publish(published, record.id, since, scene);
+            }
+            _ => {}
+        }
+    }
+
+    /// Asks for an array, or a part of one.
+    pub(super) fn get(&mut self, scene: &mut Scene<'_>) {
+        let Some(index) = self.pick_array(scene) else {
+            return;
+        };
+        let array = &self.arrays[index];
+        let (id, bytes, done) = (array.id, array.contents.count, array.done);
+        let Some(connection) = &mut self.connection else {
+            return;
+        };
+        let (offset, made) = match scene.random.chance(0.5) {
+            true => (0, connection.get(id, bytes)),
+            false => {
+                let offset = scene.random.below(bytes);
+                let part = ArrayPart {
+                    id,
+                    offset,
+                    bytes: 1 + scene.random.below(bytes - offset),
+                };
+                (offset, connection.get_part(&part))
+            }
+        };
+        let purpose = Purpose::Array(Asked::Get(id, offset, done));
+        self.asked(made, purpose, Vec::new(), scene.now);
+    }
+
+    /// An array, or a part of one, has come.
+    pub(super) fn has_bytes(&mut self, asked: &Asked, received: &[u8], scene: &mut Scene<'_>) {
+        let Asked::Get(id, offset, done) = asked else {
+            return;
+        };
+        scene.checker.received(self.user, received);
+        if !self.is_changed(*id, (*offset, received), *done) {
+            let text = format!("the array {id} is not what calls have made of it");
+            scene.checker.fail(text);
+        }
+    }
+
+    pub(super) fn drop_handle(&mut self, scene: &mut Scene<'_>) {
+        let Some(index) = self.pick_array(scene) else {
+            return;
+        };
+        let array = self.arrays.remove(index);
+        if let Some(connection) = &mut self.connection {
+            let made = connection.drop_handle(array.id);
+            self.asked(made, Purpose::Array(Asked::Drop), Vec::new(), scene.now);
+        }
+    }
+
+    /// A request about an array has failed. Returns whether that may be.
+    pub(super) fn array_failed(
+        &mut self,
+        asked: &Asked,
+        failure: &Failure,
+        scene: &mut Scene<'_>,
+    ) -> bool {
+        let faults = &scene.options.faults;
+        let subjects = &scene.options.subjects;
+        match (asked, failure.kind) {
+            (_, FailureKind::Busy | FailureKind::QuotaExceeded) => true,
+            (Asked::Put(_), FailureKind::Stalled) => {
+                faults.stalls || faults.pauses || subjects.lanes
+            }
+            (Asked::Get(id, ..), FailureKind::BadArgument) => {
+                let disk = faults.disk_errors || faults.disk_forgets;
+                disk || self.array(*id).is_none_or(|array| array.is_spoilt)
+            }
+            (Asked::Get(id, ..), FailureKind::NotFound) => {
+                faults.calendar_jumps || subjects.names || self.array(*id).is_none()
+            }
+            (Asked::Drop, FailureKind::NotFound) => faults.calendar_jumps || subjects.names,
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The data folder of a host, whose files others change.
+
+use crate::interfaces::Contents;
+use farcall_random::SplitMix64;
+use farcall_rpc_proto::ArrayForm;
+use farcall_server_proto::DataFile;
+use std::collections::BTreeMap;
+
+/// Files that there are at most.
+const FILES: u64 = 3;
+
+/// Files by their names: what is in them, and when they were changed, in milliseconds.
+#[derive(Debug, Default)]
+pub(crate) struct Folder {
+    files: BTreeMap<String, (Contents, u64)>,
+    changes: u64,
+}
+
+impl Folder {
+    /// Somebody changes a file, makes one or removes one.
+    pub(crate) fn change(&mut self, random: &mut SplitMix64) {
+        let name = format!("f{}", random.below(FILES));
+        if random.chance(0.25) {
+            self.files.remove(&name);
+            return;
+        }
+        self.changes += 1;
+        let contents = Contents {
+            user: 0,
+            first: random.below(16) as u8,
+            count: 1 + random.below(3000),
+        };
+        self.files.insert(name, (contents, self.changes));
+    }
+
+    /// Names, what is in the files, and when they were changed.
+    pub(crate) fn files(&self) -> Vec<(String, Contents, u64)> {
+        let files = self.files.iter();
+        files
+            .map(|(name, (contents, written))| (name.clone(), *contents, *written))
+            .collect()
+    }
+
+    /// The same as a server is told.
+    pub(crate) fn list(&self) -> Vec<DataFile> {
+        let file = |(name, (contents, written)): (&String, &(Contents, u64))| DataFile {
+            name: name.clone(),
+            form: ArrayForm {
+                element: "char".to_string(),
+                shape: vec![contents.count],
+                column_major: false,
+            },
+            offset: 0,
+            is_swapped: false,
+            length: contents.count,
+            changed: written * 1_000_000,
+        };
+        self.files.iter().map(file).collect()
+    }
+
+    /// What is in a file, if it was not changed since.
+    pub(crate) fn read(&self, file: &DataFile) -> Option<Vec<u8>> {
+        let (contents, written) = self.files.get(&file.name)?;
+        (written * 1_000_000 == file.changed).then(|| contents.bytes())
+    }
+}
