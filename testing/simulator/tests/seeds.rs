@@ -15,7 +15,7 @@ const FAILED: [(u64, &str); 3] = [
         "a submitted call that had left memory was read back with no checksum",
     ),
     (
-        186,
+        1342,
         "a metaserver whose calendar was set back knew the dead until it had caught up",
     ),
 ];
