@@ -1,6 +1,7 @@
 //! What must hold at every step, seen from outside. Each subject has a file.
 
 mod fairness;
+mod grid;
 mod lanes;
 mod names;
 mod objects;
@@ -98,6 +99,7 @@ pub(crate) struct Checker {
     pub(crate) names: names::Names,
     pub(crate) reservations: reservations::Reservations,
     pub(crate) lanes: lanes::Lanes,
+    pub(crate) editions: grid::Editions,
     pub(crate) fairness: fairness::Fairness,
     pub(crate) secrets: secrets::Secrets,
     /// Virtual nanoseconds.

@@ -15,7 +15,7 @@ mod trespass;
 pub(crate) use libraries::OPERATOR;
 
 use crate::checker::Checker;
-use crate::interfaces::NAMES;
+use crate::interfaces::{NAMES, user_name};
 use crate::machine::Memory;
 use crate::options::Options;
 use farcall_random::SplitMix64;
@@ -496,9 +496,4 @@ impl Open {
             received: Vec::new(),
         }
     }
-}
-
-/// What a user is called.
-pub(crate) fn user_name(user: u8) -> String {
-    format!("user {user}")
 }

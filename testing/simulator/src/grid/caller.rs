@@ -1,8 +1,9 @@
 //! A client of metaservers: what the real one decides, with the real client's end of connections.
 
+use super::data::Dealing;
 use crate::checker::Checker;
-use crate::client::{Client, user_name};
-use crate::interfaces::{self, Contents, LOOK, LOOKED, MAKE, NAMES, Tag};
+use crate::client::Client;
+use crate::interfaces::{self, Contents, LOOK, LOOKED, MAKE, NAMES, Tag, user_name};
 use crate::options::Options;
 use farcall_directory::client::{Course, Known, Next, Place, Trouble};
 use farcall_directory::message::{Choose, Chosen, Find, Found, Message, Observe, Transfer};
@@ -11,7 +12,7 @@ use farcall_random::SplitMix64;
 use farcall_rpc_proto::client::{Connection, Event};
 use farcall_rpc_proto::{
     CREDIT, Call, CallId, DIRECTORY, Failure, FailureKind, HANDLES, Hello, Kind, Limits,
-    NAMES as DATA, PARTS, ProtocolError, Transmit,
+    NAMES as DATA, PARTS,
 };
 use std::collections::{BTreeMap, VecDeque};
 
@@ -28,21 +29,22 @@ pub(crate) enum Whom {
 }
 
 /// A connection.
-struct Line {
-    whom: Whom,
-    proto: Connection,
+pub(super) struct Line {
+    pub(super) whom: Whom,
+    pub(super) proto: Connection,
     /// Numbers of the functions there.
     functions: BTreeMap<usize, u64>,
-    open: BTreeMap<CallId, Asked>,
+    pub(super) open: BTreeMap<CallId, Asked>,
 }
 
 /// What was asked on a connection.
 #[derive(Clone, Debug)]
-enum Asked {
+pub(super) enum Asked {
     Find { tag: Tag },
     Choose { tag: Tag },
     Describe { tag: Tag },
     Call { tag: Tag },
+    Data { id: u64 },
 }
 
 /// What a call waits for.
@@ -59,12 +61,12 @@ enum Stage {
 }
 
 /// A call under way.
-struct Calling {
+pub(super) struct Calling {
     function: usize,
     sends: Vec<u8>,
     /// What of it is still to be sent to the server where it is.
-    unsent: VecDeque<u8>,
-    received: Vec<u8>,
+    pub(super) unsent: VecDeque<u8>,
+    pub(super) received: Vec<u8>,
     course: Course,
     stage: Stage,
     /// It must succeed.
@@ -77,9 +79,12 @@ pub(crate) struct Caller {
     number: u64,
     made: u64,
     pub(crate) wishes: u32,
-    known: Known,
-    calls: BTreeMap<Tag, Calling>,
-    lines: BTreeMap<usize, Line>,
+    pub(super) known: Known,
+    /// Named data that are put or read.
+    pub(super) dealings: BTreeMap<u64, Dealing>,
+    pub(super) dealt: u64,
+    pub(super) calls: BTreeMap<Tag, Calling>,
+    pub(super) lines: BTreeMap<usize, Line>,
     /// Those to whom a connection is being made.
     reaching: Vec<Whom>,
     /// What it wants of the world.
@@ -121,6 +126,8 @@ impl Caller {
             made: 0,
             wishes: options.wishes,
             known: Known::default(),
+            dealings: BTreeMap::new(),
+            dealt: 0,
             calls: BTreeMap::new(),
             lines: BTreeMap::new(),
             reaching: Vec::new(),
@@ -132,7 +139,7 @@ impl Caller {
     }
 
     pub(crate) fn is_content(&self) -> bool {
-        self.wishes == 0 && self.calls.is_empty()
+        self.wishes == 0 && self.calls.is_empty() && self.dealings.is_empty()
     }
 
     pub(crate) fn lacks(&self) -> String {
@@ -141,7 +148,7 @@ impl Caller {
             .iter()
             .map(|(tag, call)| (tag, call.stage))
             .collect();
-        format!("{} wishes, {calls:?}", self.wishes)
+        format!("{} wishes, {calls:?}, {:?}", self.wishes, self.dealings)
     }
 
     /// It begins a call, if it wants one and may.
@@ -156,6 +163,9 @@ impl Caller {
             return;
         }
         self.wishes -= 1;
+        if !is_last && random.chance(0.2) {
+            return self.deal(now, random, checker);
+        }
         self.made += 1;
         let tag = Tag(u64::from(self.user) << 48 | self.number << 32 | self.made);
         let function = random.below(1 + LOOK as u64) as usize;
@@ -211,7 +221,7 @@ impl Caller {
     }
 
     /// The line to somebody, if there is one; otherwise one is wanted.
-    fn line(&mut self, whom: &Whom) -> Option<usize> {
+    pub(super) fn line(&mut self, whom: &Whom) -> Option<usize> {
         let found = self.lines.iter().find(|(_, line)| line.whom == *whom);
         let link = found.map(|(link, _)| *link);
         if link.is_none() && !self.reaching.contains(whom) {
@@ -277,7 +287,7 @@ impl Caller {
     }
 
     /// Asks a metaserver, now or when there is a connection.
-    fn ask_meta(&mut self, asked: Asked, kind: Kind, message: &[u8]) {
+    pub(super) fn ask_meta(&mut self, asked: Asked, kind: Kind, message: &[u8]) {
         let Some(link) = self.line(&Whom::Meta) else {
             return;
         };
@@ -381,7 +391,7 @@ impl Caller {
         }
     }
 
-    fn tell(&mut self, text: impl FnOnce() -> String) {
+    pub(super) fn tell(&mut self, text: impl FnOnce() -> String) {
         if self.options.traces {
             self.told.push(text());
         }
@@ -432,6 +442,9 @@ impl Caller {
             open: BTreeMap::new(),
         };
         self.lines.insert(link, line);
+        for id in self.dealing_with(&whom) {
+            self.go_on_dealing(id, now);
+        }
         for tag in self.waiting(&whom) {
             match self.calls[&tag].stage {
                 Stage::Finding(_) => self.find(tag, now, checker),
@@ -439,6 +452,13 @@ impl Caller {
                 _ => self.reach(tag, now, checker),
             }
         }
+    }
+
+    /// Data that wait for somebody.
+    fn dealing_with(&self, whom: &Whom) -> Vec<u64> {
+        let dealings = self.dealings.iter();
+        let dealings = dealings.filter(|(_, dealing)| dealing.waits_for(whom));
+        dealings.map(|(id, _)| *id).collect()
     }
 
     /// Calls that wait for somebody.
@@ -458,6 +478,9 @@ impl Caller {
     /// Somebody cannot be reached.
     pub(crate) fn unreachable(&mut self, whom: &Whom, now: f64, checker: &mut Checker) {
         self.reaching.retain(|one| one != whom);
+        for id in self.dealing_with(whom) {
+            self.data_lost(id, now);
+        }
         for tag in self.waiting(whom) {
             match whom {
                 Whom::Meta => self.asks_again(tag, now, checker),
@@ -499,6 +522,7 @@ impl Caller {
             match asked {
                 Asked::Find { tag } | Asked::Choose { tag } => self.asks_again(tag, now, checker),
                 Asked::Describe { tag } => self.fails(tag, now, trouble, None, None, checker),
+                Asked::Data { id } => self.data_lost(id, now),
                 Asked::Call { tag } => {
                     let call = self.calls.get(&tag);
                     let returning = call.is_some_and(|call| !call.received.is_empty());
@@ -508,76 +532,15 @@ impl Caller {
         }
     }
 
-    /// Connections on which there is something to send, with what that is.
-    pub(crate) fn output(&mut self) -> Vec<(usize, Vec<u8>)> {
-        let calls = &mut self.calls;
-        let user = self.user;
-        let lines = self.lines.iter_mut().map(|(link, line)| {
-            let mut out = Vec::new();
-            loop {
-                match line.proto.poll_transmit(&mut out) {
-                    Transmit::Idle => break (*link, out),
-                    Transmit::Frames => {}
-                    Transmit::Data(chunk) => {
-                        let length = chunk.length as usize;
-                        let tag = match line.open.get(&chunk.call) {
-                            Some(Asked::Call { tag }) => Some(*tag),
-                            _ => None,
-                        };
-                        match tag.and_then(|tag| calls.get_mut(&tag)) {
-                            Some(call) => {
-                                out.extend(call.unsent.drain(..length.min(call.unsent.len())))
-                            }
-                            None => out.resize(out.len() + length, user << 4),
-                        }
-                    }
-                }
-            }
-        });
-        lines.filter(|(_, bytes)| !bytes.is_empty()).collect()
-    }
-
-    /// Takes what has come on a connection. Returns whether the connection can go on, and if not,
-    /// whether the other side has let it go.
-    pub(crate) fn input(
-        &mut self,
-        link: usize,
-        mut bytes: &[u8],
-        now: f64,
-        checker: &mut Checker,
-    ) -> Result<(), bool> {
-        while !bytes.is_empty() {
-            let line = self.lines.get_mut(&link).ok_or(false)?;
-            if let Some(chunk) = line.proto.incoming() {
-                let count = bytes.len().min(chunk.length as usize);
-                let (taken, rest) = bytes.split_at(count);
-                if let Some(Asked::Call { tag }) = line.open.get(&chunk.call)
-                    && let Some(call) = self.calls.get_mut(tag)
-                {
-                    call.received.extend_from_slice(taken);
-                }
-                line.proto.handle_data(count as u64);
-                bytes = rest;
-                continue;
-            }
-            let handled = line.proto.handle_input(bytes);
-            let (taken, event) =
-                handled.map_err(|error| matches!(error, ProtocolError::Goodbye(_)))?;
-            bytes = &bytes[taken..];
-            if let Some(event) = event {
-                self.on_event(link, event, now, checker);
-            }
-        }
-        Ok(())
-    }
-
-    fn on_event(&mut self, link: usize, event: Event, now: f64, checker: &mut Checker) {
+    pub(super) fn on_event(&mut self, link: usize, event: Event, now: f64, checker: &mut Checker) {
         let Some(line) = self.lines.get_mut(&link) else {
             return;
         };
         let (request, event) = match event {
             Event::Directory(request, ..)
             | Event::Interface { request, .. }
+            | Event::Handle(request, _)
+            | Event::Named(request, _)
             | Event::Done(request, _)
             | Event::Failed(request, _) => (request, event),
             _ => return,
@@ -586,6 +549,7 @@ impl Caller {
             return;
         };
         match (asked, event) {
+            (Asked::Data { id }, event) => self.data_event(link, id, event, now, checker),
             (Asked::Find { tag }, Event::Directory(_, _, message)) => {
                 self.known.answered(now, true);
                 if let Ok(found) = Found::from_bytes(&message)

@@ -4,8 +4,8 @@ use super::hosts::ToLife;
 use super::services::blank;
 use super::{MS, S, World};
 use crate::checker::Handed;
-use crate::client::{OPERATOR, user_name};
-use crate::interfaces::{ADD, ASK};
+use crate::client::OPERATOR;
+use crate::interfaces::{ADD, ASK, user_name};
 use crate::machine::{PES, Worker};
 use farcall_rpc_proto::User;
 use farcall_server_proto::{

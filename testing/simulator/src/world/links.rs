@@ -2,8 +2,9 @@
 
 use super::hosts::ToLife;
 use super::{Happening, MS, S, World};
-use crate::client::{Scene, user_name};
+use crate::client::Scene;
 use crate::grid::caller::Whom;
+use crate::interfaces::user_name;
 use crate::machine::{Machine, Memory, Socket};
 use farcall_rpc_proto::User;
 use farcall_server_proto::{Accepted, ConnectionKey, Event, Way};
