@@ -1,5 +1,5 @@
 //! The project's own chores: `cargo xtask tidy` checks the house rules of `CONTRIBUTING.md`,
-//! `cargo xtask generate` writes the generated files again, `cargo xtask simulate` plays a server
+//! `cargo xtask generate` writes the generated files again, `cargo xtask simulate` plays servers
 //! in virtual time.
 
 mod generate;
@@ -13,7 +13,7 @@ usage: cargo xtask COMMAND
 
   tidy       lengths, names, dependency direction, purity of the cores, stale generated files
   generate   writes the generated files again
-  simulate   plays a server in virtual time; see `cargo xtask simulate --help`
+  simulate   plays servers in virtual time; see `cargo xtask simulate --help`
 ";
 
 fn main() -> ExitCode {

@@ -6,6 +6,7 @@ mod placing;
 pub use data::{Located, Viewer};
 
 use crate::calls::Calls;
+use crate::flaw::{self, Flaw};
 use crate::message::record::{DataRecord, Key, Record, ServerRecord};
 use crate::message::{Function, Join, Observe, Report};
 use crate::server::{Entry, Standing, milliseconds};
@@ -135,6 +136,8 @@ pub struct Directory {
     pub(crate) calls: Calls,
     pub(crate) data: Data,
     pub(crate) placer: Placer,
+    /// The connection by which each server has joined.
+    pub(crate) joined: BTreeMap<u64, u64>,
     changed: BTreeMap<Key, Change>,
 }
 
@@ -149,6 +152,7 @@ impl Directory {
             calls: Calls::new(settings.first_placement, settings.most_calls),
             data: Data::default(),
             placer: Placer::new(settings.policy),
+            joined: BTreeMap::new(),
             changed: BTreeMap::new(),
             settings,
         }
@@ -161,11 +165,15 @@ impl Directory {
         }
         self.now = now;
         self.calls.expire(now);
-        if !self.settings.forgets {
+        if !self.settings.forgets || flaw::has(Flaw::KeepsDead) {
             return;
         }
         for server in self.servers.ended(now) {
-            self.remove(server, milliseconds(now));
+            let claimed_ms = self
+                .servers
+                .get(&server)
+                .map_or(0, |entry| entry.claimed_ms);
+            self.remove(server, claimed_ms.max(milliseconds(now)));
         }
     }
 
@@ -231,6 +239,9 @@ impl Directory {
         self.advance(now);
         let (now, lease_s) = (self.now, self.settings.lease_s);
         let server = report.server;
+        if flaw::has(Flaw::TakesStrangers) && !self.servers.contains_key(&server) {
+            return Ok(());
+        }
         let entry = self.servers.change(server).ok_or(Refusal::NotJoined)?;
         let learned = entry.take(report, now);
         entry.heard_at = now;
@@ -401,20 +412,26 @@ impl Directory {
         self.changed.remove(&key);
     }
 
-    /// Takes in what another metaserver knows of a server; whether it did.
+    /// Takes in what another metaserver knows of a server; whether it did. The calendar of that one
+    /// may be ahead: its word counts for one lease, and once.
     fn apply_server(&mut self, record: ServerRecord) -> bool {
         let (now, forgets) = (self.now, self.settings.forgets);
-        let expires = record.expires_ms as f64 * 1e-3;
+        let claimed_ms = record.expires_ms;
+        let expires = (claimed_ms as f64 * 1e-3).min(now + self.settings.lease_s);
         let server = record.join.server;
         let is_full = self.servers.len() >= self.settings.most_servers;
         let (mut functions, mut profiles) = Default::default();
         match self.servers.get_mut(&server) {
             None if is_full || (forgets && expires <= now) => return false,
             None => {}
-            Some(entry) if forgets && entry.expires >= expires => return false,
+            Some(entry)
+                if forgets && (entry.expires >= expires || entry.claimed_ms >= claimed_ms) =>
+            {
+                return false;
+            }
             // Its own word is newer than what others have written down.
             Some(entry) if !entry.lost && now - entry.heard_at < self.settings.lease_s => {
-                entry.expires = expires;
+                (entry.expires, entry.claimed_ms) = (expires, claimed_ms);
                 self.servers.ends_at(expires);
                 return false;
             }
@@ -423,6 +440,7 @@ impl Directory {
             }
         }
         let mut entry = Entry::new(record.join, now, expires);
+        entry.claimed_ms = claimed_ms;
         if !forgets {
             // A client asks for one function after the other.
             entry.functions.extend(functions);

@@ -1,6 +1,7 @@
 //! A server as the directory knows it.
 
 use crate::calls::Placed;
+use crate::flaw::{self, Flaw};
 use crate::message::record::ServerRecord;
 use crate::message::{Booked, Function, Join, Phase, Report, Times};
 use farcall_schedule::Profile;
@@ -44,6 +45,8 @@ pub(crate) struct Entry {
     /// When it said so to this metaserver itself.
     pub(crate) heard_at: f64,
     pub(crate) expires: f64,
+    /// Until when others have said that it is there, in milliseconds since 1970; 0 where none has.
+    pub(crate) claimed_ms: u64,
     /// It was not to be reached, and has not reported since.
     pub(crate) lost: bool,
     /// Bytes per second of the fastest way to it, and from it; 0 where none is known.
@@ -66,6 +69,7 @@ impl Entry {
             reported_at: now,
             heard_at: f64::NEG_INFINITY,
             expires,
+            claimed_ms: 0,
             lost: false,
             rates: [0.0; 2],
             stale: true,
@@ -79,7 +83,7 @@ impl Entry {
         self.learn(&learned);
         self.report = Some(report);
         self.reported_at = now;
-        self.lost = false;
+        self.lost &= flaw::has(Flaw::StaysLost);
         learned.into_iter().map(|times| times.function).collect()
     }
 

@@ -4,6 +4,7 @@ use farcall_directory::message::{
     Booked, Choose, Function, Job, Join, MOST_NAME, Message, Observe, Phase, Rate, Report, Times,
     Transfer,
 };
+use farcall_directory::shared::{Exchange, Write};
 use farcall_directory::{Change, Directory, Key, Record, Refusal, Settings, digest};
 
 const T0: f64 = 1.7e9;
@@ -110,6 +111,27 @@ fn a_lease_ends_without_reports_and_holds_with_them() {
         closest: None,
     };
     assert_eq!(directory.resolve("null"), Err(unknown));
+}
+
+#[test]
+fn the_word_of_a_metaserver_whose_calendar_is_ahead_holds_for_one_lease() {
+    let (mut ahead, mut directory) = (with(0), with(0));
+    ahead.join(T0 + 2000.0, join(1)).unwrap();
+    let row = ahead.record(Key::Server(1)).unwrap();
+    let mut exchange = Exchange::default();
+    exchange.read(&mut directory, T0, &row.to_bytes()).unwrap();
+    directory.advance(T0 + 9.0);
+    assert_eq!(directory.address(1), Some("farcall://host1:3717"));
+    directory.advance(T0 + 11.0);
+    assert_eq!(directory.address(1), None);
+    // The row is removed, though it says that it holds, and until then it does not count again.
+    exchange.collect(&mut directory);
+    exchange
+        .read(&mut directory, T0 + 11.0, &row.to_bytes())
+        .unwrap();
+    assert_eq!(directory.address(1), None);
+    let expected = Some(Write::Remove(Key::Server(1), row.expires_ms()));
+    assert_eq!(exchange.write(&directory, Key::Server(1)), expected);
 }
 
 #[test]

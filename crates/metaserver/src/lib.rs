@@ -22,7 +22,6 @@ use farcall_metrics::Text;
 use farcall_schedule::placement::Policy;
 use farcall_tls::{FileError, Identity};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
@@ -98,14 +97,14 @@ pub enum StartError {
 /// What the threads share.
 pub(crate) struct Shared {
     directory: Mutex<Directory>,
-    /// The connection by which each server has joined.
-    joined: Mutex<HashMap<u64, u64>>,
     access: Mutex<Access>,
     identity: Option<Identity>,
     connections: AtomicUsize,
     most_connections: usize,
     lease_s: f64,
     start: Instant,
+    /// Seconds from 1970, UTC, until then.
+    start_s: f64,
     /// The store answers; always, where there is none.
     stored: AtomicBool,
     store: Option<StoreAddress>,
@@ -113,21 +112,16 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Seconds since 1970, UTC. Leases go by it: when the calendar is set, it goes on as before.
+    pub(crate) fn now(&self) -> f64 {
+        self.start_s + self.start.elapsed().as_secs_f64()
+    }
+
     pub(crate) fn directory(&self) -> MutexGuard<'_, Directory> {
         self.directory
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
-
-    pub(crate) fn joined(&self) -> MutexGuard<'_, HashMap<u64, u64>> {
-        self.joined.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Seconds since 1970, UTC.
-pub(crate) fn now() -> f64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.unwrap_or_default().as_secs_f64()
 }
 
 /// A metaserver that listens.
@@ -174,15 +168,16 @@ impl Metaserver {
             first_placement: u64::from_le_bytes(random) >> 1,
             ..Settings::default()
         };
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let shared = Arc::new(Shared {
             directory: Mutex::new(Directory::new(settings)),
-            joined: Mutex::default(),
             access: Mutex::new(access),
             identity,
             connections: AtomicUsize::new(0),
             most_connections: config.connections,
             lease_s: config.lease_s,
             start: Instant::now(),
+            start_s: since.unwrap_or_default().as_secs_f64(),
             stored: AtomicBool::new(true),
             store: config.store,
             ends: AtomicBool::new(false),
@@ -235,7 +230,8 @@ impl Metaserver {
             if !waits[0].revents().is_empty() {
                 break;
             }
-            self.shared.directory().advance(now());
+            let now = self.shared.now();
+            self.shared.directory().advance(now);
             for listener in &self.listeners {
                 number = self.accept(listener, number);
             }

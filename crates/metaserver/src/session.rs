@@ -1,19 +1,11 @@
 //! One connection: its thread reads a request, asks the directory, and answers.
 
-use crate::{Shared, now, status};
+use crate::{Shared, status};
 use farcall_client::Address;
-use farcall_directory::message::{
-    Choose, Find, FindData, Found, Hold, Invalid, Join, Leave, ListData, Message, Noted, Observe,
-    Report,
-};
-use farcall_directory::{Refusal, Viewer};
+use farcall_directory::session::{self, Peer};
 use farcall_rpc_proto::server::{Connection, Event};
-use farcall_rpc_proto::{
-    DIRECTORY, Failure, FailureKind, FunctionSummary, Hello, Kind, Limits, Listing, NAMES,
-    OPERATION, ProtocolError, Transmit,
-};
+use farcall_rpc_proto::{Hello, Limits, ProtocolError, Transmit};
 use farcall_tls::Session as Tls;
-use std::collections::BTreeSet;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::atomic::Ordering;
@@ -26,10 +18,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(3600);
 /// Bytes read at once.
 const INPUT_BYTES: usize = 64 << 10;
-/// Functions of one page of a listing.
-const PAGE: usize = 256;
-/// Servers that may join by one connection.
-const MOST_JOINED: usize = 16;
 
 /// A socket, with TLS where the metaserver speaks it.
 struct Wire {
@@ -64,9 +52,8 @@ struct Session<'s> {
     proto: Connection,
     peer: SocketAddr,
     number: u64,
-    user: Option<String>,
-    /// Servers that have joined by it.
-    joined: BTreeSet<u64>,
+    /// What it may say, once its peer was let in.
+    session: Option<session::Session>,
 }
 
 /// Why a connection ends.
@@ -114,7 +101,9 @@ pub(crate) fn serve(shared: &Arc<Shared>, stream: TcpStream, peer: SocketAddr, n
             // Whoever does not take it is not waited for.
             let _ = session.flush();
         }
-        session.lose_joined();
+        if let Some(session) = session.session.take() {
+            session.end(&mut shared.directory(), shared.now());
+        }
     }
     shared.connections.fetch_sub(1, Ordering::Relaxed);
 }
@@ -130,16 +119,14 @@ fn begin(
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let tls = shared.identity.as_ref().map(Tls::server).transpose()?;
-    let mut hello = Hello::new(concat!("farcall-metaserver ", env!("CARGO_PKG_VERSION")));
-    hello.features |= DIRECTORY | OPERATION | NAMES;
+    let hello = session::hello(concat!("farcall-metaserver ", env!("CARGO_PKG_VERSION")));
     Ok(Session {
         shared,
         wire: Wire { stream, tls },
         proto: Connection::new(Limits::default(), hello),
         peer,
         number,
-        user: None,
-        joined: BTreeSet::new(),
+        session: None,
     })
 }
 
@@ -180,41 +167,27 @@ impl Session<'_> {
     }
 
     fn handle(&mut self, event: Event) -> Result<(), End> {
-        match event {
-            Event::Connected(hello) => return self.welcome(&hello),
-            Event::List(request, from) => {
-                let listing = self.page(from as usize);
-                self.proto.listing(request, &listing);
-            }
-            Event::Status(request) => {
+        if let Event::Connected(hello) = event {
+            return self.welcome(&hello);
+        }
+        let (proto, peer) = (&mut self.proto, self.peer.ip());
+        let Some(session) = &mut self.session else {
+            return Err(End::Left);
+        };
+        let reached = |address: &str| reachable(address, peer);
+        let mut directory = self.shared.directory();
+        let left = session.handle((&mut directory, self.shared.now()), proto, event, reached);
+        drop(directory);
+        match left {
+            None => Ok(()),
+            Some(Event::Status(request)) => {
                 let text = status::text(self.shared);
                 self.proto.standing(request, text);
-            }
-            Event::Directory(request, kind, message) => {
-                match self.direct(kind, &message) {
-                    Ok(Some((kind, answer))) => self.proto.directory(request, kind, &answer),
-                    Ok(None) => {}
-                    // Nothing answers an observation.
-                    Err(_) if kind == Kind::Observe => {}
-                    Err(failure) => self.proto.fail(request, &failure),
-                }
-            }
-            Event::Drain(request) => {
-                let text = "this is a metaserver: drain its servers one by one, which `farcall \
-                            status` lists, and end a metaserver with SIGTERM";
-                let failure = Failure::new(FailureKind::NotAllowed, text);
-                self.proto.fail(request, &failure);
-            }
-            Event::Describe(request, _) | Event::Call(request, _) => {
-                let text = "this is a metaserver: it computes nothing; a newer client asks it \
-                            where to call";
-                let failure = Failure::new(FailureKind::NotAllowed, text);
-                self.proto.fail(request, &failure);
+                Ok(())
             }
             // Their features are not offered.
-            _ => return Err(End::Told("a metaserver does not do this".to_string())),
+            Some(_) => Err(End::Told("a metaserver does not do this".to_string())),
         }
-        Ok(())
     }
 
     fn welcome(&mut self, hello: &Hello) -> Result<(), End> {
@@ -224,7 +197,13 @@ impl Session<'_> {
         match access.user(hello.token.as_deref(), certificate) {
             Ok(user) => {
                 tracing::debug!("{}: connected, {}, user {user}", self.peer, hello.agent);
-                self.user = Some(user);
+                let peer = Peer {
+                    sees_all: access.is_open(),
+                    may_not_join: access.may_join(&user).err(),
+                    site: self.peer.ip().to_string(),
+                    user,
+                };
+                self.session = Some(session::Session::new(self.number, peer));
                 self.wire.stream.set_read_timeout(Some(IDLE))?;
                 Ok(())
             }
@@ -236,157 +215,6 @@ impl Session<'_> {
             }
         }
     }
-
-    /// What the directory says.
-    fn direct(&mut self, kind: Kind, message: &[u8]) -> Result<Option<(Kind, Vec<u8>)>, Failure> {
-        match kind {
-            Kind::Join => self.join(read(message)?)?,
-            Kind::Report => {
-                let report: Report = read(message)?;
-                self.check_joined(report.server)?;
-                let reported = self.shared.directory().report(now(), report);
-                reported.map_err(refusal)?;
-            }
-            Kind::Leave => {
-                let Leave { server } = read(message)?;
-                self.check_joined(server)?;
-                self.joined.remove(&server);
-                self.shared.joined().remove(&server);
-                self.shared.directory().leave(now(), server);
-                tracing::info!("server {server:016x} has left");
-            }
-            Kind::Hold => {
-                let hold: Hold = read(message)?;
-                self.check_joined(hold.server)?;
-                let held = self.shared.directory().hold(now(), hold);
-                held.map_err(refusal)?;
-            }
-            Kind::FindData => {
-                let find: FindData = read(message)?;
-                let viewer = self.viewer();
-                let found = self.shared.directory().find_data(now(), viewer, &find);
-                return Ok(Some((Kind::DataFound, found.to_bytes())));
-            }
-            Kind::ListData => {
-                let ListData { after } = read(message)?;
-                let viewer = self.viewer();
-                let listed = self
-                    .shared
-                    .directory()
-                    .list_data(now(), viewer, after.as_ref());
-                return Ok(Some((Kind::DataListed, listed.to_bytes())));
-            }
-            Kind::Find => {
-                let Find { function } = read(message)?;
-                let site = self.site();
-                let found = self.shared.directory().find(now(), &site, &function);
-                let (function, records) = found.map_err(refusal)?;
-                let found = Found { function, records };
-                return Ok(Some((Kind::Found, found.to_bytes())));
-            }
-            Kind::Choose => {
-                let wanted: Choose = read(message)?;
-                let site = self.site();
-                let chosen = self.shared.directory().choose(now(), &site, &wanted);
-                return Ok(Some((Kind::Chosen, chosen.map_err(refusal)?.to_bytes())));
-            }
-            _ => {
-                let observed: Observe = read(message)?;
-                let site = self.site();
-                self.shared.directory().observe(now(), &site, &observed);
-                return Ok(None);
-            }
-        }
-        let lease_s = self.shared.lease_s;
-        Ok(Some((Kind::Noted, Noted { lease_s }.to_bytes())))
-    }
-
-    /// Who asks for data.
-    fn viewer(&self) -> Viewer<'_> {
-        let access = self.shared.access.lock();
-        let access = access.unwrap_or_else(PoisonError::into_inner);
-        Viewer {
-            user: self.user.as_deref().unwrap_or_default(),
-            sees_all: access.is_open(),
-        }
-    }
-
-    /// Where the client is.
-    fn site(&self) -> String {
-        self.peer.ip().to_string()
-    }
-
-    fn join(&mut self, mut join: Join) -> Result<(), Failure> {
-        let refuse = |text: String| Failure::new(FailureKind::NotAllowed, text);
-        let user = self.user.as_deref().unwrap_or_default();
-        let access = self.shared.access.lock();
-        let access = access.unwrap_or_else(PoisonError::into_inner);
-        access.may_join(user).map_err(refuse)?;
-        drop(access);
-        if self.joined.len() >= MOST_JOINED {
-            return Err(refuse(format!(
-                "{MOST_JOINED} servers have joined by one connection"
-            )));
-        }
-        join.address = reachable(&join.address, self.peer.ip())
-            .map_err(|text| Failure::new(FailureKind::BadArgument, text))?;
-        let (server, address) = (join.server, join.address.clone());
-        let functions = join.functions.len();
-        self.shared.directory().join(now(), join).map_err(refusal)?;
-        self.joined.insert(server);
-        self.shared.joined().insert(server, self.number);
-        tracing::info!("server {server:016x} at {address} has joined with {functions} functions");
-        Ok(())
-    }
-
-    fn check_joined(&self, server: u64) -> Result<(), Failure> {
-        match self.joined.contains(&server) {
-            true => Ok(()),
-            false => Err(refusal(Refusal::NotJoined)),
-        }
-    }
-
-    /// The connection has ended: its servers, unless they have joined anew, get no calls until
-    /// they report.
-    fn lose_joined(&mut self) {
-        for server in std::mem::take(&mut self.joined) {
-            let mut joined = self.shared.joined();
-            if joined.get(&server) == Some(&self.number) {
-                joined.remove(&server);
-                drop(joined);
-                self.shared.directory().lose(now(), server);
-                tracing::warn!("server {server:016x} is lost: its connection has ended");
-            }
-        }
-    }
-
-    fn page(&self, from: usize) -> Listing {
-        let mut directory = self.shared.directory();
-        directory.advance(now());
-        let functions = directory.functions().skip(from).take(PAGE);
-        let functions = functions.map(|function| FunctionSummary {
-            name: function.name.clone(),
-            title: function.title.clone(),
-        });
-        let functions: Vec<FunctionSummary> = functions.collect();
-        let next = (functions.len() == PAGE).then_some((from + PAGE) as u32);
-        Listing { functions, next }
-    }
-}
-
-fn read<M: Message>(message: &[u8]) -> Result<M, Failure> {
-    M::from_bytes(message)
-        .map_err(|error: Invalid| Failure::new(FailureKind::BadArgument, error.to_string()))
-}
-
-fn refusal(refusal: Refusal) -> Failure {
-    let kind = match refusal {
-        Refusal::NotJoined => FailureKind::NotJoined,
-        Refusal::Full(_) => FailureKind::Busy,
-        Refusal::Unknown { .. } | Refusal::Ambiguous { .. } => FailureKind::UnknownFunction,
-        Refusal::NoServer { .. } => FailureKind::NoServer,
-    };
-    Failure::new(kind, refusal.to_string())
 }
 
 /// Where clients reach a server that says it listens there: one that listens on every address of

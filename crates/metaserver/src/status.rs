@@ -1,6 +1,6 @@
 //! How a metaserver stands, as a JSON object.
 
-use crate::{Shared, now};
+use crate::Shared;
 use farcall_directory::Standing;
 use farcall_metrics::Text;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ const MOST_SERIES: usize = 100;
 
 pub(crate) fn text(shared: &Shared) -> String {
     let mut directory = shared.directory();
-    directory.advance(now());
+    directory.advance(shared.now());
     let servers: Vec<Value> = directory
         .servers()
         .take(MOST)
@@ -62,7 +62,7 @@ pub(crate) fn text(shared: &Shared) -> String {
 pub(crate) fn metrics(shared: &Shared) -> Text {
     let mut text = Text::new("farcall_meta");
     let mut directory = shared.directory();
-    directory.advance(now());
+    directory.advance(shared.now());
     let mut states = [("serving", 0u64), ("draining", 0), ("lost", 0)];
     let mut backlogs = Vec::new();
     for one in directory.servers() {

@@ -29,6 +29,7 @@ mod libraries;
 pub mod lifecycle;
 mod links;
 mod map;
+pub mod member;
 mod memory;
 mod names;
 mod objects;

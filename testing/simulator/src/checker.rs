@@ -1,6 +1,7 @@
 //! What must hold at every step, seen from outside. Each subject has a file.
 
 mod fairness;
+mod grid;
 mod lanes;
 mod names;
 mod objects;
@@ -110,6 +111,7 @@ pub(crate) struct Checker {
     pub(crate) names: names::Names,
     pub(crate) reservations: reservations::Reservations,
     pub(crate) lanes: lanes::Lanes,
+    pub(crate) editions: grid::Editions,
     pub(crate) fairness: fairness::Fairness,
     pub(crate) secrets: secrets::Secrets,
     /// Virtual nanoseconds.
@@ -317,6 +319,15 @@ impl Checker {
                 self.fail(text);
             }
             _ => known.told = Some(told),
+        }
+    }
+
+    /// A call of many servers is over: it has succeeded, or failed so.
+    pub(crate) fn ended(&mut self, tag: Tag, failed: Option<FailureKind>) {
+        let told = failed.map_or(Told::Done(Vec::new()), Told::Failed);
+        match self.calls.get_mut(&tag) {
+            Some(known) if known.told.is_none() => known.told = Some(told),
+            _ => self.fail(format!("call {tag} ends a second time, with {told:?}")),
         }
     }
 

@@ -15,10 +15,9 @@ mod trespass;
 pub(crate) use libraries::OPERATOR;
 
 use crate::checker::Checker;
-use crate::interfaces::NAMES;
+use crate::interfaces::{NAMES, user_name};
 use crate::machine::Memory;
 use crate::options::Options;
-use crate::options::user_name;
 use farcall_random::SplitMix64;
 use farcall_rpc_proto as proto;
 use farcall_rpc_proto::client::{Answer, Connection, Event};
@@ -249,7 +248,8 @@ impl Client {
         }
     }
 
-    fn size(random: &mut SplitMix64) -> u64 {
+    /// How many bytes an array has.
+    pub(crate) fn size(random: &mut SplitMix64) -> u64 {
         match random.below(16) {
             0 => 1,
             1..=11 => 1 + random.below(200),

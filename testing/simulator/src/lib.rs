@@ -1,5 +1,7 @@
 //! A whole server in virtual time: the real `server-proto` and both ends of the real `rpc-proto`,
 //! with models of sockets, workers and a disk that fail, and a server that is killed at any action.
+//! Or several of them with metaservers, which are the real `directory`, and clients whose calls
+//! these place.
 //!
 //! [`simulate`] plays one seed. A `Checker` sees what clients are told and what workers do, as
 //! somebody with a perfect memory would, and fails at the first step that breaks a promise. The
@@ -9,6 +11,7 @@ mod checker;
 mod client;
 mod disk;
 mod folder;
+mod grid;
 mod interfaces;
 mod machine;
 mod minimise;
@@ -16,7 +19,6 @@ mod options;
 mod world;
 
 pub use checker::Violation;
-pub use farcall_server_proto::Flaw;
 pub use minimise::minimise;
-pub use options::{Faults, Options, Subjects};
+pub use options::{Faults, Flaw, GridFaults, Options, Subjects};
 pub use world::{Outcome, simulate};

@@ -23,7 +23,10 @@ struct Arguments {
     /// The first of the new seeds.
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// Look for each of the server's deliberate faults, for so many seconds each.
+    /// Play only seeds with metaservers.
+    #[arg(long)]
+    metaservers: bool,
+    /// Look for each of the deliberate faults, for so many seconds each.
     #[arg(long)]
     flaws: bool,
     /// Of the deliberate faults, look for the one of this name alone.
@@ -53,6 +56,9 @@ fn main() -> ExitCode {
             break;
         }
         let options = Options::of_seed(seed);
+        if arguments.metaservers && options.metaservers == 0 {
+            continue;
+        }
         let outcome = simulate(&options);
         (histories, calls) = (histories + 1, calls + outcome.calls);
         (faults, seconds) = (faults + outcome.faults, seconds + outcome.seconds);
@@ -91,15 +97,12 @@ fn find_flaws(arguments: &Arguments) -> ExitCode {
         let wanted = arguments.flaw.as_ref();
         wanted.is_none_or(|name| *name == format!("{flaw:?}"))
     };
-    for flaw in Flaw::ALL.into_iter().filter(is_wanted) {
+    for flaw in Flaw::all().filter(is_wanted) {
         let start = Instant::now();
         let mut seeds = (arguments.from..).take_while(|_| start.elapsed() < time);
         let found = seeds.find_map(|seed| {
-            let options = Options {
-                flaw: Some(flaw),
-                ..Options::of_seed(seed)
-            };
-            Some((seed, simulate(&options).violation?))
+            let violation = simulate(&flaw.options(seed)).violation;
+            Some((seed, violation?))
         });
         let took = start.elapsed().as_secs_f64();
         match found {
@@ -123,11 +126,17 @@ fn show(options: &Options, lines: usize) {
     let short = minimise(options);
     let outcome = simulate(&short);
     println!(
-        "shortest: {} clients with {} wishes, subjects: {}, faults: {}",
+        "shortest: {} clients with {} wishes, {} servers, {} metaservers{}, subjects: {}, \
+         faults: {}",
         short.clients,
         short.wishes,
+        short.servers,
+        short.metaservers,
+        if short.stores { " with a store" } else { "" },
         short.subjects.names().join(", "),
-        short.faults.names().join(", ")
+        [short.faults.names(), short.grid_faults.names()]
+            .concat()
+            .join(", ")
     );
     let skipped = outcome.history.len().saturating_sub(lines);
     if skipped > 0 {

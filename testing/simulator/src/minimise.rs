@@ -1,7 +1,7 @@
-//! Makes a failing history short: fewer clients, fewer wishes, fewer kinds of faults and
-//! of what clients do.
+//! Makes a failing history short: fewer clients, servers and wishes, fewer kinds of faults and of
+//! what clients do.
 
-use crate::options::{Faults, Options, Subjects};
+use crate::options::{Faults, GridFaults, Options, Subjects};
 use crate::world::simulate;
 
 /// The shortest history found that breaks the same promise, with what happens in it written down.
@@ -15,6 +15,25 @@ pub fn minimise(options: &Options) -> Options {
             clients,
             ..best.clone()
         });
+        let fewer_servers = (1..best.servers).map(|servers| Options {
+            servers,
+            ..best.clone()
+        });
+        let one_metaserver = (best.metaservers > 1).then(|| Options {
+            metaservers: 1,
+            ..best.clone()
+        });
+        let no_store = best.stores.then(|| Options {
+            stores: false,
+            ..best.clone()
+        });
+        let without = (0..GridFaults::COUNT).filter_map(|number| best.grid_faults.without(number));
+        let fewer_grid_faults = without.map(|grid_faults| Options {
+            grid_faults,
+            ..best.clone()
+        });
+        let fewer_hosts = fewer_servers.chain(one_metaserver).chain(no_store);
+        let fewer_hosts = fewer_hosts.chain(fewer_grid_faults);
         let wishes = [
             best.wishes / 2,
             best.wishes * 3 / 4,
@@ -37,7 +56,10 @@ pub fn minimise(options: &Options) -> Options {
             subjects,
             ..best.clone()
         });
-        let fewer = fewer_clients.chain(fewer_faults).chain(fewer_subjects);
+        let fewer = fewer_clients
+            .chain(fewer_hosts)
+            .chain(fewer_faults)
+            .chain(fewer_subjects);
         let mut smaller = fewer.chain(fewer_wishes);
         match smaller.find(|options| fails(options)) {
             Some(found) => best = found,

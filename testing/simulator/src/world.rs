@@ -1,18 +1,23 @@
 //! Virtual time: what happens when, and who is told of it.
 
 mod actions;
+mod callers;
+mod grid;
 mod hosts;
 mod links;
 mod services;
 
 use crate::checker::{Checker, Violation};
 use crate::client::Client;
+use crate::grid::caller::Caller;
+use crate::grid::meta::LEASE_S;
+use crate::grid::store::Store;
 use crate::machine::keep_ns;
-use crate::options::{Faults, Options};
+use crate::options::{Faults, Flaw, GridFaults, Options};
 use farcall_random::SplitMix64;
-use farcall_server_proto::Flaw;
+use grid::{Cut, MetaHost};
 use hosts::{Host, ToLife};
-use links::Link;
+use links::{Link, Maker, To};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,6 +28,8 @@ const S: u64 = 1000 * MS;
 const HEALED: u64 = 300 * S;
 /// By then everything has ended.
 const END: u64 = HEALED + 3600 * S;
+/// So long after all is well everybody has noticed: leases have ended, and more than once.
+const SETTLE: u64 = (3.0 * LEASE_S) as u64 * S;
 /// Steps of one history.
 const MOST_STEPS: u64 = 2_000_000;
 
@@ -45,6 +52,23 @@ enum Happening {
     ToLife(usize, u64, ToLife),
     /// The server of a host starts.
     Starts(usize),
+    /// A client of metaservers does something.
+    CallerActs(usize),
+    /// Somebody tries to connect.
+    Reaches(Maker, To),
+    /// Somebody could not connect.
+    Fails(Maker),
+    /// A host's server, in one life, does what is due at a metaserver.
+    MemberTurns(usize, u64, usize),
+    /// It is tired of waiting for what it has asked so many questions ago.
+    Patience(usize, u64, usize, u64),
+    /// A metaserver starts.
+    MetaStarts(usize),
+    /// A metaserver, in one life, looks at what is due.
+    MetaTurns(usize, u64),
+    /// The servers that live are compared with those that are known, and each client makes a last
+    /// call.
+    Settles,
 }
 
 /// How a history has ended.
@@ -74,6 +98,15 @@ pub(crate) struct World {
     hosts: Vec<Host>,
     links: Vec<Link>,
     clients: Vec<Client>,
+    metas: Vec<MetaHost>,
+    store: Store,
+    callers: Vec<Caller>,
+    cuts: Vec<Cut>,
+    /// Numbers of servers that have ended, and when.
+    dead: Vec<(u64, u64)>,
+    /// Whether nothing goes wrong any more, and whether all have had time to notice.
+    is_healed: bool,
+    is_settled: bool,
     checker: Checker,
     faults: u64,
     history: Vec<String>,
@@ -109,11 +142,18 @@ impl World {
             happenings: BinaryHeap::new(),
             waiting: BTreeMap::new(),
             last: 0,
-            hosts: vec![Host::default()],
+            hosts: (0..options.servers).map(|_| Host::default()).collect(),
             links: Vec::new(),
-            clients: (0..options.clients)
-                .map(|number| Client::new(number, &options))
+            clients: Vec::new(),
+            metas: (0..options.metaservers)
+                .map(|_| MetaHost::default())
                 .collect(),
+            store: Store::default(),
+            callers: Vec::new(),
+            cuts: Vec::new(),
+            dead: Vec::new(),
+            is_healed: false,
+            is_settled: false,
             checker: Checker::default(),
             faults: 0,
             history: Vec::new(),
@@ -126,11 +166,29 @@ impl World {
         for host in 0..world.hosts.len() {
             world.at(0, Happening::Starts(host));
         }
-        for client in 0..world.clients.len() {
-            let soon = world.random.below(50 * MS);
-            world.at(soon, Happening::Connects(client));
-        }
+        world.begin_clients();
         world
+    }
+
+    /// Clients begin: those of the one server, or of metaservers.
+    fn begin_clients(&mut self) {
+        for meta in 0..self.metas.len() {
+            self.at(0, Happening::MetaStarts(meta));
+        }
+        let (numbers, options) = (0..self.options.clients, &self.options);
+        if !self.metas.is_empty() {
+            self.callers = numbers.map(|number| Caller::new(number, options)).collect();
+            for caller in 0..self.callers.len() {
+                let soon = self.random.below(2 * S);
+                self.at(soon, Happening::CallerActs(caller));
+            }
+            return;
+        }
+        self.clients = numbers.map(|number| Client::new(number, options)).collect();
+        for client in 0..self.clients.len() {
+            let soon = self.random.below(50 * MS);
+            self.at(soon, Happening::Connects(client));
+        }
     }
 
     fn trace(&mut self, text: impl FnOnce() -> String) {
@@ -148,7 +206,16 @@ impl World {
 
     /// Whether one of these faults happens now, where it may: once in so many times.
     fn fails(&mut self, pick: impl Fn(&Faults) -> bool, once_in: u64) -> bool {
-        let may = self.now < HEALED && pick(&self.options.faults);
+        self.may_fail(pick(&self.options.faults), once_in)
+    }
+
+    /// The same, of those that need metaservers.
+    fn grid_fails(&mut self, pick: impl Fn(&GridFaults) -> bool, once_in: u64) -> bool {
+        self.may_fail(pick(&self.options.grid_faults), once_in)
+    }
+
+    fn may_fail(&mut self, is_among: bool, once_in: u64) -> bool {
+        let may = self.now < HEALED && !self.is_healed && is_among;
         let fails = may && self.random.below(once_in) == 0;
         self.faults += u64::from(fails);
         fails
@@ -162,8 +229,7 @@ impl World {
     fn run(&mut self) {
         let mut steps = 0;
         while self.checker.violation.is_none() {
-            if self.clients.iter().all(Client::is_content) && self.hosts.iter().all(Host::is_quiet)
-            {
+            if self.is_content() && self.has_settled() {
                 return self.check_end();
             }
             let Some(Reverse((time, number))) = self.happenings.pop() else {
@@ -181,12 +247,46 @@ impl World {
         }
     }
 
+    /// Whether all clients have what they wanted, and no server has anything to do any more.
+    fn is_content(&self) -> bool {
+        self.clients.iter().all(Client::is_content)
+            && self.callers.iter().all(Caller::is_content)
+            && self.hosts.iter().all(Host::is_quiet)
+    }
+
+    /// Whether nothing is left to be seen: with metaservers all goes well for a while at the end.
+    fn has_settled(&mut self) -> bool {
+        if self.metas.is_empty() || self.is_settled {
+            return true;
+        }
+        if !self.is_healed {
+            self.trace(|| "all is well from now on".to_string());
+            self.is_healed = true;
+            self.cuts.clear();
+            self.at(self.now + SETTLE, Happening::Settles);
+        }
+        false
+    }
+
+    fn settles(&mut self) {
+        self.is_settled = true;
+        self.check_directories();
+        for caller in 0..self.callers.len() {
+            self.callers[caller].wishes = 1;
+            self.caller_acts(caller);
+        }
+    }
+
     fn stuck(&mut self, why: &str) {
         let clients = self.clients.iter().enumerate();
         let clients = clients.filter(|(_, client)| !client.is_content());
-        let lacking: Vec<String> = clients
-            .map(|(number, client)| format!("client {number} lacks {}", client.lacks()))
-            .collect();
+        let clients =
+            clients.map(|(number, client)| format!("client {number} lacks {}", client.lacks()));
+        let callers = self.callers.iter().enumerate();
+        let callers = callers.filter(|(_, caller)| !caller.is_content());
+        let callers =
+            callers.map(|(number, caller)| format!("client {number} lacks {}", caller.lacks()));
+        let lacking: Vec<String> = clients.chain(callers).collect();
         let machines = self.hosts.iter().map(|host| host.machine.as_ref());
         let figures: Vec<_> = machines
             .map(|machine| machine.map(|one| (one.server.overview().figures(), one.standing())))
@@ -209,8 +309,11 @@ impl World {
 
     fn happens(&mut self, happening: Happening) {
         let paused = match &happening {
-            Happening::ToServer(link, _) | Happening::LostAtServer(link) => self.pause(*link),
-            Happening::ToLife(host, ..) => self.hosts[*host].paused,
+            Happening::ToServer(link, _) | Happening::LostAtServer(link) => self.pause(*link, 0),
+            Happening::ToClient(link, _) | Happening::LostAtClient(link) => self.pause(*link, 1),
+            Happening::ToLife(host, ..)
+            | Happening::MemberTurns(host, ..)
+            | Happening::Patience(host, ..) => self.hosts[*host].paused,
             _ => 0,
         };
         if self.now < paused {
@@ -228,6 +331,19 @@ impl World {
             }
             Happening::ToLife(..) => {}
             Happening::Starts(host) => self.start(host),
+            Happening::CallerActs(caller) => self.caller_acts(caller),
+            Happening::Reaches(maker, to) => self.reaches(maker, to),
+            Happening::Fails(maker) => self.reached(maker, None),
+            Happening::MemberTurns(host, life, meta) if self.hosts[host].has(life) => {
+                self.member_is_due(host, meta);
+            }
+            Happening::Patience(host, life, meta, asked) if self.hosts[host].has(life) => {
+                self.loses_patience(host, meta, asked);
+            }
+            Happening::MemberTurns(..) | Happening::Patience(..) => {}
+            Happening::MetaStarts(meta) => self.meta_starts(meta),
+            Happening::MetaTurns(meta, life) => self.meta_turns(meta, life),
+            Happening::Settles => self.settles(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::data::DataStatus;
 use crate::error::Error;
-use crate::grid::directory::{FRESH, Grid, HERE, now};
+use crate::grid::directory::Grid;
 use crate::remote::{Handle, Server, check_names, directory};
 use farcall_directory::message::{DataFound, DataListed, Datum, FindData, ListData, Need, Offer};
 use farcall_directory::{Located, Viewer};
@@ -49,8 +49,7 @@ impl Grid {
     /// Asks who holds data of a name, and where so many bytes could be put.
     fn ask_data(&self, name: &DataName, room: Option<u64>) -> Result<Option<Offer>, Error> {
         let asked = format!("{name}");
-        let is_fresh = |at: &Instant| at.elapsed() < FRESH;
-        if room.is_none() && self.known().asked_data.get(&asked).is_some_and(is_fresh) {
+        if room.is_none() && self.known().is_fresh_data(self.now(), &asked) {
             return Ok(None);
         }
         let find = FindData {
@@ -62,28 +61,24 @@ impl Grid {
             check_names(connection)?;
             directory::ask_directory(connection, (Kind::FindData, Kind::DataFound), &find)
         })?;
-        let Some(found) = found else {
+        let Some(mut found) = found else {
             return Ok(None);
         };
+        let room = found.room.take();
         let mut known = self.known();
-        known.directory.forget_data(&name.name);
-        for record in found.records {
-            known.directory.apply(now(), record.at(HERE));
-        }
-        known.asked_data.retain(|_, at| at.elapsed() < FRESH);
-        known.asked_data.insert(asked, Instant::now());
-        Ok(found.room)
+        known.found_data(self.now(), (&asked, &name.name), found);
+        Ok(room)
     }
 
     /// What is asked next is asked of the metaserver.
     fn ask_anew(&self) {
-        self.known().asked_data.clear();
+        self.known().ask_data_anew();
     }
 
     /// What the client knows of data of a name, with the addresses of those who hold them.
     fn known_data(&self, name: &DataName) -> Vec<Found> {
         let known = self.known();
-        let directory = &known.directory;
+        let directory = known.directory();
         let located = directory.data(SELF, &name.name, name.owner.as_deref());
         let address = |server| Some((server, directory.address(server)?.to_string()));
         let found = located.into_iter().map(|Located { datum, holders }| Found {

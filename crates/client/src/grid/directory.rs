@@ -4,19 +4,12 @@ use crate::address::Address;
 use crate::error::{Error, Fault};
 use crate::grid::probe::{self, Probes};
 use crate::remote::{Connection, Server, directory};
-use farcall_directory::message::{Choose, Chosen, Find, Found, Observe, Offer, Terms};
-use farcall_directory::{Directory, Settings};
+use farcall_directory::client::{Known, Place};
+use farcall_directory::message::{Choose, Chosen, Find, Found, Observe, Offer};
 use farcall_rpc_proto::{FailureKind, Kind};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-/// While no metaserver answers, it is tried again so often.
-const RETRY: Duration = Duration::from_secs(1);
-/// What is known of a function is asked for again after so long.
-pub(super) const FRESH: Duration = Duration::from_secs(2);
-/// The client's own name for where it is.
-pub(super) const HERE: &str = "here";
+use std::time::Instant;
 
 /// The servers behind a metaserver. Clones share what is known of them.
 #[derive(Clone)]
@@ -26,54 +19,19 @@ struct Shared {
     /// The metaserver.
     meta: Server,
     known: Mutex<Known>,
+    start: Instant,
     /// Connections to servers, by their numbers.
     servers: Mutex<HashMap<u64, Server>>,
     probes: Probes,
 }
 
-pub(super) struct Known {
-    pub(super) directory: Directory,
-    /// When each function was asked for last.
-    asked: HashMap<String, Instant>,
-    /// When data of each name were asked for last.
-    pub(super) asked_data: HashMap<String, Instant>,
-    /// No metaserver has answered; none is asked before.
-    away_until: Option<Instant>,
-}
-
-/// A server that was chosen for a call.
-#[derive(Clone, Debug)]
-pub(crate) struct Place {
-    pub(crate) server: u64,
-    pub(crate) address: String,
-    /// What the call is predicted to take there.
-    pub(crate) terms: Option<Terms>,
-    /// Its number at the metaserver; 0 where the client has decided.
-    placement: u64,
-    /// Its number in the client's own directory; 0 where the metaserver has decided.
-    own: u64,
-}
-
-pub(super) fn now() -> f64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.unwrap_or_default().as_secs_f64()
-}
-
 impl Grid {
     /// What is behind a metaserver.
     pub(crate) fn behind(meta: Server) -> Grid {
-        let settings = Settings {
-            forgets: false,
-            ..Settings::default()
-        };
         Grid(Arc::new(Shared {
             meta,
-            known: Mutex::new(Known {
-                directory: Directory::new(settings),
-                asked: HashMap::new(),
-                asked_data: HashMap::new(),
-                away_until: None,
-            }),
+            known: Mutex::default(),
+            start: Instant::now(),
             servers: Mutex::default(),
             probes: Probes::default(),
         }))
@@ -88,13 +46,17 @@ impl Grid {
         self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Seconds, as what is known goes by.
+    pub(super) fn now(&self) -> f64 {
+        self.0.start.elapsed().as_secs_f64()
+    }
+
     /// Asks a metaserver; `None` where none answers.
     pub(super) fn ask<T>(
         &self,
         ask: impl Fn(&Arc<Connection>) -> Result<T, Error>,
     ) -> Result<Option<T>, Error> {
-        let away = self.known().away_until;
-        if away.is_some_and(|until| Instant::now() < until) {
+        if !self.known().asks(self.now()) {
             return Ok(None);
         }
         // Once more on a new connection, which may lead to another metaserver.
@@ -105,7 +67,7 @@ impl Grid {
                 .and_then(|connection| ask(&connection));
             match answer {
                 Ok(answer) => {
-                    self.known().away_until = None;
+                    self.known().answered(self.now(), true);
                     return Ok(Some(answer));
                 }
                 Err(error) if error.fault() == Fault::Peer || error.was_let_go() => {
@@ -114,14 +76,13 @@ impl Grid {
                 Err(error) => return Err(error),
             }
         }
-        self.known().away_until = Some(Instant::now() + RETRY);
+        self.known().answered(self.now(), false);
         Ok(None)
     }
 
     /// Learns which servers have a function, unless that is known; returns its qualified name.
     pub(super) fn find(&self, name: &str) -> Result<String, Error> {
-        let is_fresh = |at: &Instant| at.elapsed() < FRESH;
-        if self.known().asked.get(name).is_some_and(is_fresh) {
+        if self.known().is_fresh(self.now(), name) {
             return self.resolve(name);
         }
         let find = Find {
@@ -130,23 +91,18 @@ impl Grid {
         let found: Option<Found> = self.ask(|connection| {
             directory::ask_directory(connection, (Kind::Find, Kind::Found), &find)
         })?;
-        let Some(found) = found else {
-            return self.resolve(name);
-        };
-        let mut known = self.known();
-        for record in found.records {
-            known.directory.apply(now(), record.at(HERE));
+        match found {
+            Some(found) => Ok(self.known().found(self.now(), name, found)),
+            None => self.resolve(name),
         }
-        known.asked.insert(name.to_string(), Instant::now());
-        Ok(found.function)
     }
 
     fn resolve(&self, name: &str) -> Result<String, Error> {
         let known = self.known();
-        known.directory.resolve(name).map_err(|refusal| {
-            let away = match known.away_until {
-                Some(_) => "; no metaserver answers, and this client has not asked for it before",
-                None => "",
+        known.directory().resolve(name).map_err(|refusal| {
+            let away = match known.is_away() {
+                true => "; no metaserver answers, and this client has not asked for it before",
+                false => "",
             };
             let text = format!("{refusal}{away}");
             Error::failed(FailureKind::UnknownFunction, text)
@@ -157,7 +113,7 @@ impl Grid {
     /// of that digest where there is one.
     pub(super) fn servers_with(&self, function: &str, digest: Option<u64>) -> Vec<(u64, String)> {
         let known = self.known();
-        let directory = &known.directory;
+        let directory = known.directory();
         let address = |server| directory.address(server).unwrap_or_default().to_string();
         let found = directory.with_function(function, digest);
         found.map(|(server, _)| (server, address(server))).collect()
@@ -177,7 +133,7 @@ impl Grid {
 
     fn has_paths(&self, server: u64) -> bool {
         let known = self.known();
-        known.directory.paths().any(|(_, to, _)| to == server)
+        known.directory().paths().any(|(_, to, _)| to == server)
     }
 
     /// The connection to a server, made where there is none.
@@ -234,20 +190,9 @@ impl Grid {
     pub(crate) fn choose(&self, wanted: &Choose) -> Result<Place, Error> {
         // Kept fresh for the time when no metaserver answers.
         self.find(&wanted.function)?;
-        let chosen = self.offers(wanted)?;
-        let (is_own, chosen) = chosen;
-        let Some(offer) = chosen.offers.into_iter().next() else {
-            let text = format!("no server for `{}` was named", wanted.function);
-            return Err(Error::failed(FailureKind::NoServer, text));
-        };
-        let number = |is_it: bool| if is_it { chosen.placement } else { 0 };
-        Ok(Place {
-            server: offer.server,
-            address: offer.address,
-            terms: offer.terms,
-            placement: number(!is_own),
-            own: number(is_own),
-        })
+        let (is_own, chosen) = self.offers(wanted)?;
+        Place::of(wanted, chosen, is_own)
+            .map_err(|refusal| Error::failed(FailureKind::NoServer, refusal.to_string()))
     }
 
     /// What the metaserver says of a call, or the client's own directory, and which it was.
@@ -258,7 +203,7 @@ impl Grid {
         if let Some(chosen) = chosen {
             return Ok((false, chosen));
         }
-        let own = self.known().directory.choose(now(), HERE, wanted);
+        let own = self.known().choose(self.now(), wanted);
         own.map(|chosen| (true, chosen)).map_err(|refusal| {
             let text = format!("{refusal} (no metaserver answers)");
             Error::failed(FailureKind::NoServer, text)
@@ -271,16 +216,12 @@ impl Grid {
     }
 
     /// Tells the metaserver and the client's own directory what became of a call.
-    pub(crate) fn observe(&self, place: &Place, mut observed: Observe) {
-        observed.server = place.server;
-        observed.placement = place.own;
-        let mut known = self.known();
-        known.directory.observe(now(), HERE, &observed);
-        let is_away = known.away_until.is_some();
-        drop(known);
-        observed.placement = place.placement;
-        if !is_away && let Some(connection) = self.meta().live_connection() {
-            directory::observe(&connection, &observed);
+    pub(crate) fn observe(&self, place: &Place, observed: &Observe) {
+        let told = self.known().observe(self.now(), place, observed);
+        if let Some(told) = told
+            && let Some(connection) = self.meta().live_connection()
+        {
+            directory::observe(&connection, &told);
         }
     }
 
@@ -297,7 +238,7 @@ impl Grid {
                 let reached = grid.server(server, &address);
                 let observed = reached.and_then(|server| probe::probe(&server));
                 for observed in observed.into_iter().flatten() {
-                    grid.observe_probe(server, observed);
+                    grid.observe(&Place::unplaced(server), &observed);
                 }
             }
         };
@@ -305,17 +246,5 @@ impl Grid {
         let _ = std::thread::Builder::new()
             .name("probe".into())
             .spawn(probe);
-    }
-
-    /// A probe has ended.
-    fn observe_probe(&self, server: u64, observed: Observe) {
-        let place = Place {
-            server,
-            address: String::new(),
-            terms: None,
-            placement: 0,
-            own: 0,
-        };
-        self.observe(&place, observed);
     }
 }

@@ -5,12 +5,13 @@ use crate::call::Prepared;
 use crate::callback::Callback;
 use crate::error::Error;
 use crate::grid::data::Found;
-use crate::grid::directory::{Grid, Place};
+use crate::grid::directory::Grid;
 use crate::grid::function::Function;
 use crate::offer::Terms;
 use crate::outcome::{Outcome, Placement};
 use crate::remote::{Attempt, Handle, Server};
-use farcall_directory::message::{Choose, MOST_EXCLUDED, Need, Observe, Transfer};
+use farcall_directory::client::{Course, Next, Place, Trouble};
+use farcall_directory::message::{Choose, Need, Observe, Transfer};
 use farcall_idl::{Mode, Scalar};
 use farcall_rpc_proto::{FailureKind, HandleId};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -43,22 +44,11 @@ unsafe impl Send for Call {}
 unsafe impl Sync for Call {}
 
 struct State {
-    wanted: Choose,
+    course: Course,
     prepared: Prepared,
-    place: Option<Place>,
     /// Nothing more happens to the call; its end, until it is told.
     over: bool,
     end: Option<Result<Outcome, Error>>,
-}
-
-/// What follows a failure.
-enum Next {
-    /// The call failed.
-    End,
-    /// It was not begun with, or may be run again.
-    Elsewhere,
-    /// It may have run, and may not be run again: why.
-    Lost(&'static str),
 }
 
 /// What became of a call over several connections.
@@ -157,14 +147,16 @@ impl Call {
             data: (!needs.is_empty()).then_some(needs),
             ..wanted
         };
+        let interface = &function.description().interface;
+        let mut params = interface.params.iter();
+        let overwrites = params.any(|param| param.mode == Mode::InOut && !param.dims.is_empty());
         Ok(Call {
             function: function.clone(),
             arguments: held,
             copies: Mutex::default(),
             state: Mutex::new(State {
-                wanted,
+                course: Course::new(wanted, interface.repeatable, overwrites),
                 prepared,
-                place: None,
                 over: false,
                 end: None,
             }),
@@ -186,10 +178,10 @@ impl Call {
     /// Makes the call over several connections to one server, where that may pay.
     fn in_streams(&self) -> Result<Streamed, Error> {
         let mut state = self.lock();
-        let place = self.grid().choose(&state.wanted)?;
+        let place = self.grid().choose(state.course.wanted())?;
         let server = self.grid().server(place.server, &place.address);
         let number = place.server;
-        state.place = Some(place);
+        state.course.goes_to(place);
         let streamed = server.and_then(|server| {
             let function = self.function.at(&server)?;
             let mut arguments = self.arguments((number, &server))?;
@@ -198,11 +190,11 @@ impl Call {
         match streamed {
             Ok(Some(outcome)) => {
                 self.tell(&state, &outcome, false);
-                Ok(Streamed::Over(outcome_at(outcome, state.place.as_ref())))
+                Ok(Streamed::Over(outcome_at(outcome, state.course.place())))
             }
             Ok(None) => Ok(Streamed::Not(None)),
             // Where it was when its server was lost, nobody knows.
-            Err(error) => match self.next_after(&error, Some(true)) {
+            Err(error) => match state.course.after(trouble(&error), Some(true)) {
                 Next::Elsewhere => {
                     self.give_away(&mut state, &error);
                     Ok(Streamed::Not(Some(error)))
@@ -225,7 +217,7 @@ impl Call {
     }
 
     fn lost(&self, state: &mut State, error: Error, why: &'static str) -> Error {
-        let place = state.place.clone();
+        let place = state.course.place().cloned();
         self.give_away(state, &error);
         Error::Lost {
             function: self.function.description().qualified.clone(),
@@ -243,24 +235,24 @@ impl Call {
     /// has to be.
     fn begin(&self, state: &mut State, mut before: Option<Error>) -> Result<Arc<Attempt>, Error> {
         loop {
-            let chosen = state.place.take().map(Ok);
-            let chosen = chosen.unwrap_or_else(|| self.grid().choose(&state.wanted));
+            let chosen = state.course.place().cloned().map(Ok);
+            let chosen = chosen.unwrap_or_else(|| self.grid().choose(state.course.wanted()));
             let place = match chosen {
                 Ok(place) => place,
                 Err(error) => return Err(self.exhausted(error, before)),
             };
-            state.place = Some(place.clone());
+            state.course.goes_to(place.clone());
             let server = self.grid().server(place.server, &place.address);
             let prepared = &mut state.prepared;
             let begun = server.and_then(|server| self.begin_at(place.server, &server, prepared));
             match begun {
                 Ok(attempt) => return Ok(attempt),
-                Err(error) => match self.next_after(&error, None) {
-                    Next::Elsewhere if state.wanted.exclude.len() < MOST_EXCLUDED => {
+                Err(error) => match state.course.after(trouble(&error), None) {
+                    Next::Elsewhere => {
                         self.give_away(state, &error);
                         before = Some(error);
                     }
-                    Next::Elsewhere | Next::End | Next::Lost(_) => return Err(error),
+                    Next::End | Next::Lost(_) => return Err(error),
                 },
             }
         }
@@ -292,59 +284,15 @@ impl Call {
 
     /// The server is not asked again for this call, and the others hear of it.
     fn give_away(&self, state: &mut State, error: &Error) {
-        let Some(place) = state.place.take() else {
-            return;
-        };
-        state.wanted.exclude.push(place.server);
-        let is_busy = matches!(error, Error::Failed(failure) if failure.kind == FailureKind::Busy);
-        let observed = Observe {
-            server: place.server,
-            placement: 0,
-            up: None,
-            down: None,
-            lost: !is_busy,
-        };
-        self.grid().observe(&place, observed);
+        if let Some((place, observed)) = state.course.give_away(trouble(error)) {
+            self.grid().observe(&place, &observed);
+        }
     }
 
     fn exhausted(&self, error: Error, before: Option<Error>) -> Error {
         let Some(before) = before else { return error };
         let text = format!("{error}; the last one tried said: {before}");
         Error::failed(FailureKind::NoServer, text)
-    }
-
-    /// What follows a failure: of a call that was under way, whose results had perhaps begun to
-    /// come, or of one that was not begun with.
-    fn next_after(&self, error: &Error, returning: Option<bool>) -> Next {
-        let begun = match error {
-            Error::Connect { .. } | Error::Refused { .. } | Error::Interface { .. } => false,
-            Error::Protocol { .. } if error.was_let_go() => false,
-            Error::Disconnected { .. } | Error::Protocol { .. } => true,
-            Error::Failed(failure) => match failure.kind {
-                FailureKind::Draining
-                | FailureKind::Busy
-                | FailureKind::UnknownFunction
-                | FailureKind::StaleInterface => false,
-                FailureKind::ServerStopping => true,
-                _ => return Next::End,
-            },
-            _ => return Next::End,
-        };
-        let Some(returning) = returning.filter(|_| begun) else {
-            return Next::Elsewhere;
-        };
-        let interface = &self.function.description().interface;
-        let overwrites = interface
-            .params
-            .iter()
-            .any(|param| param.mode == Mode::InOut && !param.dims.is_empty());
-        if !interface.repeatable {
-            return Next::Lost("its interface does not declare it `Repeatable \"yes\"`");
-        }
-        match overwrites && returning {
-            true => Next::Lost("results had begun to come into arrays that it reads"),
-            false => Next::Elsewhere,
-        }
     }
 
     /// The attempt has ended: the next one, or none where the call is over.
@@ -359,7 +307,10 @@ impl Call {
                 self.tell(&state, outcome, ended.shares);
                 Next::End
             }
-            Err(error) => self.next_after(error, Some(ended.request.was_returning())),
+            Err(error) => {
+                let returning = ended.request.was_returning();
+                state.course.after(trouble(error), Some(returning))
+            }
         };
         let end = match (next, result) {
             (Next::Elsewhere, Err(error)) => {
@@ -370,7 +321,7 @@ impl Call {
                 }
             }
             (Next::Lost(why), Err(error)) => Err(self.lost(&mut state, error, why)),
-            (_, result) => result.map(|outcome| outcome_at(outcome, state.place.as_ref())),
+            (_, result) => result.map(|outcome| outcome_at(outcome, state.course.place())),
         };
         state.over = true;
         state.end = Some(end);
@@ -379,8 +330,11 @@ impl Call {
 
     /// Tells what the transfers of a call have taken.
     fn tell(&self, state: &State, outcome: &Outcome, shares: bool) {
-        let Some(place) = &state.place else { return };
-        let (up, down) = (state.wanted.up, state.wanted.down);
+        let Some(place) = state.course.place() else {
+            return;
+        };
+        let wanted = state.course.wanted();
+        let (up, down) = (wanted.up, wanted.down);
         let times = &outcome.times;
         let rest_s = times.total - outcome.wait - times.exec;
         // Where arrays are copied within the host, both copies are the client's.
@@ -399,7 +353,7 @@ impl Call {
             down: transfer(down, down_s),
             lost: false,
         };
-        self.grid().observe(place, observed);
+        self.grid().observe(place, &observed);
     }
 
     /// What the call came to; told once.
@@ -410,6 +364,19 @@ impl Call {
     /// The caller gives the call up.
     fn give_up(&self) {
         self.lock().over = true;
+    }
+}
+
+/// What kept a call from its results.
+fn trouble(error: &Error) -> Trouble {
+    match error {
+        Error::Connect { .. } | Error::Refused { .. } | Error::Interface { .. } => {
+            Trouble::NotBegun
+        }
+        Error::Protocol { .. } if error.was_let_go() => Trouble::NotBegun,
+        Error::Disconnected { .. } | Error::Protocol { .. } => Trouble::Lost,
+        Error::Failed(failure) => Trouble::Failed(failure.kind),
+        _ => Trouble::Own,
     }
 }
 

@@ -1,10 +1,8 @@
 //! The thread between the directory and its store.
 
 use super::{Store, StoreAddress, StoreError};
-use crate::{Shared, now};
-use farcall_directory::message::Message;
-use farcall_directory::{Change, Key, Record};
-use std::collections::HashMap;
+use crate::Shared;
+use farcall_directory::shared::{Exchange, Write};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,10 +11,6 @@ use std::time::{Duration, Instant};
 
 /// How often the directory and the store are looked at.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Time between two writes of one record: servers report more often than others need to know.
-const SETTLE: Duration = Duration::from_secs(1);
-/// All rows are read again after this time, for a word may have been missed.
-const RELOAD: Duration = Duration::from_secs(10);
 /// Time before a store that does not answer is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -24,11 +18,8 @@ struct Keeper {
     shared: Arc<Shared>,
     address: StoreAddress,
     store: Option<Store>,
-    /// What is to be written, and when each was written last.
-    changes: HashMap<Key, Change>,
-    written: HashMap<Key, Instant>,
+    exchange: Exchange,
     retry_at: Instant,
-    reload_at: Instant,
 }
 
 /// Starts the thread, where there is a store. What the store knows is known when this returns, if
@@ -42,10 +33,8 @@ pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Option<JoinHandle<()>>> 
         shared: shared.clone(),
         address,
         store: None,
-        changes: HashMap::new(),
-        written: HashMap::new(),
+        exchange: Exchange::default(),
         retry_at: now,
-        reload_at: now,
     };
     keeper.turn(false);
     let run = move || {
@@ -67,10 +56,7 @@ pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Option<JoinHandle<()>>> 
 impl Keeper {
     /// Writes what is due, all at the end, and reads what is new.
     fn turn(&mut self, ends: bool) {
-        for change in self.shared.directory().changes() {
-            let (Change::Put(key) | Change::Gone(key, _)) = change;
-            self.changes.insert(key, change);
-        }
+        self.exchange.collect(&mut self.shared.directory());
         if let Err(error) = self.exchange(ends) {
             tracing::error!(
                 "{}: {error}; the metaserver goes on with what it knows",
@@ -89,7 +75,7 @@ impl Keeper {
                 return Ok(());
             }
             self.store = Some(Store::open(&self.address)?);
-            self.reload_at = instant;
+            self.exchange.opened();
             if !self.shared.stored.swap(true, Ordering::Relaxed) {
                 tracing::info!("{} answers again", self.address);
             }
@@ -97,44 +83,28 @@ impl Keeper {
         let Some(store) = &mut self.store else {
             return Ok(());
         };
-        let now_ms = (now() * 1e3) as u64;
-        let rows = match instant >= self.reload_at {
-            true => {
-                self.reload_at = instant + RELOAD;
-                store.load(now_ms)?
-            }
+        let now_ms = (self.shared.now() * 1e3) as u64;
+        let now_s = self.shared.start.elapsed().as_secs_f64();
+        let rows = match self.exchange.reads_all(now_s) {
+            true => store.load(now_ms)?,
             false => store.news(now_ms)?,
         };
         for row in rows {
-            match Record::from_bytes(&row) {
-                Ok(record) => {
-                    let key = record.key();
-                    // What was observed here since it was written is newer.
-                    let is_ours =
-                        self.changes.contains_key(&key) || self.written.contains_key(&key);
-                    if !(is_ours && matches!(key, Key::Path { .. })) {
-                        self.shared.directory().apply(now(), record);
-                    }
-                }
-                Err(error) => tracing::warn!("{}: a row is left out: {error}", self.address),
+            let read = self
+                .exchange
+                .read(&mut self.shared.directory(), self.shared.now(), &row);
+            if let Err(error) = read {
+                tracing::warn!("{}: a row is left out: {error}", self.address);
             }
         }
-        let written = &mut self.written;
-        written.retain(|_, at| at.elapsed() < SETTLE);
-        let due = self
-            .changes
-            .keys()
-            .filter(|key| ends || !written.contains_key(*key));
-        let due: Vec<Key> = due.copied().collect();
-        for key in due {
-            let record = self.shared.directory().record(key);
-            match (self.changes.get(&key), record) {
-                (Some(Change::Gone(_, until_ms)), None) => store.remove(key, *until_ms)?,
-                (_, Some(record)) => store.put(key, record.expires_ms(), &record.to_bytes())?,
-                (_, None) => {}
+        for key in self.exchange.due(now_s, ends) {
+            let write = self.exchange.write(&self.shared.directory(), key);
+            match write {
+                Some(Write::Put(key, until_ms, row)) => store.put(key, until_ms, &row)?,
+                Some(Write::Remove(key, until_ms)) => store.remove(key, until_ms)?,
+                None => {}
             }
-            self.changes.remove(&key);
-            written.insert(key, instant);
+            self.exchange.wrote(key, now_s);
         }
         Ok(())
     }

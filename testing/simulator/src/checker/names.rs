@@ -1,7 +1,6 @@
 //! Data with names: a name stands for what was put last, for those who may read it.
 
-use crate::interfaces::Contents;
-use crate::options::user_name;
+use crate::interfaces::{Contents, user_name};
 use farcall_random::SplitMix64;
 use farcall_rpc_proto::{DataName, Edition, HandleId, NamePage, NameRecord};
 use std::collections::BTreeMap;

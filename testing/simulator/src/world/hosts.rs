@@ -1,5 +1,6 @@
 //! A host of the simulated world: a server, its disk and its clocks, and what becomes of them.
 
+use super::grid::Membership;
 use super::{Happening, MS, S, World};
 use crate::disk::Disk;
 use crate::folder::Folder;
@@ -14,6 +15,8 @@ pub(crate) struct Host {
     pub(super) machine: Option<Machine>,
     /// Which life of its server it is.
     pub(super) life: u64,
+    /// It does not come back.
+    pub(super) is_gone: bool,
     /// Until when it stands still.
     pub(super) paused: Nanos,
     /// When the server wants to look again.
@@ -21,6 +24,10 @@ pub(crate) struct Host {
     /// By how many milliseconds its calendar is wrong.
     calendar: i64,
     pub(super) disk: Disk,
+    /// The number of its server in this life, at metaservers.
+    pub(super) number: u64,
+    /// By the numbers of the metaservers.
+    pub(super) members: Vec<Membership>,
     /// Its data folder.
     pub(super) folder: Folder,
     /// Whether the disk is about to commit.
@@ -43,9 +50,14 @@ pub(super) enum ToLife {
 }
 
 impl Host {
+    /// Whether this life of its server goes on.
+    pub(super) fn has(&self, life: u64) -> bool {
+        self.life == life && self.machine.is_some()
+    }
+
     /// Whether its server has nothing to do any more.
     pub(super) fn is_quiet(&self) -> bool {
-        self.machine.as_ref().is_some_and(|machine| {
+        self.machine.as_ref().map_or(self.is_gone, |machine| {
             let figures = machine.server.overview().figures();
             let calls: usize = figures.calls.iter().sum();
             // Queued and running ones are still to come to an end.
@@ -100,6 +112,9 @@ impl World {
         if self.options.subjects.names {
             self.after(host, S, ToLife::Folder);
         }
+        if !self.metas.is_empty() {
+            self.joins(host);
+        }
         self.go_on(host);
     }
 
@@ -108,8 +123,16 @@ impl World {
         self.trace(|| format!("server {host} is killed"));
         let committed = self.random.below(4) as usize;
         self.excuse_links(host);
-        self.ends(host, committed);
-        let delay = self.random.below(2 * S);
+        // Where the host itself is gone, nobody is told of it.
+        let is_silent = !self.metas.is_empty() && self.random.chance(0.3);
+        self.ends(host, committed, if is_silent { 30 * S } else { 0 });
+        let others = self.hosts.iter().filter(|one| !one.is_gone).count() - 1;
+        if others > 0 && self.random.chance(0.3) {
+            self.hosts[host].is_gone = true;
+            return;
+        }
+        let away = if self.metas.is_empty() { 2 * S } else { 20 * S };
+        let delay = self.random.below(away);
         self.at(self.now + delay, Happening::Starts(host));
     }
 
@@ -124,19 +147,25 @@ impl World {
             // It does not wait for who takes nothing.
             self.excuse_links(host);
         }
-        self.ends(host, usize::MAX);
+        if !self.metas.is_empty() {
+            self.leaves(host);
+        }
+        self.ends(host, usize::MAX, 0);
         self.at(self.now + MS, Happening::Starts(host));
     }
 
-    /// A server is not there any more. So many of the entries on their way are committed.
-    fn ends(&mut self, host: usize, committed: usize) {
+    /// A server is not there any more. So many of the entries on their way are committed;
+    /// others notice at most so late.
+    fn ends(&mut self, host: usize, committed: usize, late: Nanos) {
         self.checker.killed(self.life(host), host);
         self.disappoint(host);
         let now = self.clock(host).unix_ms;
         let at = &mut self.hosts[host];
         at.machine = None;
         at.disk.killed(committed, now);
-        self.lose_links(host);
+        self.lose_links(host, late);
+        self.hosts[host].members.clear();
+        self.dead.push((self.hosts[host].number, self.now));
     }
 
     pub(super) fn in_life(&mut self, host: usize, to_life: ToLife) {
@@ -176,7 +205,9 @@ impl World {
         self.act(host);
         self.serve(host);
         if self.fails(|faults| faults.pauses, 5000) {
-            let delay = self.random.below(5 * S);
+            // Long enough that a lease ends.
+            let most = if self.metas.is_empty() { 5 } else { 25 };
+            let delay = self.random.below(most * S);
             self.hosts[host].paused = self.now + delay;
             self.checker.fairness.broken(self.now + delay);
             self.trace(|| format!("server {host} stands still for {} ms", delay / MS));
@@ -193,6 +224,7 @@ impl World {
         if self.hosts[host].has_ended(self.now) {
             return self.end_life(host);
         }
+        self.report(host);
         self.look_who_waits(host);
         self.set_deadline(host);
     }

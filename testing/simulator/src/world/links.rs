@@ -1,20 +1,40 @@
-//! Connections between clients and servers: bytes on their way, and how they are lost.
+//! Connections: bytes on their way, and how they are lost.
 
 use super::hosts::ToLife;
 use super::{Happening, MS, S, World};
 use crate::client::Scene;
+use crate::grid::caller::Whom;
+use crate::interfaces::user_name;
 use crate::machine::{Machine, Memory, Socket};
-use crate::options::user_name;
 use farcall_rpc_proto::User;
 use farcall_server_proto::{Accepted, ConnectionKey, Event, Way};
 use std::collections::VecDeque;
 
-/// A connection between a client and one life of a server.
+/// Who has made a connection.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Maker {
+    /// A client of one server.
+    Client(usize),
+    /// A client of metaservers, to whom it wants.
+    Caller(usize, Whom),
+    /// A host's server, in one life, to a metaserver.
+    Member(usize, u64, usize),
+}
+
+/// To whom it leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum To {
+    Host(usize),
+    Meta(usize),
+}
+
+/// A connection to one life of a server or a metaserver.
 #[derive(Debug)]
 pub(super) struct Link {
-    client: usize,
-    host: usize,
+    pub(super) maker: Maker,
+    pub(super) to: To,
     life: u64,
+    /// At a server.
     key: Option<ConnectionKey>,
     /// When the last bytes each way arrive: none overtake others.
     pub(super) arrives: [u64; 2],
@@ -24,7 +44,7 @@ pub(super) struct Link {
     /// Memory that was handed over and has not come yet.
     pub(super) memories: VecDeque<Memory>,
     /// Something has broken it: no last words are owed.
-    is_broken: bool,
+    pub(super) is_broken: bool,
 }
 
 /// The parts of a world that a client sees.
@@ -40,15 +60,24 @@ macro_rules! scene {
 }
 
 impl World {
-    /// A server is gone, and its connections with it.
-    pub(super) fn lose_links(&mut self, host: usize) {
+    /// A server is gone, and its connections with it. Where the whole host is, the others notice
+    /// late.
+    pub(super) fn lose_links(&mut self, host: usize, late: u64) {
         for link in 0..self.links.len() {
             let known = &self.links[link];
             let life = self.hosts[host].life;
-            if known.is_open && (known.host, known.life) == (host, life) {
-                let delay = self.random.below(20 * MS);
+            if !known.is_open {
+                continue;
+            }
+            if (known.to, known.life) == (To::Host(host), life) {
+                let delay = self.random.below(20 * MS + late);
                 let arrives = self.links[link].arrives[1].max(self.now + delay);
                 self.at(arrives + 1, Happening::LostAtClient(link));
+            } else if matches!(known.maker, Maker::Member(of, ..) if of == host) {
+                let delay = self.random.below(20 * MS + late);
+                let arrives = self.links[link].arrives[0].max(self.now + delay);
+                self.links[link].is_open = false;
+                self.at(arrives + 1, Happening::LostAtServer(link));
             }
         }
     }
@@ -56,7 +85,7 @@ impl World {
     /// Nobody expects last words on the connections of a server.
     pub(super) fn excuse_links(&mut self, host: usize) {
         let life = self.hosts[host].life;
-        let its = |link: &&mut Link| (link.host, link.life) == (host, life);
+        let its = |link: &&mut Link| (link.to, link.life) == (To::Host(host), life);
         let links = self.links.iter_mut().filter(its);
         links.for_each(|link| link.is_broken = true);
     }
@@ -135,8 +164,10 @@ impl World {
             return;
         };
         let link = &self.links[link];
-        if !link.is_unix {
-            self.checker.moved((life, link.client as u64), way, bytes);
+        if let Maker::Client(client) = link.maker
+            && !link.is_unix
+        {
+            self.checker.moved((life, client as u64), way, bytes);
         }
     }
 
@@ -214,7 +245,7 @@ impl World {
     }
 
     fn client_sends(&mut self, client: usize) {
-        let is_its = |link: &Link| link.client == client && link.is_open;
+        let is_its = |link: &Link| link.maker == Maker::Client(client) && link.is_open;
         let Some(link) = self.links.iter().rposition(is_its) else {
             return;
         };
@@ -276,8 +307,30 @@ impl World {
     pub(super) fn accept(&mut self, host: usize, client: usize) {
         let is_unix = self.options.subjects.segments && self.random.chance(0.5);
         let user = self.clients[client].user;
+        let life = self.life(host);
+        let Some((link, farewell)) = self.admit(host, Maker::Client(client), user, is_unix) else {
+            return;
+        };
+        self.trace(|| format!("client {client} connects to server {host} by link {link}"));
+        self.checker.lanes.connects((life, client as u64));
+        self.clients[client].connect(life, is_unix, self.now);
+        if let Some(farewell) = farewell {
+            return self.refuse(link, farewell);
+        }
+        self.client_sends(client);
+        self.at(self.now + MS, Happening::Acts(client));
+    }
+
+    /// A server that listens takes a connection, or has last words for it.
+    fn admit(
+        &mut self,
+        host: usize,
+        maker: Maker,
+        user: u8,
+        is_unix: bool,
+    ) -> Option<(usize, Option<Vec<u8>>)> {
         let accepted = Accepted {
-            peer: format!("client {client}"),
+            peer: format!("{maker:?}"),
             user: User::named(&user_name(user)),
             host: None,
             is_local: is_unix,
@@ -285,52 +338,133 @@ impl World {
             local: None,
             ways: None,
         };
-        let (now, life) = (self.clock(host), self.life(host));
-        let link = self.links.len();
-        let Some(machine) = self.hosts[host].machine.as_mut() else {
-            return;
-        };
+        let (now, link) = (self.clock(host), self.links.len());
+        let machine = self.hosts[host].machine.as_mut()?;
         machine.server.set_time(now);
         let accepted = machine.server.accept(accepted);
         if let Ok(key) = accepted {
             machine.sockets.insert(key, Socket::new(link));
         }
+        let life = self.hosts[host].life;
+        let key = accepted.as_ref().ok().copied();
+        self.add_link(maker, (To::Host(host), life), key, is_unix);
+        Some((link, accepted.err()))
+    }
+
+    fn add_link(
+        &mut self,
+        maker: Maker,
+        (to, life): (To, u64),
+        key: Option<ConnectionKey>,
+        is_unix: bool,
+    ) {
         self.links.push(Link {
-            client,
-            host,
-            life: self.hosts[host].life,
-            key: accepted.as_ref().ok().copied(),
+            maker,
+            to,
+            life,
+            key,
             arrives: [self.now; 2],
             is_open: true,
             is_unix,
             memories: VecDeque::new(),
             is_broken: false,
         });
-        self.trace(|| format!("client {client} connects to server {host} by link {link}"));
-        self.checker.lanes.connects((life, client as u64));
-        self.clients[client].connect(life, is_unix, self.now);
-        if let Err(farewell) = accepted {
-            self.send(link, farewell, 1);
-            let arrives = self.links[link].arrives[1] + 1;
-            return self.at(arrives, Happening::LostAtClient(link));
+    }
+
+    fn refuse(&mut self, link: usize, farewell: Vec<u8>) {
+        self.send(link, farewell, 1);
+        let arrives = self.links[link].arrives[1] + 1;
+        self.at(arrives, Happening::LostAtClient(link));
+    }
+
+    /// Somebody tries to connect to a server or a metaserver.
+    pub(super) fn reaches(&mut self, maker: Maker, to: To) {
+        if let Maker::Member(host, life, _) = maker
+            && !self.hosts[host].has(life)
+        {
+            return;
         }
-        self.client_sends(client);
-        self.at(self.now + MS, Happening::Acts(client));
+        if self.is_cut(maker.end(), to.end()) {
+            let delay = self.random.below(3 * S);
+            return self.at(self.now + delay, Happening::Fails(maker));
+        }
+        let admitted = match (to, &maker) {
+            (To::Host(host), Maker::Caller(caller, _)) => {
+                let user = self.callers[*caller].user;
+                let listens = self.machine(host).is_some_and(|machine| machine.listens);
+                let admitted = listens.then(|| self.admit(host, maker.clone(), user, false));
+                admitted.flatten()
+            }
+            (To::Meta(meta), _) => self.reaches_metaserver(meta, &maker),
+            _ => None,
+        };
+        self.trace(|| {
+            format!(
+                "{maker:?} reaches {to:?}: {:?}",
+                admitted.as_ref().map(|one| one.0)
+            )
+        });
+        self.reached(maker, admitted.as_ref().map(|(link, _)| *link));
+        if let Some((link, Some(farewell))) = admitted {
+            self.refuse(link, farewell);
+        }
+        if let To::Host(host) = to {
+            self.go_on(host);
+        }
+    }
+
+    fn reaches_metaserver(
+        &mut self,
+        meta: usize,
+        maker: &Maker,
+    ) -> Option<(usize, Option<Vec<u8>>)> {
+        let link = self.links.len();
+        self.metas[meta].meta.as_mut()?.accept(link);
+        let life = self.metas[meta].life;
+        self.add_link(maker.clone(), (To::Meta(meta), life), None, false);
+        Some((link, None))
+    }
+
+    /// Somebody has a connection, or could not make one.
+    pub(super) fn reached(&mut self, maker: Maker, link: Option<usize>) {
+        match maker {
+            Maker::Caller(caller, whom) => self.caller_connected(caller, whom, link),
+            Maker::Member(host, life, meta) if self.hosts[host].has(life) => {
+                self.member_connected(host, meta, link);
+            }
+            _ => {}
+        }
     }
 
     /// The host of a link's server, and the key of its connection in this life.
     fn key(&self, link: usize) -> Option<(usize, ConnectionKey)> {
         let link = &self.links[link];
-        let key = link.key.filter(|_| link.life == self.hosts[link.host].life);
-        Some((link.host, key?))
+        let To::Host(host) = link.to else { return None };
+        let key = link.key.filter(|_| link.life == self.hosts[host].life);
+        Some((host, key?))
     }
 
-    /// Whether bytes or word of a link wait until its server goes on, and until when.
-    pub(super) fn pause(&self, link: usize) -> u64 {
-        self.hosts[self.links[link].host].paused
+    /// The metaserver to which a link leads, in this life.
+    fn metaserver(&self, link: usize) -> Option<usize> {
+        let link = &self.links[link];
+        let To::Meta(meta) = link.to else { return None };
+        (link.life == self.metas[meta].life).then_some(meta)
+    }
+
+    /// Until when bytes or word that go this way over a link wait.
+    pub(super) fn pause(&self, link: usize, way: usize) -> u64 {
+        let link = &self.links[link];
+        match (way, link.to, &link.maker) {
+            (0, To::Host(host), _) => self.hosts[host].paused,
+            (1, _, Maker::Member(host, ..)) => self.hosts[*host].paused,
+            _ => 0,
+        }
     }
 
     pub(super) fn reaches_server(&mut self, link: usize, bytes: &[u8]) {
+        if let Some(meta) = self.metaserver(link) {
+            return self.reaches_meta(meta, link, bytes);
+        }
         let Some((host, key)) = self.key(link) else {
             return;
         };
@@ -352,17 +486,31 @@ impl World {
         if !self.links[link].is_open {
             return;
         }
-        let client = self.links[link].client;
-        let memories = &mut self.links[link].memories;
-        let goes_on = self.clients[client].input(bytes, memories, scene!(self));
-        self.note(client);
-        match goes_on {
-            true => self.client_sends(client),
-            false => self.lost_at_client(link),
+        let goes_on = match self.links[link].maker {
+            Maker::Client(client) => {
+                let memories = &mut self.links[link].memories;
+                let goes_on = self.clients[client].input(bytes, memories, scene!(self));
+                self.note(client);
+                if goes_on {
+                    self.client_sends(client);
+                }
+                goes_on
+            }
+            Maker::Caller(caller, _) => self.caller_hears(caller, link, bytes),
+            Maker::Member(host, _, meta) => self.member_hears(host, meta, bytes),
+        };
+        if !goes_on {
+            self.lost_at_client(link);
+            if !self.callers.is_empty() {
+                self.at(self.now + MS, Happening::LostAtServer(link));
+            }
         }
     }
 
     pub(super) fn lost_at_server(&mut self, link: usize) {
+        if let Some(meta) = self.metaserver(link) {
+            return self.lost_at_meta(meta, link);
+        }
         let Some((host, key)) = self.key(link) else {
             return;
         };
@@ -376,8 +524,17 @@ impl World {
         if !std::mem::replace(&mut self.links[link].is_open, false) {
             return;
         }
-        let client = self.links[link].client;
-        self.trace(|| format!("client {client} has lost link {link}"));
+        let maker = self.links[link].maker.clone();
+        self.trace(|| format!("{maker:?} has lost link {link}"));
+        match maker {
+            Maker::Client(client) => self.lost_at_only_client(client, link),
+            Maker::Caller(caller, _) => self.caller_lost(caller, link, false),
+            Maker::Member(host, _, meta) => self.member_lost(host, meta),
+        }
+    }
+
+    /// A client of one server has lost its connection, and makes another.
+    fn lost_at_only_client(&mut self, client: usize, link: usize) {
         let faults = &self.options.faults;
         let may_be_late = faults.stalls || faults.pauses;
         if !self.clients[client].has_goodbye && !self.links[link].is_broken && !may_be_late {

@@ -1,0 +1,242 @@
+//! A connection to a metaserver: what it may say to the directory, and what it is answered.
+
+use crate::message::{
+    Choose, Find, FindData, Found, Hold, Invalid, Join, Leave, ListData, Message, Noted, Observe,
+    Report,
+};
+use crate::{Directory, Refusal, Viewer};
+use farcall_rpc_proto::server::{Connection, Event};
+use farcall_rpc_proto::{
+    CallId, DIRECTORY, Failure, FailureKind, FunctionSummary, Hello, Kind, Listing, NAMES,
+    OPERATION,
+};
+use std::collections::BTreeSet;
+
+/// Functions of one page of a listing.
+const PAGE: usize = 256;
+/// Servers that may join by one connection.
+const MOST_JOINED: usize = 16;
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Their name.
+    pub user: String,
+    /// Whether nobody is kept from seeing anything: [`Viewer::sees_all`].
+    pub sees_all: bool,
+    /// Why their servers may not join.
+    pub may_not_join: Option<String>,
+    /// Where they are.
+    pub site: String,
+}
+
+/// A connection whose peer was let in. Numbers of connections are never used again.
+#[derive(Clone, Debug)]
+pub struct Session {
+    number: u64,
+    peer: Peer,
+    /// Servers that have joined by it.
+    joined: BTreeSet<u64>,
+}
+
+/// What a metaserver says of itself when it is greeted.
+pub fn hello(agent: &str) -> Hello {
+    let mut hello = Hello::new(agent);
+    hello.features |= DIRECTORY | OPERATION | NAMES;
+    hello
+}
+
+impl Session {
+    /// A peer was let in by the connection of this number.
+    pub fn new(number: u64, peer: Peer) -> Session {
+        Session {
+            number,
+            peer,
+            joined: BTreeSet::new(),
+        }
+    }
+
+    /// Answers a request, at `now` in seconds since 1970. `reached` says where clients reach a
+    /// server that says where it listens. What is not for the directory comes back.
+    pub fn handle(
+        &mut self,
+        (directory, now): (&mut Directory, f64),
+        proto: &mut Connection,
+        event: Event,
+        reached: impl Fn(&str) -> Result<String, String>,
+    ) -> Option<Event> {
+        match event {
+            Event::List(request, from) => {
+                directory.advance(now);
+                proto.listing(request, &page(directory, from as usize));
+            }
+            Event::Directory(request, kind, message) => {
+                let said = self.direct((directory, now), kind, &message, reached);
+                match said {
+                    Ok(Some((kind, answer))) => proto.directory(request, kind, &answer),
+                    Ok(None) => {}
+                    // Nothing answers an observation.
+                    Err(_) if kind == Kind::Observe => {}
+                    Err(failure) => proto.fail(request, &failure),
+                }
+            }
+            Event::Drain(request) => refuse(
+                proto,
+                request,
+                "this is a metaserver: drain its servers one by one, which `farcall status` \
+                 lists, and end a metaserver with SIGTERM",
+            ),
+            Event::Describe(request, _) | Event::Call(request, _) => refuse(
+                proto,
+                request,
+                "this is a metaserver: it computes nothing; a newer client asks it where to call",
+            ),
+            other => return Some(other),
+        }
+        None
+    }
+
+    /// What the directory says.
+    fn direct(
+        &mut self,
+        (directory, now): (&mut Directory, f64),
+        kind: Kind,
+        message: &[u8],
+        reached: impl Fn(&str) -> Result<String, String>,
+    ) -> Result<Option<(Kind, Vec<u8>)>, Failure> {
+        let site = &self.peer.site;
+        match kind {
+            Kind::Join => self.join((directory, now), read(message)?, reached)?,
+            Kind::Report => {
+                let report: Report = read(message)?;
+                self.check_joined(report.server)?;
+                directory.report(now, report)?;
+            }
+            Kind::Leave => {
+                let Leave { server } = read(message)?;
+                self.check_joined(server)?;
+                self.joined.remove(&server);
+                directory.joined.remove(&server);
+                directory.leave(now, server);
+                tracing::info!("server {server:016x} has left");
+            }
+            Kind::Hold => {
+                let hold: Hold = read(message)?;
+                self.check_joined(hold.server)?;
+                directory.hold(now, hold)?;
+            }
+            Kind::FindData => {
+                let find: FindData = read(message)?;
+                let found = directory.find_data(now, self.viewer(), &find);
+                return Ok(Some((Kind::DataFound, found.to_bytes())));
+            }
+            Kind::ListData => {
+                let ListData { after } = read(message)?;
+                let listed = directory.list_data(now, self.viewer(), after.as_ref());
+                return Ok(Some((Kind::DataListed, listed.to_bytes())));
+            }
+            Kind::Find => {
+                let Find { function } = read(message)?;
+                let (function, records) = directory.find(now, site, &function)?;
+                let found = Found { function, records };
+                return Ok(Some((Kind::Found, found.to_bytes())));
+            }
+            Kind::Choose => {
+                let wanted: Choose = read(message)?;
+                let chosen = directory.choose(now, site, &wanted)?;
+                return Ok(Some((Kind::Chosen, chosen.to_bytes())));
+            }
+            _ => {
+                let observed: Observe = read(message)?;
+                directory.observe(now, site, &observed);
+                return Ok(None);
+            }
+        }
+        let lease_s = directory.settings.lease_s;
+        Ok(Some((Kind::Noted, Noted { lease_s }.to_bytes())))
+    }
+
+    fn viewer(&self) -> Viewer<'_> {
+        Viewer {
+            user: &self.peer.user,
+            sees_all: self.peer.sees_all,
+        }
+    }
+
+    fn join(
+        &mut self,
+        (directory, now): (&mut Directory, f64),
+        mut join: Join,
+        reached: impl Fn(&str) -> Result<String, String>,
+    ) -> Result<(), Failure> {
+        let refuse = |text: String| Failure::new(FailureKind::NotAllowed, text);
+        if let Some(why) = &self.peer.may_not_join {
+            return Err(refuse(why.clone()));
+        }
+        if self.joined.len() >= MOST_JOINED {
+            return Err(refuse(format!(
+                "{MOST_JOINED} servers have joined by one connection"
+            )));
+        }
+        join.address =
+            reached(&join.address).map_err(|text| Failure::new(FailureKind::BadArgument, text))?;
+        let (server, address) = (join.server, join.address.clone());
+        let functions = join.functions.len();
+        directory.join(now, join)?;
+        self.joined.insert(server);
+        directory.joined.insert(server, self.number);
+        tracing::info!("server {server:016x} at {address} has joined with {functions} functions");
+        Ok(())
+    }
+
+    fn check_joined(&self, server: u64) -> Result<(), Refusal> {
+        match self.joined.contains(&server) {
+            true => Ok(()),
+            false => Err(Refusal::NotJoined),
+        }
+    }
+
+    /// The connection has ended: its servers, unless they have joined anew, get no calls until
+    /// they report.
+    pub fn end(self, directory: &mut Directory, now: f64) {
+        for server in self.joined {
+            if directory.joined.get(&server) == Some(&self.number) {
+                directory.joined.remove(&server);
+                directory.lose(now, server);
+                tracing::warn!("server {server:016x} is lost: its connection has ended");
+            }
+        }
+    }
+}
+
+fn refuse(proto: &mut Connection, request: CallId, text: &str) {
+    proto.fail(request, &Failure::new(FailureKind::NotAllowed, text));
+}
+
+fn page(directory: &Directory, from: usize) -> Listing {
+    let functions = directory.functions().skip(from).take(PAGE);
+    let functions = functions.map(|function| FunctionSummary {
+        name: function.name.clone(),
+        title: function.title.clone(),
+    });
+    let functions: Vec<FunctionSummary> = functions.collect();
+    let next = (functions.len() == PAGE).then_some((from + PAGE) as u32);
+    Listing { functions, next }
+}
+
+fn read<M: Message>(message: &[u8]) -> Result<M, Failure> {
+    M::from_bytes(message)
+        .map_err(|error: Invalid| Failure::new(FailureKind::BadArgument, error.to_string()))
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Failure {
+        let kind = match refusal {
+            Refusal::NotJoined => FailureKind::NotJoined,
+            Refusal::Full(_) => FailureKind::Busy,
+            Refusal::Unknown { .. } | Refusal::Ambiguous { .. } => FailureKind::UnknownFunction,
+            Refusal::NoServer { .. } => FailureKind::NoServer,
+        };
+        Failure::new(kind, refusal.to_string())
+    }
+}

@@ -1,0 +1,223 @@
+//! How a server is a member of a metaserver's directory: what it tells, and when.
+
+mod held;
+
+use crate::Standing;
+use farcall_directory::message::{Function, Hold, Join, MOST_LEARNED, Noted, Report, Times};
+use farcall_rpc_proto::Nanos;
+use held::Held;
+use std::collections::BTreeMap;
+
+/// Time between two tries to reach a metaserver that is away.
+const RETRY: Nanos = 500_000_000;
+/// The lease is renewed so many times while it holds.
+const RENEWALS: f64 = 3.0;
+
+/// What a metaserver is to be asked next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ask {
+    /// Connect to it: [`Member::connected`] or [`Member::lost`] follows.
+    Connect,
+    /// To let the server join.
+    Join(Join),
+    /// To take note of how it stands.
+    Report(Report),
+    /// To take note of the named data that it holds.
+    Hold(Hold),
+}
+
+/// What a metaserver has said.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Answer {
+    /// It has taken note.
+    Noted(Noted),
+    /// The server is to join anew.
+    WantsJoin,
+}
+
+/// Where the way to the metaserver stands.
+#[derive(Clone, Debug, PartialEq)]
+enum Way {
+    Away,
+    /// Whether it knows named data.
+    Connected {
+        knows_data: bool,
+    },
+}
+
+/// What was asked and not answered yet.
+#[derive(Clone, Debug, PartialEq)]
+enum Asked {
+    Connect,
+    Join,
+    Report,
+    Hold(Hold),
+}
+
+/// One server at one metaserver.
+///
+/// It is told how the server stands ([`Member::take`]). Whoever drives it does what
+/// [`Member::poll`] says, says what came of it, and polls again until there is no more; and then
+/// when the server stands otherwise, or at [`Member::next_deadline`].
+#[derive(Debug)]
+pub struct Member {
+    /// Without functions and figures.
+    join: Join,
+    functions: Vec<Function>,
+    standing: Option<(Nanos, Standing)>,
+    /// All that the server has learned.
+    learned: BTreeMap<String, Times>,
+    /// Names whose times the metaserver does not know yet.
+    untold: Vec<String>,
+    held: Held,
+    way: Way,
+    asked: Option<Asked>,
+    /// Whether the metaserver is to be told what the server is, and how it stands.
+    joins: bool,
+    reports: bool,
+    holds: bool,
+    /// When it reports though nothing has changed, or tries again to connect.
+    next: Nanos,
+}
+
+impl Member {
+    /// A server of this number, which clients reach there.
+    pub fn new(server: u64, address: String, agent: &str) -> Member {
+        Member {
+            join: Join {
+                server,
+                address,
+                agent: agent.to_string(),
+                pes: 0,
+                memory: 0,
+                functions: Vec::new(),
+            },
+            functions: Vec::new(),
+            standing: None,
+            learned: BTreeMap::new(),
+            untold: Vec::new(),
+            held: Held::default(),
+            way: Way::Away,
+            asked: None,
+            joins: false,
+            reports: false,
+            holds: false,
+            next: 0,
+        }
+    }
+
+    /// Its random number.
+    pub fn server(&self) -> u64 {
+        self.join.server
+    }
+
+    /// The server stood so at that time.
+    pub fn take(&mut self, at: Nanos, mut standing: Standing) {
+        for times in std::mem::take(&mut standing.report.learned) {
+            self.untold.push(times.function.clone());
+            self.learned.insert(times.function.clone(), times);
+        }
+        if let Some(data) = standing.data.take() {
+            self.held.set(data);
+        }
+        if let Some(functions) = standing.functions.take() {
+            self.functions = functions;
+            self.joins = true;
+        }
+        self.standing = Some((at, standing));
+        self.reports = true;
+    }
+
+    /// What the metaserver is to be asked now, if anything is.
+    pub fn poll(&mut self, now: Nanos) -> Option<Ask> {
+        let (at, standing) = self.standing.as_ref()?;
+        if self.asked.is_some() {
+            return None;
+        }
+        let (asked, ask) = match self.way {
+            Way::Away if now < self.next => return None,
+            Way::Away => (Asked::Connect, Ask::Connect),
+            Way::Connected { .. } if self.joins => {
+                let join = Join {
+                    pes: standing.pes,
+                    memory: standing.memory,
+                    functions: self.functions.clone(),
+                    ..self.join.clone()
+                };
+                (Asked::Join, Ask::Join(join))
+            }
+            Way::Connected { .. } if self.reports || now >= self.next => {
+                let count = self.untold.len().min(MOST_LEARNED);
+                let names = self.untold.drain(..count);
+                let learned = names.filter_map(|name| self.learned.get(&name).cloned());
+                let report = Report {
+                    server: self.join.server,
+                    learned: learned.collect(),
+                    ..standing.report.clone()
+                };
+                let age_s = now.saturating_sub(*at) as f64 * 1e-9;
+                (Asked::Report, Ask::Report(report.after(age_s)))
+            }
+            Way::Connected { knows_data } => {
+                let holds = knows_data && self.holds;
+                let hold = holds.then(|| self.held.next(self.join.server)).flatten()?;
+                (Asked::Hold(hold.clone()), Ask::Hold(hold))
+            }
+        };
+        self.asked = Some(asked);
+        Some(ask)
+    }
+
+    /// It looks again by then.
+    pub fn next_deadline(&self) -> Option<Nanos> {
+        let waits = self.asked.is_some() || self.standing.is_none();
+        (!waits).then_some(self.next)
+    }
+
+    /// There is a connection to a metaserver, which knows named data or does not.
+    pub fn connected(&mut self, knows_data: bool) {
+        self.asked = None;
+        self.way = Way::Connected { knows_data };
+        self.begin_anew();
+    }
+
+    /// The metaserver knows nothing of the server.
+    fn begin_anew(&mut self) {
+        self.joins = true;
+        self.untold = self.learned.keys().cloned().collect();
+        self.held.begin_anew();
+    }
+
+    /// The metaserver has answered.
+    pub fn answered(&mut self, now: Nanos, answer: Answer) {
+        let asked = self.asked.take();
+        let Answer::Noted(noted) = answer else {
+            if let Some(Asked::Hold(_)) = asked {
+                // It is told after the server has joined again.
+                self.holds = false;
+            } else {
+                self.begin_anew();
+            }
+            return;
+        };
+        match asked {
+            Some(Asked::Join) => (self.joins, self.reports) = (false, true),
+            Some(Asked::Report) => {
+                self.reports = !self.untold.is_empty();
+                self.holds = true;
+            }
+            Some(Asked::Hold(hold)) => self.held.told(&hold),
+            _ => {}
+        }
+        let seconds = (noted.lease_s / RENEWALS).clamp(0.01, 3600.0);
+        self.next = now + (seconds * 1e9) as Nanos;
+    }
+
+    /// The metaserver cannot be reached, does not take the server, or does not answer: it is tried
+    /// again after a while.
+    pub fn lost(&mut self, now: Nanos) {
+        self.asked = None;
+        self.way = Way::Away;
+        self.next = now + RETRY;
+    }
+}

@@ -1,0 +1,7 @@
+//! Many servers as one: metaservers with their store, and clients whose calls they place.
+
+pub(crate) mod caller;
+mod data;
+mod lines;
+pub(crate) mod meta;
+pub(crate) mod store;
