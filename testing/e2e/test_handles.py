@@ -161,16 +161,35 @@ def test_memory_is_bounded_and_what_was_used_least_goes_to_the_disk(start, libc,
     wait_until(lambda: not list(folder.iterdir()), what="no file is left")
 
 
-def test_without_a_folder_memory_that_is_taken_is_an_error(start, libc, tmp_path):
-    settings = tmp_path / "settings.toml"
-    settings.write_text("[data]\nmemory = 3000000\n")
+def test_without_state_arrays_leave_memory_for_a_folder_that_ends_with_the_server(
+    start, libc, tmp_path
+):
+    settings, folder = tmp_path / "settings.toml", tmp_path / "temporary"
+    folder.mkdir()
+    settings.write_text(f"[data]\nmemory = 3000000\n[workers]\nfolder = '{folder}'\n")
+    process = start(libc, options=["--config", str(settings)])
+    server = process.connect()
+    handles = [server.put(np.full(1_000_000, value, np.int8)) for value in range(5)]
+    assert [handle.on_disk for handle in handles] == [True, True, False, False, False]
+    assert list(folder.glob("*/*.array"))
+    for value, handle in enumerate(handles):
+        assert (handle.get().view(np.int8) == value).all()
+    server.close()
+    process.stop()
+    assert not list(folder.iterdir())
+
+
+def test_arrays_that_neither_memory_nor_disk_takes_are_an_error(start, libc, tmp_path):
+    settings, folder = tmp_path / "settings.toml", tmp_path / "temporary"
+    folder.mkdir()
+    settings.write_text(f"[data]\nmemory = 3000000\n[workers]\nfolder = '{folder}'\n")
     server = start(libc, options=["--config", str(settings)]).connect()
     kept = [server.put(np.zeros(1_000_000, np.int8)) for _ in range(3)]
-    with pytest.raises(farcall.ServerError, match=r"data\.memory"):
+    moved = folder.rename(tmp_path / "elsewhere")
+    with pytest.raises(farcall.ServerError, match=r"data\.memory.*the disk takes none: "):
         server.put(np.zeros(1_000_000, np.int8))
-    kept.pop()
-    gc.collect()
-    server.put(np.zeros(1_000_000, np.int8)).drop()
+    moved.rename(folder)
+    assert all((handle.get().view(np.int8) == 0).all() for handle in kept)
 
 
 def test_from_the_shell(library_server, tmp_path):

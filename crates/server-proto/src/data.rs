@@ -12,8 +12,8 @@ use crate::keys::{CallKey, ConnectionKey, MemoryKey};
 use crate::names::{DataFile, Names};
 use crate::settings::Settings;
 use farcall_directory::message::MOST_DATA;
-use farcall_rpc_proto::HandleId;
 use farcall_rpc_proto::server::Event;
+use farcall_rpc_proto::{HandleId, Nanos};
 use std::collections::VecDeque;
 
 /// All data that stay.
@@ -26,6 +26,8 @@ pub(crate) struct Data {
     data_reads: Vec<(HandleId, MemoryKey)>,
     /// Calls whose turn it may be to use arrays.
     candidates: VecDeque<CallKey>,
+    /// Until when no array is sent to the disk, which has refused one, and why.
+    refused: Option<(Nanos, String)>,
 }
 
 impl Data {
@@ -39,6 +41,7 @@ impl Data {
             pulls: pull::Pulls::default(),
             data_reads: Vec::new(),
             candidates: VecDeque::new(),
+            refused: None,
         }
     }
 

@@ -41,7 +41,8 @@ impl Fetch {
 /// The transfers that are under way.
 #[derive(Default)]
 pub(crate) struct Disk {
-    /// Whether arrays may go there: there is a folder, and it is this server's.
+    /// Whether arrays may go there: to a folder of their own, or to that of submitted calls once it
+    /// is this server's.
     pub(crate) takes_arrays: bool,
     /// Bytes of results that are still to come, for which the disk is to have room.
     pub(crate) promised: u64,
@@ -50,6 +51,14 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
+    /// No transfers yet; arrays may leave memory at once, or when the folder is this server's.
+    pub(crate) fn new(takes_arrays: bool) -> Disk {
+        Disk {
+            takes_arrays,
+            ..Disk::default()
+        }
+    }
+
     /// Writes a stream to the disk.
     pub(crate) fn write(&mut self, purpose: Purpose, transfer: Transfer, out: &mut Actions) {
         // The results were promised room.

@@ -93,7 +93,6 @@ impl Engine {
             next_sweep: now.nanos + SWEEP,
             cx: Context {
                 memory: Memory::new(settings.limits.memory),
-                settings,
                 clock: now,
                 out: Actions::default(),
                 steps: VecDeque::new(),
@@ -101,7 +100,8 @@ impl Engine {
                 functions,
                 clients: Clients::default(),
                 calls: Table::default(),
-                disk: Disk::default(),
+                disk: Disk::new(!settings.has_state),
+                settings,
                 totals: Totals::default(),
                 has_room: true,
                 learned_since: None,

@@ -107,7 +107,8 @@ pub struct Workers {
     /// while the cores have nothing else to do. It saves the time to wake up; 0 saves the
     /// processor instead.
     pub spin_us: u64,
-    /// Folder for files of calls that run; without one, that of the system.
+    /// Folder for files of calls that run, and for arrays that leave memory; without one, that of
+    /// the system for temporary files.
     pub folder: Option<PathBuf>,
     /// Whether workers are kept from what they do not need. See `docs/security.md`.
     pub sandbox: bool,
@@ -126,7 +127,8 @@ pub struct Workers {
 #[serde(default, deny_unknown_fields)]
 pub struct Data {
     /// Bytes of memory for them, a part of `limits.memory`; 0 means a quarter of it. Beyond that,
-    /// those that were not used for longest go to the folder `state`, where there is one.
+    /// those that were not used for longest go to the folder `state`; without one, to a folder in
+    /// `workers.folder` that ends with the server.
     pub memory: u64,
     /// Arrays of one user.
     pub per_user: usize,

@@ -4,18 +4,22 @@ pub(crate) mod files;
 pub(crate) mod journal;
 
 use crate::clock::unix_ms;
+use crate::memories::Memories;
 use farcall_rpc_proto::{Failure, JobId};
-use farcall_server_proto::{Changed, JournalEntry, MemoryKey, Record, Stored};
-use farcall_worker::MemoryObject;
-use files::{Files, Folder, Task};
+use farcall_server_proto::{
+    self as proto, Action, Changed, Event, MemoryKey, Record, Stored, Transfer,
+};
+use farcall_worker::{MemoryObject, temporary_folder};
+use files::{Files, Folder, Stream, Task};
 use journal::{Journal, JournalError};
 use rustix::fd::OwnedFd;
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
+use tempfile::TempDir;
 
 /// What the threads have done.
 pub(crate) enum Reply {
@@ -65,7 +69,10 @@ impl DiskError {
 pub(crate) struct Disk {
     replies: Receiver<Reply>,
     files: Files,
-    journal: Journal,
+    /// Of submitted calls, where there is a folder for what outlives the server.
+    journal: Option<Journal>,
+    /// The folder, where it ends with the server.
+    _temporary: Option<TempDir>,
 }
 
 impl Disk {
@@ -91,29 +98,178 @@ impl Disk {
         let disk = Disk {
             replies,
             files: Files::start(&data, &sender, &doorbell)?,
-            journal: Journal::start(database, &sender, &doorbell)?,
+            journal: Some(Journal::start(database, &sender, &doorbell)?),
+            _temporary: None,
         };
         Ok((disk, records))
     }
 
-    /// Has a file written, read or removed.
-    pub(crate) fn submit(&self, task: Task) {
-        self.files.submit(task);
+    /// A folder for arrays that leave memory, which ends with the server.
+    fn temporary(parent: &Path, doorbell: OwnedFd) -> io::Result<Disk> {
+        let temporary = temporary_folder(parent)?;
+        let (sender, replies) = channel();
+        let folder = Folder::open(temporary.path().to_path_buf())?;
+        let files = Files::start(&folder, &sender, &Arc::new(doorbell))?;
+        Ok(Disk {
+            replies,
+            files,
+            journal: None,
+            _temporary: Some(temporary),
+        })
+    }
+}
+
+/// What outlives the server, or is to be this server's soon; without a folder for it, arrays that
+/// leave memory.
+pub(crate) struct State {
+    disk: Option<Disk>,
+    /// Another server has it, whose place this one takes.
+    pub(crate) is_awaited: bool,
+    /// Where a folder for arrays is made when the first of them leaves memory.
+    temporary: PathBuf,
+    doorbell: OwnedFd,
+}
+
+impl State {
+    pub(crate) fn new(temporary: PathBuf, doorbell: OwnedFd) -> State {
+        State {
+            disk: None,
+            is_awaited: false,
+            temporary,
+            doorbell,
+        }
     }
 
-    /// Has the journal written.
-    pub(crate) fn record(&self, entry: JournalEntry) {
-        self.journal.record(entry);
+    /// Opens the folder of submitted calls. A server whose place this one takes has it until its
+    /// calls have ended.
+    pub(crate) fn open(&mut self, folder: &Path, takes_over: bool) -> Result<Event, DiskError> {
+        match Disk::open(folder, self.doorbell.try_clone()?) {
+            Ok((disk, records)) => {
+                self.disk = Some(disk);
+                self.is_awaited = false;
+                Ok(Event::DurableOpened(records))
+            }
+            Err(error) if takes_over && error.is_taken() => {
+                self.is_awaited = true;
+                Ok(Event::DurableAwaited)
+            }
+            Err(error) => Err(error),
+        }
     }
 
-    /// What the threads have done, one after the other.
-    pub(crate) fn next_reply(&self) -> Option<Reply> {
-        self.replies.try_recv().ok()
+    /// Does one thing with the disk. Returns what has come of it, where that is known at once.
+    pub(crate) fn execute(&mut self, action: Action, memories: &mut Memories) -> Option<Event> {
+        match action {
+            Action::WriteFile {
+                ticket,
+                transfer,
+                room,
+            } => {
+                let write = |stream| Task::Write {
+                    ticket,
+                    stream,
+                    room,
+                };
+                let failed = self.hand_over(transfer, memories, write);
+                return failed.map(|error| Event::Written(ticket, Err(error)));
+            }
+            Action::ReadFile {
+                ticket,
+                transfer,
+                stored,
+            } => {
+                let read = |stream| Task::Read {
+                    ticket,
+                    stream,
+                    stored,
+                };
+                let failed = self.hand_over(transfer, memories, read);
+                return failed.map(|error| Event::Fetched(ticket, Err(error)));
+            }
+            Action::RemoveFile(id, content) => {
+                if let Some(disk) = &self.disk {
+                    disk.files.submit(Task::Remove { id, content });
+                }
+            }
+            Action::Record(entry) => {
+                if let Some(journal) = self.disk.as_ref().and_then(|disk| disk.journal.as_ref()) {
+                    journal.record(entry);
+                }
+            }
+            _ => {}
+        }
+        None
+    }
+
+    /// Has a thread move a stream; why not, where that is impossible.
+    fn hand_over(
+        &mut self,
+        transfer: Transfer,
+        memories: &mut Memories,
+        task: impl FnOnce(Stream) -> Task,
+    ) -> Option<proto::DiskError> {
+        if self.disk.is_none() {
+            let made = self.doorbell.try_clone().and_then(|doorbell| {
+                let disk = Disk::temporary(&self.temporary, doorbell)?;
+                Ok(self.disk.insert(disk))
+            });
+            if let Err(error) = made {
+                return Some(failed(&error));
+            }
+        }
+        match (memories.take(transfer.memory), &self.disk) {
+            (Some(object), Some(disk)) => {
+                disk.files.submit(task(Stream { transfer, object }));
+                None
+            }
+            _ => Some(failed(&io::Error::other("there is no memory for it"))),
+        }
+    }
+
+    /// What the threads have done, one thing after the other. Its memory is back.
+    pub(crate) fn next(&self, memories: &mut Memories) -> Option<Event> {
+        let reply = self.disk.as_ref()?.replies.try_recv().ok()?;
+        Some(reply.into_event(memories))
     }
 
     /// The same for a server that ends: waits until the deadline.
-    pub(crate) fn last_reply(&self, deadline: Instant) -> Option<Reply> {
+    pub(crate) fn last(&self, deadline: Instant, memories: &mut Memories) -> Option<Event> {
         let left = deadline.saturating_duration_since(Instant::now());
-        self.replies.recv_timeout(left).ok()
+        let reply = self.disk.as_ref()?.replies.recv_timeout(left).ok()?;
+        Some(reply.into_event(memories))
+    }
+}
+
+impl Reply {
+    fn into_event(self, memories: &mut Memories) -> Event {
+        match self {
+            Reply::Written {
+                ticket,
+                memory: (key, object),
+                stored,
+            } => {
+                memories.put(key, object);
+                Event::Written(ticket, stored.map_err(|error| failed(&error)))
+            }
+            Reply::Read {
+                ticket,
+                memory: (key, object),
+                read,
+            } => {
+                memories.put(key, object);
+                Event::Fetched(ticket, read.map_err(|error| failed(&error)))
+            }
+            Reply::Inserted { id, number } => Event::Inserted(id, number),
+            Reply::Changed { id, changed } => Event::Changed(id, changed),
+            Reply::Forgotten { id } => Event::Forgotten(id),
+        }
+    }
+}
+
+/// What the disk could not do.
+fn failed(error: &io::Error) -> proto::DiskError {
+    proto::DiskError {
+        is_full: error.kind() == io::ErrorKind::StorageFull,
+        text: error.to_string(),
     }
 }

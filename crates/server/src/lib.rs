@@ -13,9 +13,11 @@
 //! [`member`] joins metaservers.
 //! Workers are `farcall-worker`.
 
+mod arrivals;
 mod audit;
 mod clock;
 mod config;
+mod crew;
 mod disk;
 mod disk_use;
 mod folder;
@@ -23,6 +25,8 @@ mod learned;
 mod listen;
 pub mod member;
 mod memories;
+mod metrics;
+mod poll;
 mod reactor;
 mod socket;
 
@@ -33,7 +37,7 @@ pub use farcall_library::Catalog;
 pub use farcall_schedule::Policy;
 pub use farcall_server_proto::{DurableLimits, Limits};
 pub use farcall_worker::run_worker;
-pub use reactor::Readings;
+pub use metrics::Readings;
 
 use access::{Access, TokenError};
 use audit::Audit;
@@ -108,7 +112,7 @@ pub enum StartError {
     },
     /// What was submitted before cannot be read.
     #[error("submitted calls in {}: {source}", path.display())]
-    Journal {
+    Submitted {
         /// The folder.
         path: PathBuf,
         /// What is wrong.

@@ -1,8 +1,9 @@
 //! The memory objects of calls, arrays and clients, by their keys.
 
 use farcall_rpc_proto::swap_bytes;
-use farcall_server_proto::{Beside, Key, MemoryKey};
+use farcall_server_proto::{Action, Beside, Event, Key, MemoryKey};
 use farcall_worker::{MemoryObject, free};
+use rustix::fd::OwnedFd;
 use std::io;
 
 /// All memory objects; one that a thread has is not here meanwhile.
@@ -10,18 +11,53 @@ use std::io;
 pub(crate) struct Memories(Beside<MemoryKey, MemoryObject>);
 
 impl Memories {
-    /// Makes memory that the server maps.
-    pub(crate) fn make(&mut self, key: MemoryKey, bytes: u64) -> io::Result<()> {
-        let object = MemoryObject::mapped(key.number(), length(bytes)?)?;
-        self.0.insert(key, object);
-        Ok(())
+    /// Does one thing with memory that is the server's alone. Returns what has come of it, where it
+    /// is refused.
+    pub(crate) fn execute(&mut self, action: Action) -> Option<Event> {
+        match action {
+            Action::MakeMemory { memory, bytes } => {
+                let made = length(bytes);
+                let made = made.and_then(|length| MemoryObject::mapped(memory.number(), length));
+                match made {
+                    Ok(object) => self.0.insert(memory, object),
+                    Err(error) => {
+                        let text = format!("no memory for {bytes} bytes: {error}");
+                        return Some(Event::NoMemory(memory, text));
+                    }
+                }
+            }
+            Action::ClearMemory {
+                memory,
+                offset,
+                bytes,
+            } => {
+                if let Some(object) = self.get(memory) {
+                    // SAFETY: the server clears memory that nobody uses yet.
+                    unsafe { object.part(offset, bytes) }.fill(0);
+                }
+            }
+            Action::SwapMemory {
+                memory,
+                offset,
+                bytes,
+                unit,
+            } => {
+                if let Some(object) = self.get(memory) {
+                    // SAFETY: the server swaps memory that no call uses.
+                    swap_bytes(unsafe { object.part(offset, bytes) }, unit);
+                }
+            }
+            _ => {}
+        }
+        None
     }
 
-    /// Makes memory for a client and the workers.
-    pub(crate) fn share(&mut self, key: MemoryKey, bytes: u64) -> io::Result<&MemoryObject> {
+    /// Makes memory for a client and the workers; returns what the client gets.
+    pub(crate) fn share(&mut self, key: MemoryKey, bytes: u64) -> io::Result<OwnedFd> {
         let object = MemoryObject::shared(key.number(), length(bytes)?)?;
+        let descriptor = object.fd().try_clone_to_owned()?;
         self.0.insert(key, object);
-        self.get(key).ok_or_else(|| io::ErrorKind::NotFound.into())
+        Ok(descriptor)
     }
 
     pub(crate) fn get(&self, key: MemoryKey) -> Option<&MemoryObject> {
@@ -42,22 +78,6 @@ impl Memories {
     pub(crate) fn free(&mut self, key: MemoryKey) {
         if let Some(object) = self.0.remove(key) {
             free(object.bytes(), object);
-        }
-    }
-
-    /// Zeroes a part.
-    pub(crate) fn clear(&self, key: MemoryKey, offset: u64, bytes: u64) {
-        if let Some(object) = self.get(key) {
-            // SAFETY: the server clears memory that nobody uses yet.
-            unsafe { object.part(offset, bytes) }.fill(0);
-        }
-    }
-
-    /// Brings a part to this machine's byte order.
-    pub(crate) fn swap(&self, key: MemoryKey, offset: u64, bytes: u64, unit: usize) {
-        if let Some(object) = self.get(key) {
-            // SAFETY: the server swaps memory that no call uses.
-            swap_bytes(unsafe { object.part(offset, bytes) }, unit);
         }
     }
 }

@@ -5,36 +5,31 @@
 //! to the memory of a call by the kernel's hand, and the library runs in the workers.
 
 mod actions;
-mod arrivals;
-mod metrics;
 mod sockets;
 mod workers;
 
-pub use metrics::Readings;
-
-use crate::WorkerCommand;
+use crate::arrivals::Arrivals;
 use crate::audit::Audit;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::disk::{Disk, Reply};
+use crate::crew::Crew;
+use crate::disk::State;
 use crate::folder::Folder;
 use crate::learned;
 use crate::listen::Listener;
 use crate::memories::Memories;
+use crate::metrics::{self, Readings};
+use crate::poll::{Poll, Source};
 use crate::socket::Socket;
-use crate::{Standing, StartError};
+use crate::{Standing, StartError, WorkerCommand};
 use farcall_access::Access;
 use farcall_library::Catalog;
-use farcall_server_proto::{
-    Beside, ConnectionKey, DiskError, Event as Happened, Key, MemoryKey, Server, WorkerKey,
-};
+use farcall_server_proto::{Beside, ConnectionKey, Event as Happened, Server};
 use farcall_spin::Spin;
-use farcall_worker::{Launcher, LibrarySource, MemoryObject, Nursery, Worker, remove_left_over};
-use rustix::buffer::spare_capacity;
-use rustix::event::epoll::{self, Event, EventData, EventFlags};
-use rustix::event::{EventfdFlags, Timespec, eventfd};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::io::Errno;
+use farcall_worker::LibrarySource;
+use rustix::event::epoll::{Event, EventFlags};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::VecDeque;
 use std::io;
@@ -48,52 +43,6 @@ const EVENTS: usize = 256;
 const SWEEP: Duration = Duration::from_secs(1);
 /// How long a server that ends waits for what is to be recorded.
 const LAST_RECORDS: Duration = Duration::from_millis(1500);
-
-/// What an event is about.
-#[derive(Clone, Copy, Debug)]
-enum Source {
-    Listener(usize),
-    Connection(ConnectionKey),
-    WorkerSocket(WorkerKey),
-    WorkerOutput(WorkerKey),
-    Doorbell,
-    Signal,
-    Drain,
-}
-
-impl Source {
-    /// Of 64 bits, 3 say what it is, 24 which place, and 37 which generation of it.
-    fn data(self) -> EventData {
-        fn key(kind: u64, key: impl Key) -> u64 {
-            kind << 61 | u64::from(key.generation()) << 24 | u64::from(key.index())
-        }
-        EventData::new_u64(match self {
-            Source::Listener(index) => index as u64,
-            Source::Connection(of) => key(1, of),
-            Source::WorkerSocket(of) => key(2, of),
-            Source::WorkerOutput(of) => key(3, of),
-            Source::Doorbell => 4 << 61,
-            Source::Signal => 5 << 61,
-            Source::Drain => 6 << 61,
-        })
-    }
-
-    fn from_data(data: EventData) -> Source {
-        fn key<K: Key>(data: u64) -> K {
-            K::new(data as u32 & 0xff_ffff, (data >> 24) as u32)
-        }
-        let data = data.u64();
-        match data >> 61 {
-            0 => Source::Listener(data as usize),
-            1 => Source::Connection(key(data)),
-            2 => Source::WorkerSocket(key(data)),
-            3 => Source::WorkerOutput(key(data)),
-            4 => Source::Doorbell,
-            5 => Source::Signal,
-            _ => Source::Drain,
-        }
-    }
-}
 
 /// What wakes the thread besides sockets.
 struct Bells {
@@ -115,20 +64,39 @@ struct Sockets {
     unflushed: Vec<ConnectionKey>,
 }
 
-/// What outlives the server, or is to be this server's soon.
-#[derive(Default)]
-struct State {
-    disk: Option<Disk>,
-    /// Another server has it, whose place this one takes.
-    is_awaited: bool,
+impl Sockets {
+    /// A connection has input to go on with: once, however often it is found out, so that none has
+    /// more than one turn before all others have had theirs.
+    fn make_ready(&mut self, key: ConnectionKey) {
+        if let Some(socket) = self.open.get_mut(key)
+            && !std::mem::replace(&mut socket.is_ready, true)
+        {
+            self.ready.push_back(key);
+        }
+    }
 }
 
-/// What starts workers, and what they bind.
-struct Crew {
-    launcher: Launcher,
-    catalog: Catalog,
-    libraries: Vec<LibrarySource>,
-    workers: Beside<WorkerKey, Worker>,
+/// The sockets that listen.
+struct Listeners {
+    open: Vec<Listener>,
+    /// Until when they are not watched, because connections cannot be accepted.
+    deaf_until: Option<Instant>,
+}
+
+impl Listeners {
+    fn watch(&self, poll: &Poll, flags: EventFlags) {
+        for (index, listener) in self.open.iter().enumerate() {
+            if let Err(error) = poll.change(listener.fd(), Source::Listener(index), flags) {
+                tracing::error!("a listening socket cannot be watched: {error}");
+            }
+        }
+    }
+
+    fn listen_again(&mut self, poll: &Poll) {
+        if self.deaf_until.take().is_some() {
+            self.watch(poll, EventFlags::IN);
+        }
+    }
 }
 
 /// The shell of a running server.
@@ -137,16 +105,14 @@ pub(crate) struct Reactor {
     access: Access,
     /// Where it is recorded who called what.
     audit: Option<Audit>,
-    epoll: OwnedFd,
-    listeners: Vec<Listener>,
-    /// Until when the listeners are not watched, because connections cannot be accepted.
-    deaf_until: Option<Instant>,
+    poll: Poll,
+    listeners: Listeners,
     bells: Bells,
     sockets: Sockets,
     crew: Crew,
     memories: Memories,
     state: State,
-    arrivals: arrivals::Arrivals,
+    arrivals: Arrivals,
     server: Server,
     clock: Clock,
     readers: Readers,
@@ -155,7 +121,7 @@ pub(crate) struct Reactor {
 /// Those who want to know how the server stands.
 #[derive(Default)]
 struct Readers {
-    metrics: Option<metrics::Readers>,
+    metrics: metrics::Readers,
     standings: Vec<SyncSender<Standing>>,
 }
 
@@ -180,6 +146,20 @@ fn allow_files(connections: usize) {
     }
 }
 
+fn watch_all(poll: &Poll, listeners: &[Listener], bells: &Bells) -> io::Result<()> {
+    for (index, listener) in listeners.iter().enumerate() {
+        poll.watch(listener.fd(), Source::Listener(index), EventFlags::IN)?;
+    }
+    let Bells {
+        doorbell,
+        signals,
+        drains,
+    } = bells;
+    poll.watch(doorbell.as_fd(), Source::Doorbell, EventFlags::IN)?;
+    poll.watch(signals.as_fd(), Source::Signal, EventFlags::IN)?;
+    poll.watch(drains.as_fd(), Source::Drain, EventFlags::IN)
+}
+
 /// Has something to read when one of these signals has come.
 fn pipe_of(signals: &[libc::c_int]) -> io::Result<UnixStream> {
     let (ours, theirs) = UnixStream::pair()?;
@@ -190,33 +170,13 @@ fn pipe_of(signals: &[libc::c_int]) -> io::Result<UnixStream> {
     Ok(ours)
 }
 
-/// What starts workers.
-fn launcher(config: &Config, command: WorkerCommand) -> io::Result<Launcher> {
-    let settings = config.queue.settings(&config.workers);
-    let elements = config.workers.elements();
-    Ok(Launcher {
-        nursery: Nursery::open()?,
-        parallel: config.parallel.launcher.clone(),
-        command,
-        threads: match settings.policy {
-            farcall_schedule::Policy::AtOnce => settings.pes,
-            _ => elements.min(settings.pes),
-        },
-        folder: config.workers.folder(),
-        spin: config.workers.spin(),
-        memory: config.workers.memory,
-        files: config.limits.files,
-        sandbox: config.sandbox()?,
-    })
-}
-
 impl Reactor {
     pub(crate) fn new(
         config: Config,
         access: Access,
         audit: Option<Audit>,
         listeners: Vec<Listener>,
-        (catalog, libraries): (Catalog, Vec<LibrarySource>),
+        libraries: (Catalog, Vec<LibrarySource>),
         worker_command: WorkerCommand,
     ) -> io::Result<Reactor> {
         let bells = Bells {
@@ -224,7 +184,6 @@ impl Reactor {
             signals: pipe_of(&[libc::SIGTERM, libc::SIGINT])?,
             drains: pipe_of(&[libc::SIGUSR1])?,
         };
-        remove_left_over(&config.workers.folder());
         allow_files(config.limits.connections);
         let clock = Clock::start();
         let (mut folder, mut data) = (None, Vec::new());
@@ -234,55 +193,35 @@ impl Reactor {
             let count = data.len();
             tracing::info!("{count} files in the data folder {}", path.display());
         }
-        let documents = catalog.files().map(|(_, document)| document);
+        let crew = Crew::new(&config, libraries, worker_command)?;
         let settings = config.settings(audit.is_some())?;
-        let mut server = Server::new(settings, documents, data, clock.now());
+        let mut server = Server::new(settings, crew.documents(), data, clock.now());
         if let Some(folder) = &config.state {
             let (functions, links) = server.learned();
             learned::load(folder, functions, links);
         }
-        let reactor = Reactor {
-            crew: Crew {
-                launcher: launcher(&config, worker_command)?,
-                catalog,
-                libraries,
-                workers: Beside::default(),
-            },
-            config,
+        let poll = Poll::new()?;
+        watch_all(&poll, &listeners, &bells)?;
+        let peers = config.data.peers.clone();
+        Ok(Reactor {
+            crew,
             access,
             audit,
-            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
-            listeners,
-            deaf_until: None,
-            bells,
+            poll,
+            listeners: Listeners {
+                open: listeners,
+                deaf_until: None,
+            },
             sockets: Sockets::default(),
             memories: Memories::default(),
-            state: State::default(),
-            arrivals: arrivals::Arrivals::new(folder),
+            state: State::new(config.workers.folder(), bells.doorbell.try_clone()?),
+            arrivals: Arrivals::new(folder, peers, bells.doorbell.try_clone()?),
+            bells,
+            config,
             server,
             clock,
             readers: Readers::default(),
-        };
-        reactor.watch_all()?;
-        Ok(reactor)
-    }
-
-    fn watch_all(&self) -> io::Result<()> {
-        for (index, listener) in self.listeners.iter().enumerate() {
-            self.watch(listener.fd(), Source::Listener(index), EventFlags::IN)?;
-        }
-        let Bells {
-            doorbell,
-            signals,
-            drains,
-        } = &self.bells;
-        self.watch(doorbell.as_fd(), Source::Doorbell, EventFlags::IN)?;
-        self.watch(signals.as_fd(), Source::Signal, EventFlags::IN)?;
-        self.watch(drains.as_fd(), Source::Drain, EventFlags::IN)
-    }
-
-    fn watch(&self, fd: BorrowedFd<'_>, source: Source, flags: EventFlags) -> io::Result<()> {
-        Ok(epoll::add(&self.epoll, fd, source.data(), flags)?)
+        })
     }
 
     /// Opens the folder of submitted calls, where there is one. A server whose place this one takes
@@ -291,24 +230,14 @@ impl Reactor {
         let Some(path) = &self.config.state else {
             return Ok(());
         };
-        let doorbell = self.bells.doorbell.try_clone()?;
-        match Disk::open(path, doorbell) {
-            Ok((disk, records)) => {
-                self.state.disk = Some(disk);
-                self.state.is_awaited = false;
-                self.tell(Happened::DurableOpened(records));
-                Ok(())
+        match self.state.open(path, self.config.takeover) {
+            Ok(happened) => self.tell(happened),
+            Err(source) => {
+                let path = path.clone();
+                return Err(StartError::Submitted { path, source });
             }
-            Err(error) if self.config.takeover && error.is_taken() => {
-                self.state.is_awaited = true;
-                self.tell(Happened::DurableAwaited);
-                Ok(())
-            }
-            Err(source) => Err(StartError::Journal {
-                path: path.clone(),
-                source,
-            }),
         }
+        Ok(())
     }
 
     /// Gives word whenever the server stands otherwise than before.
@@ -344,6 +273,13 @@ impl Reactor {
         self.server.reported(&standing, all);
     }
 
+    /// A way to ask for the numbers.
+    pub(crate) fn readings(&mut self) -> io::Result<Readings> {
+        let doorbell = self.bells.doorbell.try_clone()?;
+        let state = self.config.state.clone();
+        self.readers.metrics.readings(state, doorbell)
+    }
+
     /// How many functions are served.
     pub(crate) fn functions(&self) -> usize {
         self.server.overview().functions().count()
@@ -357,7 +293,7 @@ impl Reactor {
         let mut looks = wait.spins();
         while !self.is_stopped() {
             let waits = self.sockets.ready.is_empty() && !self.server.has_work();
-            let sleeps = !looks && waits && self.ask_for_doorbells();
+            let sleeps = !looks && waits && self.crew.ask_for_doorbells();
             if sleeps && let Some(audit) = &mut self.audit {
                 audit.flush();
             }
@@ -366,7 +302,7 @@ impl Reactor {
             } else {
                 Some(Duration::ZERO)
             };
-            self.wait(&mut events, timeout)?;
+            self.poll.wait(&mut events, timeout)?;
             if self.turn(&mut events) {
                 wait = spin.begin();
                 looks = wait.spins();
@@ -388,8 +324,7 @@ impl Reactor {
             self.handle(Source::from_data(data), flags);
         }
         active |= self.collect_outcomes();
-        active |= self.serve_disk();
-        active |= self.serve_arrivals();
+        active |= self.serve_threads();
         self.go_on();
         self.flush_answers();
         if self.serve_ready() {
@@ -416,30 +351,12 @@ impl Reactor {
         self.act();
     }
 
-    fn wait(&self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<()> {
-        let timeout = timeout.map(|timeout| Timespec {
-            tv_sec: timeout.as_secs() as i64,
-            tv_nsec: timeout.subsec_nanos().into(),
-        });
-        match epoll::wait(&self.epoll, spare_capacity(events), timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Tells every running worker to ring; `false` if one has finished meanwhile.
-    fn ask_for_doorbells(&self) -> bool {
-        let mut workers = self.crew.workers.iter();
-        workers.all(|(_, worker)| worker.ask_for_doorbell())
-    }
-
     fn next_deadline(&self) -> Option<Duration> {
         let server = self.server.next_deadline();
         let server = server.map(|nanos| self.clock.until(nanos));
         let now = Instant::now();
-        let deaf = self
-            .deaf_until
-            .map(|end| end.saturating_duration_since(now));
+        let deaf = self.listeners.deaf_until;
+        let deaf = deaf.map(|end| end.saturating_duration_since(now));
         let awaited = self.state.is_awaited.then_some(SWEEP);
         server.into_iter().chain(deaf).chain(awaited).min()
     }
@@ -447,8 +364,9 @@ impl Reactor {
     /// Tries again what could not be done before: to accept connections, and to take over what
     /// another server has.
     fn look_again(&mut self) {
-        if self.deaf_until.is_some_and(|end| Instant::now() >= end) {
-            self.listen_again();
+        let deaf_until = self.listeners.deaf_until;
+        if deaf_until.is_some_and(|end| Instant::now() >= end) {
+            self.listeners.listen_again(&self.poll);
         }
         if self.state.is_awaited
             && let Err(error) = self.open_disk()
@@ -458,47 +376,18 @@ impl Reactor {
         }
     }
 
-    /// Handles what the disk has done. Returns whether there was anything.
-    fn serve_disk(&mut self) -> bool {
+    /// Handles what threads have done. Returns whether there was anything.
+    fn serve_threads(&mut self) -> bool {
         let mut any = false;
-        while let Some(reply) = self.state.disk.as_ref().and_then(Disk::next_reply) {
+        while let Some(event) = self.state.next(&mut self.memories) {
             any = true;
-            self.on_reply(reply);
+            self.tell(event);
+        }
+        while let Some(event) = self.arrivals.next(&mut self.memories) {
+            any = true;
+            self.tell(event);
         }
         any
-    }
-
-    fn on_reply(&mut self, reply: Reply) {
-        let text = |error: io::Error| DiskError {
-            is_full: error.kind() == io::ErrorKind::StorageFull,
-            text: error.to_string(),
-        };
-        let happened = match reply {
-            Reply::Written {
-                ticket,
-                memory,
-                stored,
-            } => {
-                self.put_back(memory);
-                Happened::Written(ticket, stored.map_err(text))
-            }
-            Reply::Read {
-                ticket,
-                memory,
-                read,
-            } => {
-                self.put_back(memory);
-                Happened::Fetched(ticket, read.map_err(text))
-            }
-            Reply::Inserted { id, number } => Happened::Inserted(id, number),
-            Reply::Changed { id, changed } => Happened::Changed(id, changed),
-            Reply::Forgotten { id } => Happened::Forgotten(id),
-        };
-        self.tell(happened);
-    }
-
-    fn put_back(&mut self, (key, object): (MemoryKey, MemoryObject)) {
-        self.memories.put(key, object);
     }
 
     /// Keeps what was learned.
@@ -528,15 +417,14 @@ impl Reactor {
         self.keep_learned();
         let deadline = Instant::now() + LAST_RECORDS;
         while !self.server.is_settled()
-            && let Some(disk) = &self.state.disk
-            && let Some(reply) = disk.last_reply(deadline)
+            && let Some(event) = self.state.last(deadline, &mut self.memories)
         {
-            self.on_reply(reply);
+            self.tell(event);
         }
         if let Some(audit) = &mut self.audit {
             audit.flush();
         }
-        self.end_workers();
-        self.listeners.clear();
+        self.crew.end_all();
+        self.listeners.open.clear();
     }
 }

@@ -16,8 +16,12 @@ const PREFIX: &str = "farcall-files-";
 /// Characters of a file's own name that are kept, its end first.
 const NAME_CHARACTERS: usize = 60;
 
-/// A folder for the files of one worker; it goes away with this value.
-pub fn folder(parent: &Path) -> io::Result<TempDir> {
+/// A folder for files that end with the server, in `parent`; it goes away with this value, and what
+/// a server that was killed has left goes with [`remove_left_over`].
+///
+/// # Errors
+/// The folder cannot be made.
+pub fn temporary_folder(parent: &Path) -> io::Result<TempDir> {
     let prefix = format!("{PREFIX}{}-", std::process::id());
     tempfile::Builder::new().prefix(&prefix).tempdir_in(parent)
 }
@@ -266,7 +270,7 @@ mod tests {
     #[test]
     fn what_a_killed_server_left_is_removed() {
         let parent = tempfile::tempdir().unwrap();
-        let ours = folder(parent.path()).unwrap();
+        let ours = temporary_folder(parent.path()).unwrap();
         let left = parent.path().join(format!("{PREFIX}4194305-x"));
         fs::create_dir(&left).unwrap();
         fs::write(left.join("file"), "text").unwrap();

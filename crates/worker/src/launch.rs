@@ -177,7 +177,7 @@ impl Launcher {
     /// A folder of the worker's own.
     fn make_folder(&self) -> io::Result<TempDir> {
         let parent = &self.folder;
-        let folder = files::folder(parent).and_then(|folder| {
+        let folder = files::temporary_folder(parent).and_then(|folder| {
             let user = self.sandbox.as_ref().and_then(|sandbox| sandbox.user);
             if let Some((user, group)) = user {
                 std::os::unix::fs::chown(&folder, Some(user), Some(group))?;

@@ -23,7 +23,7 @@ pub use control::{Outcome, TEXT_BYTES};
 pub use death::Death;
 pub use farcall_library::{CallbackAnswer, CallbackRequest, Caller, MOST_CALLBACK_BYTES, Source};
 pub use farcall_rpc_proto::{Failure, FailureKind};
-pub use files::remove_left_over;
+pub use files::{remove_left_over, temporary_folder};
 pub use handle::{Done, MOST_READS, Run, Withdrawal, Worker};
 pub use launch::{Identities, Launcher, LibrarySource, Ready, is_parallel};
 pub use memory::{MemoryObject, free};

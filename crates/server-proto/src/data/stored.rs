@@ -14,11 +14,15 @@ use crate::memory::{NoMemory, Room};
 use crate::record::{Content, DiskError, Stored};
 use farcall_idl::{ArrayLayout, Interface, Layout, Mode, Order, Place};
 use farcall_rpc_proto::{
-    Call, CallId, Failure, FailureKind, HandleId, HandleRecord, JobId, Pieces, Put, Times, User,
+    Call, CallId, Failure, FailureKind, HandleId, HandleRecord, JobId, Nanos, Pieces, Put, Times,
+    User,
 };
 
 /// Stands in a message for memory that is known when the call runs; as long as any number.
 const LATER: u64 = u64::MAX;
+
+/// For so long no array is sent to a disk that has refused one.
+const PAUSE: Nanos = 1_000_000_000;
 
 impl Data {
     /// Checks the arrays that a call uses by their handles, and gives them places.
@@ -123,9 +127,13 @@ impl Data {
             if self.arrays.leaving > 0 {
                 return Room::Later;
             }
+            let disk = match &self.refused {
+                Some((_, why)) => format!("; the disk takes none: {why}"),
+                None => String::new(),
+            };
             let text = format!(
                 "{bytes} bytes are needed and arrays that stay hold the memory for them \
-                 (data.memory in the server's configuration); drop some"
+                 (data.memory in the server's configuration); drop some{disk}"
             );
             return Room::Never(Failure::new(FailureKind::Busy, text));
         }
@@ -143,7 +151,10 @@ impl Data {
         {
             cx.memory.free(buffer, &mut cx.out);
         }
+        let now = cx.now();
+        self.refused.take_if(|(until, _)| now >= *until);
         while cx.disk.takes_arrays
+            && self.refused.is_none()
             && !self.arrays.will_have_room(bytes)
             && let Some((id, bytes, buffer)) = self.arrays.least_used()
         {
@@ -303,6 +314,7 @@ impl Data {
             }
             Err(error) => {
                 tracing::error!("an array cannot leave memory: {}", error.text);
+                self.refused = Some((cx.now() + PAUSE, error.text));
                 Location::Memory(buffer)
             }
         };

@@ -1,11 +1,12 @@
 //! What happens on sockets: clients come, send, take and go.
 
-use super::{Reactor, SWEEP, Source};
+use super::{Reactor, SWEEP};
 use crate::listen::{Accepted, Listener};
+use crate::poll::Source;
 use crate::socket::{Socket, Step, TURN_BYTES};
 use farcall_server_proto as proto;
 use farcall_server_proto::{ConnectionKey, Event, Way};
-use rustix::event::epoll::{self, EventFlags};
+use rustix::event::epoll::EventFlags;
 use std::io::{self, Read};
 use std::time::Instant;
 
@@ -23,7 +24,7 @@ impl Reactor {
             Source::WorkerOutput(key) => self.worker_output(key),
             Source::Doorbell => {
                 let _ = rustix::io::read(&self.bells.doorbell, &mut [0u8; 8]);
-                self.answer_readers();
+                self.readers.metrics.answer(self.server.overview());
             }
             Source::Signal => {
                 let _ = self.bells.signals.read(&mut [0; 64]);
@@ -38,7 +39,7 @@ impl Reactor {
 
     fn accept(&mut self, index: usize) {
         for _ in 0..ACCEPTS {
-            let Some(listener) = self.listeners.get(index) else {
+            let Some(listener) = self.listeners.open.get(index) else {
                 return;
             };
             match listener.accept() {
@@ -47,48 +48,33 @@ impl Reactor {
                 Err(error) => {
                     tracing::warn!("cannot accept a connection: {error}");
                     // Mostly for lack of descriptors, which does not pass by trying again.
-                    self.listen_for(EventFlags::empty());
-                    self.deaf_until = Some(Instant::now() + SWEEP);
+                    self.listeners.watch(&self.poll, EventFlags::empty());
+                    self.listeners.deaf_until = Some(Instant::now() + SWEEP);
                     return;
                 }
             }
         }
     }
 
-    fn listen_for(&self, flags: EventFlags) {
-        for (index, listener) in self.listeners.iter().enumerate() {
-            let data = Source::Listener(index).data();
-            if let Err(error) = epoll::modify(&self.epoll, listener.fd(), data, flags) {
-                tracing::error!("a listening socket cannot be watched: {error}");
-            }
-        }
-    }
-
-    pub(super) fn listen_again(&mut self) {
-        if self.deaf_until.take().is_some() {
-            self.listen_for(EventFlags::IN);
-        }
-    }
-
     /// Accepts who has connected already, so that they are told and not left alone, and nobody
     /// from then on.
     pub(super) fn stop_listening(&mut self) {
-        for listener in 0..self.listeners.len() {
+        for listener in 0..self.listeners.open.len() {
             self.accept(listener);
         }
-        self.listeners.clear();
+        self.listeners.open.clear();
     }
 
     fn admit(&mut self, accepted: Accepted) {
         let is_tls = accepted.session.is_some();
-        let mut names = self.listeners.iter();
+        let mut names = self.listeners.open.iter();
         let is_far = !accepted.is_local;
         let local = match accepted.is_local && !accepted.is_unix && !is_tls {
             true => names.find_map(Listener::local_name).map(str::to_owned),
             false => None,
         };
         let ways = is_far.then(|| {
-            let listeners = self.listeners.iter();
+            let listeners = self.listeners.open.iter();
             let ways = listeners.flat_map(|listener| listener.ways(is_tls));
             let ways = ways.take(MOST_WAYS).map(|way| way.to_string());
             ways.collect::<Vec<String>>()
@@ -112,7 +98,9 @@ impl Reactor {
             }
         };
         let socket = Socket::new(key, accepted);
-        let watched = self.watch(socket.fd(), Source::Connection(key), socket.interest);
+        let watched = self
+            .poll
+            .watch(socket.fd(), Source::Connection(key), socket.interest);
         self.sockets.open.insert(key, socket);
         match watched {
             Ok(()) => self.act(),
@@ -135,16 +123,6 @@ impl Reactor {
         // with has its turn with the others.
         if !is_ready {
             self.serve(key);
-        }
-    }
-
-    /// A connection has input to go on with: once, however often it is found out, so that none has
-    /// more than one turn before all others have had theirs.
-    pub(super) fn make_ready(&mut self, key: ConnectionKey) {
-        if let Some(socket) = self.sockets.open.get_mut(key)
-            && !std::mem::replace(&mut socket.is_ready, true)
-        {
-            self.sockets.ready.push_back(key);
         }
     }
 
@@ -177,7 +155,7 @@ impl Reactor {
             Way::Up => self.serve(key),
             Way::Down => {
                 self.flush(key);
-                self.make_ready(key);
+                self.sockets.make_ready(key);
             }
         }
     }
@@ -198,17 +176,12 @@ impl Reactor {
                 Err(error) => return self.tell(Event::Lost(key, Some(error.to_string()))),
             }
             if moved >= TURN_BYTES {
-                return self.make_ready(key);
+                return self.sockets.make_ready(key);
             }
             if self.server.clients().is_congested(key) {
                 self.flush(key);
             }
         }
-    }
-
-    /// An answer is to be written, with others of this turn.
-    pub(super) fn is_answered(&mut self, key: ConnectionKey) {
-        self.sockets.unflushed.push(key);
     }
 
     /// Writes the answers that have come up.
@@ -257,8 +230,10 @@ impl Reactor {
             return;
         }
         socket.interest = interest;
-        let data = Source::Connection(key).data();
-        if let Err(error) = epoll::modify(&self.epoll, socket.fd(), data, interest) {
+        let changed = self
+            .poll
+            .change(socket.fd(), Source::Connection(key), interest);
+        if let Err(error) = changed {
             self.tell(Event::Lost(key, Some(error.to_string())));
         }
     }
@@ -266,9 +241,9 @@ impl Reactor {
     /// Ends a connection, with its last words if they can be said.
     pub(super) fn close(&mut self, key: ConnectionKey) {
         if let Some(socket) = self.sockets.open.remove(key) {
-            let _ = epoll::delete(&self.epoll, socket.fd());
+            self.poll.forget(socket.fd());
             socket.farewell(&mut self.server, &self.memories, self.clock.nanos());
-            self.listen_again();
+            self.listeners.listen_again(&self.poll);
         }
     }
 }

@@ -3,8 +3,8 @@
 //! Another server is believed in nothing: only TCP, only networks that the operator allows
 //! (`data.peers`), a bound on time, and no memory shared with it.
 
-use super::Reactor;
 use crate::folder::{self, Folder};
+use crate::memories::Memories;
 use farcall_client::{Address, Credentials, Options};
 use farcall_rpc_proto::{Failure, FailureKind, HandleId};
 use farcall_server_proto::{DataFile, Event, MemoryKey};
@@ -26,9 +26,13 @@ struct Arrival {
 }
 
 /// Arrays on their way.
-pub(super) struct Arrivals {
+pub(crate) struct Arrivals {
     /// Where the operator puts data as files.
     folder: Option<Folder>,
+    /// Networks from which arrays may come.
+    peers: Vec<IpNet>,
+    /// Rung by a thread that has brought something.
+    doorbell: OwnedFd,
     sender: Sender<Arrival>,
     receiver: Receiver<Arrival>,
     /// Read from the environment when it is first needed, once for all.
@@ -36,51 +40,45 @@ pub(super) struct Arrivals {
 }
 
 impl Arrivals {
-    pub(super) fn new(folder: Option<Folder>) -> Arrivals {
+    pub(crate) fn new(folder: Option<Folder>, peers: Vec<IpNet>, doorbell: OwnedFd) -> Arrivals {
         let (sender, receiver) = channel();
         Arrivals {
             folder,
+            peers,
+            doorbell,
             sender,
             receiver,
             credentials: None,
         }
     }
-}
 
-impl Reactor {
-    /// Takes what has come. Returns whether there was anything.
-    pub(super) fn serve_arrivals(&mut self) -> bool {
-        let mut any = false;
-        while let Ok(Arrival { memory, event }) = self.arrivals.receiver.try_recv() {
-            any = true;
-            self.memories.put(memory.0, memory.1);
-            self.tell(event);
+    /// What has come, if anything. Its memory is back.
+    pub(crate) fn next(&self, memories: &mut Memories) -> Option<Event> {
+        if let Ok(Arrival { memory, event }) = self.receiver.try_recv() {
+            memories.put(memory.0, memory.1);
+            return Some(event);
         }
-        let changed = self.arrivals.folder.as_ref().and_then(Folder::changed);
-        if let Some(files) = changed {
-            any = true;
-            self.tell(Event::Folder(files));
-        }
-        any
+        let changed = self.folder.as_ref().and_then(Folder::changed);
+        changed.map(Event::Folder)
     }
 
     /// Has a thread do something to memory that ends with an event.
     fn bring(
-        &mut self,
+        &self,
         name: &str,
-        key: MemoryKey,
+        (key, memories): (MemoryKey, &mut Memories),
         work: impl FnOnce(&MemoryObject) -> Event + Send + 'static,
     ) -> Result<(), String> {
-        let object = self.memories.take(key).ok_or("there is no memory for it")?;
-        let doorbell = self.bells.doorbell.try_clone();
+        let object = memories.take(key).ok_or("there is no memory for it")?;
+        let doorbell = self.doorbell.try_clone();
         let doorbell = match doorbell {
             Ok(doorbell) => doorbell,
             Err(error) => {
-                self.memories.put(key, object);
+                memories.put(key, object);
                 return Err(error.to_string());
             }
         };
-        let sender = self.arrivals.sender.clone();
+        let sender = self.sender.clone();
         let (give, take) = channel::<MemoryObject>();
         let thread = std::thread::Builder::new().name(name.to_string());
         let started = thread.spawn(move || {
@@ -99,19 +97,20 @@ impl Reactor {
                 Ok(())
             }
             Err(error) => {
-                self.memories.put(key, object);
+                memories.put(key, object);
                 Err(error.to_string())
             }
         }
     }
 
     /// Has an array read from another server.
-    pub(super) fn pull(
+    pub(crate) fn pull(
         &mut self,
         number: u64,
         address: &str,
         loan: HandleId,
         (memory, bytes): (MemoryKey, u64),
+        memories: &mut Memories,
     ) -> Option<Event> {
         let refused =
             |kind, text: String| Some(Event::Pulled(number, Err(Failure::new(kind, text))));
@@ -124,17 +123,16 @@ impl Reactor {
             Err(error) => return refused(FailureKind::BadArgument, format!("{error}")),
         };
         let credentials = self
-            .arrivals
             .credentials
             .get_or_insert_with(Credentials::from_environment);
         let reading = Reading {
             address,
             credentials: credentials.clone(),
-            peers: self.config.data.peers.clone(),
+            peers: self.peers.clone(),
             loan,
             bytes,
         };
-        let brought = self.bring("pull", memory, move |memory| {
+        let brought = self.bring("pull", (memory, memories), move |memory| {
             let read = reading.read(memory).map_err(|error| {
                 let text = format!("{}: {error}", reading.address);
                 Failure::new(FailureKind::Unreachable, text)
@@ -149,18 +147,19 @@ impl Reactor {
     }
 
     /// Has a file of the data folder read.
-    pub(super) fn read_data(
+    pub(crate) fn read_data(
         &mut self,
         id: HandleId,
         file: Arc<DataFile>,
         memory: MemoryKey,
+        memories: &mut Memories,
     ) -> Option<Event> {
-        let root = self.arrivals.folder.as_ref().map(Folder::root);
+        let root = self.folder.as_ref().map(Folder::root);
         let Some(Ok(root)) = root else {
             let text = "cannot reach the data folder".to_string();
             return Some(Event::DataRead(id, Err(text)));
         };
-        let brought = self.bring("data file", memory, move |memory| {
+        let brought = self.bring("data file", (memory, memories), move |memory| {
             read(&root, id, &file, memory)
         });
         let error = brought.err()?;

@@ -1,0 +1,260 @@
+//! The workers' processes, what starts them, and what they bind.
+
+use crate::WorkerCommand;
+use crate::config::Config;
+use crate::memories::Memories;
+use crate::poll::{Poll, Source};
+use farcall_idl::Document;
+use farcall_library::{Catalog, CompileError, Source as Interfaces};
+use farcall_rpc_proto::{CallbackAnswer, Failure, FailureKind};
+use farcall_server_proto::{
+    Action, Beside, CallKey, Death, Event, Key, Server, Withdrawal as Known, WorkerKey,
+};
+use farcall_worker::{
+    Launcher, LibrarySource, Nursery, Run, Withdrawal, Worker, is_parallel, remove_left_over,
+};
+use rustix::event::epoll::EventFlags;
+use rustix::fd::BorrowedFd;
+use std::io;
+
+/// What starts workers, and what they bind.
+pub(crate) struct Crew {
+    launcher: Launcher,
+    catalog: Catalog,
+    libraries: Vec<LibrarySource>,
+    pub(crate) workers: Beside<WorkerKey, Worker>,
+}
+
+impl Crew {
+    pub(crate) fn new(
+        config: &Config,
+        (catalog, libraries): (Catalog, Vec<LibrarySource>),
+        command: WorkerCommand,
+    ) -> io::Result<Crew> {
+        remove_left_over(&config.workers.folder());
+        Ok(Crew {
+            launcher: launcher(config, command)?,
+            catalog,
+            libraries,
+            workers: Beside::default(),
+        })
+    }
+
+    /// The interface files that are served.
+    pub(crate) fn documents(&self) -> impl Iterator<Item = &Document> {
+        self.catalog.files().map(|(_, document)| document)
+    }
+
+    /// Does one thing with workers. Returns what has come of it, where that is known at once.
+    pub(crate) fn execute(
+        &mut self,
+        action: Action,
+        server: &Server,
+        memories: &Memories,
+        (poll, doorbell): (&Poll, BorrowedFd<'_>),
+    ) -> Option<Event> {
+        match action {
+            Action::StartWorker {
+                worker,
+                library,
+                processes,
+            } => {
+                let started = self.start((worker, library, processes), poll, doorbell);
+                return started.err().map(|error| {
+                    let death = Death {
+                        kind: FailureKind::Internal,
+                        cause: format!("has no process: {error}"),
+                        had_begun: false,
+                    };
+                    Event::Died(worker, death)
+                });
+            }
+            Action::Run { worker, call } => return self.run(worker, call, server, memories),
+            Action::Withdraw { worker, call } => return Some(self.withdraw(worker, call)),
+            Action::Answer { worker, answer } => self.answer(worker, &answer),
+            Action::EndWorker { worker, reason } => self.end(worker, reason.kind, reason.message),
+            Action::CheckLibrary { path, text } => {
+                return Some(Event::Library(self.check_library(path, text)));
+            }
+            Action::KeepLibrary => {
+                if let Some(library) = self.libraries.last() {
+                    // It was checked before.
+                    let _ = self.catalog.add(library.source.clone());
+                }
+            }
+            Action::ForgetLibrary => drop(self.libraries.pop()),
+            _ => {}
+        }
+        None
+    }
+
+    fn start(
+        &mut self,
+        (key, library, processes): (WorkerKey, usize, u32),
+        poll: &Poll,
+        doorbell: BorrowedFd<'_>,
+    ) -> io::Result<()> {
+        let source = self.libraries.get(library);
+        let source = source.ok_or(io::ErrorKind::NotFound)?;
+        let worker = self.launcher.start(source, processes, doorbell)?;
+        poll.watch(worker.socket(), Source::WorkerSocket(key), EventFlags::IN)?;
+        poll.watch(worker.output(), Source::WorkerOutput(key), EventFlags::IN)?;
+        self.workers.insert(key, worker);
+        Ok(())
+    }
+
+    fn run(
+        &mut self,
+        key: WorkerKey,
+        call: CallKey,
+        server: &Server,
+        memories: &Memories,
+    ) -> Option<Event> {
+        let worker = self.workers.get_mut(key);
+        let request = server.overview().request(call);
+        let (Some(worker), Some(request)) = (worker, request) else {
+            return Some(Event::NotRun(key, call, "it has no process".to_string()));
+        };
+        let run = Run {
+            function: request.function,
+            buffer: request.buffer.map_or(0, Key::number),
+            swap: request.swap,
+            pes: request.pes,
+            alone: request.alone,
+            message: request.message,
+        };
+        let segments = request.segments.iter().map(|segment| segment.memory);
+        let memory = request.buffer.into_iter().chain(segments);
+        let memory = memory.chain(request.arrays.iter().copied());
+        let memory = memory.filter_map(|memory| memories.get(memory));
+        let handed = worker.run(call.number(), &run, memory);
+        handed
+            .err()
+            .map(|error| Event::NotRun(key, call, error.to_string()))
+    }
+
+    fn withdraw(&mut self, key: WorkerKey, call: CallKey) -> Event {
+        let worker = self.workers.get_mut(key);
+        let withdrawal = worker.map(|worker| worker.withdraw(call.number()));
+        let withdrawal = match withdrawal {
+            Some(Withdrawal::Done) => Known::Done,
+            Some(Withdrawal::Runs) => Known::Runs,
+            Some(Withdrawal::Finished) | None => Known::Finished,
+        };
+        Event::Withdrawn(key, call, withdrawal)
+    }
+
+    fn answer(&mut self, key: WorkerKey, answer: &CallbackAnswer) {
+        let Some(worker) = self.workers.get_mut(key) else {
+            return;
+        };
+        // One that is dead already is handled as such.
+        if let Err(error) = worker.answer(answer)
+            && error.kind() != io::ErrorKind::BrokenPipe
+        {
+            let text = format!("could not be given the answer of its callback: {error}");
+            worker.end(FailureKind::Internal, text);
+        }
+    }
+
+    pub(crate) fn end(&mut self, key: WorkerKey, kind: FailureKind, why: String) {
+        if let Some(worker) = self.workers.get_mut(key) {
+            worker.end(kind, why);
+        }
+    }
+
+    /// The first of several processes has come, perhaps.
+    pub(crate) fn admit_first_process(&mut self, key: WorkerKey, poll: &Poll) -> io::Result<()> {
+        let Some(worker) = self.workers.get_mut(key) else {
+            return Ok(());
+        };
+        // What it was awaited at may stay open for a while in a process that is about to start.
+        poll.forget(worker.socket());
+        worker.admit()?;
+        poll.watch(worker.socket(), Source::WorkerSocket(key), EventFlags::IN)
+    }
+
+    /// Removes a worker that is dead or to be dead.
+    pub(crate) fn bury(&mut self, key: WorkerKey, poll: &Poll) -> Option<Death> {
+        let worker = self.workers.remove(key)?;
+        poll.forget(worker.socket());
+        poll.forget(worker.output());
+        let had_begun = worker.has_begun();
+        let death = worker.bury();
+        Some(Death {
+            kind: death.kind(),
+            cause: death.cause(self.launcher.memory),
+            had_begun,
+        })
+    }
+
+    /// The server ends: its workers do.
+    pub(crate) fn end_all(&mut self) {
+        for (_, worker) in self.workers.iter_mut() {
+            worker.end(FailureKind::ServerStopping, "was ended with its server");
+        }
+        for place in 0..self.workers.places() {
+            if let Some(key) = self.workers.at(place)
+                && let Some(worker) = self.workers.remove(key)
+            {
+                worker.bury();
+            }
+        }
+    }
+
+    /// Tells every running worker to ring; `false` if one has finished meanwhile.
+    pub(crate) fn ask_for_doorbells(&self) -> bool {
+        let mut workers = self.workers.iter();
+        workers.all(|(_, worker)| worker.ask_for_doorbell())
+    }
+
+    /// Looks whether an interface file can be served.
+    fn check_library(&mut self, path: String, text: String) -> Result<(String, Document), Failure> {
+        let source = Interfaces {
+            path: path.clone().into(),
+            text,
+        };
+        let refuse = |text: String| Failure::new(FailureKind::BadArgument, text);
+        if source.is_python() {
+            let text = "a Python module is served by a server that is started with it";
+            return Err(refuse(text.to_string()));
+        }
+        let document = self.catalog.check(&source);
+        let document = document.map_err(|error| refuse(error.to_string()))?;
+        farcall_library::compile(&document, source.folder(), false).map_err(|error| {
+            refuse(match error {
+                CompileError::NotAllowed { function } => format!(
+                    "`{function}` has a body in C, which is compiled when a server starts: \
+                     start it with this file"
+                ),
+                other => other.to_string(),
+            })
+        })?;
+        self.libraries.push(LibrarySource {
+            source,
+            compiled: None,
+            parallel: is_parallel(&document),
+        });
+        Ok((path, document))
+    }
+}
+
+/// What starts workers.
+fn launcher(config: &Config, command: WorkerCommand) -> io::Result<Launcher> {
+    let settings = config.queue.settings(&config.workers);
+    let elements = config.workers.elements();
+    Ok(Launcher {
+        nursery: Nursery::open()?,
+        parallel: config.parallel.launcher.clone(),
+        command,
+        threads: match settings.policy {
+            farcall_schedule::Policy::AtOnce => settings.pes,
+            _ => elements.min(settings.pes),
+        },
+        folder: config.workers.folder(),
+        spin: config.workers.spin(),
+        memory: config.workers.memory,
+        files: config.limits.files,
+        sandbox: config.sandbox()?,
+    })
+}

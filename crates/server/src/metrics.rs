@@ -1,0 +1,171 @@
+//! What Prometheus reads.
+
+use crate::disk_use::DiskUse;
+use farcall_metrics::{Answer, Histogram, Labels, Text};
+use farcall_rpc_proto::JobState;
+use farcall_server_proto::{Counts, Overview, STATES};
+use rustix::fd::OwnedFd;
+use std::io;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+/// Functions that have series of their own, the first ones that are called; the others share one.
+const MOST_SERIES: u32 = 100;
+/// Readers that wait for the numbers.
+const MOST_READERS: usize = 64;
+
+/// Has the server's thread say how it stands, from any thread.
+pub struct Readings {
+    asks: SyncSender<Answer>,
+    doorbell: OwnedFd,
+}
+
+impl Readings {
+    /// The answer is dropped where too many wait, or the server has ended.
+    pub fn ask(&self, answer: Answer) {
+        if self.asks.try_send(answer).is_ok() {
+            let _ = rustix::io::write(&self.doorbell, &1u64.to_ne_bytes());
+        }
+    }
+}
+
+/// Those who wait for the numbers.
+#[derive(Default)]
+pub(crate) struct Readers {
+    asks: Option<Receiver<Answer>>,
+    /// Bytes of the files in the folder for state.
+    state: Option<DiskUse>,
+}
+
+impl Readers {
+    /// A way to ask for the numbers, of a server with this folder for state.
+    pub(crate) fn readings(
+        &mut self,
+        state: Option<PathBuf>,
+        doorbell: OwnedFd,
+    ) -> io::Result<Readings> {
+        let (sender, asks) = sync_channel(MOST_READERS);
+        self.state = state.map(DiskUse::watch).transpose()?;
+        self.asks = Some(asks);
+        Ok(Readings {
+            asks: sender,
+            doorbell,
+        })
+    }
+
+    /// Answers those who wait for the numbers.
+    pub(crate) fn answer(&self, server: Overview<'_>) {
+        let Some(asks) = &self.asks else { return };
+        while let Ok(answer) = asks.try_recv() {
+            answer(text(server, self.state.as_ref()));
+        }
+    }
+}
+
+fn text(server: Overview<'_>, state: Option<&DiskUse>) -> Text {
+    let mut text = Text::new("farcall");
+    for (name, help, value) in gauges(server) {
+        text.gauge(name, help, value);
+    }
+    if let Some(disk) = state {
+        let help = "Bytes of the files in the folder for state, some seconds ago.";
+        text.gauge("state_bytes", help, disk.bytes());
+    }
+    let figures = server.figures();
+    let by_state = |(state, count): (&str, usize)| (vec![("state", state.to_string())], count);
+    let calls = STATES.into_iter().zip(figures.calls);
+    text.gauges("calls", "Calls by what they do.", calls.map(by_state));
+    let help = "Submitted calls by their state, outcomes that are kept included.";
+    let states = JobState::ALL.iter().map(|state| state.name());
+    let submitted = states.zip(figures.submitted).map(by_state);
+    text.gauges("submitted_calls", help, submitted);
+    function_metrics(server, &mut text);
+    user_metrics(server, &mut text);
+    let totals = server.totals();
+    let help = "Calls that were refused.";
+    text.counter("refused", help, totals.refused);
+    let all = |times: &Histogram| [(Labels::new(), times.clone())];
+    let help = "From the last argument to the start.";
+    text.histograms("wait_seconds", help, all(&totals.waits));
+    text.histograms("exec_seconds", "In the library.", all(&totals.execs));
+    text
+}
+
+/// Plain numbers: name, help, value.
+fn gauges(server: Overview<'_>) -> [(&'static str, &'static str, f64); 11] {
+    let figures = server.figures();
+    let [pes, used] = [figures.pes, figures.pes_used].map(f64::from);
+    let (connections, workers) = (figures.connections as f64, figures.workers as f64);
+    let (limit, memory) = (figures.memory_limit as f64, figures.memory as f64);
+    let draining = f64::from(u8::from(figures.draining));
+    let bytes = [figures.array_bytes, figures.array_resident_bytes];
+    let [bytes, resident] = bytes.map(|bytes| bytes as f64);
+    let arrays = figures.arrays as f64;
+    [
+        ("connections", "Open connections.", connections),
+        ("workers", "Worker processes.", workers),
+        ("pes", "Processor elements.", pes),
+        ("pes_used", "Processor elements of running calls.", used),
+        ("memory_limit_bytes", "Bound on job buffers.", limit),
+        ("memory_bytes", "Job buffers, idle ones too.", memory),
+        (
+            "backlog_seconds",
+            "Predicted time until processor elements are free for one more call.",
+            figures.backlog_s,
+        ),
+        ("draining", "1 while it takes no more calls.", draining),
+        ("arrays", "Arrays that stay.", arrays),
+        ("array_bytes", "Bytes of arrays that stay.", bytes),
+        ("array_resident_bytes", "Bytes of them in memory.", resident),
+    ]
+}
+
+fn function_metrics(server: Overview<'_>, text: &mut Text) {
+    let (mut calls, mut seconds, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
+    let mut times = Vec::new();
+    let mut add = |function: String, counts: &Counts| {
+        let name = ("function", function);
+        let with = |other, value: &str| vec![name.clone(), (other, value.to_string())];
+        calls.push((with("outcome", "done"), counts.done));
+        calls.push((with("outcome", "failed"), counts.failed));
+        let parts = ["send", "wait", "exec", "recv"].into_iter();
+        let parts = parts.zip(counts.nanos);
+        seconds.extend(parts.map(|(part, nanos)| (with("part", part), nanos as f64 * 1e-9)));
+        let ways = ["up", "down"].into_iter().zip(counts.bytes);
+        bytes.extend(ways.map(|(way, count)| (with("way", way), count)));
+        times.push((vec![name.clone()], counts.execs.clone()));
+    };
+    let mut others = Counts::default();
+    for function in server.functions().iter() {
+        match function.counts.place {
+            None => {}
+            Some(place) if place <= MOST_SERIES => {
+                add(
+                    function.interface.qualified_name().into_owned(),
+                    &function.counts,
+                );
+            }
+            Some(_) => others.merge(&function.counts),
+        }
+    }
+    if others.done + others.failed > 0 {
+        add("other".to_string(), &others);
+    }
+    text.counters("calls", "Calls that have ended.", calls);
+    let help = "Time of calls by its parts, as in the second Ninf paper.";
+    text.counters("call_seconds", help, seconds);
+    text.counters("call_bytes", "Bytes of arrays of calls.", bytes);
+    let help = "Time of calls in the library.";
+    text.histograms("function_exec_seconds", help, times);
+}
+
+fn user_metrics(server: Overview<'_>, text: &mut Text) {
+    let users = || server.totals().users.iter();
+    let label = |user: &str| vec![("user", user.to_string())];
+    let calls = users().map(|(user, totals)| (label(user), totals.calls));
+    let help = "Calls of a user whose results have left.";
+    text.counters("user_calls", help, calls);
+    let used = users().map(|(user, totals)| (label(user), totals.pe_seconds));
+    let help = "Time of a user's calls in the library, times processor elements.";
+    text.counters("user_pe_seconds", help, used);
+}
