@@ -112,7 +112,7 @@ pub enum StartError {
     },
     /// What was submitted before cannot be read.
     #[error("submitted calls in {}: {source}", path.display())]
-    Submitted {
+    Journal {
         /// The folder.
         path: PathBuf,
         /// What is wrong.

@@ -18,6 +18,7 @@ use crate::checker::Checker;
 use crate::interfaces::NAMES;
 use crate::machine::Memory;
 use crate::options::Options;
+use crate::options::user_name;
 use farcall_random::SplitMix64;
 use farcall_rpc_proto as proto;
 use farcall_rpc_proto::client::{Answer, Connection, Event};
@@ -145,7 +146,8 @@ impl Client {
 
     /// What it still waits for, in words.
     pub(crate) fn lacks(&self) -> String {
-        let open: Vec<_> = self.open.values().map(|open| &open.purpose).collect();
+        let open = self.open.values();
+        let open: Vec<_> = open.map(|open| open.purpose.in_words()).collect();
         let kept = self.kept.values().filter(|kept| kept.asks < 2);
         let kept: Vec<String> = kept.map(|kept| kept.tag.to_string()).collect();
         format!("{} wishes, {open:?}, submitted calls {kept:?}", self.wishes)
@@ -483,9 +485,4 @@ impl Open {
             received: Vec::new(),
         }
     }
-}
-
-/// What a user is called.
-pub(crate) fn user_name(user: u8) -> String {
-    format!("user {user}")
 }

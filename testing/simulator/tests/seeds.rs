@@ -5,7 +5,7 @@ use farcall_simulator::{Flaw, Options, simulate};
 use std::time::{Duration, Instant};
 
 /// Seeds that have broken a promise, and what was wrong.
-const FAILED: [(u64, &str); 2] = [
+const FAILED: [(u64, &str); 4] = [
     (
         3,
         "processor elements of a running call went to one that was taken back from behind it",
@@ -13,6 +13,14 @@ const FAILED: [(u64, &str); 2] = [
     (
         69,
         "a submitted call that had left memory was read back with no checksum",
+    ),
+    (
+        1419,
+        "a connection was never read again after bandwidth was reserved the other way alone",
+    ),
+    (
+        1849,
+        "a call that was to fail with its library had its elements by then",
     ),
 ];
 

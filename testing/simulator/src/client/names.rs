@@ -1,8 +1,9 @@
 //! Data with names: put, read, replaced and dropped, and files of the data folder.
 
-use super::{Client, Purpose, Scene, arrays, user_name};
+use super::{Client, Purpose, Scene, arrays};
 use crate::checker::Secret;
 use crate::interfaces::{Contents, ONCE};
+use crate::options::user_name;
 use farcall_rpc_proto::{DataName, Failure, FailureKind, HandleId, Name, NameRecord};
 
 /// Names that a user gives.

@@ -2,8 +2,9 @@
 
 use super::hosts::ToLife;
 use super::{Happening, MS, S, World};
-use crate::client::{Scene, user_name};
+use crate::client::Scene;
 use crate::machine::{Machine, Memory, Socket};
+use crate::options::user_name;
 use farcall_rpc_proto::User;
 use farcall_server_proto::{Accepted, ConnectionKey, Event, Way};
 use std::collections::VecDeque;
@@ -115,6 +116,10 @@ impl World {
         }
         if let Some(machine) = self.machine(host) {
             machine.server.settle(key, Way::Up, granted);
+            // What was not read is found out again.
+            if machine.is_readable(key) {
+                machine.resumed.push(key);
+            }
         }
         self.act(host);
         self.flush(host, key);
