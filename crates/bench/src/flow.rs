@@ -345,7 +345,7 @@ fn peer(case: &Case, driver: &Path, folder: &Path) -> Result<Measured, Failure> 
 /// Runs a command that prints one JSON object.
 fn report(command: Command) -> Result<Measured, Failure> {
     let told = format!("{command:?}");
-    let output = farcall_child::output(command)?;
+    let output = farcall_lab::output_of(command)?;
     let text = String::from_utf8_lossy(&output.stdout);
     let value: Value = match serde_json::from_str(text.trim()) {
         Ok(value) if output.status.success() => value,

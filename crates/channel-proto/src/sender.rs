@@ -104,11 +104,6 @@ impl Sender {
         self.queue.len() < self.config.window
     }
 
-    /// True where nothing is queued or under way.
-    pub fn is_empty(&self) -> bool {
-        self.queue.is_empty()
-    }
-
     /// Bytes from the first unacknowledged message to the end of what was queued.
     pub fn queued_bytes(&self) -> u64 {
         let sizes = self.queue.iter().map(|packet| u64::from(packet.bytes));

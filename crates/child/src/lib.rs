@@ -3,7 +3,7 @@
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command};
 use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use std::sync::{LazyLock, Mutex};
 
@@ -45,14 +45,4 @@ pub fn spawn(mut command: Command) -> io::Result<Child> {
     let orders = STARTER.lock().map_err(|_| gone())?.clone();
     orders.send((command, answer)).map_err(|_| gone())?;
     answered.recv().map_err(|_| gone())?
-}
-
-/// Runs such a process to its end, without input; returns what it printed.
-///
-/// # Errors
-/// Where the program cannot be started.
-pub fn output(mut command: Command) -> io::Result<Output> {
-    command.stdin(Stdio::null());
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    spawn(command)?.wait_with_output()
 }

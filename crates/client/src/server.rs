@@ -173,18 +173,6 @@ impl Server {
         self.peer().put(form, bytes, stays)
     }
 
-    /// Has the server read an array from `from`, which has lent it under the name `loan`
-    /// ([`Handle::lend`]). It is kept as [`Server::put`] keeps it.
-    pub fn pull(
-        &self,
-        from: &Address,
-        loan: HandleId,
-        form: ArrayForm,
-        stays: bool,
-    ) -> Result<Handle, Error> {
-        self.peer().pull(from, loan, form, stays)
-    }
-
     /// Reads an array that is lent under that name, once; `bytes` is as long as it is.
     pub fn redeem(&self, loan: HandleId, bytes: &mut [u8]) -> Result<(), Error> {
         self.peer().redeem(loan, bytes)

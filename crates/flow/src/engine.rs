@@ -324,24 +324,6 @@ impl<'a> Simulation<'a> {
         &self.link_bytes
     }
 
-    /// Active flows: source and destination rank, links, and rate in bytes/s.
-    pub fn flows(&self) -> Vec<(u32, u32, &[LinkId], f64)> {
-        let describe = |(slot, path, rate): (Slot, _, f64)| {
-            let flow = &self.flows[slot as usize];
-            (flow.rank, flow.to, path, rate)
-        };
-        each!(&self.rates, r => r.flows().map(describe).collect())
-    }
-
-    /// Number of times the exact solver levelled a link; 0 in the other modes.
-    pub fn visits(&self) -> u64 {
-        if let Rates::Exact(solver) = &self.rates {
-            solver.visits()
-        } else {
-            0
-        }
-    }
-
     /// Advances to the next batch of completions. Returns whether there was one.
     ///
     /// # Errors

@@ -142,11 +142,6 @@ impl Pattern {
         self
     }
 
-    /// The family.
-    pub fn kind(&self) -> &Kind {
-        &self.kind
-    }
-
     /// Number of ranks.
     pub fn ranks(&self) -> u32 {
         self.ranks

@@ -92,11 +92,6 @@ impl Platform {
         spec::parse(spec)
     }
 
-    /// The topology behind the platform.
-    pub fn topology(&self) -> &Topology {
-        &self.topology
-    }
-
     /// Number of nodes that send and receive.
     pub fn nodes(&self) -> usize {
         each!(self, t => t.nodes())

@@ -3,7 +3,7 @@
 use farcall_child::spawn;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{self, BufRead, BufReader, Read};
-use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
@@ -157,6 +157,16 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Runs such a process to its end, without input; returns what it printed.
+///
+/// # Errors
+/// Where the program cannot be started.
+pub fn output_of(mut command: Command) -> io::Result<Output> {
+    command.stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    spawn(command)?.wait_with_output()
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ mod sites;
 mod topology;
 mod trunk;
 
-pub use daemon::Daemon;
+pub use daemon::{Daemon, output_of};
 pub use flow::{Flow, FlowKind};
 pub use quota::Quota;
 pub use sites::{LineShape, Sites};

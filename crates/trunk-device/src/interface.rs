@@ -93,11 +93,6 @@ impl Interface {
         }
     }
 
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
     /// Its number.
     ///
     /// # Errors

@@ -107,7 +107,7 @@ impl Load {
         let daemon = BenchDaemon::start(self.slice_ms, self.form)?;
         let mut command = daemon.run(self.elements)?;
         command.args(self.arguments());
-        let output = farcall_child::output(command)?;
+        let output = farcall_lab::output_of(command)?;
         if !output.status.success() {
             let text = String::from_utf8_lossy(&output.stderr).into_owned();
             return Err(Failure::failed(format!("the measured job failed: {text}")));

@@ -13,7 +13,7 @@ const SLURM: &str = "benches/gang/slurm.py";
 /// Runs a command to its end: what it printed, or a line that says why there is nothing.
 fn told(command: Command) -> Result<String, String> {
     let program = command.get_program().to_string_lossy().into_owned();
-    let output = farcall_child::output(command).map_err(|error| format!("{program}: {error}"))?;
+    let output = farcall_lab::output_of(command).map_err(|error| format!("{program}: {error}"))?;
     match output.status.success() {
         true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
         false => Err(String::from_utf8_lossy(&output.stderr).trim().to_string()),

@@ -62,16 +62,6 @@ impl Grid {
         })
     }
 
-    /// Nodes in each dimension.
-    pub fn dims(&self) -> &[u32] {
-        &self.dims
-    }
-
-    /// Which dimensions are rings.
-    pub fn wrap(&self) -> &[bool] {
-        &self.wrap
-    }
-
     pub(super) fn nodes(&self) -> usize {
         self.nodes as usize
     }

@@ -85,7 +85,6 @@ pub struct MaxMin {
     changed: Vec<Slot>,
     changed_in: Vec<u32>,
     round: u32,
-    visits: u64,
 }
 
 impl MaxMin {
@@ -117,7 +116,6 @@ impl MaxMin {
             changed: Vec::new(),
             changed_in: Vec::new(),
             round: 0,
-            visits: 0,
         }
     }
 
@@ -142,11 +140,6 @@ impl MaxMin {
     pub fn flows(&self) -> impl Iterator<Item = (Slot, &[LinkId], f64)> + Clone + '_ {
         let active = (0..self.paths.slots() as u32).filter(|&s| self.paths.is_active(s));
         active.map(|slot| (slot, self.paths.get(slot), self.rate(slot)))
-    }
-
-    /// Number of times a link was levelled, since the beginning.
-    pub fn visits(&self) -> u64 {
-        self.visits
     }
 
     /// Starts a batch in which `leaving` flows will be removed and then `arriving` added.
@@ -364,7 +357,6 @@ impl MaxMin {
                 return false;
             }
         }
-        self.visits += visits;
         true
     }
 

@@ -140,11 +140,6 @@ impl Series {
         (self.seen > 0).then(|| self.next[place].exp())
     }
 
-    /// How many values were measured.
-    pub fn observations(&self) -> u32 {
-        self.seen
-    }
-
     /// The last values, the oldest first, to be kept: a series that observes them again knows what
     /// matters of this one.
     pub fn recent(&self) -> impl ExactSizeIterator<Item = f64> {
