@@ -269,12 +269,7 @@ contains
     else
       server%handle = c_connect(c_null_ptr)
     end if
-    if (present(status)) then
-      status = FARCALL_OK
-      if (.not. c_associated(server%handle)) status = farcall_error_status()
-    else if (.not. c_associated(server%handle)) then
-      call give_up("farcall_connect")
-    end if
+    call check(server%handle, "farcall_connect", status)
   end subroutine
 
   ! Closes the connections; calls under way are cancelled.
@@ -291,12 +286,7 @@ contains
     integer(c_int), intent(out), optional :: status
 
     function%handle = c_function_of(server, c_text(name))
-    if (present(status)) then
-      status = FARCALL_OK
-      if (.not. c_associated(function%handle)) status = farcall_error_status()
-    else if (.not. c_associated(function%handle)) then
-      call give_up("farcall_function_of")
-    end if
+    call check(function%handle, "farcall_function_of", status)
   end function
 
   ! An object of a class, with a process of its own on the server. Without `status`, a failure stops
@@ -307,12 +297,7 @@ contains
     integer(c_int), intent(out), optional :: status
 
     object%handle = c_object_new(server, c_text(name))
-    if (present(status)) then
-      status = FARCALL_OK
-      if (.not. c_associated(object%handle)) status = farcall_error_status()
-    else if (.not. c_associated(object%handle)) then
-      call give_up("farcall_object_new")
-    end if
+    call check(object%handle, "farcall_object_new", status)
   end function
 
   ! The method of that name, to be called as functions are, while the object is there.
@@ -322,12 +307,7 @@ contains
     integer(c_int), intent(out), optional :: status
 
     function%handle = c_object_method(object, c_text(name))
-    if (present(status)) then
-      status = FARCALL_OK
-      if (.not. c_associated(function%handle)) status = farcall_error_status()
-    else if (.not. c_associated(function%handle)) then
-      call give_up("farcall_object_method")
-    end if
+    call check(function%handle, "farcall_object_method", status)
   end function
 
   ! Destroys the object.
@@ -372,10 +352,19 @@ contains
     text = fortran_text(c_status_text(status))
   end function
 
-  subroutine give_up(what)
+  ! Says whether there is what was asked for; without `status`, a failure stops the program.
+  subroutine check(handle, what, status)
+    type(c_ptr), intent(in) :: handle
     character(*), intent(in) :: what
-    write (error_unit, "(3a)") what, ": ", farcall_error_message()
-    error stop
+    integer(c_int), intent(out), optional :: status
+
+    if (present(status)) then
+      status = FARCALL_OK
+      if (.not. c_associated(handle)) status = farcall_error_status()
+    else if (.not. c_associated(handle)) then
+      write (error_unit, "(3a)") what, ": ", farcall_error_message()
+      error stop
+    end if
   end subroutine
 
   pure function c_text(text) result(characters)

@@ -77,43 +77,28 @@ static size_t values_of(const farcall_function *function, CFI_cdesc_t **given,
   return count;
 }
 
-farcall_status farcall_fortran_call(
-    const farcall_function *function,
-    CFI_cdesc_t *a1, CFI_cdesc_t *a2, CFI_cdesc_t *a3, CFI_cdesc_t *a4, CFI_cdesc_t *a5,
-    CFI_cdesc_t *a6, CFI_cdesc_t *a7, CFI_cdesc_t *a8, CFI_cdesc_t *a9, CFI_cdesc_t *a10,
-    CFI_cdesc_t *a11, CFI_cdesc_t *a12, CFI_cdesc_t *a13, CFI_cdesc_t *a14, CFI_cdesc_t *a15,
-    CFI_cdesc_t *a16, CFI_cdesc_t *a17, CFI_cdesc_t *a18, CFI_cdesc_t *a19, CFI_cdesc_t *a20,
-    CFI_cdesc_t *a21, CFI_cdesc_t *a22, CFI_cdesc_t *a23, CFI_cdesc_t *a24, CFI_cdesc_t *a25,
-    CFI_cdesc_t *a26, CFI_cdesc_t *a27, CFI_cdesc_t *a28, CFI_cdesc_t *a29, CFI_cdesc_t *a30,
-    CFI_cdesc_t *a31, CFI_cdesc_t *a32, CFI_cdesc_t *a33, CFI_cdesc_t *a34, CFI_cdesc_t *a35,
-    CFI_cdesc_t *a36, CFI_cdesc_t *a37, CFI_cdesc_t *a38, CFI_cdesc_t *a39, CFI_cdesc_t *a40) {
-  CFI_cdesc_t *given[MOST] = {
-      a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, a17, a18, a19,
-      a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32, a33, a34, a35, a36, a37,
-      a38, a39, a40};
-  farcall_value values[MOST];
-  const size_t count = values_of(function, given, values);
-  return farcall_call_values(function, values, count);
-}
+/* A function whose arguments are descriptors, absent ones at the end: it calls `call`. */
+#define CALLS(result, name, call)                                                                  \
+  result name(const farcall_function *function,                                                    \
+      CFI_cdesc_t *a1, CFI_cdesc_t *a2, CFI_cdesc_t *a3, CFI_cdesc_t *a4, CFI_cdesc_t *a5,         \
+      CFI_cdesc_t *a6, CFI_cdesc_t *a7, CFI_cdesc_t *a8, CFI_cdesc_t *a9, CFI_cdesc_t *a10,        \
+      CFI_cdesc_t *a11, CFI_cdesc_t *a12, CFI_cdesc_t *a13, CFI_cdesc_t *a14, CFI_cdesc_t *a15,    \
+      CFI_cdesc_t *a16, CFI_cdesc_t *a17, CFI_cdesc_t *a18, CFI_cdesc_t *a19, CFI_cdesc_t *a20,    \
+      CFI_cdesc_t *a21, CFI_cdesc_t *a22, CFI_cdesc_t *a23, CFI_cdesc_t *a24, CFI_cdesc_t *a25,    \
+      CFI_cdesc_t *a26, CFI_cdesc_t *a27, CFI_cdesc_t *a28, CFI_cdesc_t *a29, CFI_cdesc_t *a30,    \
+      CFI_cdesc_t *a31, CFI_cdesc_t *a32, CFI_cdesc_t *a33, CFI_cdesc_t *a34, CFI_cdesc_t *a35,    \
+      CFI_cdesc_t *a36, CFI_cdesc_t *a37, CFI_cdesc_t *a38, CFI_cdesc_t *a39, CFI_cdesc_t *a40) {  \
+    CFI_cdesc_t *given[MOST] = {                                                                   \
+        a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, a17, a18, a19,      \
+        a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32, a33, a34, a35, a36, a37,  \
+        a38, a39, a40};                                                                            \
+    farcall_value values[MOST];                                                                    \
+    const size_t count = values_of(function, given, values);                                       \
+    return call(function, values, count);                                                          \
+  }
 
-farcall_session farcall_fortran_call_async(
-    const farcall_function *function,
-    CFI_cdesc_t *a1, CFI_cdesc_t *a2, CFI_cdesc_t *a3, CFI_cdesc_t *a4, CFI_cdesc_t *a5,
-    CFI_cdesc_t *a6, CFI_cdesc_t *a7, CFI_cdesc_t *a8, CFI_cdesc_t *a9, CFI_cdesc_t *a10,
-    CFI_cdesc_t *a11, CFI_cdesc_t *a12, CFI_cdesc_t *a13, CFI_cdesc_t *a14, CFI_cdesc_t *a15,
-    CFI_cdesc_t *a16, CFI_cdesc_t *a17, CFI_cdesc_t *a18, CFI_cdesc_t *a19, CFI_cdesc_t *a20,
-    CFI_cdesc_t *a21, CFI_cdesc_t *a22, CFI_cdesc_t *a23, CFI_cdesc_t *a24, CFI_cdesc_t *a25,
-    CFI_cdesc_t *a26, CFI_cdesc_t *a27, CFI_cdesc_t *a28, CFI_cdesc_t *a29, CFI_cdesc_t *a30,
-    CFI_cdesc_t *a31, CFI_cdesc_t *a32, CFI_cdesc_t *a33, CFI_cdesc_t *a34, CFI_cdesc_t *a35,
-    CFI_cdesc_t *a36, CFI_cdesc_t *a37, CFI_cdesc_t *a38, CFI_cdesc_t *a39, CFI_cdesc_t *a40) {
-  CFI_cdesc_t *given[MOST] = {
-      a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, a17, a18, a19,
-      a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32, a33, a34, a35, a36, a37,
-      a38, a39, a40};
-  farcall_value values[MOST];
-  const size_t count = values_of(function, given, values);
-  return farcall_call_values_async(function, values, count);
-}
+CALLS(farcall_status, farcall_fortran_call, farcall_call_values)
+CALLS(farcall_session, farcall_fortran_call_async, farcall_call_values_async)
 
 /* A type(farcall_handle). */
 typedef struct {

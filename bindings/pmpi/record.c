@@ -286,31 +286,38 @@ static void record_received(const MPI_Status *status, MPI_Comm comm, long bytes,
         join(label);
 }
 
-#define BLOCKING_SEND(name)                                                                        \
-    int MPI_##name(const void *buf, int count, MPI_Datatype type, int to, int tag,                 \
-                   MPI_Comm comm) {                                                                \
+/* MPI_X: enters, calls PMPI_X with the same arguments, records what came of it, leaves. */
+#define RECORDED(name, parameters, arguments, before, after)                                       \
+    int MPI_##name parameters {                                                                    \
         enter();                                                                                   \
-        record_send(count, type, to, tag, comm);                                                   \
-        int r = PMPI_##name(buf, count, type, to, tag, comm);                                      \
+        before;                                                                                    \
+        int r = PMPI_##name arguments;                                                             \
+        after;                                                                                     \
         leave();                                                                                   \
         return r;                                                                                  \
     }
+
+#define BLOCKING_SEND(name)                                                                        \
+    RECORDED(name,                                                                                 \
+             (const void *buf, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm),      \
+             (buf, count, type, to, tag, comm), record_send(count, type, to, tag, comm), )
 BLOCKING_SEND(Send)
 BLOCKING_SEND(Ssend)
 BLOCKING_SEND(Rsend)
 BLOCKING_SEND(Bsend)
 
-int MPI_Recv(void *buf, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
-             MPI_Status *status) {
-    MPI_Status own;
-    enter();
-    int r = PMPI_Recv(buf, count, type, from, tag, comm, &own);
-    record_received(&own, comm, bytes_of(count, type), last);
-    if (status != MPI_STATUS_IGNORE)
-        *status = own;
-    leave();
-    return r;
+/* Gives the program the status that it wants. */
+static void tell(MPI_Status *wanted, const MPI_Status *own) {
+    if (wanted != MPI_STATUS_IGNORE)
+        *wanted = *own;
 }
+
+RECORDED(Recv,
+         (void *buf, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
+          MPI_Status *status),
+         (buf, count, type, from, tag, comm, &own), MPI_Status own,
+         record_received(&own, comm, bytes_of(count, type), last);
+         tell(status, &own))
 
 static void record_exchange(long sent, int to, int send_tag, const MPI_Status *status,
                             long received, MPI_Comm comm) {
@@ -323,33 +330,24 @@ static void record_exchange(long sent, int to, int send_tag, const MPI_Status *s
         join(send);
 }
 
-int MPI_Sendrecv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, int to, int sendtag,
-                 void *recvbuf, int recvcount, MPI_Datatype recvtype, int from, int recvtag,
-                 MPI_Comm comm, MPI_Status *status) {
-    MPI_Status own;
-    enter();
-    int r = PMPI_Sendrecv(sendbuf, sendcount, sendtype, to, sendtag, recvbuf, recvcount, recvtype,
-                          from, recvtag, comm, &own);
-    record_exchange(bytes_of(sendcount, sendtype), to, sendtag, &own,
-                    bytes_of(recvcount, recvtype), comm);
-    if (status != MPI_STATUS_IGNORE)
-        *status = own;
-    leave();
-    return r;
-}
+RECORDED(Sendrecv,
+         (const void *sendbuf, int sendcount, MPI_Datatype sendtype, int to, int sendtag,
+          void *recvbuf, int recvcount, MPI_Datatype recvtype, int from, int recvtag,
+          MPI_Comm comm, MPI_Status *status),
+         (sendbuf, sendcount, sendtype, to, sendtag, recvbuf, recvcount, recvtype, from, recvtag,
+          comm, &own),
+         MPI_Status own,
+         record_exchange(bytes_of(sendcount, sendtype), to, sendtag, &own,
+                         bytes_of(recvcount, recvtype), comm);
+         tell(status, &own))
 
-int MPI_Sendrecv_replace(void *buf, int count, MPI_Datatype type, int to, int sendtag, int from,
-                         int recvtag, MPI_Comm comm, MPI_Status *status) {
-    MPI_Status own;
-    enter();
-    int r = PMPI_Sendrecv_replace(buf, count, type, to, sendtag, from, recvtag, comm, &own);
-    long bytes = bytes_of(count, type);
-    record_exchange(bytes, to, sendtag, &own, bytes, comm);
-    if (status != MPI_STATUS_IGNORE)
-        *status = own;
-    leave();
-    return r;
-}
+RECORDED(Sendrecv_replace,
+         (void *buf, int count, MPI_Datatype type, int to, int sendtag, int from, int recvtag,
+          MPI_Comm comm, MPI_Status *status),
+         (buf, count, type, to, sendtag, from, recvtag, comm, &own), MPI_Status own,
+         long bytes = bytes_of(count, type);
+         record_exchange(bytes, to, sendtag, &own, bytes, comm);
+         tell(status, &own))
 
 /* ---- nonblocking ---- */
 
@@ -375,60 +373,46 @@ static void complete(MPI_Request handle, const MPI_Status *status) {
     }
 }
 
+static void record_begun_send(int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+                              MPI_Request request) {
+    if (to == MPI_PROC_NULL)
+        return;
+    struct communicator *c = find(comm);
+    long bytes = bytes_of(count, type);
+    long label = put_send(c->world[to], bytes, user_tag(c, tag), last);
+    add_request(request, SEND, label, comm, bytes);
+}
+
 #define NONBLOCKING_SEND(name)                                                                     \
-    int MPI_##name(const void *buf, int count, MPI_Datatype type, int to, int tag,                 \
-                   MPI_Comm comm, MPI_Request *request) {                                          \
-        enter();                                                                                   \
-        int r = PMPI_##name(buf, count, type, to, tag, comm, request);                             \
-        if (to != MPI_PROC_NULL) {                                                                 \
-            struct communicator *c = find(comm);                                                   \
-            long bytes = bytes_of(count, type);                                                    \
-            long label = put_send(c->world[to], bytes, user_tag(c, tag), last);                    \
-            add_request(*request, SEND, label, comm, bytes);                                       \
-        }                                                                                          \
-        leave();                                                                                   \
-        return r;                                                                                  \
-    }
+    RECORDED(name,                                                                                 \
+             (const void *buf, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,       \
+              MPI_Request *request),                                                               \
+             (buf, count, type, to, tag, comm, request), ,                                         \
+             record_begun_send(count, type, to, tag, comm, *request))
 NONBLOCKING_SEND(Isend)
 NONBLOCKING_SEND(Issend)
 NONBLOCKING_SEND(Irsend)
 NONBLOCKING_SEND(Ibsend)
 
-int MPI_Irecv(void *buf, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
-              MPI_Request *request) {
-    enter();
-    int r = PMPI_Irecv(buf, count, type, from, tag, comm, request);
-    /* Written when it is complete: then the source and the tag are known. */
-    add_request(*request, RECEIVE, last, comm, bytes_of(count, type));
-    leave();
-    return r;
+/* Written when it is complete: then the source and the tag are known. */
+RECORDED(Irecv,
+         (void *buf, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
+          MPI_Request *request),
+         (buf, count, type, from, tag, comm, request), ,
+         add_request(*request, RECEIVE, last, comm, bytes_of(count, type)))
+
+/* One request that was `handle` is complete. */
+static void completed(MPI_Request handle, const MPI_Status *own, MPI_Status *wanted) {
+    complete(handle, own);
+    tell(wanted, own);
 }
 
-int MPI_Wait(MPI_Request *request, MPI_Status *status) {
-    MPI_Request handle = *request;
-    MPI_Status own;
-    enter();
-    int r = PMPI_Wait(request, &own);
-    complete(handle, &own);
-    if (status != MPI_STATUS_IGNORE)
-        *status = own;
-    leave();
-    return r;
-}
-
-int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status) {
-    MPI_Request handle = *request;
-    MPI_Status own;
-    enter();
-    int r = PMPI_Test(request, flag, &own);
-    if (*flag) {
-        complete(handle, &own);
-        if (status != MPI_STATUS_IGNORE)
-            *status = own;
-    }
-    leave();
-    return r;
-}
+RECORDED(Wait, (MPI_Request *request, MPI_Status *status), (request, &own),
+         MPI_Request handle = *request;
+         MPI_Status own, completed(handle, &own, status))
+RECORDED(Test, (MPI_Request *request, int *flag, MPI_Status *status), (request, flag, &own),
+         MPI_Request handle = *request;
+         MPI_Status own, if (*flag) completed(handle, &own, status))
 
 /* Copies of the handles and room for statuses, for the calls on several requests. */
 static MPI_Request *handles;
@@ -446,105 +430,55 @@ static void keep(int count, const MPI_Request *array) {
     memcpy(handles, array, sizeof *handles * count);
 }
 
-int MPI_Waitall(int count, MPI_Request array[], MPI_Status *status) {
-    enter();
-    keep(count, array);
-    int r = PMPI_Waitall(count, array, statuses);
+/* Of the requests that were kept so many are complete: those at `indices`, or the first. */
+static void completed_several(int count, const int *indices, MPI_Status *wanted) {
     for (int i = 0; i < count; i++)
-        complete(handles[i], &statuses[i]);
-    if (status != MPI_STATUSES_IGNORE)
-        memcpy(status, statuses, sizeof *statuses * count);
-    leave();
-    return r;
+        complete(handles[indices ? indices[i] : i], &statuses[i]);
+    if (wanted != MPI_STATUSES_IGNORE)
+        memcpy(wanted, statuses, sizeof *statuses * count);
 }
 
-int MPI_Testall(int count, MPI_Request array[], int *flag, MPI_Status *status) {
-    enter();
-    keep(count, array);
-    int r = PMPI_Testall(count, array, flag, statuses);
-    if (*flag) {
-        for (int i = 0; i < count; i++)
-            complete(handles[i], &statuses[i]);
-        if (status != MPI_STATUSES_IGNORE)
-            memcpy(status, statuses, sizeof *statuses * count);
-    }
-    leave();
-    return r;
+/* The request at `index` is complete, or none was under way. */
+static void completed_any(int index, const MPI_Status *own, MPI_Status *wanted) {
+    if (index != MPI_UNDEFINED)
+        complete(handles[index], own);
+    tell(wanted, own);
 }
 
-int MPI_Waitany(int count, MPI_Request array[], int *index, MPI_Status *status) {
-    MPI_Status own;
-    enter();
-    keep(count, array);
-    int r = PMPI_Waitany(count, array, index, &own);
-    if (*index != MPI_UNDEFINED)
-        complete(handles[*index], &own);
-    if (status != MPI_STATUS_IGNORE)
-        *status = own;
-    leave();
-    return r;
-}
-
-int MPI_Testany(int count, MPI_Request array[], int *index, int *flag, MPI_Status *status) {
-    MPI_Status own;
-    enter();
-    keep(count, array);
-    int r = PMPI_Testany(count, array, index, flag, &own);
-    if (*flag) {
-        if (*index != MPI_UNDEFINED)
-            complete(handles[*index], &own);
-        if (status != MPI_STATUS_IGNORE)
-            *status = own;
-    }
-    leave();
-    return r;
-}
+RECORDED(Waitall, (int count, MPI_Request array[], MPI_Status *status), (count, array, statuses),
+         keep(count, array), completed_several(count, NULL, status))
+RECORDED(Testall, (int count, MPI_Request array[], int *flag, MPI_Status *status),
+         (count, array, flag, statuses), keep(count, array),
+         if (*flag) completed_several(count, NULL, status))
+RECORDED(Waitany, (int count, MPI_Request array[], int *index, MPI_Status *status),
+         (count, array, index, &own), MPI_Status own;
+         keep(count, array), completed_any(*index, &own, status))
+RECORDED(Testany, (int count, MPI_Request array[], int *index, int *flag, MPI_Status *status),
+         (count, array, index, flag, &own), MPI_Status own;
+         keep(count, array), if (*flag) completed_any(*index, &own, status))
 
 #define SOME(name)                                                                                 \
-    int MPI_##name(int count, MPI_Request array[], int *done, int indices[],                       \
-                   MPI_Status *status) {                                                           \
-        enter();                                                                                   \
-        keep(count, array);                                                                        \
-        int r = PMPI_##name(count, array, done, indices, statuses);                                \
-        if (*done != MPI_UNDEFINED) {                                                              \
-            for (int i = 0; i < *done; i++)                                                        \
-                complete(handles[indices[i]], &statuses[i]);                                       \
-            if (status != MPI_STATUSES_IGNORE)                                                     \
-                memcpy(status, statuses, sizeof *statuses * *done);                                \
-        }                                                                                          \
-        leave();                                                                                   \
-        return r;                                                                                  \
-    }
+    RECORDED(name,                                                                                 \
+             (int count, MPI_Request array[], int *done, int indices[], MPI_Status *status),       \
+             (count, array, done, indices, statuses), keep(count, array),                          \
+             if (*done != MPI_UNDEFINED) completed_several(*done, indices, status))
 SOME(Waitsome)
 SOME(Testsome)
 
 /* ---- communicators: registered when made, in an order that all members share ---- */
 
-#define MADE(call)                                                                                 \
-    enter();                                                                                       \
-    int r = call;                                                                                  \
-    if (*made != MPI_COMM_NULL)                                                                    \
-        add_communicator(*made);                                                                   \
-    leave();                                                                                       \
-    return r;
-
-int MPI_Comm_dup(MPI_Comm comm, MPI_Comm *made) { MADE(PMPI_Comm_dup(comm, made)) }
-int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *made) {
-    MADE(PMPI_Comm_split(comm, color, key, made))
-}
-int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *made) {
-    MADE(PMPI_Comm_split_type(comm, type, key, info, made))
-}
-int MPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm *made) {
-    MADE(PMPI_Comm_create(comm, group, made))
-}
-int MPI_Cart_create(MPI_Comm comm, int n, const int dims[], const int periods[], int reorder,
-                    MPI_Comm *made) {
-    MADE(PMPI_Cart_create(comm, n, dims, periods, reorder, made))
-}
-int MPI_Cart_sub(MPI_Comm comm, const int remain[], MPI_Comm *made) {
-    MADE(PMPI_Cart_sub(comm, remain, made))
-}
+#define MADE(name, parameters, arguments)                                                          \
+    RECORDED(name, parameters, arguments, ,                                                        \
+             if (*made != MPI_COMM_NULL) add_communicator(*made))
+MADE(Comm_dup, (MPI_Comm comm, MPI_Comm *made), (comm, made))
+MADE(Comm_split, (MPI_Comm comm, int color, int key, MPI_Comm *made), (comm, color, key, made))
+MADE(Comm_split_type, (MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *made),
+     (comm, type, key, info, made))
+MADE(Comm_create, (MPI_Comm comm, MPI_Group group, MPI_Comm *made), (comm, group, made))
+MADE(Cart_create,
+     (MPI_Comm comm, int n, const int dims[], const int periods[], int reorder, MPI_Comm *made),
+     (comm, n, dims, periods, reorder, made))
+MADE(Cart_sub, (MPI_Comm comm, const int remain[], MPI_Comm *made), (comm, remain, made))
 
 /* ---- collectives ---- */
 
@@ -670,123 +604,74 @@ static struct communicator *intra(MPI_Comm comm) {
     return NULL;
 }
 
-#define COLLECTIVE(record, call)                                                                   \
-    enter();                                                                                       \
-    struct communicator *c = intra(comm);                                                          \
-    if (c)                                                                                         \
-        record;                                                                                    \
-    int r = call;                                                                                  \
-    leave();                                                                                       \
-    return r;
+#define COLLECTIVE(name, parameters, arguments, record)                                            \
+    RECORDED(name, parameters, arguments, struct communicator *c = intra(comm); if (c) record, )
 
-int MPI_Barrier(MPI_Comm comm) { COLLECTIVE(record_barrier(c), PMPI_Barrier(comm)) }
+COLLECTIVE(Barrier, (MPI_Comm comm), (comm), record_barrier(c))
+COLLECTIVE(Bcast, (void *buf, int count, MPI_Datatype type, int root, MPI_Comm comm),
+           (buf, count, type, root, comm), record_bcast(c, bytes_of(count, type), root))
+COLLECTIVE(Reduce,
+           (const void *in, void *res, int count, MPI_Datatype type, MPI_Op op, int root,
+            MPI_Comm comm),
+           (in, res, count, type, op, root, comm), record_reduce(c, bytes_of(count, type), root))
+COLLECTIVE(Allreduce,
+           (const void *in, void *res, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm),
+           (in, res, count, type, op, comm), record_allreduce(c, bytes_of(count, type)))
+COLLECTIVE(Reduce_scatter_block,
+           (const void *in, void *res, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm),
+           (in, res, count, type, op, comm),
+           record_alltoall(c, bytes_of(count, type), NULL, type, NULL, type))
+COLLECTIVE(Scan,
+           (const void *in, void *res, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm),
+           (in, res, count, type, op, comm), record_scan(c, bytes_of(count, type)))
+COLLECTIVE(Allgather,
+           (const void *in, int sendcount, MPI_Datatype sendtype, void *res, int recvcount,
+            MPI_Datatype recvtype, MPI_Comm comm),
+           (in, sendcount, sendtype, res, recvcount, recvtype, comm),
+           record_allgather(c, bytes_of(recvcount, recvtype), NULL, recvtype))
+COLLECTIVE(Allgatherv,
+           (const void *in, int sendcount, MPI_Datatype sendtype, void *res, const int counts[],
+            const int displs[], MPI_Datatype recvtype, MPI_Comm comm),
+           (in, sendcount, sendtype, res, counts, displs, recvtype, comm),
+           record_allgather(c, 0, counts, recvtype))
+COLLECTIVE(Alltoall,
+           (const void *in, int sendcount, MPI_Datatype sendtype, void *res, int recvcount,
+            MPI_Datatype recvtype, MPI_Comm comm),
+           (in, sendcount, sendtype, res, recvcount, recvtype, comm),
+           record_alltoall(c, bytes_of(recvcount, recvtype), NULL, recvtype, NULL, recvtype))
+COLLECTIVE(Alltoallv,
+           (const void *in, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype,
+            void *res, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype,
+            MPI_Comm comm),
+           (in, sendcounts, sdispls, sendtype, res, recvcounts, rdispls, recvtype, comm),
+           record_alltoall(c, 0, sendcounts, sendtype, recvcounts, recvtype))
 
-int MPI_Bcast(void *buf, int count, MPI_Datatype type, int root, MPI_Comm comm) {
-    COLLECTIVE(record_bcast(c, bytes_of(count, type), root),
-               PMPI_Bcast(buf, count, type, root, comm))
-}
-
-int MPI_Reduce(const void *in, void *res, int count, MPI_Datatype type, MPI_Op op, int root,
-               MPI_Comm comm) {
-    COLLECTIVE(record_reduce(c, bytes_of(count, type), root),
-               PMPI_Reduce(in, res, count, type, op, root, comm))
-}
-
-int MPI_Allreduce(const void *in, void *res, int count, MPI_Datatype type, MPI_Op op,
-                  MPI_Comm comm) {
-    COLLECTIVE(record_allreduce(c, bytes_of(count, type)),
-               PMPI_Allreduce(in, res, count, type, op, comm))
-}
-
-int MPI_Reduce_scatter_block(const void *in, void *res, int count, MPI_Datatype type, MPI_Op op,
-                             MPI_Comm comm) {
-    long each = bytes_of(count, type);
-    COLLECTIVE(record_alltoall(c, each, NULL, type, NULL, type),
-               PMPI_Reduce_scatter_block(in, res, count, type, op, comm))
-}
-
-int MPI_Scan(const void *in, void *res, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
-    COLLECTIVE(record_scan(c, bytes_of(count, type)), PMPI_Scan(in, res, count, type, op, comm))
-}
-
-int MPI_Allgather(const void *in, int sendcount, MPI_Datatype sendtype, void *res, int recvcount,
-                  MPI_Datatype recvtype, MPI_Comm comm) {
-    COLLECTIVE(record_allgather(c, bytes_of(recvcount, recvtype), NULL, recvtype),
-               PMPI_Allgather(in, sendcount, sendtype, res, recvcount, recvtype, comm))
-}
-
-int MPI_Allgatherv(const void *in, int sendcount, MPI_Datatype sendtype, void *res,
-                   const int counts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm) {
-    COLLECTIVE(record_allgather(c, 0, counts, recvtype),
-               PMPI_Allgatherv(in, sendcount, sendtype, res, counts, displs, recvtype, comm))
-}
-
-int MPI_Alltoall(const void *in, int sendcount, MPI_Datatype sendtype, void *res, int recvcount,
-                 MPI_Datatype recvtype, MPI_Comm comm) {
-    COLLECTIVE(record_alltoall(c, bytes_of(recvcount, recvtype), NULL, recvtype, NULL, recvtype),
-               PMPI_Alltoall(in, sendcount, sendtype, res, recvcount, recvtype, comm))
-}
-
-int MPI_Alltoallv(const void *in, const int sendcounts[], const int sdispls[],
-                  MPI_Datatype sendtype, void *res, const int recvcounts[], const int rdispls[],
-                  MPI_Datatype recvtype, MPI_Comm comm) {
-    COLLECTIVE(record_alltoall(c, 0, sendcounts, sendtype, recvcounts, recvtype),
-               PMPI_Alltoallv(in, sendcounts, sdispls, sendtype, res, recvcounts, rdispls,
-                              recvtype, comm))
-}
-
-int MPI_Gather(const void *in, int sendcount, MPI_Datatype sendtype, void *res, int recvcount,
-               MPI_Datatype recvtype, int root, MPI_Comm comm) {
-    enter();
-    struct communicator *c = intra(comm);
-    if (c) {
-        /* The receive's count and type mean something at the root only. */
-        int at_root = c->rank == root;
-        long each = at_root ? bytes_of(recvcount, recvtype) : bytes_of(sendcount, sendtype);
-        record_rooted(c, root, 1, each, NULL, sendtype);
-    }
-    int r = PMPI_Gather(in, sendcount, sendtype, res, recvcount, recvtype, root, comm);
-    leave();
-    return r;
-}
-
-int MPI_Gatherv(const void *in, int sendcount, MPI_Datatype sendtype, void *res,
-                const int counts[], const int displs[], MPI_Datatype recvtype, int root,
-                MPI_Comm comm) {
-    enter();
-    struct communicator *c = intra(comm);
-    if (c && c->rank == root)
-        record_rooted(c, root, 1, 0, counts, recvtype);
-    else if (c)
-        record_rooted(c, root, 1, bytes_of(sendcount, sendtype), NULL, sendtype);
-    int r = PMPI_Gatherv(in, sendcount, sendtype, res, counts, displs, recvtype, root, comm);
-    leave();
-    return r;
-}
-
-int MPI_Scatter(const void *in, int sendcount, MPI_Datatype sendtype, void *res, int recvcount,
-                MPI_Datatype recvtype, int root, MPI_Comm comm) {
-    enter();
-    struct communicator *c = intra(comm);
-    if (c) {
-        int at_root = c->rank == root;
-        long each = at_root ? bytes_of(sendcount, sendtype) : bytes_of(recvcount, recvtype);
-        record_rooted(c, root, 0, each, NULL, recvtype);
-    }
-    int r = PMPI_Scatter(in, sendcount, sendtype, res, recvcount, recvtype, root, comm);
-    leave();
-    return r;
-}
-
-int MPI_Scatterv(const void *in, const int counts[], const int displs[], MPI_Datatype sendtype,
-                 void *res, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm) {
-    enter();
-    struct communicator *c = intra(comm);
-    if (c && c->rank == root)
-        record_rooted(c, root, 0, 0, counts, sendtype);
-    else if (c)
-        record_rooted(c, root, 0, bytes_of(recvcount, recvtype), NULL, recvtype);
-    int r = PMPI_Scatterv(in, counts, displs, sendtype, res, recvcount, recvtype, root, comm);
-    leave();
-    return r;
-}
+/* Counts and types that belong to the root mean something there only. */
+COLLECTIVE(Gather,
+           (const void *in, int sendcount, MPI_Datatype sendtype, void *res, int recvcount,
+            MPI_Datatype recvtype, int root, MPI_Comm comm),
+           (in, sendcount, sendtype, res, recvcount, recvtype, root, comm),
+           record_rooted(c, root, 1,
+                         c->rank == root ? bytes_of(recvcount, recvtype)
+                                         : bytes_of(sendcount, sendtype),
+                         NULL, sendtype))
+COLLECTIVE(Gatherv,
+           (const void *in, int sendcount, MPI_Datatype sendtype, void *res, const int counts[],
+            const int displs[], MPI_Datatype recvtype, int root, MPI_Comm comm),
+           (in, sendcount, sendtype, res, counts, displs, recvtype, root, comm),
+           record_rooted(c, root, 1, c->rank == root ? 0 : bytes_of(sendcount, sendtype), counts,
+                         recvtype))
+COLLECTIVE(Scatter,
+           (const void *in, int sendcount, MPI_Datatype sendtype, void *res, int recvcount,
+            MPI_Datatype recvtype, int root, MPI_Comm comm),
+           (in, sendcount, sendtype, res, recvcount, recvtype, root, comm),
+           record_rooted(c, root, 0,
+                         c->rank == root ? bytes_of(sendcount, sendtype)
+                                         : bytes_of(recvcount, recvtype),
+                         NULL, recvtype))
+COLLECTIVE(Scatterv,
+           (const void *in, const int counts[], const int displs[], MPI_Datatype sendtype,
+            void *res, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm),
+           (in, counts, displs, sendtype, res, recvcount, recvtype, root, comm),
+           record_rooted(c, root, 0, c->rank == root ? 0 : bytes_of(recvcount, recvtype), counts,
+                         sendtype))

@@ -2,9 +2,8 @@
 //!
 //!     farcall gang run -n 2 bar 10
 
-use std::time::{Duration, Instant};
-
 use farcall_channel::{Channel, Reduction};
+use std::time::{Duration, Instant};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let seconds: f64 = std::env::args()

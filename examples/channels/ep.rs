@@ -3,9 +3,8 @@
 //!
 //!     farcall gang run -n 2 ep 10
 
-use std::time::{Duration, Instant};
-
 use farcall_channel::Channel;
+use std::time::{Duration, Instant};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let seconds: f64 = std::env::args()

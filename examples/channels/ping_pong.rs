@@ -2,9 +2,8 @@
 //!
 //!     farcall gang run -n 2 ping_pong
 
-use std::time::Instant;
-
 use farcall_channel::Channel;
+use std::time::Instant;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut channel = Channel::open()?;

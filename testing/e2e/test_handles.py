@@ -174,7 +174,6 @@ def test_without_state_arrays_leave_memory_for_a_folder_that_ends_with_the_serve
     assert list(folder.glob("*/*.array"))
     for value, handle in enumerate(handles):
         assert (handle.get().view(np.int8) == value).all()
-    server.close()
     process.stop()
     assert not list(folder.iterdir())
 

@@ -51,7 +51,7 @@ fn header(root: &Path) -> Result<String, String> {
         .write(&mut text);
     let text = String::from_utf8(text).map_err(|error| error.to_string())?;
     // In C the whole contract is the comment: there is no section for what is unsafe.
-    let text = text.replace(" * # Safety\n *\n", "");
+    let text = text.replace("// # Safety\n", "");
     match text.split_once(END) {
         Some((declarations, end)) => Ok(format!("{declarations}{variadic}\n{END}{end}")),
         None => Err("bindings/c: cbindgen's header ends in another way than before".to_owned()),

@@ -1,15 +1,13 @@
 //! The arguments of a call behind their pointers.
 
-use std::ffi::{CStr, c_void};
-use std::slice;
-
-use farcall_client::{Argument, LaidOut, Scalar};
-use farcall_idl::{Interface, Mode, Param, Type};
-
 use crate::error::Problem;
 use crate::function::{Function, kind};
 use crate::texts::Texts;
 use crate::{Kind, callback, handle};
+use farcall_client::{Argument, LaidOut, Scalar};
+use farcall_idl::{Interface, Mode, Param, Type};
+use std::ffi::{CStr, c_void};
+use std::slice;
 
 /// An argument that says what it is.
 #[repr(C)]
@@ -123,7 +121,6 @@ impl Use {
 /// fixed length are copies, which `texts` holds.
 ///
 /// # Safety
-///
 /// As for `farcall_call_array`.
 pub(crate) unsafe fn read<'a>(
     function: &Function,
@@ -189,7 +186,6 @@ pub(crate) unsafe fn read<'a>(
 /// What travels beside the call: scalars, and arrays of texts.
 ///
 /// # Safety
-///
 /// As for [`read`].
 unsafe fn values_of(
     interface: &Interface,
@@ -222,7 +218,6 @@ unsafe fn values_of(
 /// The functions of the caller.
 ///
 /// # Safety
-///
 /// As for [`read`].
 unsafe fn functions<'a>(
     function: &Function,
@@ -309,7 +304,6 @@ fn check_array(param: &Param, value: &Value, length: usize) -> Result<(), String
 }
 
 /// # Safety
-///
 /// As for `farcall_call_array`, or for `farcall_call_values` where the value says its type.
 unsafe fn scalar_of(param: &Param, value: &Value) -> Result<Scalar, String> {
     if !value.is_checked() {
@@ -337,7 +331,6 @@ unsafe fn scalar_of(param: &Param, value: &Value) -> Result<Scalar, String> {
 }
 
 /// # Safety
-///
 /// The value has as many bytes as it says.
 unsafe fn text_of(value: &Value) -> Result<Scalar, String> {
     let bytes = match value.bytes {
@@ -354,7 +347,6 @@ unsafe fn text_of(value: &Value) -> Result<Scalar, String> {
 /// of characters, which end with blanks or NUL.
 ///
 /// # Safety
-///
 /// The value has as many pointers as the interface says, or as many bytes as it says itself.
 unsafe fn texts_of(value: &Value, count: usize) -> Result<Scalar, String> {
     let utf8 = |bytes: &[u8]| match std::str::from_utf8(bytes) {
@@ -416,7 +408,6 @@ pub(crate) fn mismatch(param: &Param, given: &str) -> String {
 }
 
 /// # Safety
-///
 /// `pointer` points to `length` bytes, unless they are none.
 unsafe fn array<'a>(mode: Mode, pointer: *mut c_void, length: usize) -> Argument<'a> {
     // SAFETY: the caller's promise.
@@ -433,7 +424,6 @@ unsafe fn array<'a>(mode: Mode, pointer: *mut c_void, length: usize) -> Argument
 /// The value behind a pointer, or what is wrong with it.
 ///
 /// # Safety
-///
 /// `pointer` is NULL or points to a value of the C type that the interface's type stands for.
 unsafe fn scalar(ty: Type, pointer: *const c_void) -> Result<Scalar, String> {
     if pointer.is_null() {
@@ -487,7 +477,6 @@ unsafe fn scalar(ty: Type, pointer: *const c_void) -> Result<Scalar, String> {
 }
 
 /// # Safety
-///
 /// `pointer` points to a `T`.
 unsafe fn read_as<T>(pointer: *const c_void) -> T {
     // SAFETY: the caller's promise.

@@ -1,8 +1,5 @@
 //! Calls with their arguments in an array.
 
-use std::ffi::c_void;
-use std::sync::Arc;
-
 use crate::argument::{self, Use, Value};
 use crate::error::{Problem, guard, status};
 use crate::function::{Function, share};
@@ -10,6 +7,8 @@ use crate::session::SESSIONS;
 use crate::sessions::Sessions;
 use crate::texts::Texts;
 use crate::{SessionId, Status, transaction};
+use std::ffi::c_void;
+use std::sync::Arc;
 
 /// Calls a function with `count` arguments in the order of the interface: each points to its
 /// scalar, in the type of `farcall_argument_kind`, or to the first element of its array, or is the
@@ -17,7 +16,6 @@ use crate::{SessionId, Status, transaction};
 /// are undefined. Functions are called on the thread that waits for the call.
 ///
 /// # Safety
-///
 /// `function` is from `farcall_function_of`; every argument points to what the interface declares,
 /// arrays to their whole declared size; nothing else writes to them, and nothing else reads those
 /// that are written, until the call returns.
@@ -27,13 +25,11 @@ pub unsafe extern "C" fn farcall_call_array(
     arguments: *const *mut c_void,
     count: usize,
 ) -> Status {
-    status(|| {
-        // SAFETY: the caller's promise.
-        let function = unsafe { share(function) }?;
-        // SAFETY: the caller's promise.
-        let given = unsafe { unchecked(arguments, count) }?;
-        // SAFETY: the caller's promise.
-        unsafe { call(&function, &given) }
+    // SAFETY: the caller's promise.
+    status(|| unsafe {
+        let function = share(function)?;
+        let given = unchecked(arguments, count)?;
+        call(&function, &given)
     })
 }
 
@@ -41,7 +37,6 @@ pub unsafe extern "C" fn farcall_call_array(
 /// Arguments and results travel while some thread waits for a call to that server.
 ///
 /// # Safety
-///
 /// As for `farcall_call_array`, but until a wait has reported the end of the session, or
 /// `farcall_cancel` or `farcall_disconnect` has returned. Scalars and text are copied at once.
 #[unsafe(no_mangle)]
@@ -50,13 +45,11 @@ pub unsafe extern "C" fn farcall_call_array_async(
     arguments: *const *mut c_void,
     count: usize,
 ) -> SessionId {
-    guard(0, || {
-        // SAFETY: the caller's promise.
-        let function = unsafe { share(function) }?;
-        // SAFETY: the caller's promise.
-        let given = unsafe { unchecked(arguments, count) }?;
-        // SAFETY: the caller's promise.
-        unsafe { start(&SESSIONS, function, &given, 0) }
+    // SAFETY: the caller's promise.
+    guard(0, || unsafe {
+        let function = share(function)?;
+        let given = unchecked(arguments, count)?;
+        start(&SESSIONS, function, &given, 0)
     })
 }
 
@@ -65,7 +58,6 @@ pub unsafe extern "C" fn farcall_call_array_async(
 /// languages above C.
 ///
 /// # Safety
-///
 /// As for `farcall_call_array`; `values` points to `count` arguments.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_call_values(
@@ -73,20 +65,17 @@ pub unsafe extern "C" fn farcall_call_values(
     values: *const Value,
     count: usize,
 ) -> Status {
-    status(|| {
-        // SAFETY: the caller's promise.
-        let function = unsafe { share(function) }?;
-        // SAFETY: the caller's promise.
-        let values = unsafe { list(values, count) }?;
-        // SAFETY: the caller's promise.
-        unsafe { call(&function, values) }
+    // SAFETY: the caller's promise.
+    status(|| unsafe {
+        let function = share(function)?;
+        let values = list(values, count)?;
+        call(&function, values)
     })
 }
 
 /// Begins a call as `farcall_call_values` does, and returns its session; 0 where that fails.
 ///
 /// # Safety
-///
 /// As for `farcall_call_array_async`; `values` points to `count` arguments, which are copied.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_call_values_async(
@@ -94,18 +83,15 @@ pub unsafe extern "C" fn farcall_call_values_async(
     values: *const Value,
     count: usize,
 ) -> SessionId {
-    guard(0, || {
-        // SAFETY: the caller's promise.
-        let function = unsafe { share(function) }?;
-        // SAFETY: the caller's promise.
-        let values = unsafe { list(values, count) }?;
-        // SAFETY: the caller's promise.
-        unsafe { start(&SESSIONS, function, values, 0) }
+    // SAFETY: the caller's promise.
+    guard(0, || unsafe {
+        let function = share(function)?;
+        let values = list(values, count)?;
+        start(&SESSIONS, function, values, 0)
     })
 }
 
 /// # Safety
-///
 /// As for `farcall_call_values`.
 pub(crate) unsafe fn call(function: &Function, given: &[Value]) -> Result<Status, Problem> {
     let mut texts = Texts::default();
@@ -124,7 +110,6 @@ pub(crate) unsafe fn call(function: &Function, given: &[Value]) -> Result<Status
 }
 
 /// # Safety
-///
 /// As for `farcall_call_values_async`.
 pub(crate) unsafe fn start(
     sessions: &Sessions,
@@ -148,7 +133,6 @@ pub(crate) unsafe fn start(
 }
 
 /// # Safety
-///
 /// `arguments` points to `count` pointers.
 pub(crate) unsafe fn unchecked(
     arguments: *const *mut c_void,
@@ -160,7 +144,6 @@ pub(crate) unsafe fn unchecked(
 }
 
 /// # Safety
-///
 /// `start` points to `count` elements.
 pub(crate) unsafe fn list<'a, T>(start: *const T, count: usize) -> Result<&'a [T], Problem> {
     match count {

@@ -1,16 +1,14 @@
 //! Functions of a C program that a called function calls.
 
-use std::ffi::{CString, c_void};
-
 use farcall_client::{Callback, CallbackArguments, CallbackError, Scalar};
 use farcall_idl::{Interface, Param, Type};
 use libffi::middle::{Arg, Cif, CodePtr, Type as FfiType};
+use std::ffi::{CString, c_void};
 
 /// The callback with this index as the C function at `address`: scalars by value in the type of the
 /// interface, text as `const char *`, arrays as pointers. What it returns is not looked at.
 ///
 /// # Safety
-///
 /// There is such a function, for as long as the call lasts.
 pub(crate) unsafe fn of(
     interface: &Interface,
@@ -60,7 +58,6 @@ impl Slot {
 }
 
 /// # Safety
-///
 /// `function` has the parameters of the callback.
 unsafe fn call(
     cif: &Cif,

@@ -1,12 +1,10 @@
 //! Channels of a parallel job that `farcall gang run` started.
 
-use std::ffi::c_void;
-use std::ptr;
-
-use farcall_channel::{ChannelError, Reduction};
-
 use crate::Status;
 use crate::error::{self, Problem, guard};
+use farcall_channel::{ChannelError, Reduction};
+use std::ffi::c_void;
+use std::ptr;
 
 /// One element's end of a channel. One thread at a time may use it.
 pub struct Channel(farcall_channel::Channel);
@@ -23,7 +21,6 @@ pub extern "C" fn farcall_channel_open(number: u8) -> *mut Channel {
 /// Closes a channel. NULL is let pass.
 ///
 /// # Safety
-///
 /// `channel` is from `farcall_channel_open` and is not used from now on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_channel_close(channel: *mut Channel) {
@@ -39,7 +36,6 @@ pub unsafe extern "C" fn farcall_channel_close(channel: *mut Channel) {
 /// This element's rank, from 0.
 ///
 /// # Safety
-///
 /// `channel` is from `farcall_channel_open`, or NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_channel_rank(channel: *const Channel) -> usize {
@@ -50,7 +46,6 @@ pub unsafe extern "C" fn farcall_channel_rank(channel: *const Channel) -> usize 
 /// Elements of the job.
 ///
 /// # Safety
-///
 /// `channel` is from `farcall_channel_open`, or NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_channel_size(channel: *const Channel) -> usize {
@@ -61,7 +56,6 @@ pub unsafe extern "C" fn farcall_channel_size(channel: *const Channel) -> usize 
 /// Sends a message. It returns when the message is in the FIFO, and sleeps while that is full.
 ///
 /// # Safety
-///
 /// `channel` is from `farcall_channel_open`; `bytes` points to `count` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_channel_send(
@@ -86,7 +80,6 @@ pub unsafe extern "C" fn farcall_channel_send(
 /// length. A message that is too long stays where it is.
 ///
 /// # Safety
-///
 /// `channel` is from `farcall_channel_open`; `buffer` points to `room` bytes, `source` and `count`
 /// to a number each.
 #[unsafe(no_mangle)]
@@ -119,7 +112,6 @@ pub unsafe extern "C" fn farcall_channel_receive(
 /// received without sleeping: 1 or 0, and -1 for an error.
 ///
 /// # Safety
-///
 /// `channel` is from `farcall_channel_open`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_channel_poll(channel: *mut Channel, source: i64) -> i32 {
@@ -134,7 +126,6 @@ pub unsafe extern "C" fn farcall_channel_poll(channel: *mut Channel, source: i64
 /// Returns when every element has come here.
 ///
 /// # Safety
-///
 /// `channel` is from `farcall_channel_open`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_channel_barrier(channel: *mut Channel) -> Status {
@@ -144,7 +135,6 @@ pub unsafe extern "C" fn farcall_channel_barrier(channel: *mut Channel) -> Statu
 /// Gives every element the `count` bytes of `root`.
 ///
 /// # Safety
-///
 /// `channel` is from `farcall_channel_open`; `bytes` points to `count` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_channel_broadcast(
@@ -167,7 +157,6 @@ pub unsafe extern "C" fn farcall_channel_broadcast(
 /// Adds the numbers of all elements, place by place, and gives every element the sums.
 ///
 /// # Safety
-///
 /// `channel` is from `farcall_channel_open`; `numbers` points to `count` numbers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_channel_sum(

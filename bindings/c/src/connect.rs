@@ -1,17 +1,15 @@
 //! Servers.
 
+use crate::error::{Problem, guard};
+use crate::function::Function;
+use crate::{session, text};
+use farcall_client::{Options, SharedMemory};
 use std::collections::HashMap;
 use std::ffi::c_char;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-
-use farcall_client::{Options, SharedMemory};
-
-use crate::error::{Problem, guard};
-use crate::function::Function;
-use crate::{session, text};
 
 /// A server.
 pub struct Server {
@@ -151,7 +149,6 @@ impl ConnectOptions {
 /// machine. NULL where that fails.
 ///
 /// # Safety
-///
 /// `address` is NULL or a string ended by NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_connect(address: *const c_char) -> *mut Server {
@@ -162,7 +159,6 @@ pub unsafe extern "C" fn farcall_connect(address: *const c_char) -> *mut Server 
 /// The same with options; NULL for the defaults.
 ///
 /// # Safety
-///
 /// `address` is NULL or a string ended by NUL; `options` is NULL or has the size it says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_connect_with(
@@ -200,7 +196,6 @@ pub unsafe extern "C" fn farcall_connect_with(
 /// NULL is let pass.
 ///
 /// # Safety
-///
 /// `server` is from `farcall_connect`; neither it nor its functions are used from now on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_disconnect(server: *mut Server) {

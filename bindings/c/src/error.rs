@@ -1,12 +1,10 @@
 //! The last error of each thread.
 
+use crate::Status;
+use farcall_client::{Error, FailureKind};
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-
-use farcall_client::{Error, FailureKind};
-
-use crate::Status;
 
 /// An operation that failed: what to tell the caller.
 #[derive(Clone, Debug)]

@@ -1,17 +1,15 @@
 //! Functions of a server, and what is known of their arguments.
 
+use crate::connect::Server;
+use crate::error::{Problem, guard};
+use crate::{Kind, text};
+use farcall_client::Output;
+use farcall_idl::{Mode, Param, Type};
 use std::borrow::Cow;
 use std::ffi::{CString, c_char};
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-
-use farcall_client::Output;
-use farcall_idl::{Mode, Param, Type};
-
-use crate::connect::Server;
-use crate::error::{Problem, guard};
-use crate::{Kind, text};
 
 /// A function of a server.
 pub struct Function {
@@ -120,7 +118,6 @@ impl Function {
 /// A share of a function that a caller has a handle of.
 ///
 /// # Safety
-///
 /// `function` is NULL or a handle that is still good.
 pub(crate) unsafe fn share(function: *const Function) -> Result<Arc<Function>, Problem> {
     if function.is_null() {
@@ -156,18 +153,16 @@ impl From<farcall_client::Times> for Times {
 /// Its interface is fetched once. NULL where there is none.
 ///
 /// # Safety
-///
 /// `server` is from `farcall_connect`, `name` a string ended by NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_function_of(
     server: *mut Server,
     name: *const c_char,
 ) -> *mut Function {
-    guard(ptr::null_mut(), || {
-        // SAFETY: the caller's promise.
-        let server = unsafe { server.as_ref() }.ok_or(Problem::null("server"))?;
-        // SAFETY: the caller's promise.
-        let name = unsafe { text(name, "farcall_function_of: name") }?;
+    // SAFETY: the caller's promise.
+    guard(ptr::null_mut(), || unsafe {
+        let server = server.as_ref().ok_or(Problem::null("server"))?;
+        let name = text(name, "farcall_function_of: name")?;
         Ok(Arc::as_ptr(&server.function(name)?).cast_mut())
     })
 }
@@ -175,7 +170,6 @@ pub unsafe extern "C" fn farcall_function_of(
 /// `module/name`; lives as long as the function.
 ///
 /// # Safety
-///
 /// `function` is from `farcall_function_of`, or NULL, whose name is empty.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_function_name(function: *const Function) -> *const c_char {
@@ -186,7 +180,6 @@ pub unsafe extern "C" fn farcall_function_name(function: *const Function) -> *co
 /// The interface as IDL text; lives as long as the function.
 ///
 /// # Safety
-///
 /// `function` is from `farcall_function_of`, or NULL, which has none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_function_interface(function: *const Function) -> *const c_char {
@@ -197,7 +190,6 @@ pub unsafe extern "C" fn farcall_function_interface(function: *const Function) -
 /// How many arguments the function takes.
 ///
 /// # Safety
-///
 /// `function` is from `farcall_function_of`, or NULL, which takes none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_argument_count(function: *const Function) -> usize {
@@ -208,7 +200,6 @@ pub unsafe extern "C" fn farcall_argument_count(function: *const Function) -> us
 /// How the argument at `index` is passed, from 0.
 ///
 /// # Safety
-///
 /// `function` is from `farcall_function_of`, or NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_argument_kind(function: *const Function, index: usize) -> Kind {
@@ -225,7 +216,6 @@ pub unsafe extern "C" fn farcall_argument_kind(function: *const Function, index:
 /// such argument.
 ///
 /// # Safety
-///
 /// `function` is from `farcall_function_of`, or NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_argument_type(function: *const Function, index: usize) -> Kind {
@@ -241,7 +231,6 @@ pub unsafe extern "C" fn farcall_argument_type(function: *const Function, index:
 /// 1 where a call writes to the argument (OUT and INOUT), else 0.
 ///
 /// # Safety
-///
 /// `function` is from `farcall_function_of`, or NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_argument_written(function: *const Function, index: usize) -> i32 {
@@ -254,7 +243,6 @@ pub unsafe extern "C" fn farcall_argument_written(function: *const Function, ind
 /// 1 where a call reads the argument (IN and INOUT), else 0.
 ///
 /// # Safety
-///
 /// `function` is from `farcall_function_of`, or NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_argument_read(function: *const Function, index: usize) -> i32 {
@@ -267,7 +255,6 @@ pub unsafe extern "C" fn farcall_argument_read(function: *const Function, index:
 /// The name of the argument; NULL where there is none. It lives as long as the function.
 ///
 /// # Safety
-///
 /// `function` is from `farcall_function_of`, or NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_argument_name(
@@ -283,7 +270,6 @@ pub unsafe extern "C" fn farcall_argument_name(
 /// How long the last call of the function took, in any thread; zeros before the first.
 ///
 /// # Safety
-///
 /// `function` is from `farcall_function_of`, or NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_times_of(function: *const Function) -> Times {
@@ -301,7 +287,6 @@ pub unsafe extern "C" fn farcall_times_of(function: *const Function) -> Times {
 /// its kernel, as far as it says; empty before the first. It lives as long as the function.
 ///
 /// # Safety
-///
 /// `function` is from `farcall_function_of`, or NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_library_of(function: *const Function) -> *const c_char {

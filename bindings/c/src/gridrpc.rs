@@ -8,17 +8,16 @@ mod handle;
 mod stack;
 mod wait;
 
-use std::collections::HashMap;
-use std::ffi::{c_char, c_int, c_void};
-use std::ptr;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
-
 use crate::connect::{ConnectOptions, Server};
 use crate::error::{Problem, fail, guard};
 use crate::function::Function;
 use crate::sessions::{End, Sessions};
 use crate::{Status, call, text};
 use config::Config;
+use std::collections::HashMap;
+use std::ffi::{c_char, c_int, c_void};
+use std::ptr;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// What a function of GridRPC returns: a number of `grpc_error_t`.
 type Code = c_int;
@@ -133,7 +132,6 @@ impl Grid {
 /// 3.1: reads the configuration.
 ///
 /// # Safety
-///
 /// `file` is NULL or a string ended by NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grpc_initialize(file: *const c_char) -> Code {
@@ -178,18 +176,16 @@ pub extern "C" fn grpc_finalize() -> Code {
 /// `farcall_internal_grpc_call` or `farcall_internal_grpc_start` takes over.
 ///
 /// # Safety
-///
 /// `handle` points to a handle or is NULL, `function` to a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_internal_grpc_function(
     handle: *const handle::Handle,
     function: *mut *const Function,
 ) -> Code {
-    run(|| {
-        // SAFETY: the caller's promise.
-        let found = unsafe { handle::function(&*grid()?, handle) }?;
-        // SAFETY: the caller's promise.
-        unsafe { *function = Arc::into_raw(found) };
+    // SAFETY: the caller's promise.
+    run(|| unsafe {
+        let found = handle::function(&*grid()?, handle)?;
+        *function = Arc::into_raw(found);
         Ok(NO_ERROR)
     })
 }
@@ -197,7 +193,6 @@ pub unsafe extern "C" fn farcall_internal_grpc_function(
 /// For `variadic.c`: calls the function, and gives its share back.
 ///
 /// # Safety
-///
 /// As for `farcall_call_array`; `function` is from `farcall_internal_grpc_function`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_internal_grpc_call(
@@ -205,13 +200,11 @@ pub unsafe extern "C" fn farcall_internal_grpc_call(
     arguments: *const *mut c_void,
     count: usize,
 ) -> Code {
-    run(|| {
-        // SAFETY: the caller's promise.
-        let function = unsafe { Arc::from_raw(function) };
-        // SAFETY: the caller's promise.
-        let given = unsafe { call::unchecked(arguments, count) }?;
-        // SAFETY: the caller's promise.
-        unsafe { call::call(&function, &given) }?;
+    // SAFETY: the caller's promise.
+    run(|| unsafe {
+        let function = Arc::from_raw(function);
+        let given = call::unchecked(arguments, count)?;
+        call::call(&function, &given)?;
         Ok(NO_ERROR)
     })
 }
@@ -219,7 +212,6 @@ pub unsafe extern "C" fn farcall_internal_grpc_call(
 /// For `variadic.c`: begins the call, and gives the share of the function back.
 ///
 /// # Safety
-///
 /// As for `farcall_call_array_async`; `function` is from `farcall_internal_grpc_function`, and
 /// `session` points to a session.
 #[unsafe(no_mangle)]
@@ -230,16 +222,13 @@ pub unsafe extern "C" fn farcall_internal_grpc_start(
     arguments: *const *mut c_void,
     count: usize,
 ) -> Code {
-    run(|| {
-        // SAFETY: the caller's promise.
-        let function = unsafe { Arc::from_raw(function) };
-        // SAFETY: the caller's promise.
-        let session = unsafe { session.as_mut() }.ok_or(Problem::null("sessionID"))?;
+    // SAFETY: the caller's promise.
+    run(|| unsafe {
+        let function = Arc::from_raw(function);
+        let session = session.as_mut().ok_or(Problem::null("sessionID"))?;
         *session = VOID;
-        // SAFETY: the caller's promise.
-        let given = unsafe { call::unchecked(arguments, count) }?;
-        // SAFETY: the caller's promise.
-        let id = unsafe { call::start(&SESSIONS, function, &given, handle.addr()) }?;
+        let given = call::unchecked(arguments, count)?;
+        let id = call::start(&SESSIONS, function, &given, handle.addr())?;
         *session = id as c_int;
         Ok(NO_ERROR)
     })
@@ -285,7 +274,6 @@ pub extern "C" fn grpc_get_error(session: c_int) -> Code {
 /// there is no more.
 ///
 /// # Safety
-///
 /// `session` points to a session.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grpc_get_failed_sessionid(session: *mut c_int) -> Code {
@@ -301,7 +289,6 @@ pub unsafe extern "C" fn grpc_get_failed_sessionid(session: *mut c_int) -> Code 
 /// 3.2: the handle that a session was made with.
 ///
 /// # Safety
-///
 /// `handle` points to a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grpc_get_handle(handle: *mut *mut handle::Handle, session: c_int) -> Code {

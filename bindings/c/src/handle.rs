@@ -1,17 +1,15 @@
 //! Arrays that stay at a server.
 
+use crate::call::list;
+use crate::connect::Server;
+use crate::error::{Problem, guard, status};
+use crate::{Kind, Status, text};
+use farcall_client::{Argument, ArrayForm, DataName};
 use std::collections::HashMap;
 use std::ffi::{CString, c_char, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
-
-use farcall_client::{Argument, ArrayForm, DataName};
-
-use crate::call::list;
-use crate::connect::Server;
-use crate::error::{Problem, guard, status};
-use crate::{Kind, Status, text};
 
 /// An array that stays at a server. It is passed to calls where they take an array.
 pub struct Handle {
@@ -69,7 +67,6 @@ fn made(client: farcall_client::Handle) -> *mut Handle {
 /// long. NULL where that fails.
 ///
 /// # Safety
-///
 /// `server` is from `farcall_connect`, `shape` points to `rank` lengths, and `data` is NULL or
 /// points to as many elements as they say.
 #[unsafe(no_mangle)]
@@ -81,11 +78,10 @@ pub unsafe extern "C" fn farcall_put(
     column_major: i32,
     data: *const c_void,
 ) -> *mut Handle {
-    guard(ptr::null_mut(), || {
-        // SAFETY: the caller's promise.
-        let server = unsafe { server.as_ref() }.ok_or(Problem::null("server"))?;
-        // SAFETY: the caller's promise.
-        let (form, bytes) = unsafe { array_of(element, (shape, rank), column_major, data) }?;
+    // SAFETY: the caller's promise.
+    guard(ptr::null_mut(), || unsafe {
+        let server = server.as_ref().ok_or(Problem::null("server"))?;
+        let (form, bytes) = array_of(element, (shape, rank), column_major, data)?;
         Ok(made(server.put(form, bytes)?))
     })
 }
@@ -97,7 +93,6 @@ pub unsafe extern "C" fn farcall_put(
 /// that fails.
 ///
 /// # Safety
-///
 /// As for `farcall_put`; `name` is a string ended by NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_put_named(
@@ -110,13 +105,11 @@ pub unsafe extern "C" fn farcall_put_named(
     name: *const c_char,
     shared: i32,
 ) -> *mut Handle {
-    guard(ptr::null_mut(), || {
-        // SAFETY: the caller's promise.
-        let server = unsafe { server.as_ref() }.ok_or(Problem::null("server"))?;
-        // SAFETY: the caller's promise.
-        let (form, bytes) = unsafe { array_of(element, (shape, rank), column_major, data) }?;
-        // SAFETY: the caller's promise.
-        let name = unsafe { text(name, "name") }?;
+    // SAFETY: the caller's promise.
+    guard(ptr::null_mut(), || unsafe {
+        let server = server.as_ref().ok_or(Problem::null("server"))?;
+        let (form, bytes) = array_of(element, (shape, rank), column_major, data)?;
+        let name = text(name, "name")?;
         Ok(made(server.put_named(form, bytes, name, shared != 0)?))
     })
 }
@@ -127,15 +120,13 @@ pub unsafe extern "C" fn farcall_put_named(
 /// there is none.
 ///
 /// # Safety
-///
 /// `server` is from `farcall_connect`, `name` a string ended by NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_data(server: *mut Server, name: *const c_char) -> *mut Handle {
-    guard(ptr::null_mut(), || {
-        // SAFETY: the caller's promise.
-        let server = unsafe { server.as_ref() }.ok_or(Problem::null("server"))?;
-        // SAFETY: the caller's promise.
-        let name = unsafe { text(name, "name") }?;
+    // SAFETY: the caller's promise.
+    guard(ptr::null_mut(), || unsafe {
+        let server = server.as_ref().ok_or(Problem::null("server"))?;
+        let name = text(name, "name")?;
         let name: DataName = name
             .parse()
             .map_err(|error| Problem::argument(format!("farcall_data: {error}")))?;
@@ -146,7 +137,6 @@ pub unsafe extern "C" fn farcall_data(server: *mut Server, name: *const c_char) 
 /// Which version of the data of its name it is, from 1 on; 0 where it has none.
 ///
 /// # Safety
-///
 /// `handle` is from `farcall_put_named` or `farcall_data`, or NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_data_version(handle: *const Handle) -> u64 {
@@ -157,7 +147,6 @@ pub unsafe extern "C" fn farcall_data_version(handle: *const Handle) -> u64 {
 /// The handle is good for nothing any more; the array stays where it is.
 ///
 /// # Safety
-///
 /// `handle` is from one of the functions that give handles, or NULL; nobody uses it any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_release(handle: *mut Handle) -> Status {
@@ -171,15 +160,13 @@ pub unsafe extern "C" fn farcall_release(handle: *mut Handle) -> Status {
 /// The handle of an array that is at the server by now, by its id; NULL where there is none.
 ///
 /// # Safety
-///
 /// `server` is from `farcall_connect`, `id` a string ended by NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_handle_of(server: *mut Server, id: *const c_char) -> *mut Handle {
-    guard(ptr::null_mut(), || {
-        // SAFETY: the caller's promise.
-        let server = unsafe { server.as_ref() }.ok_or(Problem::null("server"))?;
-        // SAFETY: the caller's promise.
-        let id = unsafe { text(id, "id") }?;
+    // SAFETY: the caller's promise.
+    guard(ptr::null_mut(), || unsafe {
+        let server = server.as_ref().ok_or(Problem::null("server"))?;
+        let id = text(id, "id")?;
         let id = id
             .parse()
             .map_err(|error| Problem::argument(format!("`{id}`: {error}")))?;
@@ -190,7 +177,6 @@ pub unsafe extern "C" fn farcall_handle_of(server: *mut Server, id: *const c_cha
 /// Its id, 32 hexadecimal digits; lives as long as the handle.
 ///
 /// # Safety
-///
 /// `handle` is from `farcall_put` or `farcall_handle_of`, or NULL, whose id is empty.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_handle_id(handle: *const Handle) -> *const c_char {
@@ -201,7 +187,6 @@ pub unsafe extern "C" fn farcall_handle_id(handle: *const Handle) -> *const c_ch
 /// Gets the array, in its own order, after the calls that were made before. `bytes` is its length.
 ///
 /// # Safety
-///
 /// `handle` is from `farcall_put` or `farcall_handle_of`; `data` points to `bytes` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_get(
@@ -209,9 +194,9 @@ pub unsafe extern "C" fn farcall_get(
     data: *mut c_void,
     bytes: usize,
 ) -> Status {
-    status(|| {
-        // SAFETY: the caller's promise.
-        let handle = unsafe { handle.as_ref() }.ok_or(Problem::null("handle"))?;
+    // SAFETY: the caller's promise.
+    status(|| unsafe {
+        let handle = handle.as_ref().ok_or(Problem::null("handle"))?;
         let expected = handle.client.form().bytes().unwrap_or(0);
         if bytes as u64 != expected {
             let text = format!("farcall_get: the array has {expected} bytes, given {bytes}");
@@ -220,8 +205,7 @@ pub unsafe extern "C" fn farcall_get(
         let data = match bytes {
             0 => &mut [],
             _ if data.is_null() => return Err(Problem::null("data")),
-            // SAFETY: the caller's promise.
-            _ => unsafe { std::slice::from_raw_parts_mut(data.cast::<u8>(), bytes) },
+            _ => std::slice::from_raw_parts_mut(data.cast::<u8>(), bytes),
         };
         handle.client.get(data)?;
         Ok(Status::FarcallOk)
@@ -232,7 +216,6 @@ pub unsafe extern "C" fn farcall_get(
 /// the array go on.
 ///
 /// # Safety
-///
 /// `handle` is from `farcall_put` or `farcall_handle_of`, or NULL; nobody uses it any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_drop(handle: *mut Handle) -> Status {
@@ -249,7 +232,6 @@ pub unsafe extern "C" fn farcall_drop(handle: *mut Handle) -> Status {
 /// Takes a handle out of those that there are.
 ///
 /// # Safety
-///
 /// `handle` is from `made`, or NULL; nobody uses it any more.
 unsafe fn taken(handle: *mut Handle, function: &str) -> Result<Option<Box<Handle>>, Problem> {
     if handle.is_null() {
@@ -266,7 +248,6 @@ unsafe fn taken(handle: *mut Handle, function: &str) -> Result<Option<Box<Handle
 /// The form of an array that a caller gives, and its bytes: none where it is to be zero.
 ///
 /// # Safety
-///
 /// As for [`farcall_put`].
 unsafe fn array_of<'a>(
     element: Kind,

@@ -1,9 +1,5 @@
 //! Submitted calls.
 
-use std::ffi::{c_char, c_void};
-
-use farcall_client::{JobId, JobState};
-
 use crate::argument::{self, Use};
 use crate::call::{list, unchecked};
 use crate::connect::Server;
@@ -11,6 +7,8 @@ use crate::error::{Problem, guard, status};
 use crate::function::{Function, share};
 use crate::texts::Texts;
 use crate::{Status, Value, text};
+use farcall_client::{JobId, JobState};
+use std::ffi::{c_char, c_void};
 
 /// Bytes of the id of a submitted call as text, with the NUL at its end.
 pub const FARCALL_JOB_ID_BYTES: usize = 33;
@@ -40,7 +38,6 @@ pub enum State {
 /// written to `id`, with a NUL at its end.
 ///
 /// # Safety
-///
 /// As for `farcall_call_array`; `id` points to `FARCALL_JOB_ID_BYTES` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_submit_array(
@@ -49,18 +46,16 @@ pub unsafe extern "C" fn farcall_submit_array(
     arguments: *const *mut c_void,
     count: usize,
 ) -> Status {
-    status(|| {
-        // SAFETY: the caller's promise.
-        let given = unsafe { unchecked(arguments, count) }?;
-        // SAFETY: the caller's promise.
-        unsafe { submit(function, id, &given) }
+    // SAFETY: the caller's promise.
+    status(|| unsafe {
+        let given = unchecked(arguments, count)?;
+        submit(function, id, &given)
     })
 }
 
 /// The same with arguments as for `farcall_call_values`.
 ///
 /// # Safety
-///
 /// As for `farcall_submit_array`; `values` points to `count` arguments.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_submit_values(
@@ -69,11 +64,10 @@ pub unsafe extern "C" fn farcall_submit_values(
     values: *const Value,
     count: usize,
 ) -> Status {
-    status(|| {
-        // SAFETY: the caller's promise.
-        let given = unsafe { list(values, count) }?;
-        // SAFETY: the caller's promise.
-        unsafe { submit(function, id, given) }
+    // SAFETY: the caller's promise.
+    status(|| unsafe {
+        let given = list(values, count)?;
+        submit(function, id, given)
     })
 }
 
@@ -82,7 +76,6 @@ pub unsafe extern "C" fn farcall_submit_values(
 /// failed with is what this fails with. The server keeps the results until they expire.
 ///
 /// # Safety
-///
 /// As for `farcall_call_array`; `id` is a string ended by NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_fetch_array(
@@ -91,18 +84,16 @@ pub unsafe extern "C" fn farcall_fetch_array(
     arguments: *const *mut c_void,
     count: usize,
 ) -> Status {
-    status(|| {
-        // SAFETY: the caller's promise.
-        let given = unsafe { unchecked(arguments, count) }?;
-        // SAFETY: the caller's promise.
-        unsafe { fetch(function, id, &given) }
+    // SAFETY: the caller's promise.
+    status(|| unsafe {
+        let given = unchecked(arguments, count)?;
+        fetch(function, id, &given)
     })
 }
 
 /// The same with arguments as for `farcall_call_values`.
 ///
 /// # Safety
-///
 /// As for `farcall_fetch_array`; `values` points to `count` arguments.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_fetch_values(
@@ -111,18 +102,16 @@ pub unsafe extern "C" fn farcall_fetch_values(
     values: *const Value,
     count: usize,
 ) -> Status {
-    status(|| {
-        // SAFETY: the caller's promise.
-        let given = unsafe { list(values, count) }?;
-        // SAFETY: the caller's promise.
-        unsafe { fetch(function, id, given) }
+    // SAFETY: the caller's promise.
+    status(|| unsafe {
+        let given = list(values, count)?;
+        fetch(function, id, given)
     })
 }
 
 /// Where a submitted call is, asked of the server; `FARCALL_JOB_UNKNOWN` where that fails.
 ///
 /// # Safety
-///
 /// `server` is from `farcall_connect`, `id` a string ended by NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_job_state(server: *mut Server, id: *const c_char) -> State {
@@ -143,7 +132,6 @@ pub unsafe extern "C" fn farcall_job_state(server: *mut Server, id: *const c_cha
 /// before stays.
 ///
 /// # Safety
-///
 /// As for `farcall_job_state`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_cancel_job(server: *mut Server, id: *const c_char) -> Status {
@@ -157,7 +145,6 @@ pub unsafe extern "C" fn farcall_cancel_job(server: *mut Server, id: *const c_ch
 /// The same, and the server keeps nothing of the call.
 ///
 /// # Safety
-///
 /// As for `farcall_job_state`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_forget_job(server: *mut Server, id: *const c_char) -> Status {
@@ -169,7 +156,6 @@ pub unsafe extern "C" fn farcall_forget_job(server: *mut Server, id: *const c_ch
 }
 
 /// # Safety
-///
 /// As for `farcall_submit_values`.
 unsafe fn submit(
     function: *const Function,
@@ -195,7 +181,6 @@ unsafe fn submit(
 }
 
 /// # Safety
-///
 /// As for `farcall_fetch_values`.
 unsafe fn fetch(
     function: *const Function,
@@ -235,7 +220,6 @@ fn read_id(id: &str) -> Result<JobId, Problem> {
 }
 
 /// # Safety
-///
 /// As for `farcall_job_state`.
 unsafe fn job(server: *mut Server, id: *const c_char) -> Result<farcall_client::Job, Problem> {
     // SAFETY: the caller's promise.

@@ -28,10 +28,9 @@ mod transaction;
 /// cbindgen:ignore
 mod variadic;
 
-use std::ffi::{CStr, c_char};
-
 use crate::argument::Value;
 use crate::error::Problem;
+use std::ffi::{CStr, c_char};
 
 /// What became of an operation, and whose fault it was. More may be added.
 #[repr(C)]
@@ -110,7 +109,6 @@ pub extern "C" fn farcall_version() -> *const c_char {
 }
 
 /// # Safety
-///
 /// `text` is NULL or a string ended by NUL, which outlives the result.
 unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<&'a str, Problem> {
     if text.is_null() {

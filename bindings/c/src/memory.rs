@@ -1,16 +1,14 @@
 //! Memory for arrays, shared with a server on the same host.
 
+use crate::Status;
+use crate::connect::Server;
+use crate::error::{Problem, guard};
+use farcall_client::SharedMemory;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use farcall_client::SharedMemory;
-
-use crate::Status;
-use crate::connect::Server;
-use crate::error::{Problem, guard};
 
 /// What every piece starts at a multiple of.
 const ALIGNMENT: usize = 64;
@@ -44,7 +42,6 @@ fn pieces() -> MutexGuard<'static, BTreeMap<usize, Piece>> {
 /// elsewhere it is memory as any other. NULL where there is none to be had.
 ///
 /// # Safety
-///
 /// `server` is from `farcall_connect`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_allocate(server: *const Server, bytes: usize) -> *mut c_void {

@@ -1,17 +1,15 @@
 //! The names of the Ninf client library: what `include/ninf.h` declares.
 
-use std::collections::HashMap;
-use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
-
-use farcall_client::Options;
-
 use crate::connect::Server;
 use crate::error::{Problem, fail, farcall_error_message, farcall_error_status, guard};
 use crate::function::Function;
 use crate::session::{array, remember_failed};
 use crate::sessions::{Any, End, Sessions};
 use crate::{call, text};
+use farcall_client::Options;
+use std::collections::HashMap;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 const OK: c_int = 0;
 const ERROR: c_int = -1;
@@ -88,7 +86,6 @@ fn function(name: &str) -> Result<Arc<Function>, Problem> {
 /// `farcall_internal_ninf_start` takes over; NULL where there is none.
 ///
 /// # Safety
-///
 /// `name` is NULL or a string ended by NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_internal_ninf_function(name: *const c_char) -> *const Function {
@@ -102,7 +99,6 @@ pub unsafe extern "C" fn farcall_internal_ninf_function(name: *const c_char) -> 
 /// For `variadic.c`: calls the function, and gives its share back.
 ///
 /// # Safety
-///
 /// As for `farcall_call_array`; `function` is from `farcall_internal_ninf_function`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_internal_ninf_call(
@@ -110,13 +106,11 @@ pub unsafe extern "C" fn farcall_internal_ninf_call(
     arguments: *const *mut c_void,
     count: usize,
 ) -> c_int {
-    guard(ERROR, || {
-        // SAFETY: the caller's promise.
-        let function = unsafe { Arc::from_raw(function) };
-        // SAFETY: the caller's promise.
-        let given = unsafe { call::unchecked(arguments, count) }?;
-        // SAFETY: the caller's promise.
-        unsafe { call::call(&function, &given) }?;
+    // SAFETY: the caller's promise.
+    guard(ERROR, || unsafe {
+        let function = Arc::from_raw(function);
+        let given = call::unchecked(arguments, count)?;
+        call::call(&function, &given)?;
         Ok(OK)
     })
 }
@@ -124,7 +118,6 @@ pub unsafe extern "C" fn farcall_internal_ninf_call(
 /// For `variadic.c`: begins the call, and gives the share of the function back.
 ///
 /// # Safety
-///
 /// As for `farcall_call_array_async`; `function` is from `farcall_internal_ninf_function`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_internal_ninf_start(
@@ -132,13 +125,11 @@ pub unsafe extern "C" fn farcall_internal_ninf_start(
     arguments: *const *mut c_void,
     count: usize,
 ) -> c_int {
-    guard(ERROR, || {
-        // SAFETY: the caller's promise.
-        let function = unsafe { Arc::from_raw(function) };
-        // SAFETY: the caller's promise.
-        let given = unsafe { call::unchecked(arguments, count) }?;
-        // SAFETY: the caller's promise.
-        let id = unsafe { call::start(&SESSIONS, function, &given, 0) }?;
+    // SAFETY: the caller's promise.
+    guard(ERROR, || unsafe {
+        let function = Arc::from_raw(function);
+        let given = call::unchecked(arguments, count)?;
+        let id = call::start(&SESSIONS, function, &given, 0)?;
         Ok(id as c_int)
     })
 }
@@ -180,7 +171,6 @@ pub extern "C" fn Ninf_wait_any() -> c_int {
 /// Waits for all of these sessions.
 ///
 /// # Safety
-///
 /// `sessions` points to `count` sessions.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Ninf_wait_and(sessions: *const c_int, count: c_int) -> c_int {
@@ -194,7 +184,6 @@ pub unsafe extern "C" fn Ninf_wait_and(sessions: *const c_int, count: c_int) -> 
 /// Waits for one of these sessions, and returns it; 0 when none of them is known.
 ///
 /// # Safety
-///
 /// `sessions` points to `count` sessions.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Ninf_wait_or(sessions: *const c_int, count: c_int) -> c_int {
@@ -235,17 +224,16 @@ pub extern "C" fn Ninf_cancel_all() -> c_int {
 /// are left.
 ///
 /// # Safety
-///
 /// `argv` points to `argc` strings, each ended by NUL, and one NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Ninf_parse_arg(argc: c_int, argv: *mut *mut c_char) -> c_int {
-    guard(argc, || {
+    // SAFETY: the caller's promise.
+    guard(argc, || unsafe {
         let count = usize::try_from(argc).unwrap_or(0);
         if argv.is_null() || count == 0 {
             return Ok(argc);
         }
-        // SAFETY: the caller's promise.
-        let given = unsafe { std::slice::from_raw_parts_mut(argv, count) };
+        let given = std::slice::from_raw_parts_mut(argv, count);
         let mut kept = 0;
         let mut index = 0;
         while index < count {
@@ -253,8 +241,7 @@ pub unsafe extern "C" fn Ninf_parse_arg(argc: c_int, argv: *mut *mut c_char) -> 
                 .get(index + 1)
                 .copied()
                 .filter(|value| !value.is_null());
-            // SAFETY: the caller's promise.
-            let option = unsafe { option(given[index], index, value) };
+            let option = option(given[index], index, value);
             match option {
                 Some(("-server", value)) => ninf().server = Some(value),
                 Some((_, value)) => ninf().port = Some(value),
@@ -277,7 +264,6 @@ pub unsafe extern "C" fn Ninf_parse_arg(argc: c_int, argv: *mut *mut c_char) -> 
 /// The option at an index, and its value.
 ///
 /// # Safety
-///
 /// The strings are ended by NUL, or NULL.
 unsafe fn option(
     name: *const c_char,
@@ -301,7 +287,6 @@ unsafe fn option(
 /// Prints what went wrong in the last operation of this thread that failed.
 ///
 /// # Safety
-///
 /// `what` is NULL or a string ended by NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Ninf_perror(what: *const c_char) {

@@ -1,14 +1,13 @@
 //! Remote objects.
 
-use std::collections::HashMap;
-use std::ffi::c_char;
-use std::ptr;
-use std::sync::{Arc, Mutex, PoisonError};
-
 use crate::connect::Server;
 use crate::error::{Problem, guard};
 use crate::function::Function;
 use crate::text;
+use std::collections::HashMap;
+use std::ffi::c_char;
+use std::ptr;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// An object on a server.
 pub struct Object {
@@ -34,18 +33,16 @@ impl Object {
 /// its own there, which holds its state. NULL where that fails.
 ///
 /// # Safety
-///
 /// `server` is from `farcall_connect`, `name` a string ended by NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_object_new(
     server: *mut Server,
     name: *const c_char,
 ) -> *mut Object {
-    guard(ptr::null_mut(), || {
-        // SAFETY: the caller's promise.
-        let server = unsafe { server.as_ref() }.ok_or(Problem::null("server"))?;
-        // SAFETY: the caller's promise.
-        let name = unsafe { text(name, "farcall_object_new: name") }?;
+    // SAFETY: the caller's promise.
+    guard(ptr::null_mut(), || unsafe {
+        let server = server.as_ref().ok_or(Problem::null("server"))?;
+        let name = text(name, "farcall_object_new: name")?;
         let object = Object {
             client: server.object(name)?,
             server: server.tag(),
@@ -59,18 +56,16 @@ pub unsafe extern "C" fn farcall_object_new(
 /// of an object run one after the other. NULL where there is none.
 ///
 /// # Safety
-///
 /// `object` is from `farcall_object_new`, `name` a string ended by NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_object_method(
     object: *mut Object,
     name: *const c_char,
 ) -> *mut Function {
-    guard(ptr::null_mut(), || {
-        // SAFETY: the caller's promise.
-        let object = unsafe { object.as_ref() }.ok_or(Problem::null("object"))?;
-        // SAFETY: the caller's promise.
-        let name = unsafe { text(name, "farcall_object_method: name") }?;
+    // SAFETY: the caller's promise.
+    guard(ptr::null_mut(), || unsafe {
+        let object = object.as_ref().ok_or(Problem::null("object"))?;
+        let name = text(name, "farcall_object_method: name")?;
         Ok(Arc::as_ptr(&object.method(name)?).cast_mut())
     })
 }
@@ -78,7 +73,6 @@ pub unsafe extern "C" fn farcall_object_method(
 /// Destroys the object, and ends its methods; calls under way fail. NULL is let pass.
 ///
 /// # Safety
-///
 /// `object` is from `farcall_object_new`; neither it nor its methods are used from now on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_object_free(object: *mut Object) {

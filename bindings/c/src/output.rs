@@ -1,14 +1,12 @@
 //! What a called function prints, in this program.
 
-use std::ffi::{c_char, c_void};
-use std::io::Write;
-use std::sync::PoisonError;
-
-use farcall_client::Output;
-
 use crate::Status;
 use crate::error::{Problem, status};
 use crate::function::{Function, share};
+use farcall_client::Output;
+use std::ffi::{c_char, c_void};
+use std::io::Write;
+use std::sync::PoisonError;
 
 /// Takes a line that a called function has printed: `bytes` bytes, with the end of the line, not
 /// ended by NUL. It runs on the thread that waits for the call.
@@ -20,7 +18,6 @@ pub type OutputWriter =
 /// `FARCALL_1.1`.
 ///
 /// # Safety
-///
 /// `function` is from `farcall_function_of`; `writer` may be called from any thread that waits for
 /// a call of the function, until `farcall_keep_output` and the end of all calls begun before it.
 #[unsafe(no_mangle)]
@@ -47,7 +44,6 @@ pub unsafe extern "C" fn farcall_forward_output(
 /// does at first. It is in `FARCALL_1.1`.
 ///
 /// # Safety
-///
 /// `function` is from `farcall_function_of`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_keep_output(function: *mut Function) -> Status {
@@ -56,7 +52,6 @@ pub unsafe extern "C" fn farcall_keep_output(function: *mut Function) -> Status 
 }
 
 /// # Safety
-///
 /// `function` is NULL or from `farcall_function_of`.
 unsafe fn set(function: *mut Function, output: Option<Output>) -> Result<Status, Problem> {
     // SAFETY: the caller's promise.

@@ -1,14 +1,12 @@
 //! What is reserved ahead of time.
 
-use std::sync::atomic::Ordering;
-use std::time::Duration;
-
-use farcall_client::Wanted;
-
 use crate::Status;
 use crate::connect::Server;
 use crate::error::{Problem, status};
 use crate::function::{Function, share};
+use farcall_client::Wanted;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// What is wanted of a server for a while, and what was reserved. All members that are not set are
 /// 0.
@@ -44,7 +42,6 @@ pub struct Reservation {
 /// `FARCALL_1.4`.
 ///
 /// # Safety
-///
 /// `server` is from `farcall_connect`; `reservation` points to a reservation with its size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_reserve(
@@ -101,7 +98,6 @@ fn wanted(reservation: &Reservation) -> Result<Wanted, Problem> {
 /// It is in `FARCALL_1.4`.
 ///
 /// # Safety
-///
 /// `server` is from `farcall_connect`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_release_reservation(server: *mut Server, id: u64) -> Status {
@@ -117,7 +113,6 @@ pub unsafe extern "C" fn farcall_release_reservation(server: *mut Server, id: u6
 /// others, as they do at first. It is in `FARCALL_1.4`.
 ///
 /// # Safety
-///
 /// `function` is from `farcall_function_of`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_use_reservation(function: *mut Function, id: u64) -> Status {

@@ -1,15 +1,14 @@
 //! Asynchronous calls: probing, waiting, cancelling.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
-use std::slice;
-use std::time::{Duration, Instant};
-
 use crate::connect::Server;
 use crate::error::{Problem, guard, status};
 use crate::function::Times;
 use crate::sessions::{Any, End, Sessions};
 use crate::{SessionId, Status};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::slice;
+use std::time::{Duration, Instant};
 
 /// The sessions of all servers that `farcall_connect` has connected to.
 pub(crate) static SESSIONS: Sessions = Sessions::new(i64::MAX as u64);
@@ -45,7 +44,6 @@ pub extern "C" fn farcall_wait(session: SessionId, timeout: f64) -> Status {
 /// returns what became of it. When the time is over before, `FARCALL_RUNNING` and 0.
 ///
 /// # Safety
-///
 /// `sessions` points to `count` sessions, `which` to a session or is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_wait_or(
@@ -54,11 +52,10 @@ pub unsafe extern "C" fn farcall_wait_or(
     timeout: f64,
     which: *mut SessionId,
 ) -> Status {
-    status(|| {
-        // SAFETY: the caller's promise.
-        let which = clear(unsafe { which.as_mut() });
-        // SAFETY: the caller's promise.
-        let sessions = unsafe { array(sessions, count) }?;
+    // SAFETY: the caller's promise.
+    status(|| unsafe {
+        let which = clear(which.as_mut());
+        let sessions = array(sessions, count)?;
         let over = SESSIONS.wait_or(sessions, deadline(timeout)?)?;
         Ok(report(over, which)?.unwrap_or(Status::FarcallRunning))
     })
@@ -69,7 +66,6 @@ pub unsafe extern "C" fn farcall_wait_or(
 /// over before.
 ///
 /// # Safety
-///
 /// `sessions` points to `count` sessions.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_wait_and(
@@ -88,7 +84,6 @@ pub unsafe extern "C" fn farcall_wait_and(
 /// `farcall_wait_or`. When none is left, `FARCALL_OK` and 0. A server that is NULL means all.
 ///
 /// # Safety
-///
 /// `server` is from `farcall_connect` or NULL, `which` points to a session or is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_wait_any(
@@ -96,11 +91,10 @@ pub unsafe extern "C" fn farcall_wait_any(
     timeout: f64,
     which: *mut SessionId,
 ) -> Status {
-    status(|| {
-        // SAFETY: the caller's promise.
-        let which = clear(unsafe { which.as_mut() });
-        // SAFETY: the caller's promise.
-        let tag = unsafe { server.as_ref() }.map(Server::tag);
+    // SAFETY: the caller's promise.
+    status(|| unsafe {
+        let which = clear(which.as_mut());
+        let tag = server.as_ref().map(Server::tag);
         match SESSIONS.wait_any(tag, deadline(timeout)?)? {
             Any::Over(id, end) => {
                 Ok(report(Some((id, end)), which)?.unwrap_or(Status::FarcallRunning))
@@ -115,7 +109,6 @@ pub unsafe extern "C" fn farcall_wait_any(
 /// `farcall_wait_and`. A server that is NULL means all.
 ///
 /// # Safety
-///
 /// `server` is from `farcall_connect` or NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_wait_all(server: *const Server, timeout: f64) -> Status {
@@ -142,7 +135,6 @@ pub extern "C" fn farcall_cancel(session: SessionId) -> Status {
 /// Gives up all calls to the server; to all servers, if it is NULL.
 ///
 /// # Safety
-///
 /// `server` is from `farcall_connect` or NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_cancel_all(server: *const Server) -> Status {
@@ -200,7 +192,6 @@ fn report_all((failed, all): (Vec<(u64, Problem)>, bool)) -> Result<Status, Prob
 }
 
 /// # Safety
-///
 /// `start` points to `count` elements.
 pub(crate) unsafe fn array<'a, T>(start: *const T, count: usize) -> Result<&'a [T], Problem> {
     match count {

@@ -1,15 +1,13 @@
 //! Calls under way, by number, and what became of those that are over.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
-
-use farcall_client::{Pending, wait_any};
-
 use crate::Status;
 use crate::error::Problem;
 use crate::function::{Function, Times};
 use crate::texts::Texts;
+use farcall_client::{Pending, wait_any};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 /// Sessions that are neither waited for nor cancelled, at most.
 const MOST_OPEN: usize = 1 << 16;

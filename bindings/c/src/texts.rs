@@ -1,13 +1,11 @@
 //! Arrays of texts of fixed length: their fields during a call, and where the caller has them.
 
-use std::ffi::{CStr, CString, c_char};
-use std::{ptr, slice};
-
-use farcall_client::Argument;
-use farcall_idl::{ArrayLayout, Mode, Param, read_texts};
-
 use crate::Kind;
 use crate::argument::{Value, mismatch};
+use farcall_client::Argument;
+use farcall_idl::{ArrayLayout, Mode, Param, read_texts};
+use std::ffi::{CStr, CString, c_char};
+use std::{ptr, slice};
 
 /// Those of one call. They hold the memory that it reads and writes.
 #[derive(Default)]
@@ -46,7 +44,6 @@ impl Texts {
     /// The argument for an array; `mode` is what is done with it.
     ///
     /// # Safety
-    ///
     /// As for `farcall_call_array`; the texts outlive the argument.
     pub(crate) unsafe fn add<'a>(
         &mut self,
@@ -96,7 +93,6 @@ impl Texts {
 
 impl Place {
     /// # Safety
-    ///
     /// The place has a text of that index, and as much room as the interface says.
     unsafe fn put(self, index: usize, text: &[u8]) {
         // SAFETY: the caller's promise.
@@ -124,7 +120,6 @@ impl Place {
 }
 
 /// # Safety
-///
 /// As for [`Texts::add`].
 unsafe fn place(
     param: &Param,
@@ -178,7 +173,6 @@ unsafe fn place(
 /// The texts of the caller.
 ///
 /// # Safety
-///
 /// As for [`Texts::add`]; nothing writes to them while the slices are used.
 unsafe fn given<'a>(
     place: Place,
@@ -229,7 +223,6 @@ fn is_utf8(texts: Vec<&[u8]>) -> Result<Vec<&[u8]>, String> {
 }
 
 /// # Safety
-///
 /// `start` points to so many bytes.
 unsafe fn bytes<'a>(start: *const u8, length: usize) -> &'a [u8] {
     match length {
@@ -243,7 +236,6 @@ unsafe fn bytes<'a>(start: *const u8, length: usize) -> &'a [u8] {
 /// pointers NULL.
 ///
 /// # Safety
-///
 /// `texts` points to `count` pointers, each NULL or set by such a call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_free_texts(texts: *mut *mut c_char, count: usize) {

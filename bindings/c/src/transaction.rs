@@ -1,19 +1,17 @@
 //! Transactions: calls of a thread that are recorded, and run as a data-flow graph.
 
-use std::cell::RefCell;
-use std::ffi::{c_int, c_void};
-use std::io::Write as _;
-use std::path::Path;
-use std::process::Command;
-
-use farcall_client::{Argument, LaidOut, Server as Client, Ways};
-
 use crate::call::list;
 use crate::connect::Server;
 use crate::error::{Problem, guard, status};
 use crate::function::Function;
 use crate::texts::Texts;
 use crate::{Status, text};
+use farcall_client::{Argument, LaidOut, Server as Client, Ways};
+use std::cell::RefCell;
+use std::ffi::{c_int, c_void};
+use std::io::Write as _;
+use std::path::Path;
+use std::process::Command;
 
 /// What a transaction came to.
 #[repr(C)]
@@ -63,7 +61,6 @@ pub(crate) fn is_open() -> bool {
 /// Records a call.
 ///
 /// # Safety
-///
 /// As for `farcall_call_array`, but until the transaction is over.
 pub(crate) unsafe fn record(
     function: &Function,
@@ -123,7 +120,6 @@ fn end() -> Result<Report, Problem> {
 /// reads stays at its server or goes from server to server. Arrays are told apart by their memory.
 ///
 /// # Safety
-///
 /// `servers` points to `count` servers from `farcall_connect`. The arrays of the calls stay where
 /// they are until the transaction is over; those that are written are not touched, the others not
 /// written.
@@ -132,12 +128,11 @@ pub unsafe extern "C" fn farcall_transaction_begin(
     servers: *const *const Server,
     count: usize,
 ) -> Status {
-    status(|| {
-        // SAFETY: the caller's promise.
-        let servers = unsafe { list(servers, count) }?;
+    // SAFETY: the caller's promise.
+    status(|| unsafe {
+        let servers = list(servers, count)?;
         let client = |server: &*const Server| {
-            // SAFETY: the caller's promise.
-            let server = unsafe { server.as_ref() };
+            let server = server.as_ref();
             let server = server.ok_or_else(|| Problem::null("farcall_transaction_begin: server"));
             Ok(server?.client().clone())
         };
@@ -150,7 +145,6 @@ pub unsafe extern "C" fn farcall_transaction_begin(
 /// one array.
 ///
 /// # Safety
-///
 /// `start` points to `bytes` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_transaction_discard(start: *const c_void, bytes: usize) -> Status {
@@ -169,7 +163,6 @@ pub unsafe extern "C" fn farcall_transaction_discard(start: *const c_void, bytes
 /// is not set.
 ///
 /// # Safety
-///
 /// `path` is a string ended by NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_transaction_draw(path: *const std::ffi::c_char) -> Status {
@@ -209,7 +202,6 @@ fn draw(graph: &str, path: &str) -> Result<(), String> {
 /// call; what calls were to write is undefined then. `report` may be NULL.
 ///
 /// # Safety
-///
 /// `report` is NULL or points to a report.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_transaction_end(report: *mut Report) -> Status {

@@ -107,203 +107,119 @@ static int collect(arguments_t *arguments, const farcall_function *function, va_
   return 1;
 }
 
-static farcall_status call(const farcall_function *function, va_list *list) {
-  arguments_t arguments;
-  farcall_status status;
+/* The rest of a function of this file: `begin` starts `list`, and the result is what `run` makes of
+ * the arguments that are GIVEN in it, or `failed` where there is no memory for them. */
+#define RUN(type, begin, function, run, failed)                                                    \
+  arguments_t arguments;                                                                           \
+  va_list list;                                                                                    \
+  type result;                                                                                     \
+                                                                                                   \
+  begin;                                                                                           \
+  if (collect(&arguments, function, &list)) {                                                      \
+    result = run;                                                                                  \
+    release(&arguments);                                                                           \
+  } else {                                                                                         \
+    result = failed;                                                                               \
+  }                                                                                                \
+  va_end(list);                                                                                    \
+  return result
 
-  if (!collect(&arguments, function, list))
-    return FARCALL_INTERNAL;
-  status = farcall_call_array(function, arguments.pointers, arguments.count);
-  release(&arguments);
-  return status;
+#define GIVEN arguments.pointers, arguments.count
+
+farcall_status farcall_call_list(farcall_function *function, va_list given) {
+  RUN(farcall_status, va_copy(list, given), function, farcall_call_array(function, GIVEN),
+      FARCALL_INTERNAL);
 }
 
-static farcall_session start(const farcall_function *function, va_list *list) {
-  arguments_t arguments;
-  farcall_session session;
-
-  if (!collect(&arguments, function, list))
-    return 0;
-  session = farcall_call_array_async(function, arguments.pointers, arguments.count);
-  release(&arguments);
-  return session;
+farcall_session farcall_call_list_async(farcall_function *function, va_list given) {
+  RUN(farcall_session, va_copy(list, given), function, farcall_call_array_async(function, GIVEN),
+      0);
 }
 
-farcall_status farcall_call_list(farcall_function *function, va_list list) {
-  va_list copy;
-  farcall_status status;
-
-  va_copy(copy, list);
-  status = call(function, &copy);
-  va_end(copy);
-  return status;
+farcall_status farcall_invoke(farcall_function *function, ...) {
+  RUN(farcall_status, va_start(list, function), function, farcall_call_array(function, GIVEN),
+      FARCALL_INTERNAL);
 }
 
-farcall_session farcall_call_list_async(farcall_function *function, va_list list) {
-  va_list copy;
-  farcall_session session;
-
-  va_copy(copy, list);
-  session = start(function, &copy);
-  va_end(copy);
-  return session;
+farcall_session farcall_invoke_async(farcall_function *function, ...) {
+  RUN(farcall_session, va_start(list, function), function,
+      farcall_call_array_async(function, GIVEN), 0);
 }
 
 farcall_status farcall_call(farcall_server *server, const char *name, ...) {
   farcall_function *function = farcall_function_of(server, name);
-  va_list list;
-  farcall_status status;
 
   if (function == NULL)
     return farcall_error_status();
-  va_start(list, name);
-  status = call(function, &list);
-  va_end(list);
-  return status;
-}
-
-farcall_status farcall_invoke(farcall_function *function, ...) {
-  va_list list;
-  farcall_status status;
-
-  va_start(list, function);
-  status = call(function, &list);
-  va_end(list);
-  return status;
+  RUN(farcall_status, va_start(list, name), function, farcall_call_array(function, GIVEN),
+      FARCALL_INTERNAL);
 }
 
 farcall_session farcall_call_async(farcall_server *server, const char *name, ...) {
   farcall_function *function = farcall_function_of(server, name);
-  va_list list;
-  farcall_session session;
 
   if (function == NULL)
     return 0;
-  va_start(list, name);
-  session = start(function, &list);
-  va_end(list);
-  return session;
-}
-
-farcall_session farcall_invoke_async(farcall_function *function, ...) {
-  va_list list;
-  farcall_session session;
-
-  va_start(list, function);
-  session = start(function, &list);
-  va_end(list);
-  return session;
+  RUN(farcall_session, va_start(list, name), function, farcall_call_array_async(function, GIVEN),
+      0);
 }
 
 farcall_status farcall_submit(farcall_server *server, const char *name, char *id, ...) {
   farcall_function *function = farcall_function_of(server, name);
-  arguments_t arguments;
-  va_list list;
-  farcall_status status = FARCALL_INTERNAL;
 
   if (function == NULL)
     return farcall_error_status();
-  va_start(list, id);
-  if (collect(&arguments, function, &list)) {
-    status = farcall_submit_array(function, id, arguments.pointers, arguments.count);
-    release(&arguments);
-  }
-  va_end(list);
-  return status;
+  RUN(farcall_status, va_start(list, id), function, farcall_submit_array(function, id, GIVEN),
+      FARCALL_INTERNAL);
 }
 
 farcall_status farcall_fetch(farcall_server *server, const char *name, const char *id, ...) {
   farcall_function *function = farcall_function_of(server, name);
-  arguments_t arguments;
-  va_list list;
-  farcall_status status = FARCALL_INTERNAL;
 
   if (function == NULL)
     return farcall_error_status();
-  va_start(list, id);
-  if (collect(&arguments, function, &list)) {
-    status = farcall_fetch_array(function, id, arguments.pointers, arguments.count);
-    release(&arguments);
-  }
-  va_end(list);
-  return status;
+  RUN(farcall_status, va_start(list, id), function, farcall_fetch_array(function, id, GIVEN),
+      FARCALL_INTERNAL);
 }
+
+/* What takes over the share of a function is not called: the share goes back. */
+#define GIVEN_BACK(function, error) (farcall_internal_give_back(function), error)
 
 grpc_error_t grpc_call(grpc_function_handle_t *handle, ...) {
   const farcall_function *function;
-  arguments_t arguments;
-  va_list list;
   grpc_error_t error = farcall_internal_grpc_function(handle, &function);
 
   if (error != GRPC_NO_ERROR)
     return error;
-  va_start(list, handle);
-  if (collect(&arguments, function, &list)) {
-    error = farcall_internal_grpc_call(function, arguments.pointers, arguments.count);
-    release(&arguments);
-  } else {
-    farcall_internal_give_back(function);
-    error = GRPC_OTHER_ERROR_CODE;
-  }
-  va_end(list);
-  return error;
+  RUN(grpc_error_t, va_start(list, handle), function, farcall_internal_grpc_call(function, GIVEN),
+      GIVEN_BACK(function, GRPC_OTHER_ERROR_CODE));
 }
 
 grpc_error_t grpc_call_async(grpc_function_handle_t *handle, grpc_sessionid_t *session, ...) {
   const farcall_function *function;
-  arguments_t arguments;
-  va_list list;
   grpc_error_t error = farcall_internal_grpc_function(handle, &function);
 
   if (error != GRPC_NO_ERROR)
     return error;
-  va_start(list, session);
-  if (collect(&arguments, function, &list)) {
-    error = farcall_internal_grpc_start(function, handle, session, arguments.pointers,
-                                        arguments.count);
-    release(&arguments);
-  } else {
-    farcall_internal_give_back(function);
-    error = GRPC_OTHER_ERROR_CODE;
-  }
-  va_end(list);
-  return error;
-}
-
-/* What the two calls under the Ninf names have in common: all but what runs. */
-static int ninf(const char *name, va_list *list,
-                int (*run)(const farcall_function *, void *const *, size_t)) {
-  const farcall_function *function = farcall_internal_ninf_function(name);
-  arguments_t arguments;
-  int result = NINF_ERROR;
-
-  if (function == NULL)
-    return NINF_ERROR;
-  if (collect(&arguments, function, list)) {
-    result = run(function, arguments.pointers, arguments.count);
-    release(&arguments);
-  } else {
-    farcall_internal_give_back(function);
-  }
-  return result;
+  RUN(grpc_error_t, va_start(list, session), function,
+      farcall_internal_grpc_start(function, handle, session, GIVEN),
+      GIVEN_BACK(function, GRPC_OTHER_ERROR_CODE));
 }
 
 int Ninf_call(const char *name, ...) {
-  va_list list;
-  int result;
+  const farcall_function *function = farcall_internal_ninf_function(name);
 
-  va_start(list, name);
-  result = ninf(name, &list, farcall_internal_ninf_call);
-  va_end(list);
-  return result;
+  if (function == NULL)
+    return NINF_ERROR;
+  RUN(int, va_start(list, name), function, farcall_internal_ninf_call(function, GIVEN),
+      GIVEN_BACK(function, NINF_ERROR));
 }
 
 int Ninf_call_async(const char *name, ...) {
-  va_list list;
-  int session;
+  const farcall_function *function = farcall_internal_ninf_function(name);
 
-  va_start(list, name);
-  session = ninf(name, &list, farcall_internal_ninf_start);
-  va_end(list);
-  return session;
+  if (function == NULL)
+    return NINF_ERROR;
+  RUN(int, va_start(list, name), function, farcall_internal_ninf_start(function, GIVEN),
+      GIVEN_BACK(function, NINF_ERROR));
 }

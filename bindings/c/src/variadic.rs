@@ -1,10 +1,9 @@
 //! What `variadic.c` needs besides the public functions.
 
-use std::sync::Arc;
-
 use crate::Status;
 use crate::error::{Problem, fail};
 use crate::function::Function;
+use std::sync::Arc;
 
 /// An argument list could not be held.
 #[unsafe(no_mangle)]
@@ -16,7 +15,6 @@ pub extern "C" fn farcall_internal_out_of_memory() -> Status {
 /// Ends a share of a function that no call has taken over.
 ///
 /// # Safety
-///
 /// `function` is from `farcall_internal_grpc_function` or `farcall_internal_ninf_function`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcall_internal_give_back(function: *const Function) {

@@ -126,6 +126,19 @@ final class Native {
         }
     }
 
+    /** The same of a function that returns nothing. */
+    private interface Action {
+        void run() throws Throwable;
+    }
+
+    private static void run(Action action) {
+        invoke(
+                () -> {
+                    action.run();
+                    return null;
+                });
+    }
+
     /** The last failure of this thread. */
     static FarcallException failure() {
         int status = invoke(() -> (int) ERROR_STATUS.invokeExact());
@@ -158,28 +171,16 @@ final class Native {
     }
 
     private static void free(MemorySegment memory) {
-        invoke(
-                () -> {
-                    FREE.invokeExact(memory);
-                    return null;
-                });
+        run(() -> { FREE.invokeExact(memory); });
     }
 
     /** Frees the texts that a call has made. */
     static void freeTexts(MemorySegment pointers, long count) {
-        invoke(
-                () -> {
-                    FREE_TEXTS.invokeExact(pointers, count);
-                    return null;
-                });
+        run(() -> { FREE_TEXTS.invokeExact(pointers, count); });
     }
 
     static void disconnect(MemorySegment server) {
-        invoke(
-                () -> {
-                    DISCONNECT.invokeExact(server);
-                    return null;
-                });
+        run(() -> { DISCONNECT.invokeExact(server); });
     }
 
     /** The handle of an array with a copy of these bytes. */
@@ -206,31 +207,25 @@ final class Native {
     }
 
     static MemorySegment object(MemorySegment server, String name) {
-        try (Arena arena = Arena.ofConfined()) {
-            MemorySegment text = arena.allocateFrom(name);
-            return known(invoke(() -> (MemorySegment) OBJECT.invokeExact(server, text)));
-        }
+        return named(OBJECT, server, name);
     }
 
     static MemorySegment method(MemorySegment object, String name) {
-        try (Arena arena = Arena.ofConfined()) {
-            MemorySegment text = arena.allocateFrom(name);
-            return known(invoke(() -> (MemorySegment) METHOD.invokeExact(object, text)));
-        }
+        return named(METHOD, object, name);
     }
 
     static void freeObject(MemorySegment object) {
-        invoke(
-                () -> {
-                    FREE_OBJECT.invokeExact(object);
-                    return null;
-                });
+        run(() -> { FREE_OBJECT.invokeExact(object); });
     }
 
     static MemorySegment function(MemorySegment server, String name) {
+        return named(FUNCTION, server, name);
+    }
+
+    private static MemorySegment named(MethodHandle find, MemorySegment of, String name) {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment text = arena.allocateFrom(name);
-            return known(invoke(() -> (MemorySegment) FUNCTION.invokeExact(server, text)));
+            return known(invoke(() -> (MemorySegment) find.invokeExact(of, text)));
         }
     }
 

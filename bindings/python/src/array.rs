@@ -4,6 +4,7 @@
 //! Otherwise IN is copied, with a conversion that loses nothing; OUT and INOUT must have the right
 //! type and shape, and are copied there and back where only the order of memory differs.
 
+use crate::{error, texts};
 use farcall_idl::{ArrayLayout, Mode, Order, Param, Type};
 use numpy::npyffi::{self, NPY_CASTING, PY_ARRAY_API, npy_intp};
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
@@ -11,8 +12,6 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList, PyString};
-
-use crate::{error, texts};
 
 /// One array argument, ready to travel.
 pub(crate) struct Slot<'py> {
@@ -386,7 +385,6 @@ impl<'py> Slot<'py> {
     /// The bytes of an IN array.
     ///
     /// # Safety
-    ///
     /// The slot must outlive the slice, and nothing may write to its memory meanwhile.
     pub(crate) unsafe fn bytes<'a>(&self) -> &'a [u8] {
         let (start, length) = range(&self.memory);
@@ -397,7 +395,6 @@ impl<'py> Slot<'py> {
     /// The bytes of an OUT or INOUT array.
     ///
     /// # Safety
-    ///
     /// As for [`Slot::bytes`], and nothing else may read the memory meanwhile.
     pub(crate) unsafe fn bytes_mut<'a>(&self) -> &'a mut [u8] {
         match range(&self.memory) {
@@ -488,7 +485,6 @@ fn bounds(array: &Bound<'_, PyUntypedArray>) -> std::ops::Range<usize> {
 }
 
 /// # Safety
-///
 /// As for `std::slice::from_raw_parts`, save that an empty slice may start anywhere.
 unsafe fn slice<'a>(start: *const u8, length: usize) -> &'a [u8] {
     match length {
@@ -553,7 +549,6 @@ pub(crate) fn address(array: &Bound<'_, PyUntypedArray>) -> std::ops::Range<usiz
 /// The bytes of an array that is contiguous.
 ///
 /// # Safety
-///
 /// The array outlives the slice, and nothing writes to it meanwhile.
 pub(crate) unsafe fn contents<'a>(array: &Bound<'_, PyUntypedArray>) -> &'a [u8] {
     let (start, length) = range(array);
@@ -564,7 +559,6 @@ pub(crate) unsafe fn contents<'a>(array: &Bound<'_, PyUntypedArray>) -> &'a [u8]
 /// The same, to be written.
 ///
 /// # Safety
-///
 /// As for [`contents`], and nothing else reads it meanwhile.
 pub(crate) unsafe fn contents_mut<'a>(array: &Bound<'_, PyUntypedArray>) -> &'a mut [u8] {
     match range(array) {

@@ -1,12 +1,11 @@
 //! Callables that a remote function calls while it runs.
 
+use crate::array;
 use farcall_client::{CallbackArguments, CallbackError, Scalar};
 use farcall_idl::Type;
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
 use pyo3::types::{PyComplex, PyFloat, PyInt, PyList, PyString, PyTuple};
-
-use crate::array;
 
 /// Calls `callable` with all arguments in order: numbers and text by value, arrays as arrays of
 /// their own. What it writes to OUT and INOUT arrays goes back; what it returns means nothing.

@@ -1,16 +1,14 @@
 //! Channels of a parallel job that `farcall gang run` started. `farcall.channel` makes bytes of
 //! what users pass; here every buffer is an array of bytes or of numbers.
 
-use std::sync::{Mutex, TryLockError};
-
+use crate::error;
+use crate::server::is_interrupted;
 use farcall_channel::{ChannelError, Message, Number, Reduction};
 use numpy::{Element, PyReadonlyArray1, PyReadwriteArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-
-use crate::error;
-use crate::server::is_interrupted;
+use std::sync::{Mutex, TryLockError};
 
 /// One element's end of a channel.
 #[pyclass(frozen, module = "farcall._native")]

@@ -1,16 +1,14 @@
 //! Errors of a call as Python's exceptions, which `farcall._errors` defines.
 
-use std::io;
-use std::path::Path;
-
+use crate::server::take_interrupt;
 use farcall_channel::ChannelError;
 use farcall_client::{Error, FailureKind, Fault};
 use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyString;
-
-use crate::server::take_interrupt;
+use std::io;
+use std::path::Path;
 
 /// An argument that does not fit: names function, argument, expected and given.
 pub(crate) fn argument(

@@ -3,26 +3,25 @@
 mod arguments;
 mod recording;
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
-
-use farcall_client::{Argument, LaidOut, Output};
-use farcall_idl::{Mode, Order};
-use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
-
 use crate::array::{self, Slot};
 use crate::future::Future;
 use crate::handle;
 use crate::interface::Interface;
 use crate::job::Job;
+use crate::origin::Origin;
 use crate::plan::Plan;
 use crate::reservation::{self, Rate, Reservation};
 use crate::result::Results;
-use crate::server::{Process, Settings, seconds};
+use crate::server::seconds;
 use crate::times::Times;
 use crate::{callback, error, transaction};
+use farcall_client::{Argument, LaidOut, Output};
+use farcall_idl::{Mode, Order};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Whether blocking calls show how far they are: `farcall.progress` decides it.
 static SHOWS_PROGRESS: AtomicBool = AtomicBool::new(false);
@@ -42,8 +41,7 @@ pub(crate) struct Function {
     passed: Vec<usize>,
     order: Order,
     results: Results,
-    process: Process,
-    settings: Settings,
+    origin: Origin,
     /// How long the outcome of a submitted call is kept.
     keep: Option<Duration>,
     times: Mutex<Option<Times>>,
@@ -52,11 +50,7 @@ pub(crate) struct Function {
 }
 
 impl Function {
-    pub(crate) fn new(
-        client: farcall_client::Function,
-        process: Process,
-        settings: Settings,
-    ) -> Function {
+    pub(crate) fn new(client: farcall_client::Function, origin: Origin) -> Function {
         let interface = client.interface();
         let (params, callbacks) = (interface.params.len(), interface.callbacks.len());
         let passed = |&index: &usize| index >= params || interface.params[index].is_passed();
@@ -65,8 +59,7 @@ impl Function {
             passed: (0..params + callbacks).filter(passed).collect(),
             order: interface.order(),
             results: Results::new(interface),
-            process,
-            settings,
+            origin,
             keep: None,
             times: Mutex::default(),
             library: Mutex::default(),
@@ -119,7 +112,7 @@ impl Function {
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Plan> {
-        self.process.check(py)?;
+        self.origin.check(py)?;
         let given = self.bind(py, args, kwargs)?;
         let references = &self.client.interface().element_refs;
         let is_needed = |index: usize| {
@@ -139,7 +132,7 @@ impl Function {
             let text = "a method of an object on a server cannot be pickled";
             return Err(pyo3::exceptions::PyTypeError::new_err(text));
         }
-        self.settings.reduce(py, "function", Some(&self.name))
+        self.origin.reduce(py, "function", Some(&self.name))
     }
 
     /// The same function, whose calls write what the library prints, line by line: to
@@ -165,7 +158,7 @@ impl Function {
         let target = target.transpose()?.map(Bound::unbind);
         let output = Output::new(move |line| Ok(callback::write(target.as_ref(), line)?));
         let client = self.client.with_output(Some(output));
-        let function = Function::new(client, self.process, self.settings.clone());
+        let function = Function::new(client, self.origin.clone());
         Ok(Function {
             keep: self.keep,
             ..function
@@ -182,7 +175,6 @@ impl Function {
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Job> {
-        self.process.check(py)?;
         let given = self.bind(py, args, kwargs)?;
         let params = self.params().iter().zip(&given);
         for (param, value) in params.filter(|(param, _)| param.mode == Mode::Out) {
@@ -221,9 +213,10 @@ impl Function {
         let mut arguments: Vec<_> = slots.iter().map(argument).collect();
         arguments.extend(callbacks);
         let keep = self.keep;
-        let job = py.detach(|| self.client.submit_laid_out(laid_out, &mut arguments, keep));
-        let job = job.map_err(|error| error::from_client(py, &error))?;
-        Ok(Job::new(job, self.process, self.settings.clone()))
+        let job = self.origin.ask(py, || {
+            self.client.submit_laid_out(laid_out, &mut arguments, keep)
+        })?;
+        Ok(Job::new(job, self.origin.clone()))
     }
 
     /// The same function, whose calls have the processor elements of a reservation: what `reserve`
@@ -231,7 +224,7 @@ impl Function {
     fn with_reservation(&self, reservation: Option<&Bound<'_, PyAny>>) -> PyResult<Function> {
         let name = reservation.map(|given| reservation::name(&self.name, given));
         let client = self.client.with_reservation(name.transpose()?);
-        let function = Function::new(client, self.process, self.settings.clone());
+        let function = Function::new(client, self.origin.clone());
         Ok(Function {
             keep: self.keep,
             ..function
@@ -252,28 +245,24 @@ impl Function {
         up: Option<Rate>,
         down: Option<Rate>,
     ) -> PyResult<Reservation> {
-        self.process.check(py)?;
         let wanted = reservation::wanted(py, pes, seconds, start, earliest, (up, down))?;
-        let made = py.detach(|| {
+        let (server, made) = self.origin.ask(py, || {
             let made = self.client.reserve(&wanted)?;
             let server = self.client.server().behind(&made.server)?;
             Ok((server, made))
-        });
-        let (server, made) = made.map_err(|error| error::from_client(py, &error))?;
-        Ok(Reservation::new(server, self.process, made))
+        })?;
+        Ok(Reservation::new(server, self.origin.clone(), made))
     }
 
     /// The caller's reservations that are not over, at the servers that have the function.
     fn reservations(&self, py: Python<'_>) -> PyResult<Vec<Reservation>> {
-        self.process.check(py)?;
-        let known = py.detach(|| {
+        let known = self.origin.ask(py, || {
             let known = self.client.reservations()?.into_iter();
             let server = self.client.server();
             let known = known.map(|one| Ok((server.behind(&one.server)?, one)));
             known.collect::<Result<Vec<_>, _>>()
-        });
-        let known = known.map_err(|error| error::from_client(py, &error))?;
-        let reservation = |(server, one)| Reservation::new(server, self.process, one);
+        })?;
+        let reservation = |(server, one)| Reservation::new(server, self.origin.clone(), one);
         Ok(known.into_iter().map(reservation).collect())
     }
 
@@ -281,7 +270,7 @@ impl Function {
     fn with_keep(&self, py: Python<'_>, hours: f64) -> PyResult<Function> {
         let keep = seconds(py, "hours", hours * 3600.0)?;
         let client = self.client.clone();
-        let function = Function::new(client, self.process, self.settings.clone());
+        let function = Function::new(client, self.origin.clone());
         Ok(Function {
             keep: Some(keep),
             ..function
@@ -348,7 +337,7 @@ impl Function {
         fixed: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (py, this) = (slf.py(), slf.get());
-        this.process.check(py)?;
+        this.origin.check(py)?;
         if transaction::active(py).is_some() {
             let text = "in a transaction calls are not made at once: call it in a loop";
             return Err(error::arguments(py, &this.name, text));
@@ -359,7 +348,7 @@ impl Function {
             Some(_) => Vec::new(),
             None => this.client.servers().into_iter().filter_map(at).collect(),
         });
-        let function = |client| Function::new(client, this.process, this.settings.clone());
+        let function = |client| Function::new(client, this.origin.clone());
         let mut functions: Vec<Function> = found.into_iter().map(function).collect();
         if functions.is_empty() {
             functions.push(function(this.client.clone()));
@@ -404,7 +393,7 @@ impl Function {
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Prepared<'py>> {
-        self.process.check(py)?;
+        self.origin.check(py)?;
         let given = self.bind(py, args, kwargs)?;
         let callbacks = self.callbacks(py, &given)?;
         let (laid_out, typed) = self.lay_out(py, &given)?;
@@ -433,8 +422,9 @@ impl Function {
         laid_out: LaidOut,
         arguments: &mut [Argument<'_>],
     ) -> PyResult<()> {
-        let done = py.detach(|| self.client.call_laid_out(laid_out, arguments));
-        let outcome = done.map_err(|error| error::from_client(py, &error))?;
+        let outcome = self
+            .origin
+            .ask(py, || self.client.call_laid_out(laid_out, arguments))?;
         self.took(outcome.times.into());
         self.computed_by(outcome.library);
         Ok(())

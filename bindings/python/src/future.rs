@@ -1,19 +1,18 @@
 //! A call under way.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::ThreadId;
-use std::time::Instant;
-
+use crate::array::{Kept, Slot};
+use crate::error;
+use crate::function::Function;
+use crate::origin;
+use crate::server::seconds;
+use crate::times::Times;
 use farcall_client::{Error, Outcome, Pending, Progress};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::exceptions::asyncio::CancelledError;
 use pyo3::prelude::*;
-
-use crate::array::{Kept, Slot};
-use crate::error;
-use crate::function::Function;
-use crate::server::seconds;
-use crate::times::Times;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
+use std::time::Instant;
 
 /// The future of a call. Its arrays are held until it is done; dropped before, the call is given
 /// up.
@@ -132,8 +131,7 @@ impl Future {
             .map(|timeout| seconds(py, "timeout", timeout))
             .transpose()?;
         self.check_waiter()?;
-        py.detach(|| self.wait(timeout))
-            .map_err(|error| error::from_client(py, &error))?;
+        origin::ask(py, || self.wait(timeout))?;
         let mut state = self.lock(py)?;
         self.settle(py, &mut state);
         match &*state {

@@ -1,7 +1,9 @@
 //! Arrays that stay at the server.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
+use crate::array;
+use crate::error;
+use crate::origin::{self, Origin};
+use crate::server::Server;
 use farcall_client::{Argument, ArrayForm, DataName, DataStatus, Error, HandleId, NoName};
 use farcall_idl::{ArrayLayout, Order, Param, Type};
 use numpy::{PyArrayDescr, PyUntypedArray, PyUntypedArrayMethods};
@@ -9,10 +11,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-
-use crate::array;
-use crate::error;
-use crate::server::{Process, Server, Settings};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// An array that stays at the server; a call takes it where it takes an array. Calls use it in the
 /// order in which they are made. It goes when `drop` is called, when this object goes that put it
@@ -21,8 +20,7 @@ use crate::server::{Process, Server, Settings};
 #[pyclass(frozen, module = "farcall")]
 pub(crate) struct Handle {
     client: farcall_client::Handle,
-    process: Process,
-    settings: Settings,
+    origin: Origin,
     /// It goes with this object.
     is_owned: AtomicBool,
 }
@@ -59,7 +57,7 @@ impl Keep {
         &self,
         py: Python<'_>,
         server: &farcall_client::Server,
-        (process, settings): (Process, Settings),
+        origin: Origin,
         param: &Param,
         (layout, order): (&ArrayLayout, Order),
     ) -> PyResult<Handle> {
@@ -68,23 +66,16 @@ impl Keep {
             shape: layout.shape(order),
             column_major: order == Order::ColumnMajor,
         };
-        let made = py.detach(|| server.put(form, &[], self.stays));
-        let client = made.map_err(|error| error::from_client(py, &error))?;
-        Ok(Handle::new(client, process, settings, !self.stays))
+        let client = origin::ask(py, || server.put(form, &[], self.stays))?;
+        Ok(Handle::new(client, origin, !self.stays))
     }
 }
 
 impl Handle {
-    pub(crate) fn new(
-        client: farcall_client::Handle,
-        process: Process,
-        settings: Settings,
-        is_owned: bool,
-    ) -> Handle {
+    pub(crate) fn new(client: farcall_client::Handle, origin: Origin, is_owned: bool) -> Handle {
         Handle {
             client,
-            process,
-            settings,
+            origin,
             is_owned: AtomicBool::new(is_owned),
         }
     }
@@ -93,7 +84,7 @@ impl Handle {
     pub(crate) fn put(
         py: Python<'_>,
         server: &farcall_client::Server,
-        (process, settings): (Process, Settings),
+        origin: Origin,
         value: &Bound<'_, PyAny>,
         order: Option<&str>,
         (stays, name, shared): (bool, Option<&str>, bool),
@@ -110,40 +101,37 @@ impl Handle {
         // SAFETY: the array is held here; that nobody writes to it meanwhile is the contract of
         // every call.
         let bytes = unsafe { array::contents(&array) };
-        let put = py.detach(|| match name {
+        let client = origin::ask(py, || match name {
             None => server.put(form, bytes, stays),
             Some(name) => server.put_named(form, bytes, name, shared),
-        });
-        let client = put.map_err(|error| error::from_client(py, &error))?;
+        })?;
         let is_owned = !stays && name.is_none();
-        Ok(Handle::new(client, process, settings, is_owned))
+        Ok(Handle::new(client, origin, is_owned))
     }
 
     /// The array of a name.
     pub(crate) fn of_data(
         py: Python<'_>,
         server: &farcall_client::Server,
-        (process, settings): (Process, Settings),
+        origin: Origin,
         name: &DataName,
     ) -> PyResult<Handle> {
-        let client = py.detach(|| server.data(name));
-        let client = client.map_err(|error| error::from_client(py, &error))?;
-        Ok(Handle::new(client, process, settings, false))
+        let client = origin::ask(py, || server.data(name))?;
+        Ok(Handle::new(client, origin, false))
     }
 
     /// The array of an id that a user gives.
     pub(crate) fn named(
         py: Python<'_>,
         server: &farcall_client::Server,
-        (process, settings): (Process, Settings),
+        origin: Origin,
         id: &str,
     ) -> PyResult<Handle> {
         let id: HandleId = id
             .parse()
             .map_err(|_| error::argument(py, "handle", "id", "32 hexadecimal digits", id))?;
-        let client = py.detach(|| server.handle(id));
-        let client = client.map_err(|error| error::from_client(py, &error))?;
-        Ok(Handle::new(client, process, settings, false))
+        let client = origin::ask(py, || server.handle(id))?;
+        Ok(Handle::new(client, origin, false))
     }
 
     /// As a call of a function of its server passes it.
@@ -165,9 +153,7 @@ impl Handle {
         py: Python<'_>,
         question: impl FnOnce(&farcall_client::Handle) -> Result<T, Error> + Send,
     ) -> PyResult<T> {
-        self.process.check(py)?;
-        py.detach(|| question(&self.client))
-            .map_err(|error| error::from_client(py, &error))
+        self.origin.ask(py, || question(&self.client))
     }
 }
 
@@ -251,8 +237,8 @@ impl Handle {
     fn copy_to(&self, py: Python<'_>, server: &Bound<'_, Server>, stays: bool) -> PyResult<Handle> {
         let server = server.get();
         let copy = self.ask(py, |handle| handle.copy_to(server.client(), stays))?;
-        let (process, settings) = server.whose();
-        Ok(Handle::new(copy, process, settings, !stays))
+        let origin = server.origin();
+        Ok(Handle::new(copy, origin, !stays))
     }
 
     /// The server need not keep it any more. Calls that use it go on.
@@ -263,7 +249,7 @@ impl Handle {
 
     /// Another process connects anew.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        self.settings.reduce(py, "handle", Some(&self.id()))
+        self.origin.reduce(py, "handle", Some(&self.id()))
     }
 
     fn __repr__(&self) -> PyResult<String> {
@@ -298,10 +284,14 @@ pub(crate) struct Data {
 /// call.
 #[pyfunction]
 pub(crate) fn data(name: &str) -> PyResult<Data> {
-    let name = name
-        .parse()
-        .map_err(|error: NoName| PyValueError::new_err(error.to_string()))?;
+    let name = data_name(name)?;
     Ok(Data { name })
+}
+
+/// The name of data that a user gives.
+pub(crate) fn data_name(name: &str) -> PyResult<DataName> {
+    name.parse()
+        .map_err(|error: NoName| PyValueError::new_err(error.to_string()))
 }
 
 #[pymethods]

@@ -1,12 +1,10 @@
 //! The interface of a function, for people and for programs.
 
-use std::fmt::Write;
-
+use crate::array;
 use farcall_idl::{Body, Mode, Order, Param};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-
-use crate::array;
+use std::fmt::Write;
 
 /// One parameter of a function.
 #[pyclass(frozen, get_all, module = "farcall")]

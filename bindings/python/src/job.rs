@@ -1,16 +1,15 @@
 //! Submitted calls.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
-
-use farcall_client::{Argument, Error, JobId, Submitted};
-use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
-
 use crate::array::{self, Slot};
 use crate::error;
 use crate::interface::Interface;
+use crate::origin::Origin;
 use crate::result::Results;
-use crate::server::{Process, Settings, seconds};
+use crate::server::seconds;
+use farcall_client::{Argument, Error, JobId, Submitted};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// What is known of a submitted call. Times are seconds since 1970, as of `time.time()`.
 #[pyclass(frozen, get_all, module = "farcall")]
@@ -78,31 +77,25 @@ impl JobStatus {
 #[pyclass(frozen, module = "farcall")]
 pub(crate) struct Job {
     client: farcall_client::Job,
-    process: Process,
-    settings: Settings,
+    origin: Origin,
 }
 
 impl Job {
-    pub(crate) fn new(client: farcall_client::Job, process: Process, settings: Settings) -> Job {
-        Job {
-            client,
-            process,
-            settings,
-        }
+    pub(crate) fn new(client: farcall_client::Job, origin: Origin) -> Job {
+        Job { client, origin }
     }
 
     /// The job of an id that a user gives.
     pub(crate) fn named(
         py: Python<'_>,
         server: &farcall_client::Server,
-        process: Process,
-        settings: Settings,
+        origin: Origin,
         id: &str,
     ) -> PyResult<Job> {
         let id: JobId = id
             .parse()
             .map_err(|_| error::argument(py, "job", "id", "32 hexadecimal digits", id))?;
-        Ok(Job::new(server.job(id), process, settings))
+        Ok(Job::new(server.job(id), origin))
     }
 
     fn ask<T: Send>(
@@ -110,9 +103,7 @@ impl Job {
         py: Python<'_>,
         question: impl FnOnce(&farcall_client::Job) -> Result<T, Error> + Send,
     ) -> PyResult<T> {
-        self.process.check(py)?;
-        py.detach(|| question(&self.client))
-            .map_err(|error| error::from_client(py, &error))
+        self.origin.ask(py, || question(&self.client))
     }
 }
 
@@ -183,7 +174,7 @@ impl Job {
 
     /// Another process connects anew.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        self.settings.reduce(py, "job", Some(&self.id()))
+        self.origin.reduce(py, "job", Some(&self.id()))
     }
 
     fn __repr__(&self) -> String {

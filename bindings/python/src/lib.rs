@@ -15,6 +15,7 @@ mod interface;
 mod job;
 mod memory;
 mod object;
+mod origin;
 mod plan;
 mod reservation;
 mod result;

@@ -1,15 +1,12 @@
 //! An object on a server.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
-
+use crate::function::Function;
+use crate::origin::Origin;
 use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-
-use crate::error;
-use crate::function::Function;
-use crate::server::{Process, Settings};
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
 
 /// An object on a server, made by `server.new`. Its methods are attributes, which are called as
 /// functions are, one after the other. It is destroyed by `close`, at the end of a `with` block,
@@ -20,8 +17,7 @@ pub(crate) struct Object {
     client: farcall_client::Object,
     /// Its name, where it stays.
     id: Option<farcall_client::HandleId>,
-    process: Process,
-    settings: Settings,
+    origin: Origin,
     methods: Mutex<HashMap<String, Py<Function>>>,
 }
 
@@ -29,14 +25,12 @@ impl Object {
     pub(crate) fn new(
         client: farcall_client::Object,
         id: Option<farcall_client::HandleId>,
-        process: Process,
-        settings: Settings,
+        origin: Origin,
     ) -> Object {
         Object {
             client,
             id,
-            process,
-            settings,
+            origin,
             methods: Mutex::default(),
         }
     }
@@ -52,15 +46,14 @@ impl Object {
 
     /// The handle on a method.
     fn method<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, Function>> {
-        self.process.check(py)?;
+        self.origin.check(py)?;
         let known = self.methods.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = known.get(name) {
             return Ok(known.bind(py).clone());
         }
         drop(known);
-        let client = py.detach(|| self.client.method(name));
-        let client = client.map_err(|error| error::from_client(py, &error))?;
-        let method = Function::new(client, self.process, self.settings.clone());
+        let client = self.origin.ask(py, || self.client.method(name))?;
+        let method = Function::new(client, self.origin.clone());
         let method = Bound::new(py, method)?;
         let mut methods = self.methods.lock().unwrap_or_else(PoisonError::into_inner);
         methods.insert(name.to_owned(), method.clone().unbind());
@@ -83,8 +76,7 @@ impl Object {
 
     /// Names of its methods.
     fn __dir__(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        let functions = py.detach(|| self.client.server().functions());
-        let functions = functions.map_err(|error| error::from_client(py, &error))?;
+        let functions = self.origin.ask(py, || self.client.server().functions())?;
         let class = self.client.class().rsplit('/').next().unwrap_or("");
         let method = |name: &str| {
             let (_, name) = name.rsplit_once('/').unwrap_or(("", name));
@@ -112,7 +104,7 @@ impl Object {
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         if let Some(id) = self.id {
-            return self.settings.reduce(py, "object", Some(&id.to_string()));
+            return self.origin.reduce(py, "object", Some(&id.to_string()));
         }
         let text = "an object on a server belongs to its connection and cannot be pickled";
         Err(PyTypeError::new_err(text))

@@ -1,12 +1,10 @@
 //! Processor elements and bandwidth reserved ahead of time.
 
-use std::time::{Duration, Instant};
-
+use crate::error;
+use crate::origin::Origin;
 use farcall_client::{ReservationName, Wanted};
 use pyo3::prelude::*;
-
-use crate::error;
-use crate::server::Process;
+use std::time::{Duration, Instant};
 
 /// What is to be reserved.
 pub(crate) fn wanted(
@@ -82,7 +80,7 @@ impl Rate {
 #[pyclass(frozen, module = "farcall")]
 pub(crate) struct Reservation {
     server: farcall_client::Server,
-    process: Process,
+    origin: Origin,
     known: farcall_client::Reservation,
     told: Instant,
 }
@@ -90,12 +88,12 @@ pub(crate) struct Reservation {
 impl Reservation {
     pub(crate) fn new(
         server: farcall_client::Server,
-        process: Process,
+        origin: Origin,
         known: farcall_client::Reservation,
     ) -> Reservation {
         Reservation {
             server,
-            process,
+            origin,
             known,
             told: Instant::now(),
         }
@@ -153,7 +151,7 @@ impl Reservation {
     /// Ends it before its time. Calls that name it and wait do so as all others from then on. One
     /// that is over already is left alone.
     fn release(&self, py: Python<'_>) -> PyResult<()> {
-        self.process.check(py)?;
+        self.origin.check(py)?;
         if self.ends_in() == 0.0 {
             return Ok(());
         }

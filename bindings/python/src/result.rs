@@ -1,11 +1,10 @@
 //! What a call returns: OUT and INOUT arguments as a named tuple.
 
+use crate::array::Slot;
 use farcall_idl::{Interface, Scalar, Values};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyTuple;
-
-use crate::array::Slot;
 
 /// The named tuple of one function.
 pub(crate) struct Results {

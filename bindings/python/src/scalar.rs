@@ -1,10 +1,9 @@
 //! Python values as scalar arguments.
 
+use crate::{error, texts};
 use farcall_idl::{Param, Scalar, Type};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyComplex, PyFloat, PyInt, PyString};
-
-use crate::{error, texts};
 
 /// The value as the parameter's type has it, or the error that says why there is none.
 pub(crate) fn read(function: &str, param: &Param, value: &Bound<'_, PyAny>) -> PyResult<Scalar> {

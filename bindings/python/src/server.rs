@@ -1,25 +1,24 @@
 //! A server, and the way to it.
 
+use crate::error;
+use crate::function::Function;
+use crate::handle::{self, Data, Handle, KnownData};
+use crate::job::{Job, JobStatus};
+use crate::memory::SharedMemory;
+use crate::object::Object;
+use crate::origin::Origin;
+use crate::reservation::{self, Rate, Reservation};
+use crate::times::Times;
+use crate::transaction::Transaction;
+use farcall_client::{Credentials, Options};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-
-use farcall_client::{Credentials, Options};
-use pyo3::exceptions::PyValueError;
-use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
-
-use crate::error;
-use crate::function::Function;
-use crate::handle::{Data, Handle, KnownData};
-use crate::job::{Job, JobStatus};
-use crate::memory::SharedMemory;
-use crate::object::Object;
-use crate::reservation::{self, Rate, Reservation};
-use crate::times::Times;
-use crate::transaction::Transaction;
 
 /// Connects to a server: `farcall://host:port` or `unix:///path`.
 ///
@@ -80,13 +79,7 @@ pub(crate) fn connect(
         })?;
     Ok(Server {
         client,
-        process: Process::current(),
-        settings: Settings {
-            address,
-            timeout,
-            connect_timeout,
-            same_host,
-        },
+        origin: Origin::new(address, timeout, connect_timeout, same_host),
         functions: Mutex::default(),
         last: Mutex::default(),
     })
@@ -147,25 +140,6 @@ pub(crate) fn take_interrupt() -> Option<PyErr> {
     INTERRUPT.take()
 }
 
-/// The process that made a connection. A forked child has the parent's sockets: if both used
-/// them, each would get answers meant for the other.
-#[derive(Clone, Copy)]
-pub(crate) struct Process(u32);
-
-impl Process {
-    fn current() -> Process {
-        Process(std::process::id())
-    }
-
-    pub(crate) fn check(self, py: Python<'_>) -> PyResult<()> {
-        if self.0 == std::process::id() {
-            return Ok(());
-        }
-        let text = "the connection belongs to the process this one was forked from: connect again";
-        Err(error::connection(py, text.to_owned()))
-    }
-}
-
 /// A function that a server offers.
 #[pyclass(frozen, get_all, module = "farcall")]
 #[derive(Clone, Debug)]
@@ -187,45 +161,11 @@ impl FunctionSummary {
     }
 }
 
-/// How the connection was made.
-#[derive(Clone)]
-pub(crate) struct Settings {
-    address: String,
-    timeout: Option<f64>,
-    connect_timeout: f64,
-    same_host: bool,
-}
-
-impl Settings {
-    /// What a pickled handle is made anew by: a function of `farcall._handles`, and its arguments.
-    pub(crate) fn reduce<'py>(
-        &self,
-        py: Python<'py>,
-        kind: &str,
-        name: Option<&str>,
-    ) -> PyResult<Bound<'py, PyTuple>> {
-        let make = py.import("farcall._handles")?.getattr(kind)?;
-        let settings = (
-            &self.address,
-            self.timeout,
-            self.connect_timeout,
-            self.same_host,
-        );
-        let settings = settings.into_pyobject(py)?.into_any();
-        let arguments = match name {
-            Some(name) => PyTuple::new(py, [name])?.add(settings)?,
-            None => settings,
-        };
-        PyTuple::new(py, [make, arguments])
-    }
-}
-
 /// A server. It may be used from any thread; calls of several threads run at the same time.
 #[pyclass(frozen, module = "farcall")]
 pub(crate) struct Server {
     client: farcall_client::Server,
-    process: Process,
-    settings: Settings,
+    origin: Origin,
     functions: Mutex<HashMap<String, Py<Function>>>,
     /// The function called last by name.
     last: Mutex<Option<Py<Function>>>,
@@ -241,12 +181,11 @@ impl Server {
         py: Python<'_>,
         name: &farcall_client::DataName,
     ) -> PyResult<Handle> {
-        let whose = (self.process, self.settings.clone());
-        Handle::of_data(py, &self.client, whose, name)
+        Handle::of_data(py, &self.client, self.origin.clone(), name)
     }
 
-    pub(crate) fn whose(&self) -> (Process, Settings) {
-        (self.process, self.settings.clone())
+    pub(crate) fn origin(&self) -> Origin {
+        self.origin.clone()
     }
 }
 
@@ -260,9 +199,7 @@ impl Server {
 
     /// The functions it offers.
     fn ls(&self, py: Python<'_>) -> PyResult<Vec<FunctionSummary>> {
-        self.process.check(py)?;
-        let functions = py.detach(|| self.client.functions());
-        let functions = functions.map_err(|error| error::from_client(py, &error))?;
+        let functions = self.origin.ask(py, || self.client.functions())?;
         let summary = |function: farcall_client::FunctionSummary| FunctionSummary {
             name: function.name,
             title: function.title,
@@ -272,16 +209,14 @@ impl Server {
 
     /// The interface of a function as IDL.
     fn describe(&self, py: Python<'_>, name: &str) -> PyResult<String> {
-        self.process.check(py)?;
-        let function = py.detach(|| self.client.function(name));
-        let function = function.map_err(|error| error::from_client(py, &error))?;
+        let function = self.origin.ask(py, || self.client.function(name))?;
         Ok(function.interface().public_text())
     }
 
     /// A handle on the function of that name, `module/name` or `name` alone. Its interface is
     /// fetched once.
     fn function<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, Function>> {
-        self.process.check(py)?;
+        self.origin.check(py)?;
         if let Some(known) = self
             .functions
             .lock()
@@ -290,12 +225,8 @@ impl Server {
         {
             return Ok(known.bind(py).clone());
         }
-        let client = py.detach(|| self.client.function(name));
-        let client = client.map_err(|error| error::from_client(py, &error))?;
-        let function = Bound::new(
-            py,
-            Function::new(client, self.process, self.settings.clone()),
-        )?;
+        let client = self.origin.ask(py, || self.client.function(name))?;
+        let function = Bound::new(py, Function::new(client, self.origin.clone()))?;
         let mut functions = self
             .functions
             .lock()
@@ -309,45 +240,32 @@ impl Server {
     /// `drop_object`, or a day after its last use: `server.object(id)` finds it again.
     #[pyo3(name = "new", signature = (name, *, stays=false))]
     fn new_object(&self, py: Python<'_>, name: &str, stays: bool) -> PyResult<Object> {
-        self.process.check(py)?;
-        let made = py.detach(|| {
+        let (object, id) = self.origin.ask(py, || {
             let object = self.client.new_object(name)?;
             let id = stays.then(|| object.keep()).transpose()?;
             Ok((object, id))
-        });
-        let (object, id) = made.map_err(|error| error::from_client(py, &error))?;
-        Ok(Object::new(object, id, self.process, self.settings.clone()))
+        })?;
+        Ok(Object::new(object, id, self.origin.clone()))
     }
 
     /// The object of that id that stays at the server, which may be from another program of the
     /// same user.
     fn object(&self, py: Python<'_>, id: &str) -> PyResult<Object> {
-        self.process.check(py)?;
         let id = object_id(py, id)?;
-        let object = py.detach(|| self.client.object(id));
-        let object = object.map_err(|error| error::from_client(py, &error))?;
-        Ok(Object::new(
-            object,
-            Some(id),
-            self.process,
-            self.settings.clone(),
-        ))
+        let object = self.origin.ask(py, || self.client.object(id))?;
+        Ok(Object::new(object, Some(id), self.origin.clone()))
     }
 
     /// Destroys an object that stays at the server.
     fn drop_object(&self, py: Python<'_>, id: &str) -> PyResult<()> {
-        self.process.check(py)?;
         let id = object_id(py, id)?;
-        py.detach(|| self.client.drop_object(id))
-            .map_err(|error| error::from_client(py, &error))
+        self.origin.ask(py, || self.client.drop_object(id))
     }
 
     /// Ids of the caller's objects that stay at the server, with their classes, in the order of
     /// their creation.
     fn objects(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
-        self.process.check(py)?;
-        let objects = py.detach(|| self.client.objects());
-        let objects = objects.map_err(|error| error::from_client(py, &error))?;
+        let objects = self.origin.ask(py, || self.client.objects())?;
         let told = objects.into_iter();
         Ok(told
             .map(|known| (known.id.to_string(), known.class))
@@ -372,24 +290,21 @@ impl Server {
     /// Calls in a `with` block over it are recorded, and run as a data-flow graph at its end:
     /// `farcall.transaction` says how. They run on this server.
     fn transaction(&self, py: Python<'_>) -> PyResult<Transaction> {
-        self.process.check(py)?;
+        self.origin.check(py)?;
         Ok(Transaction::new(
             vec![self.client.clone()],
-            self.process,
-            self.settings.clone(),
+            self.origin.clone(),
         ))
     }
 
     /// The submitted call of that id. Nothing is asked of the server yet.
     fn job(&self, py: Python<'_>, id: &str) -> PyResult<Job> {
-        Job::named(py, &self.client, self.process, self.settings.clone(), id)
+        Job::named(py, &self.client, self.origin.clone(), id)
     }
 
     /// The caller's submitted calls at this server, in the order of submission.
     fn jobs(&self, py: Python<'_>) -> PyResult<Vec<JobStatus>> {
-        self.process.check(py)?;
-        let jobs = py.detach(|| self.client.jobs());
-        let jobs = jobs.map_err(|error| error::from_client(py, &error))?;
+        let jobs = self.origin.ask(py, || self.client.jobs())?;
         Ok(jobs.into_iter().map(JobStatus::from).collect())
     }
 
@@ -411,19 +326,19 @@ impl Server {
         up: Option<Rate>,
         down: Option<Rate>,
     ) -> PyResult<Reservation> {
-        self.process.check(py)?;
         let wanted = reservation::wanted(py, pes, seconds, start, earliest, (up, down))?;
-        let made = py.detach(|| self.client.reserve(&wanted));
-        let made = made.map_err(|error| error::from_client(py, &error))?;
-        Ok(Reservation::new(self.client.clone(), self.process, made))
+        let made = self.origin.ask(py, || self.client.reserve(&wanted))?;
+        Ok(Reservation::new(
+            self.client.clone(),
+            self.origin.clone(),
+            made,
+        ))
     }
 
     /// The caller's reservations that are not over, in the order in which they were made.
     fn reservations(&self, py: Python<'_>) -> PyResult<Vec<Reservation>> {
-        self.process.check(py)?;
-        let known = py.detach(|| self.client.reservations());
-        let known = known.map_err(|error| error::from_client(py, &error))?;
-        let reservation = |known| Reservation::new(self.client.clone(), self.process, known);
+        let known = self.origin.ask(py, || self.client.reservations())?;
+        let reservation = |known| Reservation::new(self.client.clone(), self.origin.clone(), known);
         Ok(known.into_iter().map(reservation).collect())
     }
 
@@ -443,8 +358,8 @@ impl Server {
         name: Option<&str>,
         shared: bool,
     ) -> PyResult<Handle> {
-        self.process.check(py)?;
-        let whose = (self.process, self.settings.clone());
+        self.origin.check(py)?;
+        let whose = self.origin.clone();
         if shared && name.is_none() {
             return Err(PyValueError::new_err(
                 "only an array with a name can be shared",
@@ -455,7 +370,7 @@ impl Server {
 
     /// The array of a handle, or of `farcall.data(name)`.
     fn get<'py>(&self, py: Python<'py>, handle: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        self.process.check(py)?;
+        self.origin.check(py)?;
         if let Ok(data) = handle.cast::<Data>() {
             let found = self.of_data(py, data.get().data_name())?;
             return Bound::new(py, found)?.into_any().call_method0("get");
@@ -466,48 +381,38 @@ impl Server {
     /// The array that is at the server under that name: the caller's own, a file of the server's
     /// data folder, or what another user shares.
     fn data(&self, py: Python<'_>, name: &str) -> PyResult<Handle> {
-        self.process.check(py)?;
-        let name = name
-            .parse()
-            .map_err(|error: farcall_client::NoName| PyValueError::new_err(error.to_string()))?;
+        self.origin.check(py)?;
+        let name = handle::data_name(name)?;
         self.of_data(py, &name)
     }
 
     /// All data with names that the caller may see, by name.
     fn list_data(&self, py: Python<'_>) -> PyResult<Vec<KnownData>> {
-        self.process.check(py)?;
-        let data = py.detach(|| self.client.list_data());
-        let data = data.map_err(|error| error::from_client(py, &error))?;
+        let data = self.origin.ask(py, || self.client.list_data())?;
         Ok(data.into_iter().map(KnownData::from).collect())
     }
 
     /// Drops the caller's data of that name, wherever they are. Calls that use them go on.
     fn drop_data(&self, py: Python<'_>, name: &str) -> PyResult<()> {
-        self.process.check(py)?;
-        let name = name
-            .parse()
-            .map_err(|error: farcall_client::NoName| PyValueError::new_err(error.to_string()))?;
-        py.detach(|| self.client.drop_data(&name))
-            .map_err(|error| error::from_client(py, &error))
+        let name = handle::data_name(name)?;
+        self.origin.ask(py, || self.client.drop_data(&name))
     }
 
     /// The handle of that id, which may be from another program of the same user.
     fn handle(&self, py: Python<'_>, id: &str) -> PyResult<Handle> {
-        self.process.check(py)?;
-        let whose = (self.process, self.settings.clone());
+        self.origin.check(py)?;
+        let whose = self.origin.clone();
         Handle::named(py, &self.client, whose, id)
     }
 
     /// The handles of the caller's arrays at this server, in the order of their creation.
     fn handles(&self, py: Python<'_>) -> PyResult<Vec<Handle>> {
-        self.process.check(py)?;
-        let handles = py.detach(|| {
+        let handles = self.origin.ask(py, || {
             let known = self.client.handles()?;
             let handles = known.iter().map(|known| self.client.handle(known.id));
             handles.collect::<Result<Vec<_>, _>>()
-        });
-        let handles = handles.map_err(|error| error::from_client(py, &error))?;
-        let handle = |client| Handle::new(client, self.process, self.settings.clone(), false);
+        })?;
+        let handle = |client| Handle::new(client, self.origin.clone(), false);
         Ok(handles.into_iter().map(handle).collect())
     }
 
@@ -533,9 +438,7 @@ impl Server {
 
     /// Memory shared with the server; `None` where there cannot be any.
     fn _share(&self, py: Python<'_>, size: usize) -> PyResult<Option<SharedMemory>> {
-        self.process.check(py)?;
-        let memory = py.detach(|| self.client.share(size));
-        let memory = memory.map_err(|error| error::from_client(py, &error))?;
+        let memory = self.origin.ask(py, || self.client.share(size))?;
         Ok(memory.map(SharedMemory::new))
     }
 
@@ -548,7 +451,7 @@ impl Server {
 
     /// Another process connects anew.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        self.settings.reduce(py, "server", None)
+        self.origin.reduce(py, "server", None)
     }
 
     fn __repr__(&self) -> String {

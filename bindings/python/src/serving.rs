@@ -1,8 +1,7 @@
 //! A worker process whose functions are Python's.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
+use crate::{array, texts};
+use callback::{Callback, Line};
 use farcall_idl::{ArrayLayout, Body, Document, Interface, Layout, Mode, Scalar, Type};
 use farcall_worker::{Callee, Caller, Failure, FailureKind, Source, run_worker_for};
 use pyo3::exceptions::PyValueError;
@@ -10,9 +9,8 @@ use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyComplex, PyList, PyTuple};
-
-use crate::{array, texts};
-use callback::{Callback, Line};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 mod callback;
 

@@ -1,10 +1,9 @@
 //! Arrays of texts of fixed length, which Python has as lists of str.
 
+use crate::error;
 use farcall_idl::{ArrayLayout, MOST_TEXTS, Param, read_texts};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
-
-use crate::error;
 
 /// What Python passes for them.
 pub(crate) fn expected(param: &Param) -> &'static str {

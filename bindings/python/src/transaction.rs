@@ -1,9 +1,11 @@
 //! Transactions: calls that are recorded first and then run as a data-flow graph.
 
-use std::cell::RefCell;
-use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
+use crate::array::{self, Kept, Slot};
+use crate::error;
+use crate::handle::Handle;
+use crate::origin::Origin;
+use crate::server::Server;
+use crate::transaction_plan::made;
 use farcall_client::{Argument, ArrayForm, Deferred, Identity, LaidOut, Report, Ways};
 use farcall_idl::{ArrayLayout, Order, Param, Type};
 use numpy::{PyArrayDescr, PyUntypedArray};
@@ -11,12 +13,9 @@ use pyo3::exceptions::{PyImportError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
-
-use crate::array::{self, Kept, Slot};
-use crate::error;
-use crate::handle::Handle;
-use crate::server::{Process, Server, Settings};
-use crate::transaction_plan::made;
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Arrays that are left out and have no more bytes are made here all the same.
 const SMALL: u64 = 4096;
@@ -46,8 +45,7 @@ pub(crate) fn active(py: Python<'_>) -> Option<Bound<'_, Transaction>> {
 #[pyclass(frozen, module = "farcall")]
 pub(crate) struct Transaction {
     servers: Vec<farcall_client::Server>,
-    process: Process,
-    settings: Settings,
+    origin: Origin,
     state: Mutex<State>,
 }
 
@@ -71,21 +69,16 @@ pub(crate) fn transaction(servers: Vec<Bound<'_, Server>>) -> PyResult<Transacti
         let text = "a transaction needs a server";
         return Err(PyValueError::new_err(text));
     };
-    let (process, settings) = first.get().whose();
+    let origin = first.get().origin();
     let clients = servers.iter().map(|server| server.get().client().clone());
-    Ok(Transaction::new(clients.collect(), process, settings))
+    Ok(Transaction::new(clients.collect(), origin))
 }
 
 impl Transaction {
-    pub(crate) fn new(
-        servers: Vec<farcall_client::Server>,
-        process: Process,
-        settings: Settings,
-    ) -> Transaction {
+    pub(crate) fn new(servers: Vec<farcall_client::Server>, origin: Origin) -> Transaction {
         Transaction {
             servers,
-            process,
-            settings,
+            origin,
             state: Mutex::default(),
         }
     }
@@ -118,8 +111,7 @@ impl Transaction {
         let made = RemoteArray {
             form,
             place: Mutex::new(place),
-            process: self.process,
-            settings: self.settings.clone(),
+            origin: self.origin.clone(),
         };
         let made = Bound::new(py, made)?;
         state.remote.push(made.clone().unbind());
@@ -164,7 +156,7 @@ impl Transaction {
     }
 
     fn run(&self, py: Python<'_>) -> PyResult<()> {
-        self.process.check(py)?;
+        self.origin.check(py)?;
         let outcome = py.detach(|| {
             let mut state = self.lock();
             let outcome = state.client.run(&self.servers);
@@ -319,8 +311,7 @@ impl Transaction {
 pub(crate) struct RemoteArray {
     form: ArrayForm,
     place: Mutex<Place>,
-    process: Process,
-    settings: Settings,
+    origin: Origin,
 }
 
 /// What an array of the caller's is known by in a transaction.
@@ -376,7 +367,7 @@ impl RemoteArray {
         let handle = client.take(deferred);
         *place = Python::attach(|py| {
             let handle = handle.and_then(|handle| {
-                let handle = Handle::new(handle, self.process, self.settings.clone(), true);
+                let handle = Handle::new(handle, self.origin.clone(), true);
                 Py::new(py, handle).ok()
             });
             handle.map_or(Place::Nowhere, Place::There)

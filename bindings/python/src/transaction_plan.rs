@@ -1,9 +1,11 @@
 //! Transactions that are written down in a plan.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-
-use farcall_client::{ArrayForm, NoName, Playback};
+use crate::array;
+use crate::error;
+use crate::handle;
+use crate::origin;
+use crate::server::Server;
+use farcall_client::{ArrayForm, Playback};
 use farcall_idl::{Order, Type};
 use farcall_plan::{MOST_BYTES, Plan, data};
 use numpy::PyUntypedArray;
@@ -11,10 +13,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-
-use crate::array;
-use crate::error;
-use crate::server::Server;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// A transaction that is written down: `farcall.load_plan` reads one that `Transaction.save` has
 /// written.
@@ -95,8 +95,7 @@ impl TransactionPlan {
             (Err(_), Some(error)) => return Err(error),
             (Err(error), None) => return Err(error::from_client(py, &error)),
         };
-        py.detach(|| playback.run())
-            .map_err(|error| error::from_client(py, &error))?;
+        origin::ask(py, || playback.run())?;
         let results = PyDict::new(py);
         for name in self.plan.outputs.keys() {
             if let Some((form, bytes)) = playback.output(name) {
@@ -129,9 +128,7 @@ impl TransactionPlan {
         let value = match given {
             Some(value) => numpy.call_method1(intern!(py, "asarray"), (value,))?,
             None if let Some(data) = self.plan.inputs.get(name).and_then(|file| data(file)) => {
-                let name = data.parse();
-                let name =
-                    name.map_err(|error: NoName| PyValueError::new_err(error.to_string()))?;
+                let name = handle::data_name(data)?;
                 let server = server.ok_or_else(|| PyValueError::new_err("there is no server"))?;
                 server.get().of_data(py, &name)?.get(py)?.into_any()
             }

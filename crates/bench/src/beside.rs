@@ -2,8 +2,8 @@
 
 use super::table::{Better, Row};
 use crate::failure::Failure;
-use farcall_child::Daemon;
 use farcall_client::{Argument, Function, Options, Pending, Scalar, Server};
+use farcall_lab::Daemon;
 use farcall_lab::{Lab, LabError, Shape};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -6,14 +6,13 @@
 
 mod rows;
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
 use crate::failure::Failure;
 use clap::Args;
 use farcall_flow::{Placement, Platform};
 use rows::{Bar, Row};
 use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const DRIVER: &str = include_str!("../../../benches/flow/simgrid_driver.cpp");
 const SEED: u64 = 1;

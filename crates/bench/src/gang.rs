@@ -7,13 +7,12 @@ mod nodes;
 mod peers;
 mod rows;
 
-use std::process::Stdio;
-use std::time::Instant;
-
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use lost::{BenchDaemon, Load, processors};
 use rows::{Bar, Row};
+use std::process::Stdio;
+use std::time::Instant;
 
 /// What a switch costs, and what a channel costs
 ///

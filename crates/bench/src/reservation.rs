@@ -4,8 +4,8 @@
 use super::table::{Better, Row, report};
 use crate::failure::Failure;
 use clap::Args;
-use farcall_child::Daemon;
 use farcall_client::{Argument, Error, Function, Options, Scalar, Server, Wanted};
+use farcall_lab::Daemon;
 use farcall_lab::Lab;
 use std::io::{self, Write};
 use std::path::Path;

@@ -1,8 +1,7 @@
 //! The sending end of one pair.
 
-use alloc::collections::VecDeque;
-
 use crate::{Config, Freeze, Header, Kind, Nanos, SenderContext};
+use alloc::collections::VecDeque;
 
 /// A packet to be put on the network now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,15 +1,14 @@
 //! A channel as its element uses it.
 
-use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
-
 use crate::context::{Wait, Waiting};
 use crate::error::{ChannelError, Corrupt};
 use crate::layout::REMOTE;
 use crate::ring::{Consumer, Producer, Record};
 use crate::segment::Segment;
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// The environment variable by which an element finds its job: `SEGMENT,BELL,RANK`, two open
 /// descriptors and its rank.

@@ -7,6 +7,13 @@ mod faults;
 mod job;
 mod socket;
 
+use crate::segment::Segment;
+use farcall_channel_proto::{Freeze, Header, Kind, PairContext};
+use farcall_random::SplitMix64;
+pub use faults::Faults;
+use job::JobPairs;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use socket::{Inbox, Packet, Socket};
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -14,15 +21,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
-
-use farcall_channel_proto::{Freeze, Header, Kind, PairContext};
-use farcall_random::SplitMix64;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
-
-use crate::segment::Segment;
-pub use faults::Faults;
-use job::JobPairs;
-use socket::{Inbox, Packet, Socket};
 
 /// Where the ranks of a job on other nodes are reached: `None` for those on this one.
 pub type Peer = Option<SocketAddr>;

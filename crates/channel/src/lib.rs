@@ -18,7 +18,6 @@ mod engine;
 mod error;
 mod futex;
 mod layout;
-mod memory;
 mod ring;
 mod segment;
 
@@ -33,6 +32,6 @@ pub use segment::Segment;
 #[doc(hidden)]
 pub mod raw {
     //! The bare ring, for measuring what a channel costs beside it.
-    pub use crate::memory::{Mapping, sealed_memory};
     pub use crate::ring::{CONTROL_BYTES, Consumer, Producer, Record};
+    pub use farcall_memory::{Mapping, sealed_memory};
 }

@@ -6,12 +6,11 @@
 
 use std::ptr::NonNull;
 
+use crate::error::Corrupt;
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-
-use crate::error::Corrupt;
 
 #[cfg(not(loom))]
 pub(crate) type Byte = u8;
@@ -164,7 +163,6 @@ impl Producer {
     /// The writing end of the ring whose control block and data lie there.
     ///
     /// # Safety
-    ///
     /// Both stay mapped as long as the producer lives; `capacity` is a power of two and the length
     /// of the data; nobody else in this process writes to the ring.
     pub unsafe fn new(control: NonNull<u8>, data: NonNull<u8>, capacity: usize) -> Producer {
@@ -250,7 +248,6 @@ impl Consumer {
     /// The reading end of the ring whose control block and data lie there.
     ///
     /// # Safety
-    ///
     /// As for [`Producer::new`]; nobody else in this process reads from the ring.
     pub unsafe fn new(control: NonNull<u8>, data: NonNull<u8>, capacity: usize) -> Consumer {
         let ring = Ring {

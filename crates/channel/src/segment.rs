@@ -1,16 +1,15 @@
 //! The memory segment of a job on one node.
 
+use crate::error::Corrupt;
+use crate::futex;
+use crate::layout::{ELEMENT_BYTES, Fifo, HEADER_BYTES, Layout, Shape, ShapeError};
+use crate::ring::{Consumer, Control, Producer};
+use farcall_memory::{Mapping, sealed_memory};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Duration;
-
-use crate::error::Corrupt;
-use crate::futex;
-use crate::layout::{ELEMENT_BYTES, Fifo, HEADER_BYTES, Layout, Shape, ShapeError};
-use crate::memory::{Mapping, sealed_memory};
-use crate::ring::{Consumer, Control, Producer};
 
 const MAGIC: u64 = 0x6661_7263_616c_6c31;
 
@@ -221,7 +220,7 @@ impl Segment {
     pub fn create(shape: Shape) -> io::Result<Segment> {
         let layout = Layout::new(shape).map_err(invalid)?;
         let fd = sealed_memory("farcall-job", layout.bytes())?;
-        let mapping = Mapping::new(fd.as_fd(), layout.bytes())?;
+        let mapping = Mapping::new(fd.as_fd(), layout.bytes(), false)?;
         let segment = Segment {
             mapping,
             layout,
@@ -237,7 +236,7 @@ impl Segment {
         if bytes < HEADER_BYTES {
             return Err(invalid(Corrupt));
         }
-        let mapping = Mapping::new(fd, bytes)?;
+        let mapping = Mapping::new(fd, bytes, false)?;
         let shape = read_header(&mapping)?;
         let layout = Layout::new(shape).map_err(invalid)?;
         if layout.bytes() != bytes {
@@ -330,7 +329,6 @@ impl Segment {
     /// The writing end of a ring, by the offsets that the layout gives.
     ///
     /// # Safety
-    ///
     /// The segment outlives it, and it is the only one of its ring in this process.
     pub(crate) unsafe fn producer(&self, ring: (usize, usize)) -> Producer {
         let (control, data) = (self.at(ring.0), self.at(ring.1));
@@ -341,7 +339,6 @@ impl Segment {
     /// The reading end of a ring.
     ///
     /// # Safety
-    ///
     /// As for [`Segment::producer`].
     pub(crate) unsafe fn consumer(&self, ring: (usize, usize)) -> Consumer {
         let (control, data) = (self.at(ring.0), self.at(ring.1));

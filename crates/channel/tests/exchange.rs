@@ -1,13 +1,12 @@
 //! Channels of one job in threads of this process, on one node and over two engines.
 
-use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
 use farcall_channel::{
     Channel, ChannelError, Engine, Faults, Fifo, Reduction, SavedContext, Segment, Shape, Waiting,
 };
 use farcall_channel_proto::Freeze;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 const BOUND: Duration = Duration::from_secs(20);
 
@@ -298,7 +297,7 @@ fn a_scribbled_segment_is_an_error_and_no_crash() {
     let segment = segment(shape(3, 0..3));
     let fd = segment.fd().expect("the maker has it");
     let bytes = segment.bytes();
-    let mapping = farcall_channel::raw::Mapping::new(fd, bytes).expect("mapped");
+    let mapping = farcall_channel::raw::Mapping::new(fd, bytes, false).expect("mapped");
     let mut channel = Channel::attach(segment.clone(), None, 0).expect("a rank");
     channel.send(1, &[5; 100]).expect("sent");
     let mut reader = Channel::attach(segment.clone(), None, 1).expect("a rank");
@@ -460,7 +459,7 @@ fn what_is_forced_towards_another_partition_stays() {
     let own = segment(shape);
     engines[0].attach(own.clone(), &[None, Some(engines[1].address())], 0);
     let fd = own.fd().expect("the maker has it");
-    let mapping = farcall_channel::raw::Mapping::new(fd, own.bytes()).expect("mapped");
+    let mapping = farcall_channel::raw::Mapping::new(fd, own.bytes(), false).expect("mapped");
     // SAFETY: behind the header of 256 bytes stand two tables of two numbers of 16 bits.
     unsafe { mapping.start().as_ptr().add(256 + 4).write_bytes(0, 4) };
     let forged = Arc::new(Segment::open(fd).expect("still a segment"));

@@ -1,12 +1,4 @@
-//! Processes that end with the one that started them, and daemons of Farcall among them.
-//!
-//! [`spawn`] starts any program so that it ends with this process, however this process ends.
-//! [`Daemon`] is a program that says on its first line where it listens: `farcall serve`, `farcall
-//! meta`, `farcall gang daemon`.
-
-mod daemon;
-
-pub use daemon::Daemon;
+//! Processes that end with the one that started them, however this process ends.
 
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 use std::io;

@@ -1,7 +1,7 @@
 //! `farcall doctor`
 
 use crate::failure::Failure;
-use crate::target::Target;
+use crate::target::Named;
 use anstyle::AnsiColor;
 use clap::Args;
 use farcall_client::Server;
@@ -20,11 +20,8 @@ use std::process::Command;
   farcall doctor farcall://host:3717
   farcall doctor --json")]
 pub(crate) struct Arguments {
-    /// Server to look at; the same as --server
-    #[arg(value_name = "SERVER")]
-    address: Option<String>,
     #[command(flatten)]
-    target: Target,
+    server: Named,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -233,8 +230,8 @@ fn gang() -> Finding {
 }
 
 fn server(arguments: &Arguments) -> Vec<Finding> {
-    let address = arguments.target.address(arguments.address.as_deref());
-    let server = match arguments.target.connect(arguments.address.as_deref()) {
+    let address = arguments.server.address();
+    let server = match arguments.server.connect() {
         Ok(server) => server,
         Err(failure) => {
             let text = format!(

@@ -1,7 +1,7 @@
 //! `farcall drain`
 
 use crate::failure::Failure;
-use crate::target::Target;
+use crate::target::Named;
 use clap::Args;
 
 /// Have a server take no more calls, and end when those that it has are done
@@ -11,15 +11,12 @@ use clap::Args;
 #[derive(Args)]
 #[command(after_help = "Example:\n  farcall drain farcall://localhost:3717")]
 pub(crate) struct Arguments {
-    /// Server to end; the same as --server
-    #[arg(value_name = "SERVER")]
-    address: Option<String>,
     #[command(flatten)]
-    target: Target,
+    server: Named,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let server = arguments.target.connect(arguments.address.as_deref())?;
+    let server = arguments.server.connect()?;
     let calls = server.drain()?;
     println!("draining: {calls} calls are to end");
     Ok(())

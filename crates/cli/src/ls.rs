@@ -2,48 +2,35 @@
 
 use crate::arrays::list;
 use crate::failure::Failure;
-use crate::target::Target;
+use crate::form::Form;
+use crate::target::Named;
 use clap::Args;
+use farcall_client::FunctionSummary;
 use serde_json::json;
 
 /// List the functions that a server has, or all servers behind a metaserver; or data with names
 #[derive(Args)]
 #[command(after_help = "Examples:\n  farcall ls farcall://localhost:3717\n  farcall ls --data")]
 pub(crate) struct Arguments {
-    /// Server to ask; the same as --server
-    #[arg(value_name = "SERVER")]
-    address: Option<String>,
     #[command(flatten)]
-    target: Target,
+    server: Named,
     /// List data with names instead: version, size, and the servers that hold them
     #[arg(long)]
     data: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let server = arguments.target.connect(arguments.address.as_deref())?;
+    let server = arguments.server.connect()?;
     if arguments.data {
-        return list::run(&server, arguments.json);
+        return list::run(&server, &arguments.form);
     }
     let functions = server.functions()?;
-    if arguments.json {
-        let rows: Vec<_> = functions
-            .iter()
-            .map(|function| json!({ "name": function.name, "title": function.title }))
-            .collect();
-        println!("{}", json!({ "schema": 1, "functions": rows }));
-        return Ok(());
-    }
-    let width = functions
-        .iter()
-        .map(|function| function.name.len())
-        .max()
-        .unwrap_or(0);
-    for function in &functions {
-        println!("{:width$}  {}", function.name, function.title);
-    }
+    let lengths = functions.iter().map(|function| function.name.len());
+    let width = lengths.max().unwrap_or(0);
+    let to_json = |one: &FunctionSummary| json!({ "name": one.name, "title": one.title });
+    let line = |one: &FunctionSummary| format!("{:width$}  {}", one.name, one.title);
+    arguments.form.list("functions", &functions, to_json, line);
     Ok(())
 }

@@ -9,6 +9,7 @@ mod doctor;
 mod drain;
 mod failure;
 mod flow;
+mod form;
 mod gang;
 mod idl;
 mod jobs;

@@ -1,11 +1,10 @@
 //! Pictures: this program writes data, and the Python package draws them.
 
+use crate::failure::Failure;
+use clap::Args;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-use crate::failure::Failure;
-use clap::Args;
 
 /// Who draws.
 #[derive(Args)]

@@ -1,7 +1,8 @@
 //! `farcall register`
 
 use crate::failure::Failure;
-use crate::target::Target;
+use crate::form::Form;
+use crate::target::Named;
 use clap::Args;
 use farcall_library::Source;
 use serde_json::json;
@@ -18,27 +19,18 @@ pub(crate) struct Arguments {
     /// Interface file
     #[arg(value_name = "IDL")]
     file: PathBuf,
-    /// Server to add them to; the same as --server
-    #[arg(value_name = "SERVER")]
-    address: Option<String>,
     #[command(flatten)]
-    target: Target,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    server: Named,
+    #[command(flatten)]
+    form: Form,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let source = Source::read(&arguments.file).map_err(Failure::failed)?;
     let path = std::path::absolute(&source.path)?;
-    let server = arguments.target.connect(arguments.address.as_deref())?;
+    let server = arguments.server.connect()?;
     let names = server.register(&path.to_string_lossy(), &source.text)?;
-    if arguments.json {
-        println!("{}", json!({ "schema": 1, "functions": names }));
-        return Ok(());
-    }
-    for name in names {
-        println!("{name}");
-    }
+    let form = &arguments.form;
+    form.list("functions", &names, |name| json!(name), String::clone);
     Ok(())
 }

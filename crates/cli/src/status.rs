@@ -3,7 +3,7 @@
 use crate::arrays::list;
 use crate::failure::Failure;
 use crate::reservations::described;
-use crate::target::Target;
+use crate::target::Named;
 use clap::Args;
 use serde_json::Value;
 
@@ -14,18 +14,15 @@ use serde_json::Value;
   farcall status farcall://localhost:3717
   farcall status meta://localhost")]
 pub(crate) struct Arguments {
-    /// Server to ask; the same as --server
-    #[arg(value_name = "SERVER")]
-    address: Option<String>,
     #[command(flatten)]
-    target: Target,
+    server: Named,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let server = arguments.target.connect(arguments.address.as_deref())?;
+    let server = arguments.server.connect()?;
     let text = server.status()?;
     let status: Value = serde_json::from_str(&text)
         .map_err(|error| Failure::failed(format!("the server's answer is no JSON: {error}")))?;

@@ -41,3 +41,25 @@ impl Target {
         named.map_or_else(farcall_client::default_address, str::to_string)
     }
 }
+
+/// Which server, by a word of its own or by option.
+#[derive(Args)]
+pub(crate) struct Named {
+    /// Server to ask; the same as --server
+    #[arg(value_name = "SERVER")]
+    address: Option<String>,
+    #[command(flatten)]
+    target: Target,
+}
+
+impl Named {
+    /// Connects to it.
+    pub(crate) fn connect(&self) -> Result<Server, Failure> {
+        self.target.connect(self.address.as_deref())
+    }
+
+    /// Its address.
+    pub(crate) fn address(&self) -> String {
+        self.target.address(self.address.as_deref())
+    }
+}

@@ -7,7 +7,8 @@ use crate::error::Error;
 use crate::grid::Grid;
 use crate::options::Options;
 use crate::remote::{
-    self, Handle, HandleStatus, Job, JobStatus, Object, ObjectStatus, SharedMemory, inquiry,
+    self, Handle, HandleStatus, Job, JobStatus, Object, ObjectStatus, SharedMemory, functions,
+    operation, pages,
 };
 use crate::reservation::{Reservation, Wanted};
 use farcall_rpc_proto::{ArrayForm, DataName, FailureKind, HandleId, JobId, check_name};
@@ -66,41 +67,48 @@ impl Server {
 
     /// The server's program and version, as it says.
     pub fn agent(&self) -> Result<String, Error> {
-        inquiry::agent(self.peer())
+        Ok(self.peer().connection()?.agent())
     }
 
     /// Whether the server is on this host, so that arrays lie in shared memory.
     pub fn shares_memory(&self) -> Result<bool, Error> {
-        inquiry::shares_memory(self.peer())
+        Ok(self.peer().connection()?.shares())
     }
 
     /// The time to the server and back.
     pub fn ping(&self) -> Result<Duration, Error> {
-        inquiry::ping(self.peer())
+        functions::ping(&self.peer().connection()?)
     }
 
     /// Has the server serve the functions of an interface file as well, until it ends: `text` is
     /// what the file at `path` says, after the C preprocessor. Returns their names. The server
     /// allows it to its operators only.
     pub fn register(&self, path: &str, text: &str) -> Result<Vec<String>, Error> {
-        inquiry::register(self.peer(), path, text)
+        let listing = functions::register(&self.peer().connection()?, path, text)?;
+        let functions = listing.functions.into_iter();
+        Ok(functions.map(|function| function.name).collect())
     }
 
     /// How the server stands, as a JSON object whose `schema` says which names it has: its queue,
     /// processor elements, memory, functions, and users as far as they may be seen.
     pub fn status(&self) -> Result<String, Error> {
-        inquiry::status(self.peer())
+        operation::status(&self.peer().connection()?)
     }
 
     /// Has the server take no more calls, and end after those that it has; returns how many these
     /// are. Only its operators may.
     pub fn drain(&self) -> Result<u64, Error> {
-        inquiry::drain(self.peer())
+        operation::drain(&self.peer().connection()?)
     }
 
     /// All functions served, by qualified name.
     pub fn functions(&self) -> Result<Vec<FunctionSummary>, Error> {
-        inquiry::functions(self.peer())
+        pages::all(|from| {
+            let from = u32::try_from(from).unwrap_or(u32::MAX);
+            let page = functions::list(&self.peer().connection()?, from)?;
+            let functions = page.functions.into_iter().map(FunctionSummary::from);
+            Ok((functions, page.next.map(u64::from)))
+        })
     }
 
     /// The server at an address: itself, or one behind a metaserver.
@@ -117,7 +125,15 @@ impl Server {
     /// Memory shared with the server, for arrays that are not to be copied; none where the server
     /// is not on this host, or has no memory to give.
     pub fn share(&self, bytes: usize) -> Result<Option<SharedMemory>, Error> {
-        inquiry::share(self.peer(), bytes)
+        let connection = self.peer().connection()?;
+        if !connection.shares() {
+            return Ok(None);
+        }
+        match connection.share(bytes.max(1) as u64, false) {
+            Ok(segment) => Ok(Some(SharedMemory::new(segment))),
+            Err(Error::Failed(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// The submitted call of that id. Nothing is asked of the server yet.

@@ -8,9 +8,6 @@ mod report;
 #[cfg(test)]
 mod tests;
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use crate::goal::Goal;
 use crate::pattern::Pattern;
 use crate::placement::Placement;
@@ -20,6 +17,8 @@ use crate::solver::{EqualSplit, Iterated, MaxMin, Slot, certify};
 use calendar::Calendar;
 pub(crate) use driver::{Action, Driver};
 pub use report::{Blocked, Deadlock, RunError};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 /// How the active flows share the links.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -255,14 +254,7 @@ impl<'a> Simulation<'a> {
         placement: Placement,
         config: Config,
     ) -> Result<Self, RunError> {
-        let ranks = workload.ranks() as usize;
-        let places = placement
-            .ranks()
-            .unwrap_or(platform.nodes())
-            .min(platform.nodes());
-        if ranks > places {
-            return Err(RunError::TooManyRanks { ranks, places });
-        }
+        workload.check_places(platform, &placement)?;
         let bandwidth = (0..platform.links() as LinkId).map(|l| platform.bandwidth(l));
         let hops = platform.max_hops();
         let rates = match config.mode {
@@ -585,38 +577,11 @@ impl<'a> Simulation<'a> {
             let hops = self.platform.route(src, dst, &mut self.path);
             each!(&mut self.rates, r => r.add(slot, &self.path[..hops]));
         }
-        match &mut self.rates {
-            Rates::Exact(r) => {
-                r.solve();
-                reschedule(
-                    &mut self.flows,
-                    &mut self.calendar,
-                    self.now,
-                    r.changed(),
-                    |s| r.rate(s),
-                );
-            }
-            Rates::EqualSplit(r) => {
-                r.solve();
-                reschedule(
-                    &mut self.flows,
-                    &mut self.calendar,
-                    self.now,
-                    r.changed(),
-                    |s| r.rate(s),
-                );
-            }
-            Rates::Iterated(r) => {
-                r.solve();
-                reschedule(
-                    &mut self.flows,
-                    &mut self.calendar,
-                    self.now,
-                    r.changed(),
-                    |s| r.rate(s),
-                );
-            }
-        }
+        each!(&mut self.rates, r => {
+            r.solve();
+            let (flows, calendar) = (&mut self.flows, &mut self.calendar);
+            reschedule(flows, calendar, self.now, r.changed(), |slot| r.rate(slot));
+        });
         if self.config.verify
             && let Rates::Exact(solver) = &self.rates
         {

@@ -5,7 +5,8 @@ use std::fmt;
 /// A platform, pattern or placement specification that cannot be understood or built.
 ///
 /// The text says what is wrong and which alternatives exist; the fault is the caller's.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{spec}`: {reason}")]
 pub struct SpecError {
     /// The specification as given.
     pub spec: String,
@@ -21,14 +22,6 @@ impl SpecError {
         }
     }
 }
-
-impl fmt::Display for SpecError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}`: {}", self.spec, self.reason)
-    }
-}
-
-impl std::error::Error for SpecError {}
 
 /// A text file (pattern, trace, edge list or permutation) that cannot be read.
 ///

@@ -5,10 +5,9 @@
 //! `label: recv 10b from 1 tag 0`, `label: calc 100` (nanoseconds), each with an optional `cpu C`
 //! and `nic N`, and `a requires b` (a starts when b is done), `a irequires b` (when b has started).
 
-use std::collections::HashMap;
-
 use crate::error::TextError;
 use crate::script::Limits;
+use std::collections::HashMap;
 
 /// One operation of a trace.
 #[derive(Debug, Clone, Copy, PartialEq)]

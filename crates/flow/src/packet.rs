@@ -9,12 +9,11 @@
 //! from another dimension, leaves one place free (bubble flow control: Carrion, Beivide et al.,
 //! 1997), so that rings cannot fill up and block.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
-
 use crate::engine::{Action, Driver, MessageRecord, RunError, Sink, Summary, Workload};
 use crate::placement::Placement;
 use crate::platform::{LinkId, Platform};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 
 /// Parameters of the packet model.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,11 +1,9 @@
 //! Messages between daemons and front ends: CBOR, one message in a frame of a four-byte length.
 
+use crate::{JobId, Round, Step};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-
 use minicbor::{Decode, Encode};
-
-use crate::{JobId, Round, Step};
 
 /// Bytes of the longest message.
 pub const MAX_MESSAGE: usize = 4 << 20;

@@ -1,8 +1,7 @@
 //! The distributed queue tree: partitions halved again and again, each with a queue.
 
-use alloc::vec::Vec;
-
 use crate::JobId;
+use alloc::vec::Vec;
 
 /// A run of slots, each a processor of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

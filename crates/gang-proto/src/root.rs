@@ -2,15 +2,14 @@
 
 mod judgement;
 
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
-use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
-
 use crate::{
     Admission, Ended, FARCALL_FAILED, Global, JobId, JobRow, JobSpec, Message, Nanos, Partition,
     Placement, QueueTree, Report, Usage,
 };
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 /// Most elements of a job.
 const MAX_ELEMENTS: u16 = 4096;

@@ -1,8 +1,7 @@
 //! The switch protocol along the tree of daemons.
 
-use alloc::vec::Vec;
-
 use crate::JobId;
+use alloc::vec::Vec;
 use minicbor::{Decode, Encode};
 
 /// In how many rounds jobs are switched.

@@ -1,5 +1,6 @@
 //! The control group (version 2) of a job on a node: what it holds can be frozen and killed whole.
 
+use rustix::event::{PollFd, PollFlags, poll};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::{AsFd, OwnedFd};
@@ -7,8 +8,6 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
-
-use rustix::event::{PollFd, PollFlags, poll};
 
 /// How long a group may take to freeze.
 const BOUND: Duration = Duration::from_secs(1);

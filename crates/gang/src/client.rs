@@ -1,15 +1,15 @@
 //! The front end: starts a job and stands for it at a terminal.
 
+use crate::link::{self, Link};
+use farcall_gang_proto::{Ended, JobId, JobRow, JobSpec, Message};
+use nix::sys::signal::Signal;
+use nix::sys::signalfd::SignalFd;
+use rustix::event::{PollFd, PollFlags, poll};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::time::Duration;
-
-use farcall_gang_proto::{Ended, JobId, JobRow, JobSpec, Message};
-use rustix::event::{PollFd, PollFlags, poll};
-
-use crate::link::{self, Link};
 
 /// Why a front end gets no answer.
 #[derive(Debug, thiserror::Error)]
@@ -108,7 +108,7 @@ impl Client {
         }
     }
 
-    fn wait(&mut self, signals: Option<&OwnedFd>) -> io::Result<bool> {
+    fn wait(&mut self, signals: Option<&SignalFd>) -> io::Result<bool> {
         let mut flags = PollFlags::IN;
         if self.link.wants_to_send() {
             flags |= PollFlags::OUT;
@@ -229,14 +229,7 @@ fn unexpected(message: &Message) -> ClientError {
 }
 
 /// The signals that a terminal or a user sends to the front end of a job.
-fn catch_terminal() -> io::Result<OwnedFd> {
-    crate::process::catch(&[
-        libc::SIGINT,
-        libc::SIGTERM,
-        libc::SIGQUIT,
-        libc::SIGHUP,
-        libc::SIGTSTP,
-        libc::SIGUSR1,
-        libc::SIGUSR2,
-    ])
+fn catch_terminal() -> io::Result<SignalFd> {
+    use Signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
+    crate::process::catch(&[SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGTSTP, SIGUSR1, SIGUSR2])
 }

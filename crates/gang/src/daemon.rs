@@ -2,23 +2,21 @@
 
 mod events;
 
-use std::collections::BTreeMap;
-use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-use farcall_channel::{Engine, Shape};
-use farcall_gang_proto::{Action, Message, Order, Root, Settings, Step, Switch};
-use farcall_metrics::{Answer, Text};
-
 use crate::link::{self, Link};
 use crate::node::Node;
 use crate::trace::{Times, Trace};
 use crate::{Config, Freeze, process};
+use farcall_channel::{Engine, Shape};
+use farcall_gang_proto::{Action, Message, Order, Root, Settings, Step, Switch};
+use farcall_metrics::{Answer, Text};
+use nix::sys::signalfd::SignalFd;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often jobs that want it are asked whether they have terminated.
 const WATCH: Duration = Duration::from_millis(500);
@@ -107,7 +105,7 @@ pub struct Daemon {
     address: SocketAddr,
     tcp: TcpListener,
     control: UnixListener,
-    signals: OwnedFd,
+    signals: SignalFd,
     links: BTreeMap<u64, Peer>,
     last_link: u64,
     parent: Option<u64>,

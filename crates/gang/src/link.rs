@@ -1,12 +1,11 @@
 //! A stream of messages to a front end or another daemon.
 
+use farcall_gang_proto::Message;
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener, UnixStream};
-
-use farcall_gang_proto::Message;
 
 /// Bytes that may wait to be sent before no more output of elements is read.
 const FULL: usize = 1 << 20;

@@ -1,19 +1,17 @@
 //! The elements of this node: prepared, run, stopped, watched and reaped.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::io;
-use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::sync::Arc;
-
+use crate::cgroup::{Group, Groups};
+use crate::process::{Process, Start, Ticks};
 use farcall_channel::{Engine, Fifo, SavedContext, Segment, Shape, Waiting};
 use farcall_channel_proto::Freeze;
 use farcall_gang_proto::{
     Ended, FARCALL_FAILED, JobId, JobSpec, Message, Placement, Report, Round, Step, Usage,
 };
-
-use crate::cgroup::{Group, Groups};
-use crate::process::{Process, Start, Ticks};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::Arc;
 
 /// Bytes of output taken from an element at once.
 const OUTPUT_BYTES: usize = 16 << 10;

@@ -1,15 +1,20 @@
 //! Elements as processes, and what only system calls can do.
 
+use farcall_gang_proto::{Ended, JobSpec, Usage};
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal};
+use nix::sys::signal::{sigaction, sigprocmask};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::unistd::{self, Gid, Pid, Uid};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
-
-use farcall_gang_proto::{Ended, JobSpec, Usage};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// How long an element may take to stop: one that waits for a disk cannot be stopped before.
 const STOP_BOUND: Duration = Duration::from_secs(1);
@@ -60,24 +65,24 @@ impl Process {
             command.env(farcall_channel::VARIABLE, place);
         }
         let folder = CString::new(spec.folder.as_bytes())?;
-        let is_root = rustix::process::getuid().is_root();
-        let user = is_root.then(|| User::find(spec.owner));
-        let mut processors: libc::cpu_set_t = empty_set();
+        let user = Uid::current().is_root().then(|| User::find(spec.owner));
+        let mut processors = CpuSet::new();
         for processor in start.processors {
-            // SAFETY: the set is a value of this frame; numbers beyond its size are ignored.
-            unsafe { libc::CPU_SET(usize::from(*processor), &mut processors) };
+            // One that no set has is no reason not to run.
+            let _ = processors.set(usize::from(*processor));
         }
+        let confined = (!start.processors.is_empty()).then_some(processors);
         let keep: Vec<RawFd> = start
             .channel
             .into_iter()
             .flat_map(|(a, b)| [a, b])
             .collect();
         let entrance = start.entrance.map(AsRawFd::as_raw_fd);
-        let daemon = std::process::id() as libc::pid_t;
+        let daemon = Pid::this();
         // SAFETY: the closure makes only async-signal-safe system calls on values that it owns.
         unsafe {
             command.pre_exec(move || {
-                prepare(&keep, entrance, &processors)?;
+                prepare(&keep, entrance, confined.as_ref())?;
                 become_user(user.as_ref(), &folder, daemon)
             });
         };
@@ -108,7 +113,8 @@ impl Process {
     /// for any would be woken once for each.
     pub(crate) fn wait_stopped(&self) -> bool {
         let end = Instant::now() + STOP_BOUND;
-        while !self.is_at(libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT) {
+        use WaitPidFlag as Flag;
+        while !self.is_at(Flag::WSTOPPED | Flag::WEXITED | Flag::WNOWAIT) {
             if self.is_in_state('T') {
                 return true;
             }
@@ -116,18 +122,13 @@ impl Process {
                 return false;
             }
         }
-        self.is_at(libc::WSTOPPED | libc::WNOHANG);
+        self.is_at(Flag::WSTOPPED | Flag::WNOHANG);
         true
     }
 
-    fn is_at(&self, what: libc::c_int) -> bool {
-        // SAFETY: all zero is a valid siginfo_t, and the call only writes to it.
-        unsafe {
-            let mut info: libc::siginfo_t = std::mem::zeroed();
-            let id = self.pid as libc::id_t;
-            let done = libc::waitid(libc::P_PID, id, &mut info, what);
-            done == 0 && info.si_pid() == self.pid
-        }
+    fn is_at(&self, what: WaitPidFlag) -> bool {
+        let known = waitid(Id::Pid(Pid::from_raw(self.pid)), what);
+        known.is_ok_and(|status| status != WaitStatus::StillAlive)
     }
 
     /// Whether the kernel says so: an element that had stopped by itself reports no second stop.
@@ -180,16 +181,17 @@ impl Process {
 
 /// Whom an element runs as.
 struct User {
-    user: libc::uid_t,
-    group: libc::gid_t,
+    user: Uid,
+    group: Gid,
     /// All groups that the user is in.
-    groups: Vec<libc::gid_t>,
+    groups: Vec<Gid>,
 }
 
 impl User {
     /// The user of that number, with the groups of the system's list; a user who has no name there
     /// is in no other group.
     fn find((user, group): (u32, u32)) -> User {
+        let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
         let groups = groups_of(user, group).unwrap_or_else(|| vec![group]);
         User {
             user,
@@ -199,91 +201,49 @@ impl User {
     }
 }
 
-fn groups_of(user: u32, group: u32) -> Option<Vec<libc::gid_t>> {
-    let mut text = vec![0; 16 << 10];
-    let mut groups = vec![0; 1024];
-    // SAFETY: the values are of this frame and as long as is said; the name that the first call
-    // finds lies in `text`, which outlives the second.
-    unsafe {
-        let mut entry: libc::passwd = std::mem::zeroed();
-        let mut found = std::ptr::null_mut();
-        let size = text.len();
-        let done = libc::getpwuid_r(user, &mut entry, text.as_mut_ptr(), size, &mut found);
-        if done != 0 || found.is_null() {
-            return None;
-        }
-        let mut count = groups.len() as libc::c_int;
-        if libc::getgrouplist(entry.pw_name, group, groups.as_mut_ptr(), &mut count) < 0 {
-            return None;
-        }
-        groups.truncate(count as usize);
-    }
-    Some(groups)
-}
-
-fn empty_set() -> libc::cpu_set_t {
-    // SAFETY: a set of bits; all zero is the empty set.
-    unsafe { std::mem::zeroed() }
-}
-
-fn check(done: libc::c_int) -> io::Result<()> {
-    match done {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
-    }
+fn groups_of(user: Uid, group: Gid) -> Option<Vec<Gid>> {
+    let known = unistd::User::from_uid(user).ok()??;
+    let name = CString::new(known.name).ok()?;
+    unistd::getgrouplist(&name, group).ok()
 }
 
 /// In the child, between fork and exec.
-fn prepare(
-    keep: &[RawFd],
-    entrance: Option<RawFd>,
-    processors: &libc::cpu_set_t,
-) -> io::Result<()> {
-    // SAFETY: plain system calls on values that live long enough.
-    unsafe {
-        // The daemon blocks the signals that it reads; an element has all of them.
-        let mut none: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut none);
-        check(libc::sigprocmask(
-            libc::SIG_SETMASK,
-            &none,
-            std::ptr::null_mut(),
-        ))?;
-        check(libc::setsid())?;
-        if libc::CPU_COUNT(processors) > 0 {
-            // A set that this machine does not have is no reason not to run.
-            libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), processors);
-        }
-        for fd in keep {
-            check(libc::fcntl(*fd, libc::F_SETFD, 0))?;
-        }
-        if let Some(entrance) = entrance {
-            check(libc::write(entrance, c"0".as_ptr().cast(), 1) as libc::c_int)?;
-        }
+fn prepare(keep: &[RawFd], entrance: Option<RawFd>, processors: Option<&CpuSet>) -> io::Result<()> {
+    // The daemon blocks the signals that it reads; an element has all of them.
+    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
+    unistd::setsid()?;
+    if let Some(processors) = processors {
+        // A set that this machine does not have is no reason not to run.
+        let _ = sched_setaffinity(Pid::from_raw(0), processors);
+    }
+    // SAFETY: the daemon has them open, and so has its child.
+    let borrowed = |fd: RawFd| unsafe { BorrowedFd::borrow_raw(fd) };
+    for fd in keep {
+        rustix::io::fcntl_setfd(borrowed(*fd), rustix::io::FdFlags::empty())?;
+    }
+    if let Some(entrance) = entrance {
+        rustix::io::write(borrowed(entrance), b"0")?;
     }
     Ok(())
 }
 
 /// In the child, last: takes the owner's place, and goes where the job was submitted.
-fn become_user(user: Option<&User>, folder: &CStr, daemon: libc::pid_t) -> io::Result<()> {
+fn become_user(user: Option<&User>, folder: &CStr, daemon: Pid) -> io::Result<()> {
     if let Some(limit) = DESCRIPTORS.get() {
         setrlimit(Resource::Nofile, *limit)?;
     }
-    // SAFETY: plain system calls on values that live long enough.
-    unsafe {
-        if let Some(user) = user {
-            check(libc::setgroups(user.groups.len(), user.groups.as_ptr()))?;
-            check(libc::setgid(user.group))?;
-            check(libc::setuid(user.user))?;
-        }
-        check(libc::chdir(folder.as_ptr()))?;
-        // Who changes its user loses this.
-        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
-        if libc::getppid() != daemon {
-            return Err(io::ErrorKind::BrokenPipe.into());
-        }
+    if let Some(user) = user {
+        unistd::setgroups(&user.groups)?;
+        unistd::setgid(user.group)?;
+        unistd::setuid(user.user)?;
     }
-    Ok(())
+    unistd::chdir(folder)?;
+    // Who changes its user loses this.
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
+    match unistd::getppid() == daemon {
+        true => Ok(()),
+        false => Err(io::ErrorKind::BrokenPipe.into()),
+    }
 }
 
 /// How many files the daemon might open when it began: what its elements may.
@@ -301,40 +261,24 @@ pub(crate) fn take_descriptors() {
 
 /// Blocks what a daemon waits for in this thread and all that it starts, and gives a descriptor
 /// that shows it.
-pub(crate) fn catch_signals() -> io::Result<OwnedFd> {
-    catch(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGALRM])
+pub(crate) fn catch_signals() -> io::Result<SignalFd> {
+    use Signal::{SIGALRM, SIGCHLD, SIGINT, SIGTERM};
+    catch(&[SIGCHLD, SIGTERM, SIGINT, SIGALRM])
 }
 
 /// Blocks signals in this thread and all that it starts, and gives a descriptor that shows them.
-pub(crate) fn catch(signals: &[i32]) -> io::Result<OwnedFd> {
-    // SAFETY: the set is a value of this frame, filled before it is used.
-    unsafe {
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut set);
-        for signal in signals {
-            libc::sigaddset(&mut set, *signal);
-        }
-        if libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let fd = libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
-        match fd {
-            -1 => Err(io::Error::last_os_error()),
-            // SAFETY: the descriptor is new, and nobody else has it.
-            fd => Ok(OwnedFd::from_raw_fd(fd)),
-        }
-    }
+pub(crate) fn catch(signals: &[Signal]) -> io::Result<SignalFd> {
+    let set: SigSet = signals.iter().copied().collect();
+    set.thread_block()?;
+    let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+    Ok(SignalFd::with_flags(&set, flags)?)
 }
 
 /// The signals that have come.
-pub(crate) fn take_signals(fd: &OwnedFd) -> Vec<i32> {
-    let mut signals = Vec::new();
-    let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
-    while rustix::io::read(fd, &mut info).is_ok_and(|count| count == info.len()) {
-        let number = [info[0], info[1], info[2], info[3]];
-        signals.push(i32::from_ne_bytes(number));
-    }
-    signals
+pub(crate) fn take_signals(fd: &SignalFd) -> Vec<i32> {
+    let next = || fd.read_signal().ok().flatten();
+    let signals = std::iter::from_fn(next);
+    signals.map(|signal| signal.ssi_signo as i32).collect()
 }
 
 /// While it lives, waits of this thread are interrupted every few milliseconds.
@@ -369,20 +313,11 @@ impl Drop for Ticks {
 /// Lets [`Ticks`] interrupt this thread, and no other of the process.
 pub(crate) fn take_ticks() -> io::Result<()> {
     extern "C" fn nothing(_: libc::c_int) {}
-    // SAFETY: the handler does nothing; the values are of this frame and filled before use.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut set);
-        libc::sigaddset(&mut set, libc::SIGALRM);
-        let handled = libc::sigaction(libc::SIGALRM, &action, std::ptr::null_mut()) == 0;
-        let unblocked = libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, std::ptr::null_mut()) == 0;
-        match handled && unblocked {
-            true => Ok(()),
-            false => Err(io::Error::last_os_error()),
-        }
-    }
+    let handler = SigHandler::Handler(nothing);
+    let action = SigAction::new(handler, SaFlags::empty(), SigSet::empty());
+    // SAFETY: the handler does nothing.
+    unsafe { sigaction(Signal::SIGALRM, &action) }?;
+    Ok(SigSet::from(Signal::SIGALRM).thread_unblock()?)
 }
 
 /// Puts a thread of this process into the real-time class, so that it preempts elements at once;
@@ -401,14 +336,9 @@ pub(crate) fn set_realtime(thread: i32, below: i32) -> io::Result<()> {
 
 /// Processors that this process may use.
 pub(crate) fn processors() -> Vec<u16> {
-    let mut set = empty_set();
-    // SAFETY: the set is as long as is said, and the numbers asked for lie within it.
-    unsafe {
-        libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set);
-        let all = 0..libc::CPU_SETSIZE as usize;
-        let mine = all.filter(|processor| libc::CPU_ISSET(*processor, &set));
-        mine.map(|processor| processor as u16).collect()
-    }
+    let set = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
+    let mine = (0..CpuSet::count()).filter(|processor| set.is_set(*processor) == Ok(true));
+    mine.map(|processor| processor as u16).collect()
 }
 
 /// A signal's name, with what it means where that helps.

@@ -1,16 +1,14 @@
 //! The way of every call in virtual time.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
+use crate::network::{Network, Transfer};
+use crate::scenario::Scenario;
+use crate::view::View;
 use farcall_flow::platform::LinkId;
 use farcall_schedule::Queue;
 use farcall_schedule::placement::{Link, Policy, Server};
 use farcall_schedule::queue::{Nanos, Request, Settings};
-
-use crate::network::{Network, Transfer};
-use crate::scenario::Scenario;
-use crate::view::View;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 /// What became of a call.
 #[derive(Clone, Copy, Debug, PartialEq)]

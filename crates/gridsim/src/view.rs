@@ -1,12 +1,11 @@
 //! What the metaserver of a simulation knows: no more than a real one could.
 
+use crate::scenario::{Arrival, Function, Scenario};
 use farcall_schedule::Profile;
 use farcall_schedule::forecast::Forecasts;
 use farcall_schedule::placement::{
     Arrivals, Call, Candidate, Choice, Input, Link, Origin, Placer, Policy, Route, Server, Way,
 };
-
-use crate::scenario::{Arrival, Function, Scenario};
 
 /// Learned times and rates.
 #[derive(Debug)]

@@ -1,13 +1,12 @@
 //! From declarations to the checked model: names are resolved, meaning is checked.
 
+use crate::diagnostic::{Diagnostic, Findings, Severity};
+use crate::parser::{Declaration, Function, Name, Options, Parser, Span};
+use crate::{Class, Document, Interface, position};
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-
-use crate::diagnostic::{Diagnostic, Findings, Severity};
-use crate::parser::{Declaration, Function, Name, Options, Parser, Span};
-use crate::{Class, Document, Interface, position};
 
 mod function;
 mod parameter;

@@ -3,10 +3,9 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use core::fmt;
 use core::ops::Range;
-
-use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,11 +5,9 @@
 //! Dimensions are evaluated in checked 64-bit integers, costs in binary64: `2/3*n^3` is a cost
 //! that must not be 0.
 
+use crate::Scalar;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::fmt;
-
-use crate::Scalar;
 
 /// Longest expression, in operations.
 pub const MAX_OPS: usize = 256;
@@ -92,64 +90,41 @@ pub struct Expr {
 }
 
 /// Why a list of operations is no expression.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExprError {
     /// More than [`MAX_OPS`] operations.
+    #[error("the expression has more than {MAX_OPS} operations")]
     TooLong,
     /// Needs more than [`MAX_DEPTH`] values on the stack.
+    #[error("the expression needs more than {MAX_DEPTH} values at once")]
     TooDeep,
     /// Operands missing or left over, or a constant that cannot be written.
+    #[error("the expression is not complete")]
     Malformed,
 }
 
-impl fmt::Display for ExprError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ExprError::TooLong => write!(f, "the expression has more than {MAX_OPS} operations"),
-            ExprError::TooDeep => {
-                write!(
-                    f,
-                    "the expression needs more than {MAX_DEPTH} values at once"
-                )
-            }
-            ExprError::Malformed => write!(f, "the expression is not complete"),
-        }
-    }
-}
-
-impl core::error::Error for ExprError {}
-
 /// Why an expression has no value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EvalError {
     /// The result does not fit 64 bits.
+    #[error("does not fit 64 bits")]
     Overflow,
     /// Division or remainder by zero.
+    #[error("divides by zero")]
     DivisionByZero,
     /// A negative power of a whole number.
+    #[error("raises to a negative power")]
     NegativePower,
     /// A constant with a fraction where whole numbers are needed.
+    #[error("is not a whole number")]
     NotWhole,
     /// The scalar with this index is missing or not a number.
+    #[error("needs argument {0}, which is no number")]
     Scalar(u16),
     /// The element with this index is missing.
+    #[error("needs array element {0}")]
     Element(u16),
 }
-
-impl fmt::Display for EvalError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            EvalError::Overflow => write!(f, "does not fit 64 bits"),
-            EvalError::DivisionByZero => write!(f, "divides by zero"),
-            EvalError::NegativePower => write!(f, "raises to a negative power"),
-            EvalError::NotWhole => write!(f, "is not a whole number"),
-            EvalError::Scalar(index) => write!(f, "needs argument {index}, which is no number"),
-            EvalError::Element(index) => write!(f, "needs array element {index}"),
-        }
-    }
-}
-
-impl core::error::Error for EvalError {}
 
 /// What the names in an expression stand for in one call.
 #[derive(Clone, Copy, Debug)]

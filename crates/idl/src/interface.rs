@@ -4,12 +4,11 @@ mod fit;
 
 pub use fit::ScalarError;
 
+use crate::Expr;
 use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-
-use crate::Expr;
 
 /// A file of interfaces.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -215,7 +214,8 @@ impl Param {
 }
 
 /// Direction of a parameter, seen from the function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "UPPERCASE")]
 pub enum Mode {
     /// From the caller to the function.
     In,
@@ -240,12 +240,7 @@ impl Mode {
 
     /// The name as the IDL writes it.
     pub fn name(self) -> &'static str {
-        match self {
-            Mode::In => "IN",
-            Mode::Out => "OUT",
-            Mode::InOut => "INOUT",
-            Mode::Work => "WORK",
-        }
+        self.into()
     }
 }
 

@@ -1,12 +1,10 @@
 //! The layout of one call: which bytes of which array travel, and where each array lies.
 
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use core::fmt;
-
 use crate::{
     Dim, EvalError, Expr, Interface, Mode, Order, Param, Scalar, ScalarError, Type, Values,
 };
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 mod elements;
 mod runs;
@@ -108,11 +106,13 @@ impl Axis {
 }
 
 /// Why a call has no layout.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     /// A scalar is missing or does not fit.
+    #[error("{0}")]
     Scalar(ScalarError),
     /// The list of scalars has another length than the list of parameters.
+    #[error("expected {expected} arguments, given {given}")]
     ArgumentCount {
         /// Parameters of the interface.
         expected: usize,
@@ -120,6 +120,7 @@ pub enum LayoutError {
         given: usize,
     },
     /// The list of elements has another length than [`Interface::element_refs`].
+    #[error("expected the values of {expected} array elements, given {given}")]
     ElementCount {
         /// References of the interface.
         expected: usize,
@@ -127,6 +128,10 @@ pub enum LayoutError {
         given: usize,
     },
     /// A dimension or its range has no acceptable value.
+    #[error(
+        "array `{array}`: the {part} `{expression}` of dimension {number} {problem}",
+        number = dimension + 1
+    )]
     Dimension {
         /// Name of the array.
         array: Box<str>,
@@ -140,11 +145,13 @@ pub enum LayoutError {
         problem: Problem,
     },
     /// The bytes of an array, or of all arrays together, do not fit 64 bits.
+    #[error("array `{array}`: its size in bytes does not fit 64 bits")]
     TooLarge {
         /// Name of the array at which it happened.
         array: Box<str>,
     },
     /// `ProcessorElements` has no acceptable value.
+    #[error("ProcessorElements `{expression}` {problem}")]
     ProcessorElements {
         /// The expression as text.
         expression: Box<str>,
@@ -154,7 +161,8 @@ pub enum LayoutError {
 }
 
 /// Which expression of a dimension.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
+#[strum(serialize_all = "lowercase")]
 pub enum DimensionPart {
     /// `[size]`
     Size,
@@ -167,13 +175,16 @@ pub enum DimensionPart {
 }
 
 /// What is wrong with the value of an expression.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// It has none.
+    #[error("{0}")]
     Eval(EvalError),
     /// It is this negative number, or zero where at least 1 is needed.
+    #[error("is {0}")]
     Negative(i64),
     /// It is `value`, outside `least ..= greatest`.
+    #[error("is {value}, outside {least} to {greatest}")]
     OutOfRange {
         /// The value.
         value: i64,
@@ -183,72 +194,6 @@ pub enum Problem {
         greatest: i64,
     },
 }
-
-impl fmt::Display for DimensionPart {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            DimensionPart::Size => "size",
-            DimensionPart::Start => "start",
-            DimensionPart::End => "end",
-            DimensionPart::Step => "step",
-        })
-    }
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Problem::Eval(error) => error.fmt(f),
-            Problem::Negative(value) => write!(f, "is {value}"),
-            Problem::OutOfRange {
-                value,
-                least,
-                greatest,
-            } => {
-                write!(f, "is {value}, outside {least} to {greatest}")
-            }
-        }
-    }
-}
-
-impl fmt::Display for LayoutError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LayoutError::Scalar(error) => error.fmt(f),
-            LayoutError::ArgumentCount { expected, given } => {
-                write!(f, "expected {expected} arguments, given {given}")
-            }
-            LayoutError::ElementCount { expected, given } => {
-                write!(
-                    f,
-                    "expected the values of {expected} array elements, given {given}"
-                )
-            }
-            LayoutError::Dimension {
-                array,
-                dimension,
-                part,
-                expression,
-                problem,
-            } => write!(
-                f,
-                "array `{array}`: the {part} `{expression}` of dimension {} {problem}",
-                dimension + 1
-            ),
-            LayoutError::TooLarge { array } => {
-                write!(f, "array `{array}`: its size in bytes does not fit 64 bits")
-            }
-            LayoutError::ProcessorElements {
-                expression,
-                problem,
-            } => {
-                write!(f, "ProcessorElements `{expression}` {problem}")
-            }
-        }
-    }
-}
-
-impl core::error::Error for LayoutError {}
 
 impl Interface {
     /// The layout of a call with these scalars.

@@ -3,11 +3,10 @@
 //! `{` opens a block of C, one token up to its matching `}`; only after `DefClass` it opens a list
 //! of declarations. Comments and the C preprocessor's line markers are skipped.
 
+use crate::diagnostic::{Diagnostic, Findings, line_marker};
 use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
-
-use crate::diagnostic::{Diagnostic, Findings, line_marker};
 
 /// What a token is. Words, strings and blocks are read from the text.
 #[derive(Clone, Copy, Debug, PartialEq)]

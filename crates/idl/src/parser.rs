@@ -3,13 +3,12 @@
 //! Recursion is bounded. After an error the parser goes on at the next declaration, so that one
 //! run reports what is wrong in the whole file.
 
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
-use core::ops::Range;
-
 use crate::diagnostic::{Diagnostic, Findings};
 use crate::lexer::{Kind, Token, tokens};
 use crate::{Convention, Mode, Op, Type};
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::ops::Range;
 
 mod declaration;
 mod expression;

@@ -3,10 +3,9 @@
 //! The text parses back to an equal interface, and it is how a server sends an interface to a
 //! client: there is no other encoding.
 
+use crate::{Body, Class, Dim, Document, Expr, Interface, Library, Param, Range, StringLengths};
 use alloc::string::{String, ToString};
 use core::fmt::{self, Write};
-
-use crate::{Body, Class, Dim, Document, Expr, Interface, Library, Param, Range, StringLengths};
 
 mod expression;
 

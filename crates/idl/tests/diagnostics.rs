@@ -2,10 +2,9 @@
 //!
 //! `UPDATE_EXPECTED=1 cargo test -p farcall-idl --test diagnostics` writes the expected outputs.
 
+use farcall_idl::{parse_document, render};
 use std::fs;
 use std::path::Path;
-
-use farcall_idl::{parse_document, render};
 
 #[test]
 fn diagnostics_are_as_expected() {

@@ -5,7 +5,11 @@
 //! switch, shaped at both ends to the rate of the wire with all of a frame's overhead, and with
 //! the queue of a small switch. [`Sites`] are hosts far from each other: a server, and clients with
 //! lines to it that delay.
+//!
+//! [`Daemon`] is a program of Farcall that says on its first line where it listens: `farcall
+//! serve`, `farcall meta`, `farcall gang daemon`. It runs on this machine as it is.
 
+mod daemon;
 mod flow;
 mod line;
 mod quota;
@@ -13,6 +17,7 @@ mod sites;
 mod topology;
 mod trunk;
 
+pub use daemon::Daemon;
 pub use flow::{Flow, FlowKind};
 pub use quota::Quota;
 pub use sites::{LineShape, Sites};

@@ -1,7 +1,7 @@
 //! A trunk on a host of the lab.
 
+use crate::Daemon;
 use crate::{Lab, LabError};
-use farcall_child::Daemon;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};

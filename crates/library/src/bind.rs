@@ -2,18 +2,16 @@
 
 pub(crate) mod callback;
 
-use std::collections::HashMap;
-use std::ffi::c_void;
-use std::path::Path;
-
+use crate::compile::{bodies, symbol};
+use crate::loader::{LoadError, Loaded};
 use farcall_idl::{
     Body, Convention, Document, Interface, Library, Mode, Param, StringLengths, Type,
 };
 use libffi::middle::{Cif, Type as FfiType};
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::path::Path;
 use thiserror::Error;
-
-use crate::compile::{bodies, symbol};
-use crate::loader::{LoadError, Loaded};
 
 /// The functions of one file of interfaces, ready to be called.
 #[derive(Debug)]

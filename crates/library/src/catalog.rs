@@ -1,12 +1,10 @@
 //! The interfaces of several files, by name.
 
+use crate::{Source, SourceError};
+use farcall_idl::{Document, Interface, Severity, render};
 use std::collections::HashMap;
 use std::path::PathBuf;
-
-use farcall_idl::{Document, Interface, Severity, render};
 use thiserror::Error;
-
-use crate::{Source, SourceError};
 
 /// The checked interfaces of several files.
 #[derive(Debug, Default)]
@@ -14,8 +12,6 @@ pub struct Catalog {
     files: Vec<(Source, Document)>,
     /// By qualified name.
     qualified: HashMap<String, Entry>,
-    /// By name alone, where one module has it.
-    plain: HashMap<String, Vec<Entry>>,
 }
 
 /// Where an interface is.
@@ -27,7 +23,7 @@ pub struct Entry {
     pub function: usize,
 }
 
-/// Why a file cannot be added, or a name not be found.
+/// Why a file cannot be added.
 #[derive(Debug, Error)]
 pub enum CatalogError {
     /// The file cannot be read.
@@ -50,20 +46,6 @@ pub enum CatalogError {
         first: PathBuf,
         /// The file that came now.
         second: PathBuf,
-    },
-    /// No function has the name.
-    #[error("there is no function `{0}`")]
-    Unknown(String),
-    /// No class has the name.
-    #[error("there is no class `{0}`")]
-    UnknownClass(String),
-    /// Several modules have a function or class of that name.
-    #[error("`{name}` is in several modules; call one of {}", candidates.join(", "))]
-    Ambiguous {
-        /// The name.
-        name: String,
-        /// The qualified names.
-        candidates: Vec<String>,
     },
 }
 
@@ -108,71 +90,11 @@ impl Catalog {
         let file = self.files.len();
         for (function, interface) in document.functions().enumerate() {
             let entry = Entry { file, function };
-            self.qualified
-                .insert(interface.qualified_name().into_owned(), entry);
-            self.plain
-                .entry(interface.plain_name().into_owned())
-                .or_default()
-                .push(entry);
+            let name = interface.qualified_name().into_owned();
+            self.qualified.insert(name, entry);
         }
         self.files.push((source, document));
         Ok(file)
-    }
-
-    /// The function of that name, `module/name` or the name alone where only one module has it.
-    pub fn find(&self, name: &str) -> Result<Entry, CatalogError> {
-        if let Some(entry) = self.qualified.get(name) {
-            return Ok(*entry);
-        }
-        match self.plain.get(name).map(Vec::as_slice) {
-            Some([entry]) => Ok(*entry),
-            Some(entries) => Err(CatalogError::Ambiguous {
-                name: name.to_string(),
-                candidates: entries
-                    .iter()
-                    .map(|entry| self.interface(*entry).qualified_name().into_owned())
-                    .collect(),
-            }),
-            None => Err(CatalogError::Unknown(name.to_string())),
-        }
-    }
-
-    /// The class of that name, `module/class` or the name alone where only one module has it: its
-    /// file, and its own name.
-    pub fn find_class(&self, name: &str) -> Result<(usize, &str), CatalogError> {
-        let mut found = Vec::new();
-        for (file, (_, document)) in self.files.iter().enumerate() {
-            for class in &document.classes {
-                let qualified = match &document.module {
-                    Some(module) => format!("{module}/{}", class.name),
-                    None => class.name.clone(),
-                };
-                if name == qualified || name == class.name {
-                    found.push((file, class.name.as_str(), qualified));
-                }
-            }
-        }
-        match found.as_slice() {
-            [(file, class, _)] => Ok((*file, class)),
-            [] => Err(CatalogError::UnknownClass(name.to_string())),
-            several => Err(CatalogError::Ambiguous {
-                name: name.to_string(),
-                candidates: several.iter().map(|(_, _, name)| name.clone()).collect(),
-            }),
-        }
-    }
-
-    /// The interface of an entry of this catalog.
-    pub fn interface(&self, entry: Entry) -> &Interface {
-        let (interfaces, classes) = {
-            let document = &self.files[entry.file].1;
-            (&document.interfaces, &document.classes)
-        };
-        let mut methods = classes.iter().flat_map(|class| &class.methods);
-        match entry.function.checked_sub(interfaces.len()) {
-            None => &interfaces[entry.function],
-            Some(method) => methods.nth(method).expect("an entry of this catalog"),
-        }
     }
 
     /// The files in the order they were added.

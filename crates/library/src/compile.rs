@@ -1,16 +1,14 @@
 //! Bodies written in C, and object files, built into one shared library.
 
+use crate::source::compiler;
+use farcall_idl::{Body, Callback, Document, Interface, Library, Mode, Param, Type};
 use std::fmt::Write;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-
-use farcall_idl::{Body, Callback, Document, Interface, Library, Mode, Param, Type};
 use tempfile::TempDir;
 use thiserror::Error;
-
-use crate::source::compiler;
 
 /// Shared libraries built from a file of interfaces, one for its functions and one for each class;
 /// they go away with this value.

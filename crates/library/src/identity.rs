@@ -1,11 +1,10 @@
 //! Which library it really is: path and version.
 
+use crate::Binding;
+use crate::loader::Loaded;
 use std::ffi::{CStr, c_char, c_void};
 use std::fmt;
 use std::path::PathBuf;
-
-use crate::Binding;
-use crate::loader::Loaded;
 
 /// A loaded library as a person wants to see it.
 #[derive(Clone, Debug, PartialEq, Eq)]

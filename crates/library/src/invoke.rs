@@ -1,18 +1,16 @@
 //! One call, in place: no argument is copied but scalars.
 
-use std::ffi::c_void;
-use std::ptr;
-
-use farcall_idl::{Layout, Mode, Scalar, Type};
-use libffi::raw::ffi_call;
-use smallvec::SmallVec;
-use thiserror::Error;
-
 use crate::Binding;
 use crate::bind::callback::{Activation, Caller};
 use crate::bind::{Argument, Function};
 use crate::texts::{FixedTexts, TextArray, ended};
 use crate::xerbla::{self, WrongArgument};
+use farcall_idl::{Layout, Mode, Scalar, Type};
+use libffi::raw::ffi_call;
+use smallvec::SmallVec;
+use std::ffi::c_void;
+use std::ptr;
+use thiserror::Error;
 
 /// Why a call was not made.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]

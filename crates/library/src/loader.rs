@@ -2,7 +2,6 @@
 
 use std::ffi::{CStr, CString, c_void};
 use std::path::{Path, PathBuf};
-
 use thiserror::Error;
 
 /// Folders, separated by colons, that are searched for libraries after the folder of the file of

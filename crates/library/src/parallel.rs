@@ -4,11 +4,10 @@
 //! of the two families of libraries are known. Those of MPICH's binary interface (MPICH, Intel MPI,
 //! MVAPICH, Cray) are numbers, Open MPI's are addresses of objects.
 
+use crate::bind::Binding;
 use std::ffi::{CString, c_int, c_void};
 use std::ptr;
 use std::time::Duration;
-
-use crate::bind::Binding;
 
 /// Longest nap of a process that waits for the next call: most libraries would spin.
 const LONGEST_NAP: Duration = Duration::from_millis(1);

@@ -3,12 +3,11 @@
 
 mod python;
 
+use farcall_idl::{MAX_DOCUMENT, Parsed, parse_document};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-
-use farcall_idl::{MAX_DOCUMENT, Parsed, parse_document};
 use thiserror::Error;
 
 pub use python::python_worker;

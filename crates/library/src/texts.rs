@@ -1,9 +1,8 @@
 //! Arrays of texts as C and Fortran have them.
 
+use farcall_idl::{ArrayLayout, Mode, text_of};
 use std::ffi::c_void;
 use std::ptr;
-
-use farcall_idl::{ArrayLayout, Mode, text_of};
 
 /// Private copies of texts as C has them: pointers, the last of which is NULL.
 pub(crate) struct TextArray {

@@ -5,12 +5,11 @@
 //! that runs workers exports the one below, and the dynamic linker binds libraries to it before
 //! their own. A call fails with the text, unless the function has an `info` that says the same.
 
+use farcall_idl::{Body, Interface};
 use std::ffi::{c_char, c_int};
 use std::fmt;
 use std::slice;
 use std::sync::{Mutex, PoisonError};
-
-use farcall_idl::{Body, Interface};
 
 /// What a routine said of an argument.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -32,6 +32,37 @@ pub fn parse(text: &str) -> Result<f64, String> {
     read(text).map(|(value, _)| value)
 }
 
+/// Reads a number, or text with a unit, from a file.
+///
+/// # Errors
+/// It is neither.
+#[cfg(feature = "serde")]
+pub fn number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    #[derive(serde::Deserialize)]
+    #[serde(untagged)]
+    enum Given {
+        Number(f64),
+        Text(String),
+    }
+    match serde::Deserialize::deserialize(deserializer)? {
+        Given::Number(number) => Ok(number),
+        Given::Text(text) => parse(&text).map_err(serde::de::Error::custom),
+    }
+}
+
+/// The same without a fraction, and not below 0: bytes per second.
+///
+/// # Errors
+/// It is no such number.
+#[cfg(feature = "serde")]
+pub fn whole<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let rate = number(deserializer)?;
+    match rate.is_finite() && rate >= 0.0 {
+        true => Ok(rate as u64),
+        false => Err(serde::de::Error::custom(format!("{rate} bytes per second"))),
+    }
+}
+
 /// Reads bytes: `65536`, `64KB`, `2MB`, `1GiB`.
 ///
 /// # Errors

@@ -1,99 +1,88 @@
-//! The calling end of a connection: what drives it is here, what it asks and is told in a module
-//! for each subject.
+//! The calling end of a connection: what drives it is here, beside it what it asks and is told.
 
 mod calls;
-mod directory;
-mod functions;
-mod handles;
-mod jobs;
-mod memory;
-mod names;
-mod objects;
-mod operation;
-mod reservations;
+mod requests;
 mod streams;
 
 use crate::call::Times;
 use crate::callback::Callback;
 use crate::failure::Failure;
 use crate::frame::Header;
-use crate::functions::{Estimate, Listing};
-use crate::handles::{HANDLES, HandlePage, HandleRecord};
-use crate::hello::{DIRECTORY, GoodbyeMessage, Hello};
+use crate::functions::{Estimate, FunctionInterface, Listing};
+use crate::handles::{HandlePage, HandleRecord};
+use crate::hello::{GoodbyeMessage, Hello};
 use crate::ids::JobId;
-use crate::jobs::{JOBS, JobDescription, JobPage};
+use crate::jobs::{JobDescription, JobPage};
 use crate::kind::Subject;
 use crate::message;
-use crate::names::{NAMES, NamePage, NameRecord};
+use crate::names::{NamePage, NameRecord};
 use crate::objects::ObjectPage;
 use crate::receiver::{Chunk, Frame, Receiver, Stream};
-use crate::reservations::{RESERVATIONS, ReservationPage};
+use crate::reservations::ReservationPage;
 use crate::sender::{CREDIT, Sender, Transmit};
 use crate::{CallId, Kind, Limits, ProtocolError};
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
-use minicbor::Decode;
 
 /// What the server has said.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// The server greets: the connection may be used.
     Connected(Hello),
-    /// A page of the functions served.
-    Listing(CallId, Listing),
-    /// An interface in canonical IDL, and the number under which to call it.
-    Interface {
-        /// The describe request.
-        request: CallId,
-        /// For [`Call::function`](crate::Call::function).
-        function: u64,
-        /// Canonical IDL of one function.
-        text: String,
-        /// The library behind it, for people.
-        library: Option<String>,
-    },
-    /// What a call would take.
-    Estimated(CallId, Estimate),
-    /// How the server stands, as a JSON object.
-    Standing(CallId, String),
-    /// The server ends when so many calls have ended.
-    Draining(CallId, u64),
-    /// The directory of a metaserver answers with a message of this kind.
-    Directory(CallId, Kind, Vec<u8>),
-    /// Shared memory of this many bytes; the memory itself came beside the bytes. Until
-    /// [`Connection::unshare`] calls name it by the number of the request.
-    Shared(CallId, u64),
-    /// The submitted call is kept and will be run.
-    Submitted(CallId, JobId),
-    /// What is known of a submitted call.
-    Job(CallId, JobDescription),
-    /// A page of submitted calls.
-    Jobs(CallId, JobPage),
-    /// What is known of an array at the server.
-    Handle(CallId, HandleRecord),
-    /// A page of arrays at the server.
-    Handles(CallId, HandlePage),
-    /// What is known of data with a name.
-    Named(CallId, NameRecord),
-    /// A page of data with names.
-    Names(CallId, NamePage),
-    /// What is known of objects that stay. One that was attached is known by the number of the
-    /// request until [`Connection::delete`].
-    Objects(CallId, ObjectPage),
-    /// What is known of reservations.
-    Reservations(CallId, ReservationPage),
-    /// The object is there: until [`Connection::delete`] calls name it by the number of the
-    /// request.
-    Created(CallId),
+    /// The request has come to this, and is over.
+    Answered(CallId, Answer),
     /// The function of a running call has printed this.
     Output(CallId, Vec<u8>),
     /// The running call calls a function of the client: answer with [`Connection::answer`].
     Callback(CallId, Callback),
-    /// The call is complete: its whole result stream has been taken.
-    Done(CallId, Times),
     /// The request failed.
     Failed(CallId, Failure),
+}
+
+/// What a request has come to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// A page of the functions served.
+    Listing(Listing),
+    /// An interface in canonical IDL, and the number under which to call it.
+    Interface(FunctionInterface),
+    /// What a call would take.
+    Estimated(Estimate),
+    /// How the server stands, as a JSON object.
+    Standing(String),
+    /// The server ends when so many calls have ended.
+    Draining(u64),
+    /// The directory of a metaserver answers with a message of this kind.
+    Directory(Kind, Vec<u8>),
+    /// Shared memory of this many bytes; the memory itself came beside the bytes. Until
+    /// [`Connection::unshare`] calls name it by the number of the request.
+    Shared(u64),
+    /// The submitted call is kept and will be run.
+    Submitted(JobId),
+    /// What is known of a submitted call.
+    Job(Box<JobDescription>),
+    /// A page of submitted calls.
+    Jobs(JobPage),
+    /// What is known of an array at the server.
+    Handle(HandleRecord),
+    /// A page of arrays at the server.
+    Handles(HandlePage),
+    /// What is known of data with a name.
+    Named(NameRecord),
+    /// A page of data with names.
+    Names(NamePage),
+    /// What is known of objects that stay. One that was attached is known by the number of the
+    /// request until [`Connection::delete`].
+    Objects(ObjectPage),
+    /// What is known of reservations.
+    Reservations(ReservationPage),
+    /// The object is there: until [`Connection::delete`] calls name it by the number of the
+    /// request.
+    Created,
+    /// The call is complete: its whole result stream has been taken.
+    Done(Times),
 }
 
 enum Request {
@@ -237,28 +226,9 @@ impl Core {
             return self.about_connection(kind, payload).map(Some);
         }
         match kind.subject() {
-            Subject::Functions => self.about_functions(kind, id, payload).map(Some),
             Subject::Calls => self.about_calls(header, payload),
             Subject::Streams => self.about_streams(kind, id, payload),
-            Subject::Memory => self.about_memory(kind, id, payload).map(Some),
-            Subject::Objects => self.about_objects(kind, id, payload).map(Some),
-            Subject::Jobs if self.features & JOBS != 0 => {
-                self.about_jobs(kind, id, payload).map(Some)
-            }
-            Subject::Handles if self.features & HANDLES != 0 => {
-                self.about_handles(kind, id, payload).map(Some)
-            }
-            Subject::Names if self.features & NAMES != 0 => {
-                self.about_names(kind, id, payload).map(Some)
-            }
-            Subject::Directory if self.features & DIRECTORY != 0 => {
-                self.about_directory(kind, id, payload).map(Some)
-            }
-            Subject::Operation => self.about_operation(kind, id, payload).map(Some),
-            Subject::Reservations if self.features & RESERVATIONS != 0 => {
-                self.about_reservations(kind, id, payload).map(Some)
-            }
-            _ => Err(ProtocolError::OutOfPlace(kind)),
+            _ => self.answered(kind, id, payload).map(Some),
         }
     }
 
@@ -286,23 +256,5 @@ impl Core {
         }
         self.open_next();
         Ok(Event::Connected(hello))
-    }
-
-    /// What a query is answered with; the query ends.
-    fn answered<'a, T: Decode<'a, ()>>(
-        &mut self,
-        kind: Kind,
-        id: CallId,
-        payload: &'a [u8],
-    ) -> Result<T, ProtocolError> {
-        self.close_query(id, kind)?;
-        message::parse(kind, payload)
-    }
-
-    fn close_query(&mut self, id: CallId, kind: Kind) -> Result<(), ProtocolError> {
-        match self.requests.remove(&id) {
-            Some(Request::Query) => Ok(()),
-            _ => Err(ProtocolError::OutOfPlace(kind)),
-        }
     }
 }

@@ -20,7 +20,7 @@ pub struct Failure {
 
 /// Kinds of failure a server reports, by their numbers on the wire. A number that is not known
 /// here, from a newer peer, is read as [`FailureKind::Internal`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::FromRepr, strum::IntoStaticStr)]
 #[repr(u8)]
 pub enum FailureKind {
     /// No such function.
@@ -103,75 +103,15 @@ pub enum Fault {
 }
 
 impl FailureKind {
-    /// Every kind.
-    pub const ALL: [FailureKind; 25] = {
-        use FailureKind::*;
-        [
-            UnknownFunction,
-            StaleInterface,
-            BadArgument,
-            TooLarge,
-            Busy,
-            LibraryCrashed,
-            TimeLimit,
-            OutOfMemory,
-            Cancelled,
-            ServerStopping,
-            Internal,
-            FunctionFailed,
-            NoAnswer,
-            ObjectLost,
-            Stalled,
-            NotFound,
-            QuotaExceeded,
-            StorageFault,
-            OutcomeUnknown,
-            NotAllowed,
-            Unreachable,
-            NoServer,
-            NotJoined,
-            Draining,
-            NotFree,
-        ]
-    };
-
     /// The kind of that number; [`FailureKind::Internal`] if it is not known here.
     pub fn from_number(number: u32) -> FailureKind {
-        let known = FailureKind::ALL.into_iter();
-        let mut known = known.filter(|kind| u32::from(*kind as u8) == number);
-        known.next().unwrap_or(FailureKind::Internal)
+        let known = u8::try_from(number).ok().and_then(FailureKind::from_repr);
+        known.unwrap_or(FailureKind::Internal)
     }
 
     /// Its name, as the specification has it.
     pub fn name(self) -> &'static str {
-        use FailureKind::*;
-        match self {
-            UnknownFunction => "UnknownFunction",
-            StaleInterface => "StaleInterface",
-            BadArgument => "BadArgument",
-            TooLarge => "TooLarge",
-            Busy => "Busy",
-            LibraryCrashed => "LibraryCrashed",
-            TimeLimit => "TimeLimit",
-            OutOfMemory => "OutOfMemory",
-            Cancelled => "Cancelled",
-            ServerStopping => "ServerStopping",
-            Internal => "Internal",
-            FunctionFailed => "FunctionFailed",
-            NoAnswer => "NoAnswer",
-            ObjectLost => "ObjectLost",
-            Stalled => "Stalled",
-            NotFound => "NotFound",
-            QuotaExceeded => "QuotaExceeded",
-            StorageFault => "StorageFault",
-            OutcomeUnknown => "OutcomeUnknown",
-            NotAllowed => "NotAllowed",
-            Unreachable => "Unreachable",
-            NoServer => "NoServer",
-            NotJoined => "NotJoined",
-            Draining => "Draining",
-            NotFree => "NotFree",
-        }
+        self.into()
     }
 
     /// Whose fault this kind is.

@@ -52,7 +52,7 @@ pub enum FrameError {
 impl Header {
     /// Reads a header and checks everything that does not depend on the connection.
     pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Header, FrameError> {
-        let kind = Kind::from_byte(bytes[4]).ok_or(FrameError::Kind(bytes[4]))?;
+        let kind = Kind::from_repr(bytes[4]).ok_or(FrameError::Kind(bytes[4]))?;
         let flags = bytes[5];
         let allowed = match kind {
             Kind::Data | Kind::Callback | Kind::Answer => BIG_ENDIAN,
@@ -122,7 +122,7 @@ mod tests {
     fn header_round_trip() {
         for kind in 1..=17 {
             let header = Header {
-                kind: Kind::from_byte(kind).unwrap(),
+                kind: Kind::from_repr(kind).unwrap(),
                 flags: 0,
                 call: 7,
                 length: 99,

@@ -58,18 +58,18 @@ pub(crate) struct DescribeRequest {
     pub(crate) name: String,
 }
 
-/// Answer to a describe request.
+/// What a server says of a function.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-pub(crate) struct InterfaceMessage {
+pub struct FunctionInterface {
     /// Number under which calls name the function, valid until the server re-registers it.
     #[n(0)]
-    pub(crate) function: u64,
+    pub function: u64,
     /// The interface in canonical IDL.
     #[n(1)]
-    pub(crate) text: String,
+    pub text: String,
     /// The library behind it: name, version and kernel, for people.
     #[n(2)]
-    pub(crate) library: Option<String>,
+    pub library: Option<String>,
 }
 
 /// What a call would take, as far as the server has learned it.

@@ -8,17 +8,19 @@ use crate::{CallId, Kind, ProtocolError, message};
 use alloc::string::String;
 use alloc::vec::Vec;
 use minicbor::{Decode, Encode, decode, encode};
+use strum::FromRepr;
 
 /// Feature bit: calls may be submitted, and their results fetched later.
 pub const JOBS: u64 = 1 << 8;
 
-/// Where a submitted call is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+/// Where a submitted call is, by its number on the wire and in journals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, FromRepr)]
 #[cbor(index_only)]
+#[repr(u8)]
 pub enum JobState {
     /// All of it is there; it waits to run.
     #[n(1)]
-    Queued,
+    Queued = 1,
     /// The library computes.
     #[n(2)]
     Running,

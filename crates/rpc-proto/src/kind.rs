@@ -1,7 +1,7 @@
 //! Kinds of frames: their numbers on the wire, and what they are about.
 
 /// What a frame carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::FromRepr)]
 #[repr(u8)]
 pub enum Kind {
     /// Greeting: versions, features, who is speaking.
@@ -192,108 +192,7 @@ pub(crate) enum Subject {
     Reservations,
 }
 
-/// Every kind, by its number.
-const BY_NUMBER: [Option<Kind>; 256] = {
-    let mut kinds = [None; 256];
-    let mut index = 0;
-    while index < Kind::ALL.len() {
-        let kind = Kind::ALL[index];
-        assert!(kinds[kind as usize].is_none(), "a kind is listed twice");
-        kinds[kind as usize] = Some(kind);
-        index += 1;
-    }
-    kinds
-};
-
 impl Kind {
-    /// Every kind.
-    const ALL: [Kind; 77] = {
-        use Kind::*;
-        [
-            Hello,
-            List,
-            Listing,
-            Describe,
-            Interface,
-            Call,
-            Data,
-            Result,
-            Done,
-            Failure,
-            Cancel,
-            Goodbye,
-            Share,
-            Shared,
-            Unshare,
-            Callback,
-            Answer,
-            Output,
-            PutPart,
-            GetPart,
-            Grant,
-            KeepObject,
-            AttachObject,
-            Estimate,
-            Estimated,
-            New,
-            Created,
-            Delete,
-            DropObject,
-            ListObjects,
-            Objects,
-            Submit,
-            Submitted,
-            AskJob,
-            Job,
-            Fetch,
-            CancelJob,
-            ListJobs,
-            Jobs,
-            Put,
-            Get,
-            AskHandle,
-            Drop,
-            ListHandles,
-            Handle,
-            Handles,
-            Status,
-            Standing,
-            Drain,
-            Draining,
-            Register,
-            Lend,
-            Pull,
-            Join,
-            Report,
-            Leave,
-            Noted,
-            Find,
-            Found,
-            Choose,
-            Chosen,
-            Observe,
-            Name,
-            Named,
-            AskName,
-            ListNames,
-            Names,
-            Hold,
-            FindData,
-            DataFound,
-            ListData,
-            DataListed,
-            Reserve,
-            Release,
-            ListReservations,
-            Reservations,
-            AttachReservation,
-        ]
-    };
-
-    pub(crate) fn from_byte(byte: u8) -> Option<Kind> {
-        BY_NUMBER[usize::from(byte)]
-    }
-
     pub(crate) fn subject(self) -> Subject {
         use Kind::*;
         match self {
@@ -346,10 +245,8 @@ mod tests {
 
     #[test]
     fn every_number_has_one_kind() {
-        for kind in Kind::ALL {
-            assert_eq!(Kind::from_byte(kind as u8), Some(kind));
-        }
-        let known = (0..=u8::MAX).filter_map(Kind::from_byte);
-        assert_eq!(known.count(), Kind::ALL.len());
+        let known = (0..=u8::MAX).filter_map(|byte| Some((byte, Kind::from_repr(byte)?)));
+        let right = known.filter(|(byte, kind)| *kind as u8 == *byte);
+        assert_eq!(right.count(), 77);
     }
 }

@@ -54,7 +54,7 @@ pub use callback::{CALLBACK_BYTES, CALLBACKS, Callback, CallbackAnswer};
 pub use failure::{Failure, FailureKind, Fault};
 pub use file::{FILE_PIECE_BYTES, FILES, FileRequest};
 pub use frame::{FrameError, HEADER_BYTES, Header};
-pub use functions::{ESTIMATES, Estimate, FunctionSummary, Listing, REGISTER};
+pub use functions::{ESTIMATES, Estimate, FunctionInterface, FunctionSummary, Listing, REGISTER};
 pub use handles::{
     ArrayForm, ArrayPart, FormError, HANDLES, HandlePage, HandleRecord, LOANS, PARTS, Pull, Put,
 };

@@ -1,6 +1,7 @@
 //! A client and a server talk over a pipe that cuts the bytes anywhere.
 
 use farcall_idl::Scalar;
+use farcall_rpc_proto::client::Answer;
 use farcall_rpc_proto::{
     CALLBACKS, Call, CallId, Callback, CallbackAnswer, Chunk, Failure, FailureKind, HEADER_BYTES,
     Header, Hello, Kind, Limits, Listing, ProtocolError, SHARED_MEMORY, Transmit, client, server,
@@ -249,10 +250,11 @@ proptest! {
         prop_assert_eq!(talk.server.open_calls(), 0);
         prop_assert_eq!(talk.events.len(), ids.len() + 3);
         let named = |event: &client::Event| matches!(event,
-            client::Event::Interface { request, text, .. } if *request == query && text == "dgesv");
+            client::Event::Answered(id, Answer::Interface(told))
+                if *id == query && told.text == "dgesv");
         prop_assert!(talk.events.iter().any(named));
         let listed = |event: &client::Event| matches!(event,
-            client::Event::Listing(id, _) if *id == list);
+            client::Event::Answered(id, Answer::Listing(_)) if *id == list);
         prop_assert!(talk.events.iter().any(listed));
         for (index, id) in ids.iter().enumerate() {
             let result = talk.results.get(id).cloned().unwrap_or_default();
@@ -281,7 +283,7 @@ proptest! {
         prop_assert_eq!(talk.server.open_calls(), 0);
         prop_assert_eq!(&talk.results[&kept], &talk.sources[&kept]);
         let ends = |event: &&client::Event| matches!(event,
-            client::Event::Done(id, _) | client::Event::Failed(id, _) if *id == gone);
+            client::Event::Answered(id, _) | client::Event::Failed(id, _) if *id == gone);
         prop_assert_eq!(talk.events.iter().filter(ends).count(), 1);
     }
 
@@ -406,7 +408,10 @@ fn memory_is_shared_where_both_sides_can() {
     assert_eq!(server.poll_transmit(&mut down, 0), Transmit::Frames);
     let (taken, _) = client.handle_input(&down).unwrap();
     let (_, event) = client.handle_input(&down[taken..]).unwrap();
-    assert_eq!(event, Some(client::Event::Shared(memory, 8192)));
+    assert_eq!(
+        event,
+        Some(client::Event::Answered(memory, Answer::Shared(8192)))
+    );
     assert!(client.is_idle());
 }
 

@@ -9,15 +9,16 @@ mod arrivals;
 mod backlog;
 mod link;
 
-use std::collections::BTreeSet;
-
 use crate::{Prediction, Profile};
 pub use arrivals::Arrivals;
 pub use backlog::{Backlog, Kept, Slot};
 pub use link::{Link, Route, Way};
+use std::collections::BTreeSet;
+use strum::{EnumString, IntoStaticStr};
 
 /// How a server is chosen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Policy {
     /// One after the other.
     RoundRobin,
@@ -46,16 +47,12 @@ impl Policy {
 
     /// The policy of that name.
     pub fn named(name: &str) -> Option<Policy> {
-        let mut names = Policy::NAMES.into_iter();
-        names.find_map(|(known, policy)| (known == name).then_some(policy))
+        name.parse().ok()
     }
 
     /// Its name.
     pub fn name(self) -> &'static str {
-        let mut names = Policy::NAMES.into_iter();
-        names
-            .find_map(|(name, policy)| (policy == self).then_some(name))
-            .unwrap_or_default()
+        self.into()
     }
 }
 

@@ -3,17 +3,18 @@
 mod bookings;
 mod users;
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use crate::reservation::{Bandwidth, Calendar};
 use bookings::Claim;
+use std::collections::{BTreeMap, BTreeSet};
+use strum::{EnumString, IntoStaticStr};
 use users::{Place, Users};
 
 pub use crate::Nanos;
 
 /// The order in which jobs start. The last four are those of the first Ninf paper (sections 5.2 and
 /// 5.3).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Policy {
     /// Every job starts when it comes, on all processor elements, whoever else computes: what the
     /// first Ninf servers did. It oversubscribes the machine and is there to compare with.
@@ -43,16 +44,12 @@ impl Policy {
 
     /// The policy of that name.
     pub fn named(name: &str) -> Option<Policy> {
-        let mut names = Policy::NAMES.into_iter();
-        names.find_map(|(known, policy)| (known == name).then_some(policy))
+        name.parse().ok()
     }
 
     /// Its name.
     pub fn name(self) -> &'static str {
-        let mut names = Policy::NAMES.into_iter();
-        names
-            .find_map(|(name, policy)| (policy == self).then_some(name))
-            .unwrap_or_default()
+        self.into()
     }
 
     /// Whether jobs that fit go past one that does not.

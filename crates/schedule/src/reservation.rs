@@ -1,9 +1,8 @@
 //! Processor elements and bandwidth that are booked ahead of time: the second Ninf paper's first
 //! guideline.
 
-use std::collections::BTreeMap;
-
 use crate::Nanos;
+use std::collections::BTreeMap;
 
 /// Processor elements and bandwidth for a while.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,13 +1,12 @@
 //! Placement against the flow solver, and what a decision costs.
 
-use std::time::Instant;
-
 use farcall_flow::solver::naive_rates;
 use farcall_random::SplitMix64;
 use farcall_schedule::Profile;
 use farcall_schedule::placement::{
     Call, Candidate, Input, Link, Origin, Placer, Policy, Route, Server, Way,
 };
+use std::time::Instant;
 
 fn between(random: &mut SplitMix64, low: f64, high: f64) -> f64 {
     let unit = random.below(1 << 40) as f64 / (1u64 << 40) as f64;

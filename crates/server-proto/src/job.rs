@@ -28,12 +28,14 @@ pub(crate) enum State {
     OnDisk,
 }
 
+/// With some worker.
+const RUNNING: State = State::Running {
+    worker: WorkerKey::NONE,
+};
+
 /// From a state to the next. What is not listed does not happen; a job may end in every state.
 const TABLE: [(State, State); 13] = {
     use State::*;
-    const RUNNING: State = Running {
-        worker: WorkerKey::NONE,
-    };
     [
         (Receiving, Waiting),
         (Receiving, Queued),
@@ -56,14 +58,46 @@ const TABLE: [(State, State); 13] = {
     ]
 };
 
+/// What becomes of a job whose client gives it up, by cancelling it or by going.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GivenUp {
+    /// It ends at once.
+    Ends,
+    /// Its worker is asked for it, and ends where it has begun.
+    Withdraws,
+    /// It ends when pieces of it that are on their way are written; with its connection at once.
+    Leaves,
+    /// It goes on until the disk has answered.
+    Stays,
+}
+
+/// In which state what becomes of it.
+const GIVEN_UP: [(State, GivenUp); 6] = [
+    (State::Receiving, GivenUp::Ends),
+    (State::Waiting, GivenUp::Ends),
+    (State::Queued, GivenUp::Ends),
+    (RUNNING, GivenUp::Withdraws),
+    (State::Sending, GivenUp::Leaves),
+    (State::OnDisk, GivenUp::Stays),
+];
+
 impl State {
+    /// What becomes of a job in this state that its client gives up.
+    pub(crate) fn given_up(&self) -> GivenUp {
+        let mut rows = GIVEN_UP.iter();
+        let row = rows.find(|(state, _)| state.is_like(self));
+        row.map_or(GivenUp::Ends, |(_, becomes)| *becomes)
+    }
+
+    /// Whether both are one state, whatever worker has the job.
+    fn is_like(&self, other: &State) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other)
+    }
+
     /// Whether a job may go from this state to that one, whatever worker has it.
     fn leads_to(&self, next: &State) -> bool {
-        use std::mem::discriminant;
         let mut rows = TABLE.iter();
-        rows.any(|(from, to)| {
-            discriminant(from) == discriminant(self) && discriminant(to) == discriminant(next)
-        })
+        rows.any(|(from, to)| from.is_like(self) && to.is_like(next))
     }
 }
 
@@ -382,17 +416,11 @@ mod tests {
 
     #[test]
     fn every_state_is_reached_once_and_all_but_the_last_lead_on() {
-        let running = State::Running {
-            worker: WorkerKey::NONE,
-        };
-        let all = [
-            State::Receiving,
-            State::Waiting,
-            State::Queued,
-            running,
-            State::Sending,
-            State::OnDisk,
-        ];
+        let all = GIVEN_UP.map(|(state, _)| state);
+        for (index, state) in all.iter().enumerate() {
+            let others = &all[index + 1..];
+            assert!(!others.iter().any(|other| other.is_like(state)));
+        }
         for state in all {
             let is_reached = all.iter().any(|from| from.leads_to(&state));
             assert_eq!(is_reached, state != State::Receiving, "{state:?}");

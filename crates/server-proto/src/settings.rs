@@ -2,56 +2,104 @@
 
 use farcall_rpc_proto::Nanos;
 use farcall_schedule::queue;
+use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Bounds on all that clients can make grow.
-#[derive(Clone, Debug, PartialEq)]
+/// Bounds on what clients may ask for.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// Open connections.
+    /// Open connections; more are told so and closed.
     pub connections: usize,
-    /// Open connections of one user; 0 means any number.
+    /// Open connections of one user; 0 means that there is no limit.
     pub connections_per_user: usize,
-    /// Open requests of one connection.
+    /// Calls open at once on one connection.
     pub calls_per_connection: usize,
-    /// Calls under way of one user; 0 means any number.
+    /// Calls of one user that are under way; 0 means that there is no limit.
     pub calls_per_user: usize,
-    /// Bytes of the calls under way of one user; 0 means any number.
+    /// Bytes of the job buffers of one user's calls; 0 means that there is no limit. A call above
+    /// it is refused.
     pub memory_per_user: u64,
-    /// Bytes of all job buffers, segments and arrays in memory.
+    /// Bytes of all job buffers together; 0, for the shell, means half of the machine's memory. A
+    /// larger call is refused, others wait for room.
     pub memory: u64,
-    /// Seconds until a client must have greeted.
+    /// Seconds within which a new connection must greet.
     pub greeting_s: f64,
-    /// Seconds until a callback must be answered; 0 means any time.
+    /// Seconds within which a client must answer a callback of the function it called; 0 means
+    /// that there is no limit.
     pub callback_s: f64,
-    /// Seconds that a transfer may stand still; 0 means any time.
+    /// Seconds after which a call fails whose arguments have begun to come and do not go on, and
+    /// after which a client that does not read its results is let go; 0 means never.
     pub stalled_s: f64,
     /// The same while others wait for memory.
     pub stalled_busy_s: f64,
-    /// Objects of one connection, and those of one user that stay.
+    /// Objects of one client at once. Each has a process of its own.
     pub objects_per_connection: usize,
-    /// Objects in all.
+    /// Objects of all clients together.
     pub objects: usize,
-    /// Reservations of one user at a time.
+    /// Bytes that the files of one call may come to, those that come and those that go back each; 0
+    /// means that there is no limit.
+    pub files: u64,
+    /// Reservations of one user at a time; 0 means that nothing can be reserved.
     pub reservations_per_user: usize,
-    /// Seconds ahead of now in which a reservation ends at the latest.
+    /// Seconds from now within which a reservation must end.
     pub reserve_ahead_s: f64,
-    /// Bytes per second of the link to the server; 0 where no bandwidth can be reserved.
+    /// Bytes per second that come to the server by the network at most, of which some can be
+    /// reserved; 0 means that none can.
+    #[serde(deserialize_with = "farcall_quantity::whole")]
     pub bandwidth_up: u64,
-    /// The same for the link from the server.
+    /// The same for bytes that leave it.
+    #[serde(deserialize_with = "farcall_quantity::whole")]
     pub bandwidth_down: u64,
 }
 
-/// Bounds on submitted calls.
-#[derive(Clone, Debug, PartialEq)]
+/// Calls that are submitted, and fetched later. They are kept in the folder `state`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct DurableLimits {
-    /// Hours for which an outcome is kept where the client does not say.
+    /// Hours for which the outcome of a call is kept, where the caller does not say.
     pub keep_h: f64,
-    /// The most hours that a client may ask for.
+    /// The most hours that a caller may ask for.
     pub longest_h: f64,
-    /// Submitted calls of one user.
+    /// Calls of one user, in any state.
     pub per_user: usize,
-    /// Their bytes on the disk.
+    /// Bytes of one user's arguments and results.
     pub bytes_per_user: u64,
+}
+
+impl Default for DurableLimits {
+    fn default() -> DurableLimits {
+        DurableLimits {
+            keep_h: 168.0,
+            longest_h: 720.0,
+            per_user: 10_000,
+            bytes_per_user: 16_000_000_000,
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections: 4096,
+            connections_per_user: 0,
+            calls_per_connection: 256,
+            calls_per_user: 0,
+            memory_per_user: 0,
+            memory: 0,
+            greeting_s: 10.0,
+            callback_s: 60.0,
+            stalled_s: 3600.0,
+            stalled_busy_s: 60.0,
+            objects_per_connection: 16,
+            objects: 64,
+            files: 4 << 30,
+            reservations_per_user: 4,
+            reserve_ahead_s: 3600.0,
+            bandwidth_up: 0,
+            bandwidth_down: 0,
+        }
+    }
 }
 
 /// Bounds on arrays that stay.

@@ -4,7 +4,7 @@ use farcall_access as access;
 use farcall_schedule::Policy;
 use farcall_schedule::queue::{Patience, Settings};
 use farcall_schedule::reservation::Bandwidth;
-use farcall_server_proto as proto;
+use farcall_server_proto::{self as proto, DurableLimits, Limits};
 use farcall_worker::Sandbox;
 use ipnet::IpNet;
 use serde::de::Error as _;
@@ -42,7 +42,7 @@ pub struct Config {
     /// The processes that call the libraries.
     pub workers: Workers,
     /// Calls that are submitted, and fetched later.
-    pub jobs: Jobs,
+    pub jobs: DurableLimits,
     /// Arrays that stay at the server.
     pub data: Data,
     /// Who may come in.
@@ -55,53 +55,6 @@ pub struct Config {
     pub parallel: Parallel,
     /// Whether IDL files may contain C text, which is compiled and run.
     pub allow_code: bool,
-}
-
-/// Bounds on what clients may ask for.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Limits {
-    /// Open connections; more are told so and closed.
-    pub connections: usize,
-    /// Open connections of one user; 0 means that there is no limit.
-    pub connections_per_user: usize,
-    /// Calls open at once on one connection.
-    pub calls_per_connection: usize,
-    /// Calls of one user that are under way; 0 means that there is no limit.
-    pub calls_per_user: usize,
-    /// Bytes of the job buffers of one user's calls; 0 means that there is no limit. A call above
-    /// it is refused.
-    pub memory_per_user: u64,
-    /// Bytes of all job buffers together. A larger call is refused, others wait for room.
-    pub memory: u64,
-    /// Seconds within which a new connection must greet.
-    pub greeting_s: f64,
-    /// Seconds within which a client must answer a callback of the function it called; 0 means
-    /// that there is no limit.
-    pub callback_s: f64,
-    /// Seconds after which a call fails whose arguments have begun to come and do not go on, and
-    /// after which a client that does not read its results is let go; 0 means never.
-    pub stalled_s: f64,
-    /// The same while others wait for memory.
-    pub stalled_busy_s: f64,
-    /// Objects of one client at once. Each has a process of its own.
-    pub objects_per_connection: usize,
-    /// Objects of all clients together.
-    pub objects: usize,
-    /// Bytes that the files of one call may come to, those that come and those that go back each; 0
-    /// means that there is no limit.
-    pub files: u64,
-    /// Reservations of one user at a time; 0 means that nothing can be reserved.
-    pub reservations_per_user: usize,
-    /// Seconds from now within which a reservation must end.
-    pub reserve_ahead_s: f64,
-    /// Bytes per second that come to the server by the network at most, of which some can be
-    /// reserved; 0 means that none can.
-    #[serde(deserialize_with = "rate")]
-    pub bandwidth_up: u64,
-    /// The same for bytes that leave it.
-    #[serde(deserialize_with = "rate")]
-    pub bandwidth_down: u64,
 }
 
 /// Which call computes next, and on how many processor elements.
@@ -169,31 +122,6 @@ pub struct Workers {
     pub user: String,
 }
 
-/// Calls that are submitted, and fetched later. They are kept in the folder `state`.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Jobs {
-    /// Hours for which the outcome of a call is kept, where the caller does not say.
-    pub keep_h: f64,
-    /// The most hours that a caller may ask for.
-    pub longest_h: f64,
-    /// Calls of one user, in any state.
-    pub per_user: usize,
-    /// Bytes of one user's arguments and results.
-    pub bytes_per_user: u64,
-}
-
-impl Default for Jobs {
-    fn default() -> Jobs {
-        Jobs {
-            keep_h: 168.0,
-            longest_h: 720.0,
-            per_user: 10_000,
-            bytes_per_user: 16_000_000_000,
-        }
-    }
-}
-
 /// Arrays that stay at the server, to be used in calls.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -229,31 +157,6 @@ impl Default for Data {
                 IpNet::new_assert(Ipv4Addr::LOCALHOST.into(), 8).trunc(),
                 IpNet::new_assert(Ipv6Addr::LOCALHOST.into(), 128),
             ],
-        }
-    }
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        let memory = physical_memory() / 2;
-        Limits {
-            connections: 4096,
-            connections_per_user: 0,
-            calls_per_connection: 256,
-            calls_per_user: 0,
-            memory_per_user: 0,
-            memory,
-            greeting_s: 10.0,
-            callback_s: 60.0,
-            stalled_s: 3600.0,
-            stalled_busy_s: 60.0,
-            objects_per_connection: 16,
-            objects: 64,
-            files: 4 << 30,
-            reservations_per_user: 4,
-            reserve_ahead_s: 3600.0,
-            bandwidth_up: 0,
-            bandwidth_down: 0,
         }
     }
 }
@@ -323,13 +226,14 @@ impl Config {
         let mut seed = [0; 32];
         rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())?;
         Ok(proto::Settings {
-            limits: self.limits.proto(),
-            durable: proto::DurableLimits {
-                keep_h: self.jobs.keep_h,
-                longest_h: self.jobs.longest_h,
-                per_user: self.jobs.per_user,
-                bytes_per_user: self.jobs.bytes_per_user,
+            limits: Limits {
+                memory: match self.limits.memory {
+                    0 => physical_memory() / 2,
+                    bytes => bytes,
+                },
+                ..self.limits.clone()
             },
+            durable: self.jobs.clone(),
             arrays: proto::ArrayLimits {
                 memory: self.data.memory,
                 per_user: self.data.per_user,
@@ -338,7 +242,7 @@ impl Config {
                 names: self.data.names,
             },
             queue: Settings {
-                bandwidth: self.limits.reservable(),
+                bandwidth: reservable(&self.limits),
                 ..self.queue.settings(&self.workers)
             },
             priorities: self.queue.priorities.clone(),
@@ -355,38 +259,6 @@ impl Config {
     /// Reads the text of a configuration file.
     pub fn parse(text: &str) -> Result<Config, toml::de::Error> {
         toml::from_str(text)
-    }
-}
-
-impl Limits {
-    /// Bandwidth that can be reserved: a tenth stays for everybody.
-    pub(crate) fn reservable(&self) -> Bandwidth {
-        let part = |whole: u64| whole - whole.div_ceil(10);
-        Bandwidth {
-            up: part(self.bandwidth_up),
-            down: part(self.bandwidth_down),
-        }
-    }
-
-    fn proto(&self) -> proto::Limits {
-        proto::Limits {
-            connections: self.connections,
-            connections_per_user: self.connections_per_user,
-            calls_per_connection: self.calls_per_connection,
-            calls_per_user: self.calls_per_user,
-            memory_per_user: self.memory_per_user,
-            memory: self.memory,
-            greeting_s: self.greeting_s,
-            callback_s: self.callback_s,
-            stalled_s: self.stalled_s,
-            stalled_busy_s: self.stalled_busy_s,
-            objects_per_connection: self.objects_per_connection,
-            objects: self.objects,
-            reservations_per_user: self.reservations_per_user,
-            reserve_ahead_s: self.reserve_ahead_s,
-            bandwidth_up: self.bandwidth_up,
-            bandwidth_down: self.bandwidth_down,
-        }
     }
 }
 
@@ -428,21 +300,12 @@ impl Queue {
     }
 }
 
-/// Bytes per second: a number, or text with a unit such as `100Mbit/s`.
-fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Given {
-        Number(f64),
-        Text(String),
-    }
-    let rate = match Given::deserialize(deserializer)? {
-        Given::Number(number) => number,
-        Given::Text(text) => farcall_quantity::parse(&text).map_err(D::Error::custom)?,
-    };
-    match rate.is_finite() && rate >= 0.0 {
-        true => Ok(rate as u64),
-        false => Err(D::Error::custom(format!("{rate} bytes per second"))),
+/// Bandwidth that can be reserved: a tenth stays for everybody.
+fn reservable(limits: &Limits) -> Bandwidth {
+    let part = |whole: u64| whole - whole.div_ceil(10);
+    Bandwidth {
+        up: part(limits.bandwidth_up),
+        down: part(limits.bandwidth_down),
     }
 }
 
@@ -493,7 +356,6 @@ mod tests {
         let text = include_str!("../../../docs/farcall.toml");
         let mut config = Config::parse(text).unwrap();
         // The default depends on the machine, so the file cannot state it.
-        config.limits.memory = Limits::default().memory;
         config.workers.memory = Workers::default().memory;
         let expected = Config {
             listen: config.listen.clone(),

@@ -30,11 +30,12 @@ mod poll;
 mod reactor;
 mod socket;
 
-pub use config::{Config, Data, Jobs, Limits, Parallel, Queue, Workers};
+pub use config::{Config, Data, Parallel, Queue, Workers};
 pub use disk::DiskError;
 pub use disk::journal::JournalError;
 pub use farcall_library::Catalog;
 pub use farcall_schedule::Policy;
+pub use farcall_server_proto::{DurableLimits, Limits};
 pub use farcall_worker::run_worker;
 pub use metrics::Readings;
 
@@ -111,7 +112,7 @@ pub enum StartError {
     },
     /// What was submitted before cannot be read.
     #[error("submitted calls in {}: {source}", path.display())]
-    Submitted {
+    Journal {
         /// The folder.
         path: PathBuf,
         /// What is wrong.

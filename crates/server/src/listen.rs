@@ -2,6 +2,7 @@
 
 use farcall_rpc_proto::User;
 use farcall_tls::{Identity, Session};
+use nix::net::if_::InterfaceFlags;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
 use std::fs;
@@ -202,41 +203,18 @@ impl Listener {
 
 /// Addresses of this host's interfaces that others may reach.
 fn interface_addresses() -> Vec<IpAddr> {
-    let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
-    // SAFETY: the call fills the pointer, or fails.
-    if unsafe { libc::getifaddrs(&mut first) } != 0 {
-        return Vec::new();
-    }
-    let mut found = Vec::new();
-    let mut next = first;
-    // SAFETY: a list of the C library's, freed below; each address is as long as its family says.
-    unsafe {
-        while let Some(entry) = next.as_ref() {
-            next = entry.ifa_next;
-            let Some(address) = entry.ifa_addr.as_ref() else {
-                continue;
-            };
-            let is_up = entry.ifa_flags & libc::IFF_UP as libc::c_uint != 0;
-            found.extend(match libc::c_int::from(address.sa_family) {
-                libc::AF_INET if is_up => {
-                    let address = entry.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned();
-                    Some(IpAddr::from(address.sin_addr.s_addr.to_ne_bytes()))
-                }
-                libc::AF_INET6 if is_up => {
-                    let address = entry.ifa_addr.cast::<libc::sockaddr_in6>().read_unaligned();
-                    Some(IpAddr::from(address.sin6_addr.s6_addr))
-                }
-                _ => None,
-            });
-        }
-        libc::freeifaddrs(first);
-    }
+    let interfaces = nix::ifaddrs::getifaddrs().into_iter().flatten();
+    let up = interfaces.filter(|one| one.flags.contains(InterfaceFlags::IFF_UP));
+    let addresses = up.filter_map(|one| {
+        let address = one.address?;
+        let four = address.as_sockaddr_in().map(|four| IpAddr::from(four.ip()));
+        four.or_else(|| Some(IpAddr::from(address.as_sockaddr_in6()?.ip())))
+    });
     let is_local = |ip: &IpAddr| match ip {
         IpAddr::V4(ip) => ip.is_loopback() || ip.is_link_local(),
         IpAddr::V6(ip) => ip.is_loopback() || ip.is_unicast_link_local(),
     };
-    found.retain(|ip| !is_local(ip));
-    found
+    addresses.filter(|ip| !is_local(ip)).collect()
 }
 
 /// Bounds what lies in the system's hands, for nothing overtakes it there. On a network that is

@@ -234,7 +234,7 @@ impl Reactor {
             Ok(happened) => self.tell(happened),
             Err(source) => {
                 let path = path.clone();
-                return Err(StartError::Submitted { path, source });
+                return Err(StartError::Journal { path, source });
             }
         }
         Ok(())

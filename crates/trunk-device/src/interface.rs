@@ -1,11 +1,14 @@
 //! Network interfaces: what they are, and what the virtual one is set to.
 
 use farcall_trunk_proto::Mac;
+use rustix::io::Errno;
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socket_with};
 use std::ffi::{c_int, c_ulong};
 use std::io;
 use std::mem;
 use std::net::IpAddr;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 /// Why an interface cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -75,12 +78,10 @@ impl Interface {
         if name.is_empty() || name.len() >= libc::IFNAMSIZ || !name.bytes().all(valid) {
             return Err(InterfaceError::Name(name.to_owned()));
         }
-        let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0).map_err(|source| {
-            InterfaceError::Refused {
-                name: name.to_owned(),
-                what: "opening a socket",
-                source,
-            }
+        let socket = datagrams(AddressFamily::INET).map_err(|source| InterfaceError::Refused {
+            name: name.to_owned(),
+            what: "opening a socket",
+            source,
         })?;
         let interface = Interface {
             name: name.to_owned(),
@@ -242,7 +243,7 @@ impl Interface {
             IpAddr::V6(address) => {
                 let refused = |source| self.refused("giving it an IPv6 address", source);
                 let index = self.index()?;
-                let socket = socket(libc::AF_INET6, libc::SOCK_DGRAM, 0).map_err(refused)?;
+                let socket = datagrams(AddressFamily::INET6).map_err(refused)?;
                 let mut request = In6Request {
                     address: address.octets(),
                     prefix: u32::from(prefix),
@@ -252,11 +253,7 @@ impl Interface {
                 let result = unsafe {
                     libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFADDR as _, &raw mut request)
                 };
-                if result < 0 {
-                    Err(refused(io::Error::last_os_error()))
-                } else {
-                    Ok(())
-                }
+                check(result).map_err(refused).map(drop)
             }
         }
     }
@@ -297,11 +294,7 @@ impl Interface {
                 std::ptr::from_mut(request),
             )
         };
-        if result < 0 {
-            Err(io::Error::last_os_error())
-        } else {
-            Ok(())
-        }
+        check(result).map(drop)
     }
 
     fn refused(&self, what: &'static str, source: io::Error) -> InterfaceError {
@@ -313,15 +306,21 @@ impl Interface {
     }
 }
 
-/// A socket of its own.
-pub(crate) fn socket(family: c_int, kind: c_int, protocol: c_int) -> io::Result<OwnedFd> {
-    // SAFETY: the arguments are plain numbers.
-    let descriptor = unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) };
-    if descriptor < 0 {
-        return Err(io::Error::last_os_error());
+fn datagrams(family: AddressFamily) -> io::Result<OwnedFd> {
+    Ok(socket_with(
+        family,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?)
+}
+
+/// What a system call said that returns a negative number where it fails.
+pub(crate) fn check(result: c_int) -> io::Result<c_int> {
+    match result {
+        result if result < 0 => Err(io::Error::last_os_error()),
+        result => Ok(result),
     }
-    // SAFETY: the descriptor is new and nobody else's.
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
 /// Tells when the state of any interface has changed.
@@ -336,22 +335,11 @@ impl Carrier {
     /// # Errors
     /// Where the machine has no such sockets.
     pub fn new() -> io::Result<Carrier> {
-        let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK;
-        let socket = socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE)?;
-        // SAFETY: all bytes of a netlink address may be zero.
-        let mut address: libc::sockaddr_nl = unsafe { mem::zeroed() };
-        address.nl_family = libc::AF_NETLINK as u16;
-        address.nl_groups = libc::RTMGRP_LINK as u32;
-        // SAFETY: the address is a `struct sockaddr_nl` and outlives the call.
-        let result = unsafe {
-            let size = size_of_val(&address) as u32;
-            libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size)
-        };
-        if result < 0 {
-            Err(io::Error::last_os_error())
-        } else {
-            Ok(Carrier { socket })
-        }
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
+        let all = SocketAddrNetlink::new(0, libc::RTMGRP_LINK as u32);
+        rustix::net::bind(&socket, &all)?;
+        Ok(Carrier { socket })
     }
 
     /// What to poll for.
@@ -365,17 +353,12 @@ impl Carrier {
         let mut buffer = [0_u8; 8192];
         let mut any = false;
         loop {
-            // SAFETY: the buffer outlives the call and has that many bytes.
-            let got = unsafe {
-                let (at, size) = (buffer.as_mut_ptr().cast(), buffer.len());
-                libc::recv(self.socket.as_raw_fd(), at, size, libc::MSG_DONTWAIT)
-            };
-            // With an overflow, some were lost: the state is read anew all the same.
-            let overflow = io::Error::last_os_error().raw_os_error() == Some(libc::ENOBUFS);
-            if got <= 0 && !(got < 0 && overflow && !any) {
-                return any;
+            match recv(&self.socket, &mut buffer[..], RecvFlags::DONTWAIT) {
+                Ok((1.., _)) => any = true,
+                // Some were lost: the state is read anew all the same.
+                Err(Errno::NOBUFS) if !any => any = true,
+                _ => return any,
             }
-            any = true;
         }
     }
 }

@@ -3,10 +3,11 @@
 mod form;
 mod stamp;
 
-use crate::interface::socket;
+use crate::interface::check;
 use crate::{Interface, LinkDevice, Received};
 use farcall_trunk_proto::{Mac, Nanos, Transmit};
 use form::{DATAGRAM_BYTES, FILTER, Prefix, parse};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 use stamp::{Clock, STAMP_BYTES};
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -19,12 +20,12 @@ const BATCH: usize = 64;
 /// buffers would share the same lines of the cache.
 const LARGEST: usize = 65_536 + 64 * 17;
 /// The kernel holds so much that came, in bytes.
-const RECEIVE_BUFFER: c_int = 8 << 20;
+const RECEIVE_BUFFER: usize = 8 << 20;
 /// And so much that is to be sent: a fraction of what a switch takes, for frames in it cannot be
 /// recalled. The kernel counts about 2.3 KB for a full frame.
-const SEND_BUFFER: c_int = 256 << 10;
+const SEND_BUFFER: usize = 256 << 10;
 /// In the datagram form it counts about 70 KB for 44 frames.
-const SEND_BUFFER_DATAGRAMS: c_int = 1 << 20;
+const SEND_BUFFER_DATAGRAMS: usize = 1 << 20;
 
 /// How frames are sent on a link; both are always understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,28 +63,18 @@ impl PacketSocket {
     /// Without the right to use packet sockets (`CAP_NET_RAW`).
     pub fn open(interface: &Interface, form: Form) -> io::Result<PacketSocket> {
         let protocol = (libc::ETH_P_ALL as u16).to_be();
-        let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         // Without a protocol until it is bound, or it would hear every interface.
-        let socket = socket(libc::AF_PACKET, kind, 0)?;
+        let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
         let index = interface.index().map_err(io::Error::other)?;
-        set_option(
-            &socket,
-            libc::SOL_SOCKET,
-            libc::SO_RCVBUFFORCE,
-            RECEIVE_BUFFER,
-        )
-        .or_else(|_| set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, RECEIVE_BUFFER))?;
+        sockopt::set_socket_recv_buffer_size_force(&socket, RECEIVE_BUFFER)
+            .or_else(|_| sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER))?;
         let send_buffer = match form {
-            Form::Ethernet => SEND_BUFFER,
-            Form::Datagram => SEND_BUFFER_DATAGRAMS,
+            Form::Ethernet => SEND_BUFFER / 2,
+            Form::Datagram => SEND_BUFFER_DATAGRAMS / 2,
         };
-        set_option(
-            &socket,
-            libc::SOL_SOCKET,
-            libc::SO_SNDBUFFORCE,
-            send_buffer / 2,
-        )
-        .or_else(|_| set_option(&socket, libc::SOL_SOCKET, libc::SO_SNDBUF, send_buffer / 2))?;
+        sockopt::set_socket_send_buffer_size_force(&socket, send_buffer)
+            .or_else(|_| sockopt::set_socket_send_buffer_size(&socket, send_buffer))?;
         set_option(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
         set_option(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
         attach_filter(&socket)?;
@@ -98,9 +89,7 @@ impl PacketSocket {
             let size = size_of_val(&address) as u32;
             libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size)
         };
-        if result < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        check(result)?;
         Ok(PacketSocket {
             socket,
             source: interface.address().map_err(io::Error::other)?,
@@ -139,11 +128,7 @@ fn attach_filter(socket: &OwnedFd) -> io::Result<()> {
         let (level, name) = (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER);
         libc::setsockopt(socket.as_raw_fd(), level, name, at, size)
     };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    check(result).map(drop)
 }
 
 fn set_option(socket: &OwnedFd, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
@@ -158,11 +143,7 @@ fn set_option(socket: &OwnedFd, level: c_int, name: c_int, value: c_int) -> io::
             size,
         )
     };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    check(result).map(drop)
 }
 
 fn part(bytes: &[u8]) -> libc::iovec {

@@ -136,18 +136,11 @@ impl Message {
             Message::Nack(..) => 3,
             Message::Goodbye(_) => 4,
         });
-        put_sender(&mut out, self.sender());
+        self.sender().put(&mut out);
         match self {
-            Message::Hello(_, traits) => put_traits(&mut out, traits),
-            Message::Heartbeat(_, heartbeat) => put_heartbeat(&mut out, heartbeat),
-            Message::Nack(_, nack) => {
-                out.push(nack.link);
-                out.push(nack.ranges.len() as u8);
-                for (first, count) in &nack.ranges {
-                    out.extend(first.to_be_bytes());
-                    out.extend(count.to_be_bytes());
-                }
-            }
+            Message::Hello(_, traits) => traits.put(&mut out),
+            Message::Heartbeat(_, heartbeat) => heartbeat.put(&mut out),
+            Message::Nack(_, nack) => nack.put(&mut out),
             Message::Goodbye(_) => {}
         }
         out
@@ -158,167 +151,152 @@ impl Message {
     /// # Errors
     /// What is wrong with it.
     pub fn decode(bytes: &[u8]) -> Result<Message, ControlError> {
-        let mut input = Input(bytes);
-        let kind = input.u8()?;
-        let sender = input.sender()?;
+        let input = &mut &bytes[..];
+        let kind = u8::take(input)?;
+        let sender = Sender::take(input)?;
         let message = match kind {
-            1 => Message::Hello(sender, input.traits()?),
-            2 => Message::Heartbeat(sender, input.heartbeat()?),
-            3 => Message::Nack(sender, input.nack()?),
+            1 => Message::Hello(sender, Traits::take(input)?),
+            2 => Message::Heartbeat(sender, Heartbeat::take(input)?),
+            3 => Message::Nack(sender, Nack::take(input)?),
             4 => Message::Goodbye(sender),
             _ => return Err(ControlError::Type),
         };
-        match input.0 {
-            [] => Ok(message),
-            _ => Err(ControlError::Length),
+        match (input.is_empty(), message.is_sound()) {
+            (false, _) => Err(ControlError::Length),
+            (true, false) => Err(ControlError::Bounds),
+            (true, true) => Ok(message),
         }
     }
-}
 
-fn put_sender(out: &mut Vec<u8>, sender: &Sender) {
-    out.extend(sender.node.0);
-    out.extend(sender.session.to_be_bytes());
-    out.extend(sender.echo.to_be_bytes());
-    out.extend(sender.counter.to_be_bytes());
-    out.push(sender.link);
-}
-
-fn put_traits(out: &mut Vec<u8>, traits: &Traits) {
-    out.extend(traits.rate.to_be_bytes());
-    out.extend(traits.mtu.to_be_bytes());
-}
-
-fn put_heartbeat(out: &mut Vec<u8>, heartbeat: &Heartbeat) {
-    put_traits(out, &heartbeat.traits);
-    out.extend(heartbeat.interval.to_be_bytes());
-    out.extend(heartbeat.stamp.to_be_bytes());
-    out.extend(heartbeat.echo_stamp.to_be_bytes());
-    out.extend(heartbeat.echo_held.to_be_bytes());
-    out.extend(heartbeat.grants_made.to_be_bytes());
-    let SpanReport {
-        span,
-        peers,
-        arrive,
-        path_total,
-        arrive_total,
-    } = heartbeat.span;
-    for count in [span, peers, arrive, path_total, arrive_total] {
-        out.extend(count.to_be_bytes());
-    }
-    out.push(heartbeat.paths.len() as u8);
-    for path in &heartbeat.paths {
-        out.push(path.link);
-        out.push(u8::from(path.heard));
-        out.extend(path.received.to_be_bytes());
-        out.extend(path.grant.to_be_bytes());
+    /// Whether all numbers are within their bounds.
+    fn is_sound(&self) -> bool {
+        let sender = self.sender();
+        let is_link = |link: u8| usize::from(link) < MAX_LINKS;
+        !sender.node.is_group()
+            && sender.session != 0
+            && is_link(sender.link)
+            && match self {
+                Message::Heartbeat(_, heartbeat) => {
+                    (1..=10_000).contains(&heartbeat.interval)
+                        && heartbeat.paths.iter().all(|path| is_link(path.link))
+                }
+                Message::Nack(_, nack) => is_link(nack.link),
+                Message::Hello(..) | Message::Goodbye(_) => true,
+            }
     }
 }
 
-struct Input<'a>(&'a [u8]);
+/// What travels: appended to a message, or taken off its front.
+trait Wire: Sized {
+    fn put(&self, out: &mut Vec<u8>);
+    fn take(input: &mut &[u8]) -> Result<Self, ControlError>;
+}
 
-impl Input<'_> {
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], ControlError> {
-        let (&taken, rest) = self.0.split_first_chunk().ok_or(ControlError::Length)?;
-        self.0 = rest;
-        Ok(taken)
+/// An element of a list, which is its length in a byte and so many of them.
+trait Item: Wire {
+    /// Of a list, at most.
+    const MOST: usize;
+}
+
+impl Item for PathReport {
+    const MOST: usize = MAX_LINKS;
+}
+
+impl Item for (u32, u16) {
+    const MOST: usize = NACK_RANGES;
+}
+
+macro_rules! numbers {
+    ($($number:ty),*) => {$(
+        impl Wire for $number {
+            fn put(&self, out: &mut Vec<u8>) {
+                out.extend(self.to_be_bytes());
+            }
+
+            fn take(input: &mut &[u8]) -> Result<Self, ControlError> {
+                let taken = input.split_off(..size_of::<Self>());
+                let bytes = taken.and_then(|bytes| bytes.try_into().ok());
+                bytes.map(Self::from_be_bytes).ok_or(ControlError::Length)
+            }
+        }
+    )*};
+}
+
+/// Records whose fields travel in this order.
+macro_rules! records {
+    ($($record:ident { $($field:ident),* })*) => {$(
+        impl Wire for $record {
+            fn put(&self, out: &mut Vec<u8>) {
+                $(self.$field.put(out);)*
+            }
+
+            fn take(input: &mut &[u8]) -> Result<Self, ControlError> {
+                $(let $field = Wire::take(input)?;)*
+                Ok($record { $($field),* })
+            }
+        }
+    )*};
+}
+
+numbers!(u8, u16, u32, u64);
+records! {
+    Sender { node, session, echo, counter, link }
+    Traits { rate, mtu }
+    SpanReport { span, peers, arrive, path_total, arrive_total }
+    PathReport { link, heard, received, grant }
+    Heartbeat { traits, interval, stamp, echo_stamp, echo_held, grants_made, span, paths }
+    Nack { link, ranges }
+}
+
+impl Wire for Mac {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend(self.0);
     }
 
-    fn u8(&mut self) -> Result<u8, ControlError> {
-        self.take::<1>().map(|[byte]| byte)
+    fn take(input: &mut &[u8]) -> Result<Mac, ControlError> {
+        let (&bytes, rest) = input.split_first_chunk().ok_or(ControlError::Length)?;
+        *input = rest;
+        Ok(Mac(bytes))
+    }
+}
+
+impl Wire for bool {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(*self));
     }
 
-    fn u16(&mut self) -> Result<u16, ControlError> {
-        self.take().map(u16::from_be_bytes)
-    }
-
-    fn u32(&mut self) -> Result<u32, ControlError> {
-        self.take().map(u32::from_be_bytes)
-    }
-
-    fn u64(&mut self) -> Result<u64, ControlError> {
-        self.take().map(u64::from_be_bytes)
-    }
-
-    fn bool(&mut self) -> Result<bool, ControlError> {
-        match self.u8()? {
+    fn take(input: &mut &[u8]) -> Result<bool, ControlError> {
+        match u8::take(input)? {
             0 => Ok(false),
             1 => Ok(true),
             _ => Err(ControlError::Bounds),
         }
     }
+}
 
-    fn link(&mut self) -> Result<u8, ControlError> {
-        let link = self.u8()?;
-        match usize::from(link) < MAX_LINKS {
-            true => Ok(link),
+impl Wire for (u32, u16) {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.0.put(out);
+        self.1.put(out);
+    }
+
+    fn take(input: &mut &[u8]) -> Result<(u32, u16), ControlError> {
+        Ok((u32::take(input)?, u16::take(input)?))
+    }
+}
+
+impl<T: Item> Wire for Vec<T> {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.push(self.len() as u8);
+        self.iter().for_each(|item| item.put(out));
+    }
+
+    fn take(input: &mut &[u8]) -> Result<Vec<T>, ControlError> {
+        let count = usize::from(u8::take(input)?);
+        match count <= T::MOST {
+            true => (0..count).map(|_| T::take(input)).collect(),
             false => Err(ControlError::Bounds),
         }
-    }
-
-    fn sender(&mut self) -> Result<Sender, ControlError> {
-        let sender = Sender {
-            node: Mac(self.take()?),
-            session: self.u32()?,
-            echo: self.u32()?,
-            counter: self.u32()?,
-            link: self.link()?,
-        };
-        match sender.node.is_group() || sender.session == 0 {
-            true => Err(ControlError::Bounds),
-            false => Ok(sender),
-        }
-    }
-
-    fn traits(&mut self) -> Result<Traits, ControlError> {
-        Ok(Traits {
-            rate: self.u64()?,
-            mtu: self.u16()?,
-        })
-    }
-
-    fn heartbeat(&mut self) -> Result<Heartbeat, ControlError> {
-        let mut heartbeat = Heartbeat {
-            traits: self.traits()?,
-            interval: self.u16()?,
-            stamp: self.u64()?,
-            echo_stamp: self.u64()?,
-            echo_held: self.u32()?,
-            grants_made: self.u64()?,
-            paths: Vec::new(),
-            span: SpanReport {
-                span: self.u32()?,
-                peers: self.u32()?,
-                arrive: self.u32()?,
-                path_total: self.u32()?,
-                arrive_total: self.u32()?,
-            },
-        };
-        let paths = usize::from(self.u8()?);
-        if paths > MAX_LINKS || !(1..=10_000).contains(&heartbeat.interval) {
-            return Err(ControlError::Bounds);
-        }
-        for _ in 0..paths {
-            heartbeat.paths.push(PathReport {
-                link: self.link()?,
-                heard: self.bool()?,
-                received: self.u32()?,
-                grant: self.u64()?,
-            });
-        }
-        Ok(heartbeat)
-    }
-
-    fn nack(&mut self) -> Result<Nack, ControlError> {
-        let link = self.link()?;
-        let count = usize::from(self.u8()?);
-        if count > NACK_RANGES {
-            return Err(ControlError::Bounds);
-        }
-        let mut ranges = Vec::new();
-        for _ in 0..count {
-            ranges.push((self.u32()?, self.u16()?));
-        }
-        Ok(Nack { link, ranges })
     }
 }
 

@@ -21,7 +21,8 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 
 /// How frames are spread over the links.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Policy {
     /// Rates granted by the receiver.
     #[default]
@@ -37,12 +38,7 @@ pub enum Policy {
 impl Policy {
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
-        match self {
-            Policy::MaxMin => "max-min",
-            Policy::Traffic => "traffic",
-            Policy::LinkCount => "link-count",
-            Policy::RoundRobin => "round-robin",
-        }
+        self.into()
     }
 }
 

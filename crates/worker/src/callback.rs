@@ -1,7 +1,7 @@
 //! Callbacks between a worker and its server: short words on the worker's socket, and the
 //! messages in memory that both have.
 
-use crate::memory::sealed_memory;
+use farcall_memory::sealed_memory;
 use farcall_rpc_proto::CALLBACK_BYTES;
 use rustix::io::Errno;
 use std::fs::File;

@@ -5,7 +5,7 @@
 //! the other; until it has taken one the server may withdraw it, and of that word only one of the
 //! two can have its way.
 
-use crate::memory::{Mapping, sealed_memory};
+use farcall_memory::{Mapping, sealed_memory};
 use farcall_rpc_proto::{Failure, FailureKind};
 use farcall_spin::Spin;
 use rustix::thread::futex;
@@ -147,7 +147,7 @@ impl Control {
     }
 
     pub fn open(fd: OwnedFd) -> io::Result<Control> {
-        let mapping = Mapping::new(fd.as_fd(), size_of::<Page>())?;
+        let mapping = Mapping::new(fd.as_fd(), size_of::<Page>(), true)?;
         Ok(Control {
             fd,
             mapping,
@@ -163,7 +163,7 @@ impl Control {
     fn page(&self) -> &Page {
         // SAFETY: the mapping is as large as a page and lives as long as `self`. All fields but
         // the texts are atomics; those are only reached through raw pointers. The size is sealed.
-        unsafe { &*self.mapping.start().cast::<Page>() }
+        unsafe { &*self.mapping.start().as_ptr().cast::<Page>() }
     }
 
     fn slot(&self, number: u32) -> &Slot {
@@ -172,7 +172,7 @@ impl Control {
 
     /// Where the texts of a request go, and how much room there is.
     fn text_of(&self, number: u32, alone: bool) -> (*mut u8, usize) {
-        let page = self.mapping.start().cast::<Page>();
+        let page = self.mapping.start().as_ptr().cast::<Page>();
         // SAFETY: the fields lie within the mapping.
         unsafe {
             match alone {

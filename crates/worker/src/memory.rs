@@ -2,76 +2,9 @@
 //! mapped by the server and by the worker that runs the call. Segments are mapped by a client on
 //! this host and by the workers, and not by the server.
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use farcall_memory::{Mapping, sealed_memory};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::ptr::NonNull;
-
-/// A shared mapping of a whole memory object, unmapped on drop.
-pub struct Mapping {
-    start: NonNull<u8>,
-    bytes: usize,
-}
-
-// SAFETY: a mapping is plain memory; whoever dereferences `start` answers for synchronisation.
-unsafe impl Send for Mapping {}
-
-impl Mapping {
-    /// Maps `bytes` bytes of `fd` for reading and writing, with all pages present at once.
-    pub fn new(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<Mapping> {
-        Mapping::with(fd, bytes, MapFlags::SHARED | MapFlags::POPULATE)
-    }
-
-    /// The same in little time: where there is much memory, its pages come as they are touched.
-    fn soon(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<Mapping> {
-        match bytes < LARGE {
-            true => Mapping::new(fd, bytes),
-            false => Mapping::with(fd, bytes, MapFlags::SHARED),
-        }
-    }
-
-    fn with(fd: BorrowedFd<'_>, bytes: usize, flags: MapFlags) -> io::Result<Mapping> {
-        // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing.
-        let start = unsafe {
-            mmap(
-                std::ptr::null_mut(),
-                bytes,
-                ProtFlags::READ | ProtFlags::WRITE,
-                flags,
-                fd,
-                0,
-            )?
-        };
-        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Mapping { start, bytes })
-    }
-
-    /// Its first byte.
-    pub fn start(&self) -> *mut u8 {
-        self.start.as_ptr()
-    }
-
-    /// Its length.
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: start and length are those of a live mapping that nobody else unmaps.
-        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
-    }
-}
-
-/// A memory object whose size can no longer change, so that no side can make the other fault.
-pub fn sealed_memory(name: &str, bytes: usize) -> io::Result<OwnedFd> {
-    let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-    ftruncate(&fd, bytes as u64)?;
-    fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-    Ok(fd)
-}
 
 /// A memory object for arrays.
 pub struct MemoryObject {
@@ -87,7 +20,8 @@ impl MemoryObject {
     /// Memory that the server maps, all zero.
     pub fn mapped(number: u64, bytes: usize) -> io::Result<MemoryObject> {
         let fd = sealed_memory("farcall-job", bytes)?;
-        let mapping = Mapping::soon(fd.as_fd(), bytes)?;
+        // Where there is much memory, its pages come as they are touched.
+        let mapping = Mapping::new(fd.as_fd(), bytes, bytes < LARGE)?;
         Ok(MemoryObject {
             number,
             fd,
@@ -127,6 +61,7 @@ impl MemoryObject {
     /// If the part is not within the memory, or the server does not map it.
     pub fn range(&self, offset: u64, length: u64) -> *mut [u8] {
         let mapping = self.mapping.as_ref().expect("memory that the server maps");
+        let start = mapping.start().as_ptr();
         let (offset, length) = (offset as usize, length as usize);
         let end = offset.checked_add(length);
         assert!(
@@ -134,7 +69,7 @@ impl MemoryObject {
             "within the memory"
         );
         // SAFETY: checked above.
-        std::ptr::slice_from_raw_parts_mut(unsafe { mapping.start().add(offset) }, length)
+        std::ptr::slice_from_raw_parts_mut(unsafe { start.add(offset) }, length)
     }
 
     /// A part of it, to be read and written.

@@ -6,10 +6,10 @@
 
 use crate::handle::send;
 use crate::launch::Start;
-use crate::memory::sealed_memory;
 use crate::process::{self, Callee, Channel};
 use farcall_idl::{ArrayLayout, Document, Interface, Layout};
 use farcall_library::{Caller, Processes, Source};
+use farcall_memory::sealed_memory;
 use farcall_rpc_proto::Call;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -8,16 +8,18 @@ use crate::control::{Control, Outcome, Request};
 use crate::files::Files;
 use crate::handle::{GREETING_BYTES, MemoryMessage, READY, SOCKET_FD};
 use crate::launch::{Identities, Ready, Start};
-use crate::memory::{Mapping, free};
+use crate::memory::free;
 use crate::parallel;
 use farcall_idl::{ArrayLayout, Document, Interface, Layout, Scalar};
 use farcall_library::{
     Binding, CallbackAnswer, CallbackRequest, Caller, InvokeError, Processes, Source, Threads,
 };
+use farcall_memory::Mapping;
 use farcall_rpc_proto::{Call, Callback, Failure, FailureKind, swap_bytes};
 use farcall_spin::Spin;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use rustix::process::{Resource, Rlimit, setrlimit};
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
@@ -306,7 +308,7 @@ impl<C: Callee> Worker<C> {
         match (MemoryMessage::decode(bytes), descriptors.pop()) {
             (MemoryMessage::Map { id, bytes }, Some(fd)) => {
                 self.mappings
-                    .insert(id, Mapping::new(fd.as_fd(), bytes as usize)?);
+                    .insert(id, Mapping::new(fd.as_fd(), bytes as usize, true)?);
             }
             (MemoryMessage::Unmap { id }, _) => {
                 if let Some(mapping) = self.mappings.remove(&id) {
@@ -334,7 +336,7 @@ impl<C: Callee> Worker<C> {
             .map_err(|error| refuse(&error))?;
         layout.place(call.places.iter().copied());
         let memory = match self.mappings.get(&request.buffer) {
-            Some(mapping) => (mapping.start(), mapping.bytes()),
+            Some(mapping) => (mapping.start().as_ptr(), mapping.bytes()),
             None => (std::ptr::NonNull::<Aligned>::dangling().as_ptr().cast(), 0),
         };
         if layout.bytes > memory.1 as u64 {
@@ -427,7 +429,8 @@ impl<C: Callee> Worker<C> {
         };
         let segment = self.mappings.get(&place.segment)?;
         let end = place.offset.checked_add(array.bytes)?;
-        (end <= segment.bytes() as u64).then(|| segment.start().wrapping_add(place.offset as usize))
+        let start = segment.start().as_ptr();
+        (end <= segment.bytes() as u64).then(|| start.wrapping_add(place.offset as usize))
     }
 }
 
@@ -537,33 +540,16 @@ pub(crate) fn print_lines() {
 pub(crate) fn limit(memory: u64, files: u64) -> io::Result<()> {
     /// What is written to memory that is shared counts as well.
     const LEAST_FILE: u64 = 4 << 20;
-    let no_core = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
+    let set = |what: Resource, bytes: u64| {
+        let (current, maximum) = (Some(bytes), Some(bytes));
+        setrlimit(what, Rlimit { current, maximum })
     };
-    // SAFETY: plain system calls on values of this frame.
-    unsafe {
-        if libc::setrlimit(libc::RLIMIT_CORE, &no_core) < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        if memory > 0 {
-            let limit = libc::rlimit {
-                rlim_cur: memory,
-                rlim_max: memory,
-            };
-            if libc::setrlimit(libc::RLIMIT_DATA, &limit) < 0 {
-                return Err(io::Error::last_os_error());
-            }
-        }
-        if files > 0 {
-            let limit = libc::rlimit {
-                rlim_cur: files.max(LEAST_FILE),
-                rlim_max: files.max(LEAST_FILE),
-            };
-            if libc::setrlimit(libc::RLIMIT_FSIZE, &limit) < 0 {
-                return Err(io::Error::last_os_error());
-            }
-        }
+    set(Resource::Core, 0)?;
+    if memory > 0 {
+        set(Resource::Data, memory)?;
+    }
+    if files > 0 {
+        set(Resource::Fsize, files.max(LEAST_FILE))?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@
 //! is what the server says.
 
 use farcall_idl::Scalar;
-use farcall_rpc_proto::client::{Connection, Event};
+use farcall_rpc_proto::client::{Answer, Connection, Event};
 use farcall_rpc_proto::{
     ArrayForm, ArrayPart, CALLBACKS, CREDIT, Call, CallId, CallbackAnswer, DIRECTORY, DataName,
     HANDLES, HandleId, Hello, JOBS, JobId, KEPT_OBJECTS, Kind, LOANS, Limits, NAMES, Name, OUTPUT,
@@ -246,24 +246,20 @@ impl Driver {
                 }
                 return;
             }
-            Event::Listing(id, _) | Event::Interface { request: id, .. } => id,
-            Event::Failed(id, _) | Event::Estimated(id, _) => id,
-            Event::Standing(id, _) | Event::Draining(id, _) | Event::Directory(id, _, _) => id,
-            Event::Submitted(id, _) | Event::Job(id, _) | Event::Jobs(id, _) => id,
-            Event::Handle(id, _) | Event::Handles(id, _) | Event::Objects(id, _) => id,
-            Event::Named(id, _) | Event::Names(id, _) | Event::Reservations(id, _) => id,
-            Event::Created(id) => {
-                self.proto.delete(id);
-                id
-            }
-            Event::Shared(id, bytes) => {
-                assert!(bytes >= MEMORY_BYTES);
-                self.proto.unshare(id);
-                id
-            }
-            Event::Done(id, _) => {
-                let complete = self.open.get(&id) == Some(&0);
-                assert!(complete || self.cancelled == Some(id));
+            Event::Failed(id, _) => id,
+            Event::Answered(id, answer) => {
+                match answer {
+                    Answer::Created => self.proto.delete(id),
+                    Answer::Shared(bytes) => {
+                        assert!(bytes >= MEMORY_BYTES);
+                        self.proto.unshare(id);
+                    }
+                    Answer::Done(_) => {
+                        let complete = self.open.get(&id) == Some(&0);
+                        assert!(complete || self.cancelled == Some(id));
+                    }
+                    _ => {}
+                }
                 id
             }
         };

@@ -20,6 +20,15 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation(pub String);
 
+impl Violation {
+    /// Which promise it is: what is said of it, without numbers and what follows a colon.
+    pub(crate) fn kind(&self) -> String {
+        let end = self.0.rfind(": ").unwrap_or(self.0.len());
+        let letters = self.0[..end].chars();
+        letters.filter(|letter| !letter.is_ascii_digit()).collect()
+    }
+}
+
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -64,6 +73,9 @@ struct Running {
     reservation: Option<u64>,
     /// It has waited for its caller: what it has besides others was not booked for it.
     has_waited: bool,
+    /// Others were posted before or behind it: they share processor elements, which are those of
+    /// the one posted last, or of another where that is taken back.
+    has_company: bool,
     /// Memory, and whether it is written.
     memory: Vec<(MemoryKey, bool)>,
 }
@@ -163,9 +175,15 @@ impl Checker {
             pes,
             reservation: handed.reservation,
             has_waited: false,
+            has_company: false,
             memory: handed.memory,
         };
-        self.workers.entry(worker).or_default().push(running);
+        let known = self.workers.entry(worker).or_default();
+        known.push(running);
+        let has_company = known.len() > 1;
+        known
+            .iter_mut()
+            .for_each(|one| one.has_company |= has_company);
         let used = self.used(host, |_| true);
         if used > most_pes {
             self.fail(format!(
@@ -195,7 +213,7 @@ impl Checker {
         if let Some(id) = own
             && let Some(pes) = self.reservations.pes(life, id, now)
         {
-            let used = self.used(host, |one| one.reservation == own);
+            let used = self.used(host, |one| one.reservation == own && !one.has_company);
             if used > pes {
                 let text = format!(
                     "calls of reservation {id} have {used} processor elements, and it has {pes}"
@@ -213,7 +231,7 @@ impl Checker {
         }
         let is_outside = |one: &Running| {
             let made = self.calls.get(&one.tag).map_or(0, |known| known.made);
-            one.reservation.is_none() && made >= since
+            one.reservation.is_none() && made >= since && !one.has_company
         };
         let used = self.used(host, is_outside);
         if used + booked > most_pes {

@@ -15,12 +15,13 @@ mod trespass;
 pub(crate) use libraries::OPERATOR;
 
 use crate::checker::Checker;
-use crate::interfaces::{NAMES, user_name};
+use crate::interfaces::NAMES;
 use crate::machine::Memory;
 use crate::options::Options;
+use crate::options::user_name;
 use farcall_random::SplitMix64;
 use farcall_rpc_proto as proto;
-use farcall_rpc_proto::client::{Connection, Event};
+use farcall_rpc_proto::client::{Answer, Connection, Event};
 use farcall_rpc_proto::{
     CallId, Failure, FailureKind, Hello, JobId, Limits, ProtocolError, Transmit,
 };
@@ -145,7 +146,8 @@ impl Client {
 
     /// What it still waits for, in words.
     pub(crate) fn lacks(&self) -> String {
-        let open: Vec<_> = self.open.values().map(|open| &open.purpose).collect();
+        let open = self.open.values();
+        let open: Vec<_> = open.map(|open| open.purpose.in_words()).collect();
         let kept = self.kept.values().filter(|kept| kept.asks < 2);
         let kept: Vec<String> = kept.map(|kept| kept.tag.to_string()).collect();
         format!("{} wishes, {open:?}, submitted calls {kept:?}", self.wishes)
@@ -328,7 +330,7 @@ impl Client {
                 Ok((taken, event)) => {
                     bytes = &bytes[taken..];
                     match event {
-                        Some(Event::Shared(request, _)) => {
+                        Some(Event::Answered(request, Answer::Shared(_))) => {
                             self.is_shared(request, memories.pop_front(), scene);
                         }
                         Some(event) => self.on_event(event, scene),
@@ -353,59 +355,47 @@ impl Client {
         match event {
             Event::Connected(_) => self.greeted = true,
             Event::Callback(call, callback) => self.called_back(call, callback, scene),
-            Event::Interface {
-                request, function, ..
-            } => match self.closed(request, scene) {
-                Some((Purpose::Describe(index), _)) => {
-                    self.functions.insert(index, function);
-                }
-                Some((Purpose::Library(_), _)) => self.extra.push(function),
-                _ => {}
-            },
-            Event::Submitted(request, id) => {
-                if let Some((Purpose::Submitted(asked), _)) = self.closed(request, scene) {
-                    self.is_kept(asked, id, scene);
-                }
-            }
-            Event::Handle(request, record) => {
-                if let Some((purpose, since)) = self.closed(request, scene) {
-                    self.has_handle(purpose, since, &record, scene);
-                }
-            }
-            Event::Created(request) => self.created(request, scene),
-            Event::Objects(request, page) => {
-                if let Some((Purpose::Object(asked), since)) = self.closed(request, scene) {
-                    self.told_of_objects(asked, (request, since), &page, scene);
-                }
-            }
-            Event::Named(request, record) => {
-                if let Some((Purpose::Name(asked), since)) = self.closed(request, scene) {
-                    self.told_of_name(asked, since, &record, scene);
-                }
-            }
-            Event::Names(request, page) => {
-                if let Some((Purpose::Name(_), since)) = self.closed(request, scene) {
-                    let reader = (self.life, self.user);
-                    let told = scene
-                        .checker
-                        .names
-                        .listed(reader, &page, (since, scene.now));
-                    told.unwrap_or_else(|text| scene.checker.fail(text));
-                }
-            }
-            Event::Reservations(request, page) => {
-                if let Some((Purpose::Reservation(asked), since)) = self.closed(request, scene) {
-                    self.told_of_reservations(asked, since, &page, scene);
-                }
-            }
-            Event::Listing(request, _) => {
-                if let Some((Purpose::Library(asked), _)) = self.closed(request, scene) {
-                    self.registered(asked, scene);
-                }
-            }
-            Event::Done(request, _) => self.done(request, scene),
+            Event::Answered(request, answer) => self.answered(request, answer, scene),
             Event::Failed(request, failure) => self.failed(request, &failure, scene),
-            Event::Job(request, _) => drop(self.closed(request, scene)),
+            _ => {}
+        }
+    }
+
+    fn answered(&mut self, request: CallId, answer: Answer, scene: &mut Scene<'_>) {
+        match answer {
+            Answer::Created => return self.created(request, scene),
+            Answer::Done(_) => return self.done(request, scene),
+            Answer::Estimated(_) | Answer::Standing(_) | Answer::Draining(_) => return,
+            Answer::Directory(..) | Answer::Shared(_) => return,
+            Answer::Jobs(_) | Answer::Handles(_) => return,
+            _ => {}
+        }
+        let Some((purpose, since)) = self.closed(request, scene) else {
+            return;
+        };
+        match (answer, purpose) {
+            (Answer::Interface(told), Purpose::Describe(index)) => {
+                self.functions.insert(index, told.function);
+            }
+            (Answer::Interface(told), Purpose::Library(_)) => self.extra.push(told.function),
+            (Answer::Submitted(id), Purpose::Submitted(asked)) => self.is_kept(asked, id, scene),
+            (Answer::Handle(record), purpose) => self.has_handle(purpose, since, &record, scene),
+            (Answer::Objects(page), Purpose::Object(asked)) => {
+                self.told_of_objects(asked, (request, since), &page, scene);
+            }
+            (Answer::Named(record), Purpose::Name(asked)) => {
+                self.told_of_name(asked, since, &record, scene);
+            }
+            (Answer::Names(page), Purpose::Name(_)) => {
+                let reader = (self.life, self.user);
+                let names = &mut scene.checker.names;
+                let told = names.listed(reader, &page, (since, scene.now));
+                told.unwrap_or_else(|text| scene.checker.fail(text));
+            }
+            (Answer::Reservations(page), Purpose::Reservation(asked)) => {
+                self.told_of_reservations(asked, since, &page, scene);
+            }
+            (Answer::Listing(_), Purpose::Library(asked)) => self.registered(asked, scene),
             _ => {}
         }
     }

@@ -101,11 +101,6 @@ pub(crate) fn library(number: u64) -> String {
     )
 }
 
-/// What a user is called.
-pub(crate) fn user_name(user: u8) -> String {
-    format!("user {user}")
-}
-
 /// What a worker, or a client that is called back, makes of a byte.
 pub(crate) fn next(byte: u8) -> u8 {
     byte & 0xf0 | byte.wrapping_add(1) & 0x0f

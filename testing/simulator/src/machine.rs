@@ -129,6 +129,7 @@ fn settings(random: &mut SplitMix64, options: &Options) -> Settings {
             stalled_busy_s: 60.0,
             objects_per_connection: 4,
             objects: 8,
+            files: 0,
             reservations_per_user: RESERVATIONS,
             reserve_ahead_s: 3600.0,
             bandwidth_up: bandwidth,

@@ -209,3 +209,8 @@ impl Options {
         }
     }
 }
+
+/// What a user is called.
+pub(crate) fn user_name(user: u8) -> String {
+    format!("user {user}")
+}

@@ -5,7 +5,7 @@ use farcall_simulator::{Flaw, Options, simulate};
 use std::time::{Duration, Instant};
 
 /// Seeds that have broken a promise, and what was wrong.
-const FAILED: [(u64, &str); 3] = [
+const FAILED: [(u64, &str); 5] = [
     (
         3,
         "processor elements of a running call went to one that was taken back from behind it",
@@ -17,6 +17,14 @@ const FAILED: [(u64, &str); 3] = [
     (
         1342,
         "a metaserver whose calendar was set back knew the dead until it had caught up",
+    ),
+    (
+        1419,
+        "a connection was never read again after bandwidth was reserved the other way alone",
+    ),
+    (
+        1849,
+        "a call that was to fail with its library had its elements by then",
     ),
 ];
 

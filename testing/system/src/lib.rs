@@ -13,7 +13,7 @@ pub mod peer;
 pub mod program;
 pub mod server;
 
-pub use farcall_child::Daemon;
+pub use farcall_lab::Daemon;
 pub use program::{daemon, farcall, farcall_path};
 pub use server::ServerProcess;
 

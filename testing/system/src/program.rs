@@ -1,6 +1,6 @@
 //! The programs of this tree, built.
 
-use farcall_child::Daemon;
+use farcall_lab::Daemon;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,8 +1,8 @@
 //! A `farcall serve` of a test's own.
 
 use crate::{BOUND, farcall};
-use farcall_child::Daemon;
 use farcall_client::Options;
+use farcall_lab::Daemon;
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,12 +1,11 @@
 //! Generated files must be what their generator writes.
 
+use super::{Failure, Finding};
+use crate::generate;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-
-use super::{Failure, Finding};
-use crate::generate;
 
 pub(super) fn check(root: &Path) -> Result<Vec<Finding>, Failure> {
     let mut findings = Vec::new();

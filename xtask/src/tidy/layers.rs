@@ -1,14 +1,12 @@
 //! Which crate may depend on which: downward only.
 
-use std::collections::BTreeSet;
-use std::path::Path;
-use std::process::Command;
-
-use serde_json::Value;
-
 use super::purity::PURE;
 use super::sources::Source;
 use super::{Failure, Finding};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
 
 /// The layers, lowest first. A crate may depend on crates of lower layers.
 const LAYERS: &[(&str, &[&str])] = &[
@@ -42,6 +40,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "crates/channel",
             "crates/child",
             "crates/library",
+            "crates/memory",
             "crates/spin",
             "crates/tls",
             "crates/trunk-device",
@@ -92,6 +91,7 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("crates/metaserver", "crates/client"),
     ("crates/npy", "crates/idl"),
     ("crates/server", "crates/client"),
+    ("crates/channel", "crates/memory"),
     ("crates/server-proto", "crates/directory"),
     ("crates/server-proto", "crates/rpc-proto"),
     ("crates/server-proto", "crates/schedule"),

@@ -1,10 +1,9 @@
 //! Lengths of lines, functions and files.
 
-use syn::spanned::Spanned;
-use syn::visit::Visit;
-
 use super::Finding;
 use super::sources::Source;
+use syn::spanned::Spanned;
+use syn::visit::Visit;
 
 const COLUMNS: usize = 100;
 const FUNCTION_LINES: usize = 70;

@@ -3,12 +3,10 @@
 //! What counts are `use` lines and paths that begin with `crate` or lead there by `super`. A name
 //! that the root exports counts for the module that it comes from. Tests may look anywhere.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use syn::visit::Visit;
-
 use super::Finding;
 use super::sources::Source;
+use std::collections::{BTreeMap, BTreeSet};
+use syn::visit::Visit;
 
 /// Circles that are known: a crate, the modules, the reason. One that is no circle any more, or has
 /// grown, is an error; with no modules named, the crate may have any.

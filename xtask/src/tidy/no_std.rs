@@ -4,12 +4,11 @@
 //! `std` that links them is built for this machine: it brings a panic handler and an allocator of
 //! its own, so that a core, or a dependency of it, that pulls in `std` is a compile or link error.
 
+use super::layers::Package;
+use super::{Failure, Finding};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-
-use super::layers::Package;
-use super::{Failure, Finding};
 
 const BARE_TARGETS: &[&str] = &["thumbv7em-none-eabi", "x86_64-unknown-none"];
 

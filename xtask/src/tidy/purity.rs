@@ -1,10 +1,9 @@
 //! Cores without I/O, clocks, threads, or randomness of their own.
 
-use syn::spanned::Spanned;
-use syn::visit::Visit;
-
 use super::Finding;
 use super::sources::Source;
+use syn::spanned::Spanned;
+use syn::visit::Visit;
 
 /// Crates that use `std` but must give the same answer for the same input, always.
 pub(super) const PURE: &[&str] = &[

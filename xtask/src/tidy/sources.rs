@@ -1,9 +1,8 @@
 //! The files that belong to the project, read once.
 
+use super::Failure;
 use std::path::Path;
 use std::process::Command;
-
-use super::Failure;
 
 /// One text file of the project.
 pub(super) struct Source {

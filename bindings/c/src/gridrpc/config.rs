@@ -1,11 +1,9 @@
 //! The configuration file of GridRPC: the table `[client]` of a TOML file.
 
-use std::io;
-
+use super::{CONFIGFILE_ERROR, CONFIGFILE_NOT_FOUND, Fault};
 use farcall_client::{address_from_environment, default_address};
 use serde::Deserialize;
-
-use super::{CONFIGFILE_ERROR, CONFIGFILE_NOT_FOUND, Fault};
+use std::io;
 
 /// What the file may say of the client.
 #[derive(Debug, Default, Deserialize)]

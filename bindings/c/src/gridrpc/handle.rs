@@ -1,13 +1,12 @@
 //! Function handles: GFD-R-P.052, 3.2.
 
-use std::ffi::c_char;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError};
-
 use super::{Code, Fault, Grid, INVALID_FUNCTION_HANDLE, NO_ERROR, grid, run};
 use crate::error::Problem;
 use crate::function::Function;
 use crate::text;
+use std::ffi::c_char;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 
 /// `grpc_function_handle_t`: the caller's memory; the first word is a number, the rest spare.
 #[repr(C)]
@@ -22,7 +21,6 @@ static LAST: AtomicU64 = AtomicU64::new(0x6772_7063_0000_0000);
 /// Binds the handle to a function of the default server.
 ///
 /// # Safety
-///
 /// `handle` points to a handle, `name` is a string ended by NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grpc_function_handle_default(
@@ -36,7 +34,6 @@ pub unsafe extern "C" fn grpc_function_handle_default(
 /// Binds the handle to a function of a server.
 ///
 /// # Safety
-///
 /// `handle` points to a handle, `server` and `name` are strings ended by NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grpc_function_handle_init(
@@ -44,19 +41,17 @@ pub unsafe extern "C" fn grpc_function_handle_init(
     server: *const c_char,
     name: *const c_char,
 ) -> Code {
-    run(|| {
+    // SAFETY: the caller's promise.
+    run(|| unsafe {
         grid()?;
-        // SAFETY: the caller's promise.
-        let server = unsafe { text(server, "server_name") }?;
-        // SAFETY: the caller's promise.
-        unsafe { bind(handle, Some(server), name) }
+        let server = text(server, "server_name")?;
+        bind(handle, Some(server), name)
     })
 }
 
 /// Ends the handle. Sessions made with it go on.
 ///
 /// # Safety
-///
 /// `handle` points to a handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grpc_function_handle_destruct(handle: *mut Handle) -> Code {
@@ -72,7 +67,6 @@ pub unsafe extern "C" fn grpc_function_handle_destruct(handle: *mut Handle) -> C
 }
 
 /// # Safety
-///
 /// `handle` points to memory of a handle, `name` is a string ended by NUL.
 unsafe fn bind(
     handle: *mut Handle,
@@ -98,7 +92,6 @@ unsafe fn bind(
 /// The function of a handle.
 ///
 /// # Safety
-///
 /// `handle` points to a handle or is NULL.
 pub(super) unsafe fn function(grid: &Grid, handle: *const Handle) -> Result<Arc<Function>, Fault> {
     // SAFETY: the caller's promise.

@@ -1,13 +1,12 @@
 //! Argument stacks: calls whose arguments are collected at run time, as pointers in the order of
 //! the interface.
 
-use std::ffi::{c_int, c_void};
-use std::ptr;
-use std::sync::Arc;
-
 use super::handle::{self, Handle};
 use super::{Code, NO_ERROR, farcall_internal_grpc_call, farcall_internal_grpc_start, grid, run};
 use crate::error::{Problem, guard};
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::Arc;
 
 /// `grpc_arg_stack_t`.
 pub struct Stack {
@@ -29,7 +28,6 @@ pub extern "C" fn grpc_arg_stack_new(most: c_int) -> *mut Stack {
 /// Puts an argument on the stack: a pointer to a scalar or to the first element of an array.
 ///
 /// # Safety
-///
 /// `stack` is from `grpc_arg_stack_new`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grpc_arg_stack_push_arg(stack: *mut Stack, argument: *mut c_void) -> Code {
@@ -48,7 +46,6 @@ pub unsafe extern "C" fn grpc_arg_stack_push_arg(stack: *mut Stack, argument: *m
 /// Takes the last argument off; NULL if there is none.
 ///
 /// # Safety
-///
 /// `stack` is from `grpc_arg_stack_new`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grpc_arg_stack_pop_arg(stack: *mut Stack) -> *mut c_void {
@@ -63,7 +60,6 @@ pub unsafe extern "C" fn grpc_arg_stack_pop_arg(stack: *mut Stack) -> *mut c_voi
 /// Ends the stack. NULL is let pass.
 ///
 /// # Safety
-///
 /// `stack` is from `grpc_arg_stack_new`, and not used from now on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grpc_arg_stack_destruct(stack: *mut Stack) -> Code {
@@ -79,25 +75,25 @@ pub unsafe extern "C" fn grpc_arg_stack_destruct(stack: *mut Stack) -> Code {
 /// Calls the function with the arguments of the stack, which stay there.
 ///
 /// # Safety
-///
 /// As for `farcall_call_array`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grpc_call_argstack(handle: *const Handle, stack: *const Stack) -> Code {
-    run(|| {
-        // SAFETY: the caller's promise.
-        let function = unsafe { handle::function(&*grid()?, handle) }?;
-        // SAFETY: the caller's promise.
-        let stack = unsafe { stack.as_ref() }.ok_or(Problem::null("stack"))?;
+    // SAFETY: the caller's promise.
+    run(|| unsafe {
+        let function = handle::function(&*grid()?, handle)?;
+        let stack = stack.as_ref().ok_or(Problem::null("stack"))?;
         let (start, count) = (stack.pointers.as_ptr(), stack.pointers.len());
-        // SAFETY: the caller's promise.
-        Ok(unsafe { farcall_internal_grpc_call(Arc::into_raw(function), start, count) })
+        Ok(farcall_internal_grpc_call(
+            Arc::into_raw(function),
+            start,
+            count,
+        ))
     })
 }
 
 /// Begins the call with the arguments of the stack.
 ///
 /// # Safety
-///
 /// As for `farcall_call_array_async`; `session` points to a session.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grpc_call_argstack_async(
@@ -105,14 +101,14 @@ pub unsafe extern "C" fn grpc_call_argstack_async(
     session: *mut c_int,
     stack: *const Stack,
 ) -> Code {
-    run(|| {
-        // SAFETY: the caller's promise.
-        let function = unsafe { handle::function(&*grid()?, handle) }?;
-        // SAFETY: the caller's promise.
-        let stack = unsafe { stack.as_ref() }.ok_or(Problem::null("stack"))?;
+    // SAFETY: the caller's promise.
+    run(|| unsafe {
+        let function = handle::function(&*grid()?, handle)?;
+        let stack = stack.as_ref().ok_or(Problem::null("stack"))?;
         let (start, count) = (stack.pointers.as_ptr(), stack.pointers.len());
         let function = Arc::into_raw(function);
-        // SAFETY: the caller's promise.
-        Ok(unsafe { farcall_internal_grpc_start(function, handle, session, start, count) })
+        Ok(farcall_internal_grpc_start(
+            function, handle, session, start, count,
+        ))
     })
 }

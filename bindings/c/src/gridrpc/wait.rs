@@ -1,7 +1,5 @@
 //! Control of asynchronous calls: GFD-R-P.052, 3.4 and 3.5.
 
-use std::ffi::c_int;
-
 use super::{
     Code, Fault, INVALID_SESSION_ID, NO_ERROR, NONE_COMPLETED, NOT_COMPLETED, SESSION_FAILED,
     SESSIONS, VOID, grid, run,
@@ -9,6 +7,7 @@ use super::{
 use crate::error::Problem;
 use crate::session::{array, remember_failed};
 use crate::sessions::{Any, End, Found};
+use std::ffi::c_int;
 
 /// The number of a session that may exist.
 pub(super) fn id(session: c_int) -> Result<u64, Fault> {
@@ -22,7 +21,6 @@ pub(super) fn id(session: c_int) -> Result<u64, Fault> {
 }
 
 /// # Safety
-///
 /// `sessions` points to `length` sessions.
 unsafe fn ids(sessions: *const c_int, length: usize) -> Result<Vec<u64>, Fault> {
     // SAFETY: the caller's promise.
@@ -43,7 +41,6 @@ pub extern "C" fn grpc_probe(session: c_int) -> Code {
 /// Whether one of the sessions has completed, and which.
 ///
 /// # Safety
-///
 /// `sessions` points to `length` sessions, `which` to a session.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grpc_probe_or(
@@ -51,13 +48,12 @@ pub unsafe extern "C" fn grpc_probe_or(
     length: usize,
     which: *mut c_int,
 ) -> Code {
-    run(|| {
+    // SAFETY: the caller's promise.
+    run(|| unsafe {
         grid()?;
-        // SAFETY: the caller's promise.
-        let which = unsafe { which.as_mut() }.ok_or(Problem::null("idPtr"))?;
+        let which = which.as_mut().ok_or(Problem::null("idPtr"))?;
         *which = VOID;
-        // SAFETY: the caller's promise.
-        let ids = unsafe { ids(sessions, length) }?;
+        let ids = ids(sessions, length)?;
         for &id in &ids {
             let over = match SESSIONS.find(id) {
                 Some(Found::Open(session)) => session.probe().is_some(),
@@ -112,7 +108,6 @@ pub extern "C" fn grpc_wait(session: c_int) -> Code {
 /// Waits for all of the sessions.
 ///
 /// # Safety
-///
 /// `sessions` points to `length` sessions.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grpc_wait_and(sessions: *const c_int, length: usize) -> Code {
@@ -127,7 +122,6 @@ pub unsafe extern "C" fn grpc_wait_and(sessions: *const c_int, length: usize) ->
 /// Waits for one of the sessions, and tells which.
 ///
 /// # Safety
-///
 /// `sessions` points to `length` sessions, `which` to a session.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grpc_wait_or(
@@ -135,13 +129,12 @@ pub unsafe extern "C" fn grpc_wait_or(
     length: usize,
     which: *mut c_int,
 ) -> Code {
-    run(|| {
+    // SAFETY: the caller's promise.
+    run(|| unsafe {
         grid()?;
-        // SAFETY: the caller's promise.
-        let which = unsafe { which.as_mut() }.ok_or(Problem::null("idPtr"))?;
+        let which = which.as_mut().ok_or(Problem::null("idPtr"))?;
         *which = VOID;
-        // SAFETY: the caller's promise.
-        let ids = unsafe { ids(sessions, length) }?;
+        let ids = ids(sessions, length)?;
         if ids.is_empty() {
             return Err(Fault::new(INVALID_SESSION_ID, "no session to wait for"));
         }
@@ -168,7 +161,6 @@ pub extern "C" fn grpc_wait_all() -> Code {
 /// `GRPC_SESSIONID_VOID` when none is left.
 ///
 /// # Safety
-///
 /// `which` points to a session.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn grpc_wait_any(which: *mut c_int) -> Code {

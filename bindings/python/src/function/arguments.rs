@@ -1,16 +1,15 @@
 //! From what the caller gives to what the client takes: arguments by their parameters, the sizes
 //! that follow from them, and the memory of the arrays.
 
-use farcall_client::{Argument, Callback, CallbackArguments, LaidOut, Scalar};
-use farcall_idl::{Layout, Mode, Param};
-use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple};
-
 use super::Function;
 use crate::array::{self, Slot, Typed};
 use crate::handle::{self, Keep};
 use crate::interface::Interface;
 use crate::{callback, error, scalar, texts, transaction};
+use farcall_client::{Argument, Callback, CallbackArguments, LaidOut, Scalar};
+use farcall_idl::{Layout, Mode, Param};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString, PyTuple};
 
 /// What the caller gave for each parameter.
 pub(super) type Given<'py> = Vec<Option<Bound<'py, PyAny>>>;
@@ -204,7 +203,7 @@ impl Function {
                     Some(Slot::at_server(given.clone())?)
                 }
                 (Some(given), None) if let Ok(keep) = given.cast::<Keep>() => {
-                    let whose = (self.process, self.settings.clone());
+                    let whose = self.origin.clone();
                     let server = self.client.server();
                     let form = (layout, order);
                     let made = keep.get().make(py, server, whose, param, form)?;

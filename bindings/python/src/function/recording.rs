@@ -1,15 +1,14 @@
 //! A call that a transaction records.
 
-use farcall_idl::{Mode, Param};
-use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
-
 use super::Function;
 use super::arguments::Given;
 use crate::array::{self, Typed};
 use crate::error;
 use crate::handle::Keep;
 use crate::transaction::{self, Transaction};
+use farcall_idl::{Mode, Param};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
 
 /// What to do instead of `farcall.keep()`.
 fn not_kept(mode: Mode) -> &'static str {
@@ -35,7 +34,7 @@ impl Function {
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.process.check(py)?;
+        self.origin.check(py)?;
         let mut given = self.bind(py, args, kwargs)?;
         for (param, value) in self.params().iter().zip(&mut given) {
             let Some(value) = value else { continue };

@@ -1,15 +1,13 @@
 //! Functions of the caller as Python functions that are served get them.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
+use crate::array::{self, Slot, Typed};
+use crate::{error, scalar};
 use farcall_idl::{Interface, Layout, Mode, Order, Param, Scalar};
 use farcall_worker::{CallbackAnswer, CallbackRequest, Caller, MOST_CALLBACK_BYTES};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
-
-use crate::array::{self, Slot, Typed};
-use crate::{error, scalar};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The way to the caller, while the call runs.
 pub(super) struct Line(Mutex<Option<*mut Caller<'static>>>);

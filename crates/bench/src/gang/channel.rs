@@ -1,14 +1,12 @@
 //! What a channel costs beside a bare ring.
 
+use super::rows::{Bar, Row};
+use crate::failure::Failure;
+use farcall_channel::raw::{CONTROL_BYTES, Consumer, Mapping, Producer, Record, sealed_memory};
+use farcall_channel::{Channel, SavedContext, Segment, Shape};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Instant;
-
-use farcall_channel::raw::{CONTROL_BYTES, Consumer, Mapping, Producer, Record, sealed_memory};
-use farcall_channel::{Channel, SavedContext, Segment, Shape};
-
-use super::rows::{Bar, Row};
-use crate::failure::Failure;
 
 /// Bytes of the ring of a channel with the default FIFOs.
 const RING: usize = 64 << 10;
@@ -151,7 +149,7 @@ struct RawRing {
 impl RawRing {
     fn new() -> Result<RawRing, Failure> {
         let fd = sealed_memory("farcall-bench", CONTROL_BYTES + RING)?;
-        let mapping = Mapping::new(fd.as_fd(), CONTROL_BYTES + RING)?;
+        let mapping = Mapping::new(fd.as_fd(), CONTROL_BYTES + RING, false)?;
         Ok(RawRing { mapping })
     }
 

@@ -1,10 +1,9 @@
 //! The measured programs: what the paper calls EP and BAR, between two given times.
 
-use std::time::Duration;
-
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use farcall_channel::{Channel, Reduction};
+use std::time::Duration;
 
 /// Run as an element of a measured job (started by the benchmark, not by hand).
 #[derive(Args)]

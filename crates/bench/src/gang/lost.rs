@@ -1,18 +1,16 @@
 //! Time that elements lose by being switched out and in, beside the same elements without a gang.
 
+use super::element::now;
+use crate::failure::Failure;
+use crate::program;
+use farcall_channel::{Segment, Shape};
+use farcall_lab::Daemon;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-
-use farcall_channel::{Segment, Shape};
-use farcall_child::Daemon;
-
-use super::element::now;
-use crate::failure::Failure;
-use crate::program;
 
 /// How long a daemon may take to end.
 const END: Duration = Duration::from_secs(30);

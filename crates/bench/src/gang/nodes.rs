@@ -1,17 +1,15 @@
 //! Two engines, as on two nodes, beside plain UDP: over the loopback and between two network
 //! namespaces.
 
+use super::channel::{PART, median, shape};
+use super::rows::{Bar, Row};
+use crate::failure::Failure;
+use farcall_channel::{Channel, Engine, Faults, Fifo, Segment, Shape};
+use farcall_lab::Lab;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-use farcall_channel::{Channel, Engine, Faults, Fifo, Segment, Shape};
-use farcall_lab::Lab;
-
-use super::channel::{PART, median, shape};
-use super::rows::{Bar, Row};
-use crate::failure::Failure;
 
 const MESSAGES: usize = 8000;
 const ROUNDS: usize = 5;

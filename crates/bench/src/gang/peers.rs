@@ -1,12 +1,11 @@
 //! What others do with the same work: MPICH's shared memory, Slurm's gang scheduling. Their
 //! programs are in `benches/gang`; a line says so where they cannot be had.
 
-use std::path::Path;
-use std::process::Command;
-
 use super::channel::{ROUNDS, channel_bandwidth, channel_latency, median};
 use super::rows::{Bar, Row};
 use crate::failure::Failure;
+use std::path::Path;
+use std::process::Command;
 
 const MPI: &str = "benches/gang/mpi.c";
 const SLURM: &str = "benches/gang/slurm.py";

@@ -3,12 +3,12 @@
 use super::world::Grid;
 use crate::failure::Failure;
 use crate::table::{Better, Row};
-use farcall_child::Daemon;
 use farcall_client::{Argument, Function, Options, Scalar, Server};
 use farcall_directory::message::{
     Choose, Function as Served, Job, Join, Observe, Phase, Rate, Report, Times, Transfer,
 };
 use farcall_directory::{Directory, Settings, digest};
+use farcall_lab::Daemon;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;

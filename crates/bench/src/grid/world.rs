@@ -1,7 +1,7 @@
 //! Two servers behind unequal links, a metaserver and a client, each on a host of its own.
 
 use crate::failure::Failure;
-use farcall_child::Daemon;
+use farcall_lab::Daemon;
 use farcall_lab::{Lab, LabError, Quota};
 use std::path::PathBuf;
 

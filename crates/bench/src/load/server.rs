@@ -3,7 +3,7 @@
 use super::clients::Place;
 use super::problem::Problem;
 use crate::failure::Failure;
-use farcall_child::Daemon;
+use farcall_lab::Daemon;
 use farcall_lab::Sites;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};

@@ -32,13 +32,9 @@ impl Local {
 
     /// Seconds to solve a system of this order by a function of the file.
     pub(super) fn solve(&self, name: &str, n: usize) -> Result<f64, Failure> {
-        let Entry { function, .. } = self.catalog.find(name).map_err(Failure::failed)?;
-        let (_, document) = self
-            .catalog
-            .files()
-            .next()
-            .ok_or_else(|| Failure::failed(name))?;
-        let interface = &document.interfaces[function];
+        let mut entries = self.catalog.entries();
+        let found = entries.find(|(_, one)| one.plain_name() == name);
+        let (Entry { function, .. }, interface) = found.ok_or_else(|| Failure::failed(name))?;
         let mut scalars = vec![None; interface.params.len()];
         scalars[0] = Some(Scalar::Int(n as i64));
         let layout = interface.layout(&scalars, &[]).map_err(Failure::failed)?;

@@ -1,10 +1,9 @@
 //! A job's channels, a network, and what may happen to them, in virtual time.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
-
 use farcall_channel_proto::{Address, Config, Freeze, Header, Kind, PairContext, Receiver, Sender};
 use farcall_random::SplitMix64;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 /// What happens in a run.
 #[derive(Clone, Debug)]

@@ -1,18 +1,16 @@
 //! The pairs of one job that begin or end on this node.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
-
-use farcall_channel_proto::{
-    Address, Config, Freeze, Header, Kind, PairContext, Receiver, Sender, Transmit,
-};
-
 use super::Peer;
 use super::socket::Packet;
 use crate::error::Corrupt;
 use crate::layout::{Fifo, REMOTE};
 use crate::ring::{Consumer, Producer, RECORD_HEADER, Record};
 use crate::segment::{Credit, Segment};
+use farcall_channel_proto::{
+    Address, Config, Freeze, Header, Kind, PairContext, Receiver, Sender, Transmit,
+};
+use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// Most bytes of messages in one packet.
 const PACKET_BYTES: u64 = 32 << 10;

@@ -1,13 +1,13 @@
 //! The engine's UDP socket: datagrams in batches, one system call each way.
 
+use farcall_channel_proto::HEADER_BYTES;
+use rustix::net::sockopt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-use farcall_channel_proto::HEADER_BYTES;
-
 /// Bytes that the kernel may hold for the socket, each way: a burst from many nodes at once.
-const BUFFER_BYTES: libc::c_int = 4 << 20;
+const BUFFER_BYTES: usize = 4 << 20;
 /// The longest datagram.
 const DATAGRAM_BYTES: usize = 65_536;
 /// Datagrams of one turn, so that neither way is put off for long.
@@ -55,15 +55,11 @@ impl Socket {
     pub(super) fn bind(address: IpAddr) -> io::Result<Socket> {
         let socket = UdpSocket::bind((address, 0))?;
         socket.set_nonblocking(true)?;
-        for (forced, plain) in [
-            (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF),
-            (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF),
-        ] {
-            // Without the right to force it, the kernel gives what the administrator allows.
-            if !set(&socket, forced) {
-                set(&socket, plain);
-            }
-        }
+        // Without the right to force it, the kernel gives what the administrator allows.
+        let _ = sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER_BYTES)
+            .or_else(|_| sockopt::set_socket_recv_buffer_size(&socket, BUFFER_BYTES));
+        let _ = sockopt::set_socket_send_buffer_size_force(&socket, BUFFER_BYTES)
+            .or_else(|_| sockopt::set_socket_send_buffer_size(&socket, BUFFER_BYTES));
         Ok(Socket(socket))
     }
 
@@ -193,21 +189,6 @@ fn decode(bytes: &[u8; ADDRESS_BYTES]) -> Option<SocketAddr> {
         }
         _ => None,
     }
-}
-
-fn set(socket: &UdpSocket, option: libc::c_int) -> bool {
-    let value = BUFFER_BYTES;
-    // SAFETY: the value outlives the call and has the length that is given.
-    let done = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            option,
-            std::ptr::from_ref(&value).cast(),
-            size_of_val(&value) as libc::socklen_t,
-        )
-    };
-    done == 0
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::{Kept, kept, shown};
 use crate::failure::Failure;
+use crate::form::Form;
 use crate::npy;
 use crate::target::Target;
 use clap::Args;
@@ -27,35 +28,30 @@ pub(crate) struct Arguments {
     output: Option<PathBuf>,
     #[command(flatten)]
     target: Target,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let server = arguments.target.connect(None)?;
     match &arguments.array {
-        None => list(&server, arguments.json),
+        None => list(&server, &arguments.form),
         Some(array) => get(&array.find(&server)?, arguments),
     }
 }
 
-fn list(server: &Server, as_json: bool) -> Result<(), Failure> {
-    let arrays = server.handles()?;
-    if as_json {
-        let arrays: Vec<Value> = arrays.iter().map(to_json).collect();
-        println!("{}", json!({ "schema": 1, "arrays": arrays }));
-        return Ok(());
-    }
-    for array in &arrays {
-        let state = match (&array.undefined, array.on_disk) {
-            (Some(cause), _) => format!("  undefined: {cause}"),
-            (None, true) => "  on the disk".to_string(),
-            (None, false) => String::new(),
-        };
-        println!("{}  {}{state}", array.id, shown(&array.form));
-    }
+fn list(server: &Server, form: &Form) -> Result<(), Failure> {
+    form.list("arrays", &server.handles()?, to_json, line);
     Ok(())
+}
+
+fn line(array: &HandleStatus) -> String {
+    let state = match (&array.undefined, array.on_disk) {
+        (Some(cause), _) => format!("  undefined: {cause}"),
+        (None, true) => "  on the disk".to_string(),
+        (None, false) => String::new(),
+    };
+    format!("{}  {}{state}", array.id, shown(&array.form))
 }
 
 fn to_json(array: &HandleStatus) -> Value {
@@ -81,13 +77,11 @@ fn get(handle: &Handle, arguments: &Arguments) -> Result<(), Failure> {
         npy::write(path, element, &form.shape, order, &elements)?;
     }
     let file = arguments.output.as_ref();
-    match (arguments.json, file) {
-        (true, _) => println!(
-            "{}",
-            json!({ "schema": 1, "type": form.element, "shape": form.shape, "file": file })
-        ),
-        (false, Some(path)) => println!("{} -> {}", shown(form), path.display()),
-        (false, None) => println!("{} = {}", shown(form), npy::preview(element, &elements, 8)),
-    }
+    let words = || match file {
+        Some(path) => format!("{} -> {}", shown(form), path.display()),
+        None => format!("{} = {}", shown(form), npy::preview(element, &elements, 8)),
+    };
+    let fields = || json!({ "type": form.element, "shape": form.shape, "file": file });
+    arguments.form.answer(words, fields);
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Data with names, for `farcall ls --data` and `farcall status`.
 
 use crate::failure::Failure;
+use crate::form::Form;
 use farcall_client::{DataStatus, Server};
 use serde_json::{Value, json};
 
@@ -43,9 +44,9 @@ pub(crate) fn to_json(data: &[DataStatus]) -> Vec<Value> {
 }
 
 /// `farcall ls --data`
-pub(crate) fn run(server: &Server, as_json: bool) -> Result<(), Failure> {
+pub(crate) fn run(server: &Server, form: &Form) -> Result<(), Failure> {
     let data = server.list_data()?;
-    match as_json {
+    match form.json {
         true => println!("{}", json!({ "schema": 1, "data": to_json(&data) })),
         false => print(&data),
     }

@@ -2,6 +2,7 @@
 
 use super::shown;
 use crate::failure::Failure;
+use crate::form::Form;
 use crate::npy::Array;
 use crate::target::Target;
 use clap::{Args, ValueEnum};
@@ -38,9 +39,8 @@ pub(crate) struct Arguments {
     shared: bool,
     #[command(flatten)]
     target: Target,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// Which index varies fastest: the first (columns) or the last (rows).
@@ -70,24 +70,23 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Some(name) => server.put_named(form, &bytes, name, arguments.shared)?,
     };
     let named = handle.name();
-    match arguments.json {
-        true => println!(
-            "{}",
-            json!({
-                "schema": 1, "id": handle.id().to_string(), "type": handle.form().element,
-                "shape": handle.form().shape, "array": shown(handle.form()),
-                "name": named.map(|named| named.name.to_string()),
-                "version": named.map(|named| named.version),
-                "server": handle.server().address().to_string(),
-            })
-        ),
-        false if let Some(named) = named => println!(
-            "data:{} version {} at {}",
-            named.name.name,
-            named.version,
-            handle.server().address()
-        ),
-        false => println!("{}", handle.id()),
-    }
+    let address = handle.server().address().to_string();
+    let words = || match named {
+        Some(named) => {
+            let (name, version) = (&named.name.name, named.version);
+            format!("data:{name} version {version} at {address}")
+        }
+        None => handle.id().to_string(),
+    };
+    let fields = || {
+        json!({
+            "id": handle.id().to_string(), "type": handle.form().element,
+            "shape": handle.form().shape, "array": shown(handle.form()),
+            "name": named.map(|named| named.name.to_string()),
+            "version": named.map(|named| named.version),
+            "server": address,
+        })
+    };
+    arguments.form.answer(words, fields);
     Ok(())
 }

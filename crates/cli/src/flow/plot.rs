@@ -1,14 +1,13 @@
 //! `farcall flow plot`: simulates, and lets the Python package draw.
 
-use std::ffi::OsStr;
-use std::path::PathBuf;
-
 use super::run::{MessageTable, write_links};
 use super::workload::Options;
 use crate::failure::Failure;
 use crate::picture::{Painter, check_form};
 use clap::{Args, ValueEnum};
 use farcall_flow::MessageRecord;
+use std::ffi::OsStr;
+use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:

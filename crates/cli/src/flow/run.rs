@@ -1,15 +1,14 @@
 //! `farcall flow run`
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
-use std::time::Instant;
-
 use super::workload::{Options, Outcome};
 use crate::failure::Failure;
 use clap::Args;
 use farcall_flow::{MessageRecord, Platform, Sink};
 use serde_json::json;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 const EXAMPLES: &str = "\
 Examples:

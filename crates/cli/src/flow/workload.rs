@@ -1,9 +1,5 @@
 //! The arguments that describe a simulation, and the files they name.
 
-use std::fs;
-use std::io::{IsTerminal, Read};
-use std::time::Duration;
-
 use crate::failure::Failure;
 use clap::builder::RangedI64ValueParser;
 use clap::{Args, ValueEnum};
@@ -13,6 +9,9 @@ use farcall_flow::{
     Platform, RunError, Script, Simulation, Sink, Summary, Workload,
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::fs;
+use std::io::{IsTerminal, Read};
+use std::time::Duration;
 
 /// Largest file that is read.
 const MAX_FILE: u64 = 4 << 30;

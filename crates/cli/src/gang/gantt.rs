@@ -1,10 +1,9 @@
 //! `farcall gang gantt`: lets the Python package draw a trace.
 
-use std::path::PathBuf;
-
 use crate::failure::Failure;
 use crate::picture::{Painter, check_form};
 use clap::Args;
+use std::path::PathBuf;
 
 /// Draw the slices of jobs on each node from the trace of a daemon
 ///

@@ -2,6 +2,7 @@
 
 use super::Control;
 use crate::failure::Failure;
+use crate::form::Form;
 use clap::Args;
 use serde_json::json;
 
@@ -61,9 +62,8 @@ pub(crate) struct StateArguments {
     job: u64,
     #[command(flatten)]
     control: Control,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 pub(crate) fn ps(arguments: &PsArguments) -> Result<(), Failure> {
@@ -121,10 +121,7 @@ fn signal(control: &Control, job: u64, signal: i32) -> Result<(), Failure> {
 
 pub(crate) fn state(arguments: &StateArguments) -> Result<(), Failure> {
     let (word, text) = arguments.control.connect()?.state(arguments.job)?;
-    if arguments.json {
-        println!("{}", json!({ "schema": 1, "state": word, "detail": text }));
-    } else {
-        println!("{word}: {text}");
-    }
+    let fields = || json!({ "state": word, "detail": text });
+    arguments.form.answer(|| format!("{word}: {text}"), fields);
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use super::{id, to_json};
 use crate::failure::Failure;
+use crate::form::Form;
 use crate::target::Target;
 use clap::Args;
 use farcall_client::JobId;
@@ -20,9 +21,8 @@ pub(crate) struct Arguments {
     /// Let the server keep nothing of it
     #[arg(long)]
     forget: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -31,12 +31,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         true => job.forget()?,
         false => job.cancel()?,
     };
-    if arguments.json {
-        let mut object = to_json(&status);
-        object["schema"] = 1.into();
-        println!("{object}");
-    } else {
-        println!("{}", status.state.name());
-    }
+    let words = || status.state.name().to_string();
+    arguments.form.answer(words, || to_json(&status));
     Ok(())
 }

@@ -2,10 +2,10 @@
 
 use super::{ago, to_json};
 use crate::failure::Failure;
-use crate::target::Target;
+use crate::form::Form;
+use crate::target::Named;
 use clap::Args;
 use farcall_client::JobStatus;
-use serde_json::json;
 
 /// List your submitted calls
 ///
@@ -13,27 +13,15 @@ use serde_json::json;
 #[derive(Args)]
 #[command(after_help = "Example:\n  farcall jobs farcall://localhost:3717")]
 pub(crate) struct Arguments {
-    /// Server to ask; the same as --server
-    #[arg(value_name = "SERVER")]
-    address: Option<String>,
     #[command(flatten)]
-    target: Target,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    server: Named,
+    #[command(flatten)]
+    form: Form,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let server = arguments.target.connect(arguments.address.as_deref())?;
-    let jobs = server.jobs()?;
-    if arguments.json {
-        let jobs: Vec<_> = jobs.iter().map(to_json).collect();
-        println!("{}", json!({ "schema": 1, "jobs": jobs }));
-        return Ok(());
-    }
-    for job in &jobs {
-        println!("{}", line(job));
-    }
+    let server = arguments.server.connect()?;
+    arguments.form.list("jobs", &server.jobs()?, to_json, line);
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 
 use crate::call::Call;
 use crate::failure::Failure;
+use crate::form::Form;
 use crate::objects;
 use crate::target::Target;
 use clap::Args;
@@ -30,9 +31,8 @@ pub(crate) struct Arguments {
     /// Hours for which the outcome is kept [default: the server's]
     #[arg(long, value_name = "HOURS")]
     keep: Option<f64>,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -47,12 +47,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let function = function.with_reservation(arguments.reservation.clone());
     let name = function.qualified_name().to_string();
     let job = Call::to_submit(function, &arguments.arguments)?.submit(keep)?;
-    match arguments.json {
-        true => println!(
-            "{}",
-            json!({ "schema": 1, "id": job.id().to_string(), "function": name })
-        ),
-        false => println!("{}", job.id()),
-    }
+    let id = job.id().to_string();
+    let fields = || json!({ "id": id, "function": name });
+    arguments.form.answer(|| id.clone(), fields);
     Ok(())
 }

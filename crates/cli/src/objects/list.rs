@@ -1,6 +1,7 @@
 //! `farcall objects`
 
 use crate::failure::Failure;
+use crate::form::Form;
 use crate::target::Target;
 use clap::Args;
 use farcall_client::ObjectStatus;
@@ -14,24 +15,20 @@ use serde_json::{Value, json};
 pub(crate) struct Arguments {
     #[command(flatten)]
     target: Target,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let objects = arguments.target.connect(None)?.objects()?;
-    if arguments.json {
-        let objects: Vec<Value> = objects.iter().map(to_json).collect();
-        println!("{}", json!({ "schema": 1, "objects": objects }));
-        return Ok(());
-    }
-    for object in &objects {
-        let lost = object.lost.as_ref();
-        let lost = lost.map_or_else(String::new, |cause| format!("  lost: {cause}"));
-        println!("{}  {}{lost}", object.id, object.class);
-    }
+    arguments.form.list("objects", &objects, to_json, line);
     Ok(())
+}
+
+fn line(object: &ObjectStatus) -> String {
+    let lost = object.lost.as_ref();
+    let lost = lost.map_or_else(String::new, |cause| format!("  lost: {cause}"));
+    format!("{}  {}{lost}", object.id, object.class)
 }
 
 fn to_json(object: &ObjectStatus) -> Value {

@@ -1,6 +1,7 @@
 //! `farcall new`
 
 use crate::failure::Failure;
+use crate::form::Form;
 use crate::target::Target;
 use clap::Args;
 use serde_json::json;
@@ -20,20 +21,14 @@ pub(crate) struct Arguments {
     class: String,
     #[command(flatten)]
     target: Target,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let server = arguments.target.connect(None)?;
     let id = server.new_object(&arguments.class)?.keep()?.to_string();
-    match arguments.json {
-        true => println!(
-            "{}",
-            json!({ "schema": 1, "id": id, "class": arguments.class })
-        ),
-        false => println!("{id}"),
-    }
+    let fields = || json!({ "id": id, "class": arguments.class });
+    arguments.form.answer(|| id.clone(), fields);
     Ok(())
 }

@@ -2,9 +2,9 @@
 
 use super::{line, to_json};
 use crate::failure::Failure;
-use crate::target::Target;
+use crate::form::Form;
+use crate::target::Named;
 use clap::Args;
-use serde_json::json;
 
 /// List your reservations
 ///
@@ -14,32 +14,23 @@ use serde_json::json;
   farcall reservations farcall://localhost:3717
   farcall reservations meta://head --function dgesv")]
 pub(crate) struct Arguments {
-    /// Server to ask; the same as --server
-    #[arg(value_name = "SERVER")]
-    address: Option<String>,
     #[command(flatten)]
-    target: Target,
+    server: Named,
     /// At a metaserver, those at the servers that have this function
     #[arg(long, value_name = "NAME")]
     function: Option<String>,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let server = arguments.target.connect(arguments.address.as_deref())?;
+    let server = arguments.server.connect()?;
     let reservations = match &arguments.function {
         Some(name) => server.function(name)?.reservations()?,
         None => server.reservations()?,
     };
-    if arguments.json {
-        let reservations: Vec<_> = reservations.iter().map(to_json).collect();
-        println!("{}", json!({ "schema": 1, "reservations": reservations }));
-        return Ok(());
-    }
-    for reservation in &reservations {
-        println!("{}", line(reservation, server.is_metaserver()));
-    }
+    let line = |one: &_| line(one, server.is_metaserver());
+    let form = &arguments.form;
+    form.list("reservations", &reservations, to_json, line);
     Ok(())
 }

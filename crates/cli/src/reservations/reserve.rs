@@ -2,7 +2,8 @@
 
 use super::to_json;
 use crate::failure::Failure;
-use crate::target::Target;
+use crate::form::Form;
+use crate::target::Named;
 use clap::Args;
 use farcall_client::{ReservationName, Wanted};
 use serde_json::json;
@@ -21,11 +22,8 @@ use std::time::Duration;
   farcall reserve --pes 0 --up 20Mbit/s --down 5MB/s --seconds 60
   farcall reserve --server meta://head --function dgesv --pes 4 --seconds 60")]
 pub(crate) struct Arguments {
-    /// Server to ask; the same as --server
-    #[arg(value_name = "SERVER")]
-    address: Option<String>,
     #[command(flatten)]
-    target: Target,
+    server: Named,
     /// Reserve for calls of this function: at a metaserver, at the server that has it and can have
     /// them first
     #[arg(long, value_name = "NAME")]
@@ -48,13 +46,12 @@ pub(crate) struct Arguments {
     /// For how many seconds
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     seconds: Duration,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let server = arguments.target.connect(arguments.address.as_deref())?;
+    let server = arguments.server.connect()?;
     let wanted = Wanted {
         pes: arguments.pes,
         up: arguments.up,
@@ -67,14 +64,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Some(name) => server.function(name)?.reserve(&wanted)?,
         None => server.reserve(&wanted)?,
     };
-    if arguments.json {
-        let reservation = to_json(&made);
-        println!("{}", json!({ "schema": 1, "reservation": reservation }));
-    } else if server.is_metaserver() {
-        println!("{}", ReservationName::from(&made));
-    } else {
-        println!("{}", made.id);
-    }
+    let name = match server.is_metaserver() {
+        true => ReservationName::from(&made),
+        false => ReservationName::from(made.id),
+    };
+    let fields = || json!({ "reservation": to_json(&made) });
+    arguments.form.answer(|| name.to_string(), fields);
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use farcall_gridsim::{Arrival, Function, Machine, Port, Scenario, Site};
 use farcall_random::SplitMix64;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 /// The most servers, sites and calls that are simulated.
 const MOST_HOSTS: usize = 10_000;
@@ -31,11 +31,11 @@ struct Server {
     #[serde(default = "one_element")]
     pes: u32,
     speed: f64,
-    #[serde(deserialize_with = "quantity")]
+    #[serde(deserialize_with = "farcall_quantity::number")]
     up: f64,
-    #[serde(deserialize_with = "quantity")]
+    #[serde(deserialize_with = "farcall_quantity::number")]
     down: f64,
-    #[serde(default, deserialize_with = "quantity")]
+    #[serde(default, deserialize_with = "farcall_quantity::number")]
     latency: f64,
 }
 
@@ -44,11 +44,11 @@ struct Server {
 struct Place {
     #[serde(default)]
     name: Option<String>,
-    #[serde(deserialize_with = "quantity")]
+    #[serde(deserialize_with = "farcall_quantity::number")]
     up: f64,
-    #[serde(deserialize_with = "quantity")]
+    #[serde(deserialize_with = "farcall_quantity::number")]
     down: f64,
-    #[serde(default, deserialize_with = "quantity")]
+    #[serde(default, deserialize_with = "farcall_quantity::number")]
     latency: f64,
 }
 
@@ -59,7 +59,7 @@ struct Calls {
     count: usize,
     /// Least and greatest problem size.
     n: (u32, u32),
-    #[serde(default, deserialize_with = "quantity")]
+    #[serde(default, deserialize_with = "farcall_quantity::number")]
     within: f64,
     #[serde(default)]
     noise: f64,
@@ -77,20 +77,6 @@ fn one() -> usize {
 
 fn one_element() -> u32 {
     1
-}
-
-/// A number, or text with a unit: `100Mbit/s`, `1ms`.
-fn quantity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Given {
-        Number(f64),
-        Text(String),
-    }
-    match Given::deserialize(deserializer)? {
-        Given::Number(number) => Ok(number),
-        Given::Text(text) => farcall_quantity::parse(&text).map_err(serde::de::Error::custom),
-    }
 }
 
 /// A scenario and the names of its servers.

@@ -1,7 +1,7 @@
 //! Small transfers to servers of which no way is known.
 
 use crate::error::Error;
-use crate::remote::{Server, inquiry};
+use crate::remote::{Server, functions};
 use farcall_directory::message::{Observe, Transfer};
 use farcall_rpc_proto::ArrayForm;
 use std::collections::HashSet;
@@ -37,7 +37,7 @@ impl Probes {
 pub(super) fn probe(server: &Server) -> Result<Vec<Observe>, Error> {
     let mut round_trip = f64::INFINITY;
     for _ in 0..QUESTIONS {
-        round_trip = round_trip.min(inquiry::ping(server)?.as_secs_f64());
+        round_trip = round_trip.min(functions::ping(&server.connection()?)?.as_secs_f64());
     }
     let one_way = Transfer {
         bytes: 64,
@@ -51,7 +51,7 @@ pub(super) fn probe(server: &Server) -> Result<Vec<Observe>, Error> {
         lost: false,
     };
     let latency = observed(one_way, one_way);
-    if inquiry::shares_memory(server)? {
+    if server.connection()?.shares() {
         return Ok(vec![latency]);
     }
     let form = ArrayForm {

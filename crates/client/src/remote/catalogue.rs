@@ -2,7 +2,7 @@
 
 use crate::description::Description;
 use crate::error::Error;
-use crate::remote::connection::{Answered, Connection};
+use crate::remote::connection::Connection;
 use crate::remote::requests::functions;
 use farcall_rpc_proto::FailureKind;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,19 +25,14 @@ struct Number {
 impl Entry {
     /// Asks for a function.
     pub(super) fn ask(connection: &Arc<Connection>, name: &str) -> Result<Entry, Error> {
-        let answered = functions::describe(connection, name)?;
-        let Answered {
-            function,
-            text,
-            library,
-        } = answered;
+        let told = functions::describe(connection, name)?;
         let who = (connection.address(), &*connection.agent());
-        let description = Description::read(who, name, text, library)?;
+        let description = Description::read(who, name, told.text, told.library)?;
         Ok(Entry {
             description: Arc::new(description),
             number: Mutex::new(Number {
                 connection: connection.number(),
-                function,
+                function: told.function,
             }),
         })
     }

@@ -5,6 +5,17 @@
 //! leaves and they take its place. So a single caller reads its own reply, and many callers share
 //! one stream, whose chunks take turns.
 
+/// Takes an answer of one kind apart, for [`Connection::ask`].
+macro_rules! answered {
+    ($kind:ident) => {
+        |answer| match answer {
+            farcall_rpc_proto::client::Answer::$kind(value) => Some(value),
+            _ => None,
+        }
+    };
+}
+pub(crate) use answered;
+
 mod calls;
 mod greeting;
 mod memory;
@@ -20,14 +31,13 @@ pub(crate) use memory::{Pool, Segment};
 pub(crate) use pace::Pace;
 pub(crate) use request::{Reply, Request};
 pub(crate) use several::wait_for_any;
-pub(crate) use state::{Answer, Answered};
 pub(crate) use transfer::Transfer;
 
 use crate::address::Address;
 use crate::error::Error;
 use crate::options::Options;
 use crate::remote::socket::{self, Socket, Waker};
-use farcall_rpc_proto::{CallId, DIRECTORY, ProtocolError, client};
+use farcall_rpc_proto::{CallId, DIRECTORY, FailureKind, ProtocolError, client};
 use farcall_spin::Spin;
 use state::{Loss, Outlook, State};
 use std::io;
@@ -70,9 +80,22 @@ impl Connection {
         &self.address
     }
 
-    /// Whether the other end has an optional feature.
-    pub(crate) fn has(&self, feature: u64) -> bool {
-        self.features & feature != 0
+    /// Whether the other end has all of these optional features.
+    pub(crate) fn has(&self, features: u64) -> bool {
+        self.features & features == features
+    }
+
+    /// The error says that the other end is too old for something.
+    pub(crate) fn check(&self, features: u64, kind: FailureKind, what: &str) -> Result<(), Error> {
+        if self.has(features) {
+            return Ok(());
+        }
+        let who = match self.is_to_metaserver() {
+            true => "metaserver",
+            false => "server",
+        };
+        let text = format!("the {who} is too old to {what}; update it");
+        Err(Error::failed(kind, text))
     }
 
     /// Whether a metaserver is at the other end.
@@ -161,12 +184,13 @@ impl Connection {
         self.start(|state| state.ask(open))
     }
 
-    /// Asks something without data, and waits for the answer.
-    pub(crate) fn ask(
+    /// Asks something without data, and waits for the answer, which `read` takes apart.
+    pub(crate) fn ask<T>(
         self: &Arc<Self>,
         open: impl FnOnce(&mut client::Connection) -> Result<CallId, ProtocolError>,
-    ) -> Result<Answer, Error> {
-        self.begin(open)?.finish()
+        read: fn(client::Answer) -> Option<T>,
+    ) -> Result<T, Error> {
+        self.begin(open)?.answer(read)
     }
 
     /// Begins a request with data, either way.

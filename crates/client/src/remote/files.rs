@@ -5,6 +5,8 @@ use crate::error::Error;
 use crate::progress::Progress;
 use farcall_idl::{Interface, Mode, Scalar};
 use farcall_rpc_proto::{self as proto, CallbackAnswer, FileRequest};
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -315,32 +317,15 @@ impl Drop for Target {
 
 /// Gives a part of a file its place on the disk. Pieces are then written faster, and a file system
 /// that writes all of a file when it takes the place of another (ext4) has nothing left to do.
-#[cfg(target_os = "linux")]
 fn reserve(file: &File, from: u64, to: u64) -> io::Result<()> {
-    use std::os::fd::AsRawFd;
-    let (Ok(start), Ok(length)) = (from.try_into(), to.saturating_sub(from).try_into()) else {
-        return Ok(());
-    };
-    if length == 0 {
+    if to <= from {
         return Ok(());
     }
-    // SAFETY: the file is open; nothing is passed but numbers.
-    let done = unsafe {
-        let keep = libc::FALLOC_FL_KEEP_SIZE;
-        libc::fallocate(file.as_raw_fd(), keep, start, length)
-    };
-    let error = io::Error::last_os_error();
-    match done {
-        0 => Ok(()),
+    match rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, from, to - from) {
         // Only what would fail to be written, too, is an error.
-        _ if error.kind() == io::ErrorKind::StorageFull => Err(error),
+        Err(Errno::NOSPC) => Err(Errno::NOSPC.into()),
         _ => Ok(()),
     }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn reserve(_: &File, _: u64, _: u64) -> io::Result<()> {
-    Ok(())
 }
 
 /// A new file in the folder of `path`.

@@ -16,7 +16,7 @@ use crate::remote::requests::{arrays, functions, reservations};
 use crate::remote::server::Server;
 use crate::remote::staging;
 use crate::reservation::ReservationName;
-use farcall_rpc_proto::{Estimate, FailureKind};
+use farcall_rpc_proto::{CALLBACKS, Estimate, FILES, FailureKind, OUTPUT};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -178,8 +178,9 @@ impl Function {
         call.function = self.entry.number_on(&connection)?;
         call.object = self.object.as_ref().map(|object| object.id);
         let moves_files = self.description().interface.moves_files();
-        if moves_files && !connection.moves_files() {
-            return Err(too_old("work on files of its callers"));
+        if moves_files {
+            let what = "work on files of its callers";
+            connection.check(FILES | CALLBACKS, FailureKind::Internal, what)?;
         }
         if let Some(own) = self.own_connection(&connection)? {
             return Ok(own);
@@ -220,11 +221,12 @@ impl Function {
             })
         });
         let printed = match &self.output {
-            Some(output) if connection.forwards_output() => {
+            Some(output) => {
+                let what = "forward what functions print";
+                connection.check(OUTPUT, FailureKind::Internal, what)?;
                 prepared.call.output = true;
                 Some(Arc::new(Printed::new(output.clone())))
             }
-            Some(_) => return Err(too_old("forward what functions print")),
             None => None,
         };
         Ok(Reply {
@@ -233,9 +235,4 @@ impl Function {
             function: description.clone(),
         })
     }
-}
-
-fn too_old(what: &str) -> Error {
-    let text = format!("the server is too old to {what}; update it");
-    Error::failed(FailureKind::Internal, text)
 }

@@ -5,7 +5,7 @@ use crate::remote::connection::Connection;
 use crate::remote::pages;
 use crate::remote::requests::objects;
 use crate::remote::server::Server;
-use farcall_rpc_proto::{CallId, FailureKind, HandleId, ObjectRecord, ObjectRequest};
+use farcall_rpc_proto::{CallId, HandleId, ObjectRecord, ObjectRequest};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -55,10 +55,7 @@ impl ObjectStatus {
 impl Server {
     pub(crate) fn new_object(&self, class: &str) -> Result<Object, Error> {
         let connection = self.connection()?;
-        let id = objects::create(&connection, class)?.ok_or_else(|| {
-            let text = "the server is too old to keep objects; update it";
-            Error::failed(FailureKind::Internal, text)
-        })?;
+        let id = objects::create(&connection, class)?;
         Ok(Object::new(self.clone(), connection, id, class.to_string()))
     }
 

@@ -3,7 +3,7 @@
 use crate::error::Error;
 
 /// All of a list. `ask` brings the page from a place on, and the place of the next.
-pub(super) fn all<T, P: Iterator<Item = T>>(
+pub(crate) fn all<T, P: Iterator<Item = T>>(
     mut ask: impl FnMut(u64) -> Result<(P, Option<u64>), Error>,
 ) -> Result<Vec<T>, Error> {
     let (mut all, mut from) = (Vec::new(), Some(0));

@@ -3,11 +3,17 @@
 use crate::address::Address;
 use crate::credentials::Credentials;
 use farcall_tls::Session;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendFlags, SocketAddrUnix, SocketFlags, SocketType, recv, recvmsg, sendmsg, socket_with,
+};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -37,15 +43,18 @@ impl Socket {
                 Socket::Tls(connect_tcp(host, *port, way, timeout)?, Mutex::new(session))
             }
             Address::Unix(path) => {
-                let name = path.as_os_str().as_bytes();
-                Socket::Unix(connect_unix(name, timeout)?)
+                let known = SocketAddrUnix::new(path.as_path()).map_err(|_| {
+                    let text = "the path of a Unix socket has at most 107 bytes";
+                    io::Error::new(io::ErrorKind::InvalidInput, text)
+                })?;
+                Socket::Unix(connect_unix(&known, timeout)?)
             }
         })
     }
 
     /// Connects to an abstract Unix socket.
     pub(crate) fn connect_local(name: &str, timeout: Duration) -> io::Result<Socket> {
-        let name = [b"\0", name.as_bytes()].concat();
+        let name = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
         Ok(Socket::Unix(connect_unix(&name, timeout)?))
     }
 
@@ -97,14 +106,8 @@ impl Socket {
         if let Socket::Tls(stream, session) = self {
             return lock(session).write(&mut Silent(stream), sources);
         }
-        // SAFETY: all fields of the header may be zero.
-        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-        // `IoSlice` has the layout of `iovec`.
-        message.msg_iov = sources.as_ptr().cast_mut().cast();
-        message.msg_iovlen = sources.len() as _;
-        // SAFETY: the header names buffers that live until the call returns and are only read.
-        let count = unsafe { libc::sendmsg(self.fd(), &message, libc::MSG_NOSIGNAL) };
-        usize::try_from(count).map_err(|_| io::Error::last_os_error())
+        let nothing = &mut SendAncillaryBuffer::default();
+        Ok(sendmsg(self.fd(), sources, nothing, SendFlags::NOSIGNAL)?)
     }
 
     /// Writes what TLS still holds; fails with `WouldBlock` where the socket has no room for all.
@@ -123,10 +126,10 @@ impl Socket {
         }
     }
 
-    fn fd(&self) -> RawFd {
+    fn fd(&self) -> BorrowedFd<'_> {
         match self {
-            Socket::Tcp(stream) | Socket::Tls(stream, _) => stream.as_raw_fd(),
-            Socket::Unix(stream) => stream.as_raw_fd(),
+            Socket::Tcp(stream) | Socket::Tls(stream, _) => stream.as_fd(),
+            Socket::Unix(stream) => stream.as_fd(),
         }
     }
 
@@ -139,10 +142,9 @@ impl Socket {
             let read = lock(session).read(&mut Silent(stream), places);
             return !matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
         }
-        let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
-        // SAFETY: the buffer is one byte of this frame, the descriptor is open.
-        let count = unsafe { libc::recv(self.fd(), (&raw mut byte).cast(), 1, flags) };
-        count >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::WouldBlock
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        let peeked = recv(self.fd(), std::slice::from_mut(&mut byte), flags);
+        !matches!(peeked, Err(Errno::WOULDBLOCK))
     }
 }
 
@@ -198,45 +200,19 @@ fn bound_queue(stream: &TcpStream, is_within_host: bool) -> io::Result<()> {
     }
 }
 
-/// Connects to a Unix socket by its path, or by its abstract name after a zero byte.
-fn connect_unix(name: &[u8], timeout: Duration) -> io::Result<UnixStream> {
+fn connect_unix(address: &SocketAddrUnix, timeout: Duration) -> io::Result<UnixStream> {
     /// Between two tries while the server has no room for another connection.
     const NAP: Duration = Duration::from_millis(2);
-    // SAFETY: all fields of the address may be zero.
-    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
-    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-    // A path ends with a zero byte.
-    if name.len() >= address.sun_path.len() {
-        let text = "the path of a Unix socket has at most 107 bytes";
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-    }
-    for (target, byte) in address.sun_path.iter_mut().zip(name) {
-        *target = *byte as libc::c_char;
-    }
-    let is_path = usize::from(name.first() != Some(&0));
-    let length = std::mem::offset_of!(libc::sockaddr_un, sun_path) + name.len() + is_path;
-    let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    // SAFETY: a plain system call; the descriptor is new and nobody else's.
-    let stream = unsafe {
-        let fd = libc::socket(libc::AF_UNIX, kind, 0);
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        UnixStream::from_raw_fd(fd)
-    };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     let end = Instant::now() + timeout;
     loop {
-        let target = (&raw const address).cast();
-        // SAFETY: the address is one of this frame, as long as said.
-        if unsafe { libc::connect(stream.as_raw_fd(), target, length as libc::socklen_t) } == 0 {
-            return Ok(stream);
-        }
-        let error = io::Error::last_os_error();
-        match error.kind() {
-            io::ErrorKind::Interrupted => {}
-            io::ErrorKind::WouldBlock if Instant::now() < end => std::thread::sleep(NAP),
-            io::ErrorKind::WouldBlock => return Err(io::ErrorKind::TimedOut.into()),
-            _ => return Err(error),
+        match rustix::net::connect(&socket, address) {
+            Ok(()) => return Ok(socket.into()),
+            Err(Errno::INTR) => {}
+            Err(Errno::WOULDBLOCK) if Instant::now() < end => std::thread::sleep(NAP),
+            Err(Errno::WOULDBLOCK) => return Err(io::ErrorKind::TimedOut.into()),
+            Err(error) => return Err(error.into()),
         }
     }
 }
@@ -249,37 +225,15 @@ fn receive(
     places: &mut [IoSliceMut<'_>],
     handed_over: &mut VecDeque<OwnedFd>,
 ) -> io::Result<usize> {
-    /// Room for the descriptors and their header, as aligned as one.
-    const WORDS: usize = (MAX_DESCRIPTORS * 4).div_ceil(8) + 4;
-    let mut control = [0u64; WORDS];
-    // SAFETY: all fields of the header may be zero.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    // `IoSliceMut` has the layout of `iovec`.
-    message.msg_iov = places.as_mut_ptr().cast();
-    message.msg_iovlen = places.len() as _;
-    message.msg_control = control.as_mut_ptr().cast();
-    message.msg_controllen = size_of_val(&control) as _;
-    let flags = libc::MSG_CMSG_CLOEXEC;
-    // SAFETY: the header names buffers that live until the call returns.
-    let count = unsafe { libc::recvmsg(stream.as_raw_fd(), &mut message, flags) };
-    let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
-    // SAFETY: the kernel filled the control buffer; its own macros walk over it. Every descriptor
-    // in it is new and nobody else's.
-    unsafe {
-        let mut header = libc::CMSG_FIRSTHDR(&message);
-        while let Some(part) = header.as_ref() {
-            if part.cmsg_level == libc::SOL_SOCKET && part.cmsg_type == libc::SCM_RIGHTS {
-                let data = libc::CMSG_DATA(part).cast::<RawFd>();
-                let bytes = part.cmsg_len - libc::CMSG_LEN(0) as usize;
-                for index in 0..bytes / size_of::<RawFd>() {
-                    let fd = data.add(index).read_unaligned();
-                    handed_over.push_back(OwnedFd::from_raw_fd(fd));
-                }
-            }
-            header = libc::CMSG_NXTHDR(&message, part);
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let received = recvmsg(stream, places, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+            handed_over.extend(descriptors);
         }
     }
-    Ok(count)
+    Ok(received.bytes)
 }
 
 fn connect_tcp(
@@ -327,12 +281,8 @@ impl Waker {
         let _ = (&self.ring).write(&[1]);
     }
 
-    fn entry(&self) -> libc::pollfd {
-        libc::pollfd {
-            fd: self.heard.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        }
+    fn entry(&self) -> PollFd<'_> {
+        PollFd::new(&self.heard, PollFlags::IN)
     }
 
     /// Forgets what has rung.
@@ -350,48 +300,41 @@ pub(crate) fn wait(
     timeout: Option<Duration>,
 ) -> io::Result<bool> {
     let mut entries = [entry(socket, writing), waker.entry()];
-    let ready = poll(&mut entries, timeout)?;
-    if entries[1].revents != 0 {
+    let ready = wait_ready(&mut entries, timeout)?;
+    if !entries[1].revents().is_empty() {
         waker.hear();
     }
     Ok(ready)
 }
 
 /// The same for several sockets, with their wakers: returns when one of them is ready.
-pub(crate) fn wait_each(
-    sockets: &[(&Socket, &Waker, bool)],
+pub(crate) fn wait_each<'s>(
+    sockets: &[(&'s Socket, &'s Waker, bool)],
     timeout: Option<Duration>,
 ) -> io::Result<bool> {
-    let pair = |(socket, waker, writing): &(&Socket, &Waker, bool)| {
-        [entry(socket, *writing), waker.entry()]
+    let pair = |&(socket, waker, writing): &(&'s Socket, &'s Waker, bool)| {
+        [entry(socket, writing), waker.entry()]
     };
     let mut entries: Vec<_> = sockets.iter().flat_map(pair).collect();
-    let ready = poll(&mut entries, timeout)?;
+    let ready = wait_ready(&mut entries, timeout)?;
     for (index, (_, waker, _)) in sockets.iter().enumerate() {
-        if entries[2 * index + 1].revents != 0 {
+        if !entries[2 * index + 1].revents().is_empty() {
             waker.hear();
         }
     }
     Ok(ready)
 }
 
-fn entry(socket: &Socket, writing: bool) -> libc::pollfd {
-    libc::pollfd {
-        fd: socket.fd(),
-        events: libc::POLLIN | if writing { libc::POLLOUT } else { 0 },
-        revents: 0,
-    }
+fn entry(socket: &Socket, writing: bool) -> PollFd<'_> {
+    let room = match writing {
+        true => PollFlags::OUT,
+        false => PollFlags::empty(),
+    };
+    PollFd::from_borrowed_fd(socket.fd(), PollFlags::IN | room)
 }
 
-fn poll(entries: &mut [libc::pollfd], timeout: Option<Duration>) -> io::Result<bool> {
-    // Rounded up, so that a deadline is over when the wait is.
-    let millis = timeout.map_or(-1, |time| {
-        i32::try_from(time.as_micros().div_ceil(1000)).unwrap_or(i32::MAX)
-    });
-    // SAFETY: the entries of this slice, as many as announced.
-    let ready = unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, millis) };
-    if ready < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(ready > 0)
+fn wait_ready(entries: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<bool> {
+    // A time that no clock can tell is for ever.
+    let timeout = timeout.and_then(|time| Timespec::try_from(time).ok());
+    Ok(poll(entries, timeout.as_ref())? > 0)
 }

@@ -1,5 +1,6 @@
 //! A server of a transaction, and what calls would take there.
 
+use super::Recorded;
 use crate::error::Error;
 use crate::plan::Plan;
 use crate::remote::{Function, Server};
@@ -7,8 +8,6 @@ use farcall_schedule::Profile;
 use farcall_schedule::placement::{self, Candidate, Link, Route, Terms, Way};
 use std::collections::HashMap;
 use std::time::Instant;
-
-use super::Recorded;
 
 /// One server.
 pub(super) struct Site {

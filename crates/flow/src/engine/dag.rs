@@ -1,10 +1,9 @@
 //! Ranks that work through the dependency graph of a GOAL trace.
 
-use std::collections::{HashMap, VecDeque};
-
 use super::driver::Action;
 use super::report::{Blocked, Deadlock};
 use crate::goal::{Goal, Operation};
+use std::collections::{HashMap, VecDeque};
 
 /// Sends are eager: a message travels whether its receive is posted or not. A rank has at most
 /// `window` sends under way; further ones wait in the order in which they became ready.

@@ -1,12 +1,11 @@
 //! Ranks that work through a queue of sends and waits.
 
-use std::collections::HashMap;
-use std::collections::HashSet;
-
 use super::driver::Action;
 use super::report::{Blocked, Deadlock};
 use crate::pattern::Pattern;
 use crate::script::{Script, Step};
+use std::collections::HashMap;
+use std::collections::HashSet;
 
 enum Source {
     Pattern(Pattern),

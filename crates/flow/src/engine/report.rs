@@ -1,8 +1,7 @@
 //! Why a simulation cannot go on.
 
-use std::fmt;
-
 use crate::solver::Violation;
+use std::fmt;
 
 /// A rank that waits for a message that will never come.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,9 +64,10 @@ impl fmt::Display for Deadlock {
 }
 
 /// A simulation that could not be set up or finished.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum RunError {
     /// The workload has more ranks than there are nodes to place them on.
+    #[error("{ranks} ranks do not fit on {places} nodes; choose a larger platform")]
     TooManyRanks {
         /// Ranks of the workload.
         ranks: usize,
@@ -75,8 +75,10 @@ pub enum RunError {
         places: usize,
     },
     /// The workload deadlocks.
+    #[error("{0}")]
     Deadlock(Deadlock),
     /// The rates are not max-min fair: a fault of this library.
+    #[error("rates at {time} s are not max-min fair (please report): {violation}")]
     Violation {
         /// Simulated time in seconds.
         time: f64,
@@ -84,25 +86,3 @@ pub enum RunError {
         violation: Violation,
     },
 }
-
-impl fmt::Display for RunError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooManyRanks { ranks, places } => {
-                write!(
-                    f,
-                    "{ranks} ranks do not fit on {places} nodes; choose a larger platform"
-                )
-            }
-            Self::Deadlock(deadlock) => deadlock.fmt(f),
-            Self::Violation { time, violation } => {
-                write!(
-                    f,
-                    "rates at {time} s are not max-min fair (please report): {violation}"
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for RunError {}

@@ -1,6 +1,5 @@
-use std::collections::HashMap;
-
 use super::*;
+use std::collections::HashMap;
 
 const NAMES: [&str; 12] = [
     "all-to-all:simple-spread",

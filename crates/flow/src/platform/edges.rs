@@ -1,9 +1,8 @@
 //! Any directed graph given as a list of edges, routed along shortest paths.
 
-use std::collections::{HashMap, VecDeque};
-
 use super::{LinkId, Platform, Topology};
 use crate::error::TextError;
+use std::collections::{HashMap, VecDeque};
 
 /// Largest next-hop table, in entries (nodes x vertices), that is built.
 const MAX_TABLE: usize = 1 << 27;

@@ -1,13 +1,12 @@
 //! The proof that a set of rates is max-min fair.
 
-use std::fmt;
-
 use crate::platform::LinkId;
 
 /// Why a set of rates is not max-min fair.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Violation {
     /// More flows through a link than its bandwidth carries.
+    #[error("link {link} carries {load} bytes/s of {bandwidth}")]
     Overload {
         /// The link.
         link: LinkId,
@@ -17,6 +16,7 @@ pub enum Violation {
         bandwidth: f64,
     },
     /// A flow that has no saturated link on which its rate is the largest.
+    #[error("flow {flow} at {rate} bytes/s has no bottleneck link")]
     NoBottleneck {
         /// Index of the flow among those given.
         flow: usize,
@@ -24,25 +24,6 @@ pub enum Violation {
         rate: f64,
     },
 }
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Overload {
-                link,
-                load,
-                bandwidth,
-            } => {
-                write!(f, "link {link} carries {load} bytes/s of {bandwidth}")
-            }
-            Self::NoBottleneck { flow, rate } => {
-                write!(f, "flow {flow} at {rate} bytes/s has no bottleneck link")
-            }
-        }
-    }
-}
-
-impl std::error::Error for Violation {}
 
 /// Checks that rates are feasible and that every flow has a saturated link on which its rate is
 /// maximal: necessary and sufficient for max-min fairness. `tolerance` is relative.

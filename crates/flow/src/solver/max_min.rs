@@ -9,12 +9,11 @@
 //! no link is dirty the certificate holds. Levels only depend on lower levels, so taking the
 //! lowest first visits most links once; a link visited too early is corrected by a later visit.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use super::Slot;
 use super::links::{List, ListPool, Paths};
 use crate::platform::LinkId;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 /// Relative difference below which two rates are the same.
 const SAME: f64 = 1e-13;

@@ -142,8 +142,6 @@ pub struct Iterated {
     rate: Vec<f64>,
     next: Vec<f64>,
     changed: Vec<Slot>,
-    solves: u64,
-    rounds: u64,
 }
 
 /// Relative room below which a link counts as full.
@@ -165,8 +163,6 @@ impl Iterated {
             rate: Vec::new(),
             next: Vec::new(),
             changed: Vec::new(),
-            solves: 0,
-            rounds: 0,
         }
     }
 
@@ -190,11 +186,6 @@ impl Iterated {
     pub fn flows(&self) -> impl Iterator<Item = (Slot, &[LinkId], f64)> + Clone + '_ {
         let active = (0..self.paths.slots() as u32).filter(|&s| self.paths.is_active(s));
         active.map(|slot| (slot, self.paths.get(slot), self.rate(slot)))
-    }
-
-    /// Mean number of rounds of step 5 per cycle; the paper saw 8 to 13 on random placements.
-    pub fn mean_rounds(&self) -> f64 {
-        self.rounds as f64 / self.solves.max(1) as f64
     }
 
     /// Removes a flow.
@@ -234,11 +225,7 @@ impl Iterated {
                 self.load[l as usize] += rate;
             }
         }
-        self.solves += 1;
-        while self.raise() > self.threshold {
-            self.rounds += 1;
-        }
-        self.rounds += 1;
+        while self.raise() > self.threshold {}
         self.changed.clear();
         for slot in self.paths.active() {
             let s = slot as usize;

@@ -1,12 +1,11 @@
 //! The global state of a job: taken while it rests, judged from what all nodes report.
 
+use super::{Inspection, Job, Order, Root, SIGKILL};
+use crate::{Blocked, Element, FARCALL_FAILED, Global, JobId, Message, Report, Waits, judge};
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-
-use super::{Inspection, Job, Order, Root, SIGKILL};
-use crate::{Blocked, Element, FARCALL_FAILED, Global, JobId, Message, Report, Waits, judge};
 
 /// Room below which a receive FIFO counts as full: the longest part of a message.
 const PART: u32 = 8 << 10;

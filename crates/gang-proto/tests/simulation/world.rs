@@ -2,14 +2,13 @@
 
 mod fronts;
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
-
 use farcall_gang_proto::{
     Action, Ended, Form, JobId, JobSpec, Message, Nanos, Order, Placement, Report, Root, Round,
     Settings, Step, Switch, Usage,
 };
 use farcall_random::SplitMix64;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 const MS: Nanos = 1_000_000;
 const SECOND: Nanos = 1_000 * MS;

@@ -1,15 +1,13 @@
 //! The daemon's loop: what may come, and what is done about it.
 
-use std::io;
-use std::os::fd::AsFd;
-use std::time::{Duration, Instant};
-
-use farcall_gang_proto::{JobId, Message, Root, Step};
-use rustix::event::{PollFd, PollFlags, poll};
-
 use super::{Daemon, Party};
 use crate::link::{self, Link};
 use crate::process;
+use farcall_gang_proto::{JobId, Message, Root, Step};
+use rustix::event::{PollFd, PollFlags, poll};
+use std::io;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 /// How long a daemon that ends waits for its elements.
 const END_BOUND: Duration = Duration::from_secs(4);

@@ -1,15 +1,14 @@
 //! One function.
 
-use alloc::collections::BTreeSet;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
-
 use super::Checker;
 use super::resolve::{Kind, Resolver, Shape};
 use crate::diagnostic::Diagnostic;
 use crate::parser::{self, Function, Name, Parameter};
 use crate::{Body, Callback, ElementRef, Interface, Mode, Op, Param};
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 impl Checker<'_> {
     /// The interface, or nothing where an error was reported for it.

@@ -1,12 +1,11 @@
 //! One parameter: what a mode and a type may be together.
 
-use alloc::format;
-use alloc::vec::Vec;
-
 use super::Checker;
 use crate::diagnostic::Diagnostic;
 use crate::parser::Parameter;
 use crate::{Mode, Param, Type};
+use alloc::format;
+use alloc::vec::Vec;
 
 impl Checker<'_> {
     /// The parameter without its dimensions.

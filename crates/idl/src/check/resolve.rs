@@ -1,14 +1,13 @@
 //! Expressions: names become indices, values of elements become references.
 
-use alloc::format;
-use alloc::string::ToString;
-use alloc::vec::Vec;
-
 use super::Checker;
 use super::function::quoted;
 use crate::diagnostic::Diagnostic;
 use crate::parser::{Dimension, Expression, Name, Operation, Parameter, Span};
 use crate::{Dim, ElementRef, Expr, Mode, Op, Param, Range, Type, Values};
+use alloc::format;
+use alloc::string::ToString;
+use alloc::vec::Vec;
 
 /// What an expression is for.
 #[derive(Clone, Copy, PartialEq, Eq)]

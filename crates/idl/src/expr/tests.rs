@@ -1,7 +1,6 @@
+use super::*;
 use alloc::vec;
 use alloc::vec::Vec;
-
-use super::*;
 
 fn integer(ops: Vec<Op>) -> Result<i64, EvalError> {
     let scalars = [Some(Scalar::Int(7)), None, Some(Scalar::Text("A".into()))];

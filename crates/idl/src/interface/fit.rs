@@ -1,15 +1,14 @@
 //! Whether values fit the parameters that they are given for.
 
+use super::{Param, Type};
+use crate::Scalar;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
-use core::fmt;
-
-use super::{Param, Type};
-use crate::Scalar;
 
 /// A scalar argument that does not fit its parameter.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("argument `{argument}`: expected {expected}, given {given}")]
 pub struct ScalarError {
     /// Name of the argument.
     pub argument: Box<str>,
@@ -18,18 +17,6 @@ pub struct ScalarError {
     /// What was given, in words.
     pub given: Box<str>,
 }
-
-impl fmt::Display for ScalarError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "argument `{}`: expected {}, given {}",
-            self.argument, self.expected, self.given
-        )
-    }
-}
-
-impl core::error::Error for ScalarError {}
 
 /// Integers up to this size are exact in binary64.
 const EXACT: i64 = 1 << 53;

@@ -3,17 +3,16 @@
 //! Their values are needed before the array is there: the caller sends them beside the scalars,
 //! and the side that runs the function verifies them against the array once it has come.
 
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use core::fmt;
-
 use super::Layout;
 use crate::{EvalError, Interface, Scalar, Type, Values};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 /// Why the elements used by the layout are not those of the array.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ElementError {
     /// The index has no value.
+    #[error("array `{array}`: the index of an element used as a size {error}")]
     Eval {
         /// Name of the array.
         array: Box<str>,
@@ -21,6 +20,7 @@ pub enum ElementError {
         error: EvalError,
     },
     /// The index is not one of the array's.
+    #[error("array `{array}`: element {index} is used as a size but it has {size} elements")]
     OutOfBounds {
         /// Name of the array.
         array: Box<str>,
@@ -30,6 +30,7 @@ pub enum ElementError {
         size: u64,
     },
     /// The caller stated another value than the array has.
+    #[error("array `{array}`: element {index} is {actual}, the call was laid out for {stated}")]
     Differs {
         /// Name of the array.
         array: Box<str>,
@@ -41,34 +42,6 @@ pub enum ElementError {
         actual: i64,
     },
 }
-
-impl fmt::Display for ElementError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ElementError::Eval { array, error } => {
-                write!(
-                    f,
-                    "array `{array}`: the index of an element used as a size {error}"
-                )
-            }
-            ElementError::OutOfBounds { array, index, size } => write!(
-                f,
-                "array `{array}`: element {index} is used as a size but it has {size} elements"
-            ),
-            ElementError::Differs {
-                array,
-                index,
-                stated,
-                actual,
-            } => write!(
-                f,
-                "array `{array}`: element {index} is {actual}, the call was laid out for {stated}"
-            ),
-        }
-    }
-}
-
-impl core::error::Error for ElementError {}
 
 impl Interface {
     /// The index of each entry of [`Interface::element_refs`], for a caller that has the arrays.

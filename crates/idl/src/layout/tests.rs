@@ -1,9 +1,8 @@
+use super::*;
+use crate::{Body, Convention, ElementRef, Op, Range};
 use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
-
-use super::*;
-use crate::{Body, Convention, ElementRef, Op, Range};
 
 fn op(op: Op) -> Expr {
     Expr::new(vec![op]).unwrap()

@@ -1,12 +1,11 @@
 //! The declarations of a file.
 
-use alloc::string::String;
-use alloc::vec::Vec;
-
 use super::{Function, Name, Options, Parse, Parser};
 use crate::diagnostic::Diagnostic;
 use crate::lexer::Kind;
 use crate::{Library, StringLengths};
+use alloc::string::String;
+use alloc::vec::Vec;
 
 /// One declaration of a file.
 #[derive(Debug)]

@@ -1,11 +1,10 @@
 //! Expressions, by precedence climbing into postfix order.
 
-use alloc::vec::Vec;
-
 use super::{Expression, Operation, Parse, Parser, Span};
 use crate::diagnostic::Diagnostic;
 use crate::lexer::Kind;
 use crate::{MAX_OPS, Op};
+use alloc::vec::Vec;
 
 type Ops = Vec<(Operation, Span)>;
 

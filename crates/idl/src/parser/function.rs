@@ -1,12 +1,11 @@
 //! A function: name, parameters, options, body.
 
-use alloc::string::String;
-use alloc::vec::Vec;
-
 use super::{Body, Function, MAX_PARAMS, Name, Options, Parse, Parser, Span};
 use crate::Convention;
 use crate::diagnostic::Diagnostic;
 use crate::lexer::Kind;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 /// Words an option or a body starts with.
 const OPTIONS: [&str; 10] = [

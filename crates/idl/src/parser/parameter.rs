@@ -1,10 +1,9 @@
 //! Parameters: modes and types in any order, then a declarator as in C.
 
-use alloc::vec::Vec;
-
 use super::{Dimension, Name, Parameter, Parse, Parser, Span};
 use crate::diagnostic::Diagnostic;
 use crate::{MAX_RANK, Mode, Type};
+use alloc::vec::Vec;
 
 /// Words for the direction; case does not matter.
 const MODES: [(&str, Mode); 8] = [

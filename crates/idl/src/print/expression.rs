@@ -1,11 +1,10 @@
 //! Expressions as text, with no more parentheses than they need.
 
+use crate::{ElementRef, Expr, Op, Param};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
-
-use crate::{ElementRef, Expr, Op, Param};
 
 /// What the indices in an expression mean.
 pub(super) struct Scope<'a> {

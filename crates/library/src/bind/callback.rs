@@ -3,16 +3,14 @@
 //! Each is a closure of libffi, made once when the function is bound. What it does with a call is
 //! the business of whoever invokes the function: it has [`Caller`].
 
+use super::{Argument, arguments, ffi_argument};
+use farcall_idl::{ArrayLayout, Interface, Layout, Mode, Scalar, StringLengths, Type};
+use libffi::low::ffi_cif;
+use libffi::middle::{Cif, Closure, Type as FfiType};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
 use std::slice;
 use std::sync::{Mutex, PoisonError};
-
-use farcall_idl::{ArrayLayout, Interface, Layout, Mode, Scalar, StringLengths, Type};
-use libffi::low::ffi_cif;
-use libffi::middle::{Cif, Closure, Type as FfiType};
-
-use super::{Argument, arguments, ffi_argument};
 
 /// Most bytes of the arrays and texts of one callback, in their declared sizes.
 pub const MOST_CALLBACK_BYTES: u64 = 1_000_000;

@@ -1,13 +1,11 @@
 //! Functions of Python modules: who runs them, and what they declare.
 
+use super::SourceError;
+use farcall_idl::MAX_DOCUMENT;
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
-
-use farcall_idl::MAX_DOCUMENT;
-
-use super::SourceError;
 
 /// The module of the `farcall` package that has functions declare themselves, and runs them.
 const MODULE: &str = "farcall._worker";

@@ -1,11 +1,9 @@
 //! The same call made by hand: symbols by dlsym, function pointers of plain machine words.
 
+use crate::{Line, bytes};
+use farcall_idl::{Body, Convention, Document, Interface, Layout, Library, Scalar, Type};
 use std::ffi::{CString, c_void};
 use std::path::Path;
-
-use farcall_idl::{Body, Convention, Document, Interface, Layout, Library, Scalar, Type};
-
-use crate::{Line, bytes};
 
 #[repr(C)]
 struct Pair<T>(T, T);

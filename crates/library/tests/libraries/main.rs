@@ -4,14 +4,13 @@
 
 mod direct;
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::Once;
-
 use farcall_idl::{Interface, Mode, Param, Scalar, Type};
 use farcall_library::{Binding, Catalog, check_files};
 use farcall_random::SplitMix64;
 use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Once;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -246,9 +245,8 @@ fn small_problems_compute_on_one_element_and_large_ones_on_more() {
     let catalog = |file: &str| Catalog::load([root().join("libraries").join(file)]).unwrap();
     let (lapack, blas) = (catalog("lapack.idl"), catalog("blas.idl"));
     let elements = |catalog: &Catalog, name: &str, scalars: Value| {
-        let index = catalog.find(name).unwrap().function;
-        let (_, document) = catalog.files().next().unwrap();
-        let interface = &document.interfaces[index];
+        let mut entries = catalog.entries();
+        let (_, interface) = entries.find(|(_, one)| one.name == name).unwrap();
         let layout = interface
             .layout(&self::scalars(interface, &scalars), &[])
             .unwrap();

@@ -1,9 +1,11 @@
 //! The data streams of requests, how they begin, and how requests with one end.
 
-use super::{Connection, Core, Event, Opening, Request};
+use super::{Answer, Connection, Core, Event, Opening, Request};
 use crate::call::ResultMessage;
 use crate::failure::Failure;
 use crate::frame::{Header, append_control};
+use crate::handles::{ArrayPart, Put};
+use crate::jobs::Submission;
 use crate::message;
 use crate::receiver::{Chunk, Stream};
 use crate::sender::CREDIT;
@@ -11,9 +13,37 @@ use crate::{CallId, Kind, ProtocolError};
 use alloc::vec::Vec;
 
 impl Connection {
+    /// Submits a call, to a server with the feature [`JOBS`](crate::JOBS).
+    pub fn submit(&mut self, submission: &Submission) -> Result<CallId, ProtocolError> {
+        let id = self.open(Request::Submitting)?;
+        let mut opening = Vec::new();
+        append_control(&mut opening, Kind::Submit, id, |out| submission.encode(out));
+        let bytes = submission.call.data_bytes;
+        self.core.start(id, opening, bytes, false);
+        Ok(id)
+    }
+
+    /// Puts an array at a server with the feature [`HANDLES`](crate::HANDLES).
+    pub fn put(&mut self, put: &Put) -> Result<CallId, ProtocolError> {
+        let id = self.open(Request::Submitting)?;
+        let mut opening = Vec::new();
+        message::append(&mut opening, Kind::Put, id, put);
+        self.core.start(id, opening, put.data_bytes, false);
+        Ok(id)
+    }
+
+    /// Fills a part of an array at a server with the feature [`PARTS`](crate::PARTS).
+    pub fn put_part(&mut self, part: &ArrayPart) -> Result<CallId, ProtocolError> {
+        let id = self.open(Request::Submitting)?;
+        let mut frame = Vec::new();
+        message::append(&mut frame, Kind::PutPart, id, part);
+        self.core.start(id, frame, part.bytes, true);
+        Ok(id)
+    }
+
     /// Gives up a call; list and describe requests are left to be answered. Its end is reported as
-    /// [`Event::Done`] or [`Event::Failed`] all the same, whichever comes; result bytes that arrive
-    /// until then are marked to be thrown away.
+    /// [`Answer::Done`] or [`Event::Failed`] all the same, whichever comes; result bytes that
+    /// arrive until then are marked to be thrown away.
     ///
     /// Returns `false` where the call was not opened yet: it has ended with this, without a word.
     pub fn cancel(&mut self, call: CallId) -> bool {
@@ -60,7 +90,8 @@ impl Core {
                 .map(|()| None),
             Kind::Done => {
                 let times = message::parse(kind, payload)?;
-                self.done(id).map(|()| Some(Event::Done(id, times)))
+                self.done(id)?;
+                Ok(Some(Event::Answered(id, Answer::Done(times))))
             }
             Kind::Failure => {
                 let failure: Failure = message::parse(kind, payload)?;

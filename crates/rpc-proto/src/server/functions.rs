@@ -3,7 +3,7 @@
 use super::{Connection, Core, Event};
 use crate::call::parse_call;
 use crate::functions::{
-    DescribeRequest, ESTIMATES, Estimate, InterfaceMessage, ListRequest, Listing, REGISTER,
+    DescribeRequest, ESTIMATES, Estimate, FunctionInterface, ListRequest, Listing, REGISTER,
     RegisterRequest,
 };
 use crate::message;
@@ -30,7 +30,7 @@ impl Connection {
         text: String,
         library: Option<String>,
     ) {
-        let message = InterfaceMessage {
+        let message = FunctionInterface {
             function,
             text,
             library,

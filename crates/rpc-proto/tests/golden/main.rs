@@ -172,7 +172,7 @@ fn the_specification_lists_every_kind() {
     for (number, name) in (1..=u8::MAX).filter_map(cases::kind) {
         assert!(text.contains(&format!("\n| {number} | {name} |")), "{name}");
     }
-    for kind in FailureKind::ALL {
+    for kind in (0..=u8::MAX).filter_map(FailureKind::from_repr) {
         let row = format!("\n| {} | {kind:?} |", kind as u8);
         assert!(text.contains(&row), "{row}");
     }

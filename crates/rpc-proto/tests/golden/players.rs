@@ -99,7 +99,7 @@ impl Client<'_> {
         self.next += 1;
         match (event, answer) {
             (
-                Event::Done(id, times),
+                Event::Answered(id, client::Answer::Done(times)),
                 Answer::Result(expected)
                 | Answer::Delivered(expected)
                 | Answer::CallsBack(_, _, expected),
@@ -117,7 +117,11 @@ impl Client<'_> {
                 assert_eq!(id, open);
                 assert!(matches!(request, Request::Call { cancels: true, .. }));
             }
-            (event, answer) => check_told(event, open, answer),
+            (Event::Answered(id, told), answer) => {
+                assert_eq!(id, open);
+                check_told(told, answer);
+            }
+            (event, _) => panic!("unexpected {event:?}"),
         }
     }
 
@@ -234,71 +238,39 @@ impl Client<'_> {
 }
 
 /// An answer about the server itself.
-fn check_told(event: client::Event, open: CallId, answer: &Answer) {
-    use client::Event;
-    match (event, answer) {
-        (Event::Listing(id, listing), Answer::Listing(expected)) => {
-            assert_eq!((id, &listing), (open, expected));
+fn check_told(told: client::Answer, answer: &Answer) {
+    use client::Answer as Told;
+    match (told, answer) {
+        (Told::Listing(listing), Answer::Listing(expected)) => assert_eq!(&listing, expected),
+        (Told::Interface(told), Answer::Interface(number, expected, library)) => {
+            assert_eq!((told.function, &told.text), (*number, expected));
+            assert_eq!(told.library, *library);
         }
-        (
-            Event::Interface {
-                request,
-                function,
-                text,
-                library,
-            },
-            Answer::Interface(number, expected, expected_library),
-        ) => {
-            assert_eq!((request, function, &text), (open, *number, expected));
-            assert_eq!(library, *expected_library);
+        (Told::Created, Answer::Created) => {}
+        (Told::Standing(text), Answer::Standing(expected)) => assert_eq!(text, *expected),
+        (Told::Draining(calls), Answer::Draining(expected)) => assert_eq!(calls, *expected),
+        (Told::Directory(kind, bytes), Answer::Directory(expected, message)) => {
+            assert_eq!((kind, &bytes), (*expected, message));
         }
-        (Event::Created(id), Answer::Created) => assert_eq!(id, open),
-        (Event::Standing(id, text), Answer::Standing(expected)) => {
-            assert_eq!((id, text.as_str()), (open, *expected));
-        }
-        (Event::Draining(id, calls), Answer::Draining(expected)) => {
-            assert_eq!((id, calls), (open, *expected));
-        }
-        (Event::Directory(id, kind, bytes), Answer::Directory(expected, message)) => {
-            assert_eq!((id, kind, &bytes), (open, *expected, message));
-        }
-        (Event::Estimated(id, estimate), Answer::Estimate(expected)) => {
-            assert_eq!((id, &estimate), (open, expected));
-        }
-        (event, answer) => check_kept(event, open, answer),
+        (Told::Estimated(estimate), Answer::Estimate(expected)) => assert_eq!(&estimate, expected),
+        (told, answer) => check_kept(told, answer),
     }
 }
 
 /// An answer about what the server keeps.
-fn check_kept(event: client::Event, open: CallId, answer: &Answer) {
-    use client::Event;
-    match (event, answer) {
-        (Event::Submitted(id, job), Answer::Submitted(expected)) => {
-            assert_eq!((id, job), (open, *expected));
-        }
-        (Event::Job(id, job), Answer::Job(expected)) => assert_eq!((id, &job), (open, expected)),
-        (Event::Jobs(id, page), Answer::Jobs(expected)) => {
-            assert_eq!((id, &page), (open, expected));
-        }
-        (Event::Handle(id, record), Answer::Handle(expected)) => {
-            assert_eq!((id, &record), (open, expected));
-        }
-        (Event::Named(id, record), Answer::Named(expected)) => {
-            assert_eq!((id, &record), (open, expected));
-        }
-        (Event::Names(id, page), Answer::Names(expected)) => {
-            assert_eq!((id, &page), (open, expected));
-        }
-        (Event::Handles(id, page), Answer::Handles(expected)) => {
-            assert_eq!((id, &page), (open, expected));
-        }
-        (Event::Objects(id, page), Answer::Objects(expected)) => {
-            assert_eq!((id, &page), (open, expected));
-        }
-        (Event::Reservations(id, page), Answer::Reservations(expected)) => {
-            assert_eq!((id, &page), (open, expected));
-        }
-        (event, _) => panic!("unexpected {event:?}"),
+fn check_kept(told: client::Answer, answer: &Answer) {
+    use client::Answer as Told;
+    match (told, answer) {
+        (Told::Submitted(job), Answer::Submitted(expected)) => assert_eq!(job, *expected),
+        (Told::Job(job), Answer::Job(expected)) => assert_eq!(&*job, expected),
+        (Told::Jobs(page), Answer::Jobs(expected)) => assert_eq!(&page, expected),
+        (Told::Handle(record), Answer::Handle(expected)) => assert_eq!(&record, expected),
+        (Told::Named(record), Answer::Named(expected)) => assert_eq!(&record, expected),
+        (Told::Names(page), Answer::Names(expected)) => assert_eq!(&page, expected),
+        (Told::Handles(page), Answer::Handles(expected)) => assert_eq!(&page, expected),
+        (Told::Objects(page), Answer::Objects(expected)) => assert_eq!(&page, expected),
+        (Told::Reservations(page), Answer::Reservations(expected)) => assert_eq!(&page, expected),
+        (told, _) => panic!("unexpected {told:?}"),
     }
 }
 

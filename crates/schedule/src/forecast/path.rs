@@ -1,8 +1,7 @@
 //! One direction between two hosts, and all of them.
 
-use std::collections::BTreeMap;
-
 use super::{Forecast, Series};
+use std::collections::BTreeMap;
 
 /// One direction from a host to another: latency and bandwidth.
 #[derive(Clone, Debug, Default, PartialEq)]

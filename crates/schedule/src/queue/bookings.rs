@@ -1,10 +1,9 @@
 //! Jobs beside processor elements that are booked ahead of time.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
-
 use super::{Nanos, Policy, Queue, Request, Running, Waiting, predicted_end};
 use crate::reservation::{Booking, Hold, Machine, Refusal};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A job that waits for processor elements of its booking; the first in order goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

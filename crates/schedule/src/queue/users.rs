@@ -1,9 +1,8 @@
 //! Who waits, in which order, and what each user has used.
 
+use super::{Nanos, Standing};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-
-use super::{Nanos, Standing};
 
 /// Users of whom nothing is under way are forgotten beyond so many.
 const MAX_USERS: usize = 4096;

@@ -230,6 +230,10 @@ impl Elements {
         let admitted = self.admitted.iter().copied();
         let waiting: Vec<CallKey> = queued.chain(admitted).filter(of_library).collect();
         self.admitted.retain(|job| !waiting.contains(job));
+        // The end of one lets others go on: none of these.
+        for job in &waiting {
+            self.queue.remove(job.number(), cx.now());
+        }
         for job in waiting {
             let text = format!("has no worker: it {cause}");
             cx.fail(job, FailureKind::Internal, &text);

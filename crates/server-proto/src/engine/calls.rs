@@ -4,7 +4,7 @@ use super::Engine;
 use crate::action::Action;
 use crate::event::Finished;
 use crate::flaw::{Flaw, has};
-use crate::job::{Durability, Job, State, Task};
+use crate::job::{Durability, GivenUp, Job, State, Task};
 use crate::keys::{CallKey, ConnectionKey, Key, MemoryKey};
 use crate::segments;
 use crate::submissions::record_failure;
@@ -114,17 +114,16 @@ impl Engine {
         };
         let connection = job.connection.take();
         let is_open = connection.is_some_and(|key| cx.clients.is_open(key));
-        match job.state {
-            State::Running { worker } => cx.out.push(Action::Withdraw { worker, call: key }),
-            // Pieces of it may still have to be written.
-            State::Sending if is_open => {}
-            State::Queued => {
+        match (job.state.given_up(), job.state) {
+            (GivenUp::Withdraws, State::Running { worker }) => {
+                cx.out.push(Action::Withdraw { worker, call: key });
+            }
+            (GivenUp::Leaves, _) if is_open => {}
+            (GivenUp::Stays, _) => {}
+            _ => {
                 self.elements.leave(key);
                 self.release(key);
             }
-            State::Receiving | State::Waiting | State::Sending => self.release(key),
-            // Goes on when the disk has answered.
-            State::OnDisk => {}
         }
     }
 

@@ -159,7 +159,10 @@ fn read(row: &Row<'_>) -> Result<Record, JournalError> {
             sum: u32::try_from(number(sum)?).map_err(|_| damaged(sum))?,
         })
     };
-    let state = state(number("state")?).ok_or_else(|| damaged("a state that is not known"))?;
+    let state = u8::try_from(number("state")?)
+        .ok()
+        .and_then(JobState::from_repr);
+    let state = state.ok_or_else(|| damaged("a state that is not known"))?;
     let failure = match (
         optional("failure_kind")?,
         row.get::<_, Option<String>>("failure")?,
@@ -195,21 +198,6 @@ fn damaged(what: &str) -> JournalError {
     JournalError::Damaged(what.to_string())
 }
 
-fn number(state: JobState) -> i64 {
-    match state {
-        JobState::Queued => 1,
-        JobState::Running => 2,
-        JobState::Done => 3,
-        JobState::Failed => 4,
-        JobState::Cancelled => 5,
-    }
-}
-
-fn state(number_of: u64) -> Option<JobState> {
-    let mut states = JobState::ALL.into_iter();
-    states.find(|state| number(*state) as u64 == number_of)
-}
-
 fn insert(transaction: &Transaction<'_>, record: &Record) -> rusqlite::Result<u64> {
     transaction
         .prepare_cached(
@@ -225,7 +213,7 @@ fn insert(transaction: &Transaction<'_>, record: &Record) -> rusqlite::Result<u6
             record.call,
             record.repeatable,
             record.big_endian,
-            number(record.state),
+            record.state as i64,
             record.submitted as i64,
             record.keep as i64,
             record.arguments.bytes as i64,
@@ -248,7 +236,8 @@ fn apply(
         .query_row([id.0], |row| row.get(0))
         .optional()?;
     let Some(known) = known else { return Ok(None) };
-    let from = state(known as u64).ok_or_else(|| damaged("a state that is not known"))?;
+    let from = u8::try_from(known).ok().and_then(JobState::from_repr);
+    let from = from.ok_or_else(|| damaged("a state that is not known"))?;
     let at = unix_ms();
     let Some(to) = next(from, change) else {
         return Ok(Some(Changed {
@@ -272,7 +261,7 @@ fn apply(
         )?
         .execute(params![
             id.0,
-            number(to),
+            to as i64,
             time.filter(|_| to == JobState::Running),
             time.filter(|_| to.is_over()),
             outcome.result.map(|result| result.bytes as i64),

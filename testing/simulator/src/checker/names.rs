@@ -1,6 +1,7 @@
 //! Data with names: a name stands for what was put last, for those who may read it.
 
-use crate::interfaces::{Contents, user_name};
+use crate::interfaces::Contents;
+use crate::options::user_name;
 use farcall_random::SplitMix64;
 use farcall_rpc_proto::{DataName, Edition, HandleId, NamePage, NameRecord};
 use std::collections::BTreeMap;
@@ -235,7 +236,9 @@ impl Names {
         }
         let (life, reader) = who;
         let own = self.data.iter().filter(|datum| {
-            datum.is_surely(life, reader, &asked.name, since) && !self.may_be_expired(datum, now)
+            datum.is_surely(life, reader, &asked.name, since)
+                && !self.may_be_expired(datum, now)
+                && !self.may_be_hidden(datum, reader)
         });
         if asked.owner.is_none() && own.count() > 0 {
             return Err(format!(
@@ -281,7 +284,9 @@ impl Names {
             }
         }
         let told = self.data.iter().filter(|datum| {
-            datum.owner == reader && datum.is_surely(life, reader, &datum.name, since)
+            datum.owner == reader
+                && datum.is_surely(life, reader, &datum.name, since)
+                && !self.may_be_hidden(datum, reader)
         });
         // Those that have expired are not missed, nor are their names where they were given anew.
         for datum in told.filter(|datum| !self.may_be_expired(datum, now)) {
@@ -304,7 +309,17 @@ impl Names {
     }
 
     fn may_be_expired(&self, datum: &Datum, now: u64) -> bool {
-        now - datum.used >= self.lasts
+        // The server counts in milliseconds.
+        now + 2_000_000 - datum.used >= self.lasts
+    }
+
+    /// Whether what has taken the place of data may be hidden from a user, or may be gone.
+    fn may_be_hidden(&self, datum: &Datum, reader: u8) -> bool {
+        self.data.iter().any(|other| {
+            (other.life, other.owner) == (datum.life, datum.owner)
+                && other.name == datum.name
+                && (!other.may_be_read(reader) || other.is_dropped)
+        })
     }
 
     /// Whether data may not be at the server any more.
@@ -344,16 +359,18 @@ impl Names {
                 && datum.may_be_read(reader)
                 && datum.is_surely(life, datum.owner, &name.name, since)
                 && !self.may_be_expired(datum, now)
+                && !self.may_be_hidden(datum, reader)
         });
-        let mut files = self.file_since(life, &name.name, since);
-        let has_file =
-            name.owner.is_none() && files.next().is_some_and(|file| file.contents.is_some());
+        let files = self.file_since(life, &name.name, since);
+        // Neither made nor changed nor removed meanwhile.
+        let has_file = name.owner.is_none()
+            && files.len() == 1
+            && files
+                .into_iter()
+                .all(|file| file.contents.is_some() && file.told <= since);
         match is_many {
             true => name.owner.is_none() && !has_file,
-            false => {
-                let has_changed = self.file_since(life, &name.name, since).count() > 1;
-                there.count() == 0 && (!has_file || has_changed)
-            }
+            false => there.count() == 0 && !has_file,
         }
     }
 }

@@ -167,7 +167,8 @@ impl Objects {
     /// Whether an object that stays may not be there any more, for want of use.
     fn may_be_expired(object: &Object, now: u64, options: &Options) -> bool {
         let keep = keep_ns(options);
-        object.id.is_some() && (options.faults.calendar_jumps || now - object.used >= keep)
+        object.id.is_some()
+            && (options.faults.calendar_jumps || now + 2_000_000 - object.used >= keep)
     }
 
     /// Whether an object may be lost.

@@ -2,7 +2,8 @@
 
 use super::{Client, Purpose, Scene, arrays};
 use crate::checker::Secret;
-use crate::interfaces::{Contents, ONCE, user_name};
+use crate::interfaces::{Contents, ONCE};
+use crate::options::user_name;
 use farcall_rpc_proto::{DataName, Failure, FailureKind, HandleId, Name, NameRecord};
 
 /// Names that a user gives.

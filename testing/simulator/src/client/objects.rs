@@ -146,7 +146,7 @@ impl Client {
         let (now, options) = (scene.now, scene.options);
         match (asked, failure.kind) {
             (Asked::Create, FailureKind::Busy) => true,
-            (Asked::Keep(_), FailureKind::QuotaExceeded) => true,
+            (Asked::Keep(_), FailureKind::QuotaExceeded | FailureKind::BadArgument) => true,
             (Asked::Keep(index), FailureKind::ObjectLost) => {
                 objects.may_be_lost(index, now, options)
             }

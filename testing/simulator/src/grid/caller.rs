@@ -3,13 +3,13 @@
 use super::data::Dealing;
 use crate::checker::Checker;
 use crate::client::Client;
-use crate::interfaces::{self, Contents, LOOK, LOOKED, MAKE, NAMES, Tag, user_name};
-use crate::options::Options;
+use crate::interfaces::{self, Contents, LOOK, LOOKED, MAKE, NAMES, Tag};
+use crate::options::{Options, user_name};
 use farcall_directory::client::{Course, Known, Next, Place, Trouble};
 use farcall_directory::message::{Choose, Chosen, Find, Found, Message, Observe, Transfer};
 use farcall_idl::Scalar;
 use farcall_random::SplitMix64;
-use farcall_rpc_proto::client::{Connection, Event};
+use farcall_rpc_proto::client::{Answer, Connection, Event};
 use farcall_rpc_proto::{
     CREDIT, Call, CallId, DIRECTORY, Failure, FailureKind, HANDLES, Hello, Kind, Limits,
     NAMES as DATA, PARTS,
@@ -537,12 +537,8 @@ impl Caller {
             return;
         };
         let (request, event) = match event {
-            Event::Directory(request, ..)
-            | Event::Interface { request, .. }
-            | Event::Handle(request, _)
-            | Event::Named(request, _)
-            | Event::Done(request, _)
-            | Event::Failed(request, _) => (request, event),
+            Event::Answered(request, answer) => (request, Ok(answer)),
+            Event::Failed(request, failure) => (request, Err(failure)),
             _ => return,
         };
         let Some(asked) = line.open.remove(&request) else {
@@ -550,7 +546,7 @@ impl Caller {
         };
         match (asked, event) {
             (Asked::Data { id }, event) => self.data_event(link, id, event, now, checker),
-            (Asked::Find { tag }, Event::Directory(_, _, message)) => {
+            (Asked::Find { tag }, Ok(Answer::Directory(_, message))) => {
                 self.known.answered(now, true);
                 if let Ok(found) = Found::from_bytes(&message)
                     && let Some(call) = self.calls.get_mut(&tag)
@@ -560,27 +556,27 @@ impl Caller {
                     self.choose(tag, now, checker);
                 }
             }
-            (Asked::Choose { tag }, Event::Directory(_, _, message)) => {
+            (Asked::Choose { tag }, Ok(Answer::Directory(_, message))) => {
                 self.known.answered(now, true);
                 if let Ok(chosen) = Chosen::from_bytes(&message) {
                     self.place(tag, now, Ok(chosen), false, checker);
                 }
             }
-            (Asked::Find { tag } | Asked::Choose { tag }, Event::Failed(_, failure)) => {
+            (Asked::Find { tag } | Asked::Choose { tag }, Err(failure)) => {
                 self.end(tag, Err(failure), checker);
             }
-            (Asked::Describe { tag }, Event::Interface { function, .. }) => {
+            (Asked::Describe { tag }, Ok(Answer::Interface(interface))) => {
                 if let Some(call) = self.calls.get(&tag) {
-                    line.functions.insert(call.function, function);
+                    line.functions.insert(call.function, interface.function);
                     self.reach(tag, now, checker);
                 }
             }
-            (Asked::Describe { tag }, Event::Failed(_, failure)) => {
+            (Asked::Describe { tag }, Err(failure)) => {
                 let trouble = Trouble::Failed(failure.kind);
                 self.fails(tag, now, trouble, None, Some(failure), checker);
             }
-            (Asked::Call { tag }, Event::Done(..)) => self.done(tag, now, checker),
-            (Asked::Call { tag }, Event::Failed(_, failure)) => {
+            (Asked::Call { tag }, Ok(Answer::Done(_))) => self.done(tag, now, checker),
+            (Asked::Call { tag }, Err(failure)) => {
                 let call = self.calls.get(&tag);
                 let returning = call.is_some_and(|call| !call.received.is_empty());
                 let trouble = Trouble::Failed(failure.kind);

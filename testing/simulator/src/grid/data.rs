@@ -2,12 +2,13 @@
 
 use super::caller::{Asked, Caller, Whom};
 use crate::checker::Checker;
-use crate::interfaces::{Contents, user_name};
+use crate::interfaces::Contents;
+use crate::options::user_name;
 use farcall_directory::Viewer;
 use farcall_directory::message::{DataFound, FindData, Message, Offer};
 use farcall_random::SplitMix64;
-use farcall_rpc_proto::client::Event;
-use farcall_rpc_proto::{ArrayForm, DataName, Kind, Name, Put};
+use farcall_rpc_proto::client::Answer;
+use farcall_rpc_proto::{ArrayForm, DataName, Failure, Kind, Name, Put};
 use std::collections::VecDeque;
 
 /// Names that a user gives.
@@ -202,7 +203,7 @@ impl Caller {
         &mut self,
         link: usize,
         id: u64,
-        event: Event,
+        event: Result<Answer, Failure>,
         now: f64,
         checker: &mut Checker,
     ) {
@@ -211,28 +212,28 @@ impl Caller {
             return;
         };
         let said = match (event, dealing.puts) {
-            (Event::Directory(_, _, message), _) => {
+            (Ok(Answer::Directory(_, message)), _) => {
                 self.known.answered(now, true);
                 let mut found = DataFound::from_bytes(&message).expect("as it was written");
                 let (name, room) = (dealing.name.clone(), found.room.take());
                 self.known.found_data(now, (&name, &name), found);
                 return self.data_found(id, room);
             }
-            (Event::Handle(_, record), Some(_)) => line.proto.name(&Name {
+            (Ok(Answer::Handle(record)), Some(_)) => line.proto.name(&Name {
                 id: record.id,
                 name: dealing.name.clone(),
                 shared: false,
                 after: dealing.after,
                 copy: None,
             }),
-            (Event::Named(_, record), Some(contents)) => {
+            (Ok(Answer::Named(record)), Some(contents)) => {
                 let edition = (record.edition.written, record.edition.stamp);
                 let name = std::mem::take(&mut dealing.name);
                 self.dealings.remove(&id);
                 let named = checker.editions.named(edition, self.user, &name, contents);
                 return named.unwrap_or_else(|text| checker.fail(text));
             }
-            (Event::Named(_, record), None) => {
+            (Ok(Answer::Named(record)), None) => {
                 dealing.edition = (record.edition.written, record.edition.stamp);
                 let bytes = record.form.bytes().unwrap_or(0);
                 match record.id {
@@ -240,7 +241,7 @@ impl Caller {
                     None => return self.leave_holder(id),
                 }
             }
-            (Event::Done(..), None) => {
+            (Ok(Answer::Done(_)), None) => {
                 let Some(dealing) = self.dealings.remove(&id) else {
                     return;
                 };

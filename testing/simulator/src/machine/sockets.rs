@@ -50,6 +50,14 @@ impl Machine {
         count
     }
 
+    /// Whether there is something on a connection that can be taken now.
+    pub(crate) fn is_readable(&mut self, key: ConnectionKey) -> bool {
+        let waits =
+            self.server.lanes().waits(key, Way::Up) || !self.server.clients().takes_input(key);
+        let socket = self.sockets.get(&key);
+        socket.is_some_and(|socket| !socket.unread.is_empty() && !waits)
+    }
+
     /// Takes what has come on a connection, as far as the server does. Returns whether it has
     /// taken anything, and how many bytes have passed the link for it.
     pub(crate) fn take_input(&mut self, key: ConnectionKey) -> (bool, u64) {
@@ -130,6 +138,22 @@ impl Machine {
             socket.unsent = unsent;
         }
         out
+    }
+
+    /// What stands still on connections, for people.
+    pub(crate) fn standing(&self) -> Vec<String> {
+        let sockets = self.sockets.iter();
+        let stands = sockets.filter(|(_, one)| one.unread.len() + one.unsent.len() > 0);
+        let words = stands.map(|(key, one)| {
+            format!(
+                "link {}: {} bytes to be read, {} to be written, takes input: {}",
+                one.link,
+                one.unread.len(),
+                one.unsent.len(),
+                self.server.clients().takes_input(*key)
+            )
+        });
+        words.collect()
     }
 
     /// Whether all that was collected is written.

@@ -5,8 +5,9 @@ use super::services::blank;
 use super::{MS, S, World};
 use crate::checker::Handed;
 use crate::client::OPERATOR;
-use crate::interfaces::{ADD, ASK, user_name};
+use crate::interfaces::{ADD, ASK};
 use crate::machine::{PES, Worker};
+use crate::options::user_name;
 use farcall_rpc_proto::User;
 use farcall_server_proto::{
     Action, CallKey, DiskError, Event, Finished, Identity, Stored, Transfer, Withdrawal, WorkerKey,

@@ -4,7 +4,7 @@ use super::links::{Maker, To};
 use super::{Happening, MS, S, World};
 use crate::grid::meta::Meta;
 use farcall_directory::message::{Leave, Message, Noted};
-use farcall_rpc_proto::client::{Connection, Event};
+use farcall_rpc_proto::client::{Answer as Heard, Connection, Event};
 use farcall_rpc_proto::{DIRECTORY, FailureKind, Hello, Kind, Limits, NAMES, Nanos, Transmit};
 use farcall_server_proto::Standing;
 use farcall_server_proto::member::{Answer, Ask, Member};
@@ -309,7 +309,7 @@ impl World {
             };
             bytes = &bytes[taken..];
             let answer = match event {
-                Some(Event::Directory(_, Kind::Noted, message)) => {
+                Some(Event::Answered(_, Heard::Directory(Kind::Noted, message))) => {
                     let Ok(noted) = Noted::from_bytes(&message) else {
                         return false;
                     };

@@ -4,8 +4,8 @@ use super::hosts::ToLife;
 use super::{Happening, MS, S, World};
 use crate::client::Scene;
 use crate::grid::caller::Whom;
-use crate::interfaces::user_name;
 use crate::machine::{Machine, Memory, Socket};
+use crate::options::user_name;
 use farcall_rpc_proto::User;
 use farcall_server_proto::{Accepted, ConnectionKey, Event, Way};
 use std::collections::VecDeque;
@@ -145,6 +145,10 @@ impl World {
         }
         if let Some(machine) = self.machine(host) {
             machine.server.settle(key, Way::Up, granted);
+            // What was not read is found out again.
+            if machine.is_readable(key) {
+                machine.resumed.push(key);
+            }
         }
         self.act(host);
         self.flush(host, key);

@@ -5,7 +5,7 @@ use super::{Connection, Reply, Request};
 use crate::argument::Argument;
 use crate::error::Error;
 use farcall_idl::Layout;
-use farcall_rpc_proto::{CALLBACKS, Call, FILES, HANDLES, OUTPUT, PARTS};
+use farcall_rpc_proto::{Call, HANDLES, PARTS};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,21 +13,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const BULK_BYTES: u64 = 1 << 20;
 
 impl Connection {
-    /// Whether the server sends what functions print.
-    pub(crate) fn forwards_output(&self) -> bool {
-        self.has(OUTPUT)
-    }
-
-    /// Whether the server works on files of its clients.
-    pub(crate) fn moves_files(&self) -> bool {
-        self.features & (FILES | CALLBACKS) == FILES | CALLBACKS
-    }
-
     /// Whether parts of arrays may travel on their own, and it is of use: within a host one
     /// connection is as fast as memory.
     pub(crate) fn moves_parts(&self) -> bool {
-        let features = PARTS | HANDLES;
-        self.features & features == features && !self.socket.is_within_host()
+        self.has(PARTS | HANDLES) && !self.socket.is_within_host()
     }
 
     /// Begins a call.

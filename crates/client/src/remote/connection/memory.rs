@@ -1,12 +1,12 @@
 //! Memory shared with a server on the same host, in which arrays lie instead of travelling.
 
 use super::Connection;
-use super::state::Answer;
 use crate::error::Error;
+use farcall_memory::{Mapping, is_sealed};
 use farcall_rpc_proto::{CallId, SHARED_MEMORY};
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 
 /// Segments kept for arrays to come.
@@ -16,19 +16,13 @@ const MOST_IDLE: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Segment {
     id: CallId,
-    start: *mut u8,
-    bytes: usize,
+    mapping: Mapping,
     connection: Weak<Connection>,
 }
 
-// SAFETY: a mapping is plain memory; whoever uses `start` answers for synchronisation.
-unsafe impl Send for Segment {}
-// SAFETY: likewise.
-unsafe impl Sync for Segment {}
-
 impl Segment {
     /// Maps what the server handed over; `present` has all pages made at once.
-    pub(crate) fn map(
+    fn map(
         connection: &Arc<Connection>,
         id: CallId,
         bytes: u64,
@@ -36,27 +30,12 @@ impl Segment {
         present: bool,
     ) -> io::Result<Segment> {
         let bytes = usize::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        check(fd, bytes)?;
-        let flags = libc::MAP_SHARED | if present { libc::MAP_POPULATE } else { 0 };
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing.
-        let start = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                protection,
-                flags,
-                fd.as_raw_fd(),
-                0,
-            )
-        };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
+        if !is_sealed(fd.as_fd(), bytes)? {
+            return Err(io::Error::other("shared memory that is not sealed"));
         }
         Ok(Segment {
             id,
-            start: start.cast(),
-            bytes,
+            mapping: Mapping::new(fd.as_fd(), bytes, present)?,
             connection: Arc::downgrade(connection),
         })
     }
@@ -66,32 +45,16 @@ impl Segment {
     }
 
     pub(crate) fn start(&self) -> *mut u8 {
-        self.start
+        self.mapping.start().as_ptr()
     }
-}
 
-/// Memory that could shrink would end this process when it is touched.
-fn check(fd: &OwnedFd, bytes: usize) -> io::Result<()> {
-    // SAFETY: plain system calls on an open descriptor and memory of this frame.
-    let (size, seals) = unsafe {
-        let mut status: libc::stat = std::mem::zeroed();
-        if libc::fstat(fd.as_raw_fd(), &mut status) < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let seals = libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS);
-        (status.st_size, seals)
-    };
-    let large = usize::try_from(size).is_ok_and(|size| size >= bytes);
-    match large && seals >= 0 && seals & libc::F_SEAL_SHRINK != 0 {
-        true => Ok(()),
-        false => Err(io::Error::other("shared memory that is not sealed")),
+    fn bytes(&self) -> usize {
+        self.mapping.bytes()
     }
 }
 
 impl Drop for Segment {
     fn drop(&mut self) {
-        // SAFETY: start and length are those of a live mapping that nobody else unmaps.
-        unsafe { libc::munmap(self.start.cast(), self.bytes) };
         if let Some(connection) = self.connection.upgrade() {
             connection.unshare(self.id);
         }
@@ -117,10 +80,10 @@ impl Pool {
 
     /// An idle segment that is not much larger than needed.
     pub(crate) fn take(&mut self, bytes: usize) -> Option<Segment> {
-        let fits = |segment: &Segment| (bytes..=2 * bytes).contains(&segment.bytes);
+        let fits = |segment: &Segment| (bytes..=2 * bytes).contains(&segment.bytes());
         let best = (0..self.idle.len())
             .filter(|&index| fits(&self.idle[index]))
-            .min_by_key(|&index| self.idle[index].bytes)?;
+            .min_by_key(|&index| self.idle[index].bytes())?;
         Some(self.idle.remove(best))
     }
 
@@ -145,27 +108,27 @@ pub struct SharedMemory {
 impl SharedMemory {
     pub(crate) fn new(segment: Segment) -> SharedMemory {
         if let Some(connection) = segment.connection.upgrade() {
-            let range = (segment.bytes, segment.id);
-            connection.pool().born.insert(segment.start.addr(), range);
+            let range = (segment.bytes(), segment.id);
+            connection.pool().born.insert(segment.start().addr(), range);
         }
         SharedMemory { segment }
     }
 
     /// Its first byte, at the start of a page.
     pub fn start(&self) -> *mut u8 {
-        self.segment.start
+        self.segment.start()
     }
 
     /// Its length in bytes, at least what was asked for.
     pub fn bytes(&self) -> usize {
-        self.segment.bytes
+        self.segment.bytes()
     }
 }
 
 impl Drop for SharedMemory {
     fn drop(&mut self) {
         if let Some(connection) = self.segment.connection.upgrade() {
-            connection.pool().born.remove(&self.segment.start.addr());
+            connection.pool().born.remove(&self.segment.start().addr());
         }
     }
 }
@@ -183,11 +146,13 @@ impl Connection {
 
     /// Asks for shared memory; `present` has all its pages made at once.
     pub(crate) fn share(self: &Arc<Self>, bytes: u64, present: bool) -> Result<Segment, Error> {
-        match self.ask(|proto| proto.share(bytes))? {
-            Answer::Shared(id, bytes, fd) => Segment::map(self, id, bytes, &fd, present)
-                .map_err(|error| self.error(error.into())),
-            _ => Err(self.unexpected()),
-        }
+        let request = self.begin(|proto| proto.share(bytes))?;
+        let id = request.id();
+        let bytes = request.answer(answered!(Shared))?;
+        let memory = self.lock().take_memory(id);
+        let memory = memory.ok_or_else(|| self.unexpected())?;
+        let mapped = Segment::map(self, id, bytes, &memory, present);
+        mapped.map_err(|error| self.error(error.into()))
     }
 
     /// Shared memory for copies of arrays, an idle one where one fits; none where the server has

@@ -1,6 +1,6 @@
 //! A request under way: who waits for it, and what it comes to.
 
-use super::state::{Answer, State};
+use super::state::State;
 use super::waiter::Waiter;
 use super::{Connection, NAP};
 use crate::description::Description;
@@ -9,6 +9,7 @@ use crate::output::Printed;
 use crate::progress::Progress;
 use crate::remote::callbacks::{self, Callbacks};
 use crate::remote::files::Files;
+use farcall_rpc_proto::client::Answer;
 use farcall_rpc_proto::{CallId, FailureKind, Times};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -61,13 +62,20 @@ impl Request {
         }
     }
 
+    /// Its number on the connection.
+    pub(crate) fn id(&self) -> CallId {
+        self.id
+    }
+
+    /// Waits for the answer, which `read` takes apart where it is one to this request.
+    pub(crate) fn answer<T>(self, read: impl FnOnce(Answer) -> Option<T>) -> Result<T, Error> {
+        let connection = self.connection.clone();
+        read(self.finish()?).ok_or_else(|| connection.unexpected())
+    }
+
     /// Waits for the end of a call.
     pub(crate) fn times(self) -> Result<Times, Error> {
-        let connection = self.connection.clone();
-        match self.finish()? {
-            Answer::Done(times) => Ok(times),
-            _ => Err(connection.unexpected()),
-        }
+        self.answer(answered!(Done))
     }
 
     /// Whether the end has come. Moves what can be moved at once, and does what the running
@@ -294,7 +302,7 @@ impl Request {
     }
 
     /// Waits for the answer.
-    pub(crate) fn finish(mut self) -> Result<Answer, Error> {
+    fn finish(mut self) -> Result<Answer, Error> {
         self.wait_out()?;
         self.over = true;
         self.settle()?;

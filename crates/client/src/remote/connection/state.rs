@@ -14,12 +14,8 @@ use super::waiter::Waiter;
 use crate::output::Printed;
 use crate::progress::Progress;
 use crate::remote::socket::Socket;
-use farcall_rpc_proto::client;
-use farcall_rpc_proto::{
-    Call, CallId, Callback, Estimate, Failure, HandlePage, HandleRecord, Hello, JobDescription,
-    JobId, JobPage, Kind, Limits, Listing, NamePage, NameRecord, ObjectPage, ProtocolError,
-    ReservationPage, Times,
-};
+use farcall_rpc_proto::client::{self, Answer};
+use farcall_rpc_proto::{Call, CallId, Callback, Failure, Hello, Limits, ProtocolError};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -37,42 +33,6 @@ const GATHER_BYTES: u64 = 1 << 20;
 /// The same, and bytes of a frame, on the way to another host: what a call that is given up still
 /// sends.
 const REMOTE_BYTES: u32 = 64 << 10;
-
-/// What a request came to.
-pub(crate) enum Answer {
-    Listing(Listing),
-    Interface(Answered),
-    Estimated(Estimate),
-    Standing(String),
-    Draining(u64),
-    /// Of a metaserver's directory.
-    Directory(Kind, Vec<u8>),
-    Submitted(JobId),
-    Job(JobDescription),
-    Jobs(JobPage),
-    Handle(HandleRecord),
-    Handles(HandlePage),
-    Named(NameRecord),
-    Names(NamePage),
-    /// About objects that stay: the number of the request, too.
-    Objects(CallId, ObjectPage),
-    Reservations(ReservationPage),
-    /// An object: its number.
-    Created(CallId),
-    /// Shared memory: its number, its length in bytes, itself.
-    Shared(CallId, u64, OwnedFd),
-    Done(Times),
-}
-
-/// What the server says of a function.
-pub(crate) struct Answered {
-    /// Its number on this connection.
-    pub(crate) function: u64,
-    /// The interface in canonical IDL.
-    pub(crate) text: String,
-    /// The library behind it.
-    pub(crate) library: Option<String>,
-}
 
 /// Why a request came to nothing.
 #[derive(Clone, Debug)]
@@ -111,6 +71,8 @@ pub(crate) struct State {
     pub(crate) peer: Peer,
     /// Memory that the server handed over and did not speak of yet.
     handed_over: VecDeque<OwnedFd>,
+    /// Memory that requests have asked for, until they take it.
+    memories: HashMap<CallId, OwnedFd>,
     open: HashMap<CallId, Open>,
     ended: HashMap<CallId, Result<Answer, Loss>>,
     /// Calls of which results had begun to come when the connection was lost.
@@ -174,6 +136,7 @@ impl State {
             proto: client::Connection::new(limits, hello),
             peer: Peer::default(),
             handed_over: VecDeque::new(),
+            memories: HashMap::new(),
             open: HashMap::new(),
             ended: HashMap::new(),
             returning: HashSet::new(),
@@ -274,6 +237,11 @@ impl State {
         }
     }
 
+    /// The memory that a request has asked for; told once.
+    pub(crate) fn take_memory(&mut self, id: CallId) -> Option<OwnedFd> {
+        self.memories.remove(&id)
+    }
+
     /// Whether results of a call had begun to come when the connection was lost.
     pub(crate) fn was_returning(&self, id: CallId) -> bool {
         self.returning.contains(&id)
@@ -316,6 +284,7 @@ impl State {
     /// Gives a request up: its memory is not touched any more.
     pub(crate) fn abandon(&mut self, id: CallId) {
         self.ended.remove(&id);
+        self.memories.remove(&id);
         let Some(open) = self.open.get_mut(&id) else {
             return;
         };

@@ -3,7 +3,7 @@
 use super::directory::check_one_server;
 use crate::argument::Argument;
 use crate::error::Error;
-use crate::remote::connection::{Answer, Connection, Request, Transfer};
+use crate::remote::connection::{Connection, Request, Transfer, answered};
 use farcall_rpc_proto::{
     ArrayForm, ArrayPart, FailureKind, HANDLES, HandleId, HandlePage, HandleRecord, LOANS, Pull,
     Put,
@@ -13,11 +13,7 @@ use std::sync::Arc;
 /// Whether arrays may stay at the server; the error says that they may not.
 pub(crate) fn check_handles(connection: &Connection) -> Result<(), Error> {
     check_one_server(connection, "arrays that stay")?;
-    if connection.has(HANDLES) {
-        return Ok(());
-    }
-    let text = "the server is too old to keep arrays; update it";
-    Err(Error::failed(FailureKind::BadArgument, text))
+    connection.check(HANDLES, FailureKind::BadArgument, "keep arrays")
 }
 
 /// Puts an array at the server: its bytes, or zeros.
@@ -30,7 +26,7 @@ pub(crate) fn put(
     // SAFETY: the borrow outlives the request, which is over or given up when this returns.
     let transfer = unsafe { Transfer::of_one_piece(Argument::In(bytes), 1) };
     let request = connection.carry(|proto| proto.put(put), transfer)?;
-    record(connection, request.finish()?)
+    request.answer(answered!(Handle))
 }
 
 /// Puts an array of zeros at the server.
@@ -93,8 +89,7 @@ pub(crate) fn handle(
     handle: HandleId,
 ) -> Result<HandleRecord, Error> {
     check_handles(connection)?;
-    let answer = connection.ask(|proto| proto.ask_handle(handle))?;
-    record(connection, answer)
+    connection.ask(|proto| proto.ask_handle(handle), answered!(Handle))
 }
 
 /// Gives an array at the server up.
@@ -103,8 +98,7 @@ pub(crate) fn drop_handle(
     handle: HandleId,
 ) -> Result<HandleRecord, Error> {
     check_handles(connection)?;
-    let answer = connection.ask(|proto| proto.drop_handle(handle))?;
-    record(connection, answer)
+    connection.ask(|proto| proto.drop_handle(handle), answered!(Handle))
 }
 
 /// Gives an array at the server up without waiting for the answer.
@@ -117,39 +111,25 @@ pub(crate) fn drop_handle_soon(connection: &Arc<Connection>, handle: HandleId) {
 
 /// Whether arrays travel from server to server; the error says that they do not.
 fn check_loans(connection: &Connection) -> Result<(), Error> {
-    if connection.has(LOANS) {
-        return Ok(());
-    }
-    let text = "the server is too old to pass arrays to other servers; update it";
-    Err(Error::failed(FailureKind::BadArgument, text))
+    let what = "pass arrays to other servers";
+    connection.check(LOANS, FailureKind::BadArgument, what)
 }
 
 /// Asks for a name of an array that is good for one reading by another server.
 pub(crate) fn lend(connection: &Arc<Connection>, handle: HandleId) -> Result<HandleId, Error> {
     check_loans(connection)?;
-    let answer = connection.ask(|proto| proto.lend(handle))?;
-    Ok(record(connection, answer)?.id)
+    let record = connection.ask(|proto| proto.lend(handle), answered!(Handle))?;
+    Ok(record.id)
 }
 
 /// Has the server read an array from another.
 pub(crate) fn pull(connection: &Arc<Connection>, pull: &Pull) -> Result<HandleRecord, Error> {
     check_loans(connection)?;
-    let answer = connection.ask(|proto| proto.pull(pull))?;
-    record(connection, answer)
-}
-
-fn record(connection: &Connection, answer: Answer) -> Result<HandleRecord, Error> {
-    match answer {
-        Answer::Handle(record) => Ok(record),
-        _ => Err(connection.unexpected()),
-    }
+    connection.ask(|proto| proto.pull(pull), answered!(Handle))
 }
 
 /// Asks for a page of arrays at the server.
 pub(crate) fn handles(connection: &Arc<Connection>, after: u64) -> Result<HandlePage, Error> {
     check_handles(connection)?;
-    match connection.ask(|proto| proto.list_handles(after))? {
-        Answer::Handles(page) => Ok(page),
-        _ => Err(connection.unexpected()),
-    }
+    connection.ask(|proto| proto.list_handles(after), answered!(Handles))
 }

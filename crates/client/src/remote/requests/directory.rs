@@ -1,8 +1,9 @@
 //! Requests to the directory of a metaserver.
 
 use crate::error::Error;
-use crate::remote::connection::{Answer, Connection};
+use crate::remote::connection::Connection;
 use farcall_directory::message::{Message, Observe};
+use farcall_rpc_proto::client::Answer;
 use farcall_rpc_proto::{FailureKind, Kind};
 use std::sync::Arc;
 
@@ -39,16 +40,17 @@ pub(crate) fn ask_directory<A: Message>(
 ) -> Result<A, Error> {
     check_metaserver(connection)?;
     let message = message.to_bytes();
-    match connection.ask(|proto| proto.ask_directory(kind, &message))? {
-        Answer::Directory(kind, answer) if kind == answered_by => {
-            A::from_bytes(&answer).map_err(|error| {
-                let text = format!(
-                    "{}: its answer cannot be read: {error}",
-                    connection.address()
-                );
-                Error::failed(FailureKind::Internal, text)
-            })
-        }
+    let request = connection.begin(|proto| proto.ask_directory(kind, &message))?;
+    let answer = request.answer(|answer| match answer {
+        Answer::Directory(kind, answer) => Some((kind, answer)),
+        _ => None,
+    });
+    match answer? {
+        (kind, answer) if kind == answered_by => A::from_bytes(&answer).map_err(|error| {
+            let address = connection.address();
+            let text = format!("{address}: its answer cannot be read: {error}");
+            Error::failed(FailureKind::Internal, text)
+        }),
         _ => Err(connection.unexpected()),
     }
 }

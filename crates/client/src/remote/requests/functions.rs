@@ -2,24 +2,32 @@
 
 use super::directory::check_one_server;
 use crate::error::Error;
-use crate::remote::connection::{Answer, Answered, Connection};
-use farcall_rpc_proto::{Call, ESTIMATES, Estimate, FailureKind, Listing, REGISTER};
+use crate::remote::connection::{Connection, answered};
+use farcall_rpc_proto::{
+    Call, ESTIMATES, Estimate, FailureKind, FunctionInterface, Listing, REGISTER,
+};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Asks for a page of the functions served.
 pub(crate) fn list(connection: &Arc<Connection>, from: u32) -> Result<Listing, Error> {
-    match connection.ask(|proto| proto.list(from))? {
-        Answer::Listing(listing) => Ok(listing),
-        _ => Err(connection.unexpected()),
-    }
+    connection.ask(|proto| proto.list(from), answered!(Listing))
+}
+
+/// The time there and back.
+pub(crate) fn ping(connection: &Arc<Connection>) -> Result<Duration, Error> {
+    let start = Instant::now();
+    // No server has so many functions: the page is empty.
+    list(connection, u32::MAX)?;
+    Ok(start.elapsed())
 }
 
 /// Asks for number and canonical IDL of a function.
-pub(crate) fn describe(connection: &Arc<Connection>, name: &str) -> Result<Answered, Error> {
-    match connection.ask(|proto| proto.describe(name))? {
-        Answer::Interface(answered) => Ok(answered),
-        _ => Err(connection.unexpected()),
-    }
+pub(crate) fn describe(
+    connection: &Arc<Connection>,
+    name: &str,
+) -> Result<FunctionInterface, Error> {
+    connection.ask(|proto| proto.describe(name), answered!(Interface))
 }
 
 /// Has the functions of an interface file served; returns them.
@@ -29,14 +37,8 @@ pub(crate) fn register(
     text: &str,
 ) -> Result<Listing, Error> {
     check_one_server(connection, "libraries")?;
-    if !connection.has(REGISTER) {
-        let text = "the server is too old to register libraries; update it";
-        return Err(Error::failed(FailureKind::NotAllowed, text));
-    }
-    match connection.ask(|proto| proto.register(path, text))? {
-        Answer::Listing(listing) => Ok(listing),
-        _ => Err(connection.unexpected()),
-    }
+    connection.check(REGISTER, FailureKind::NotAllowed, "register libraries")?;
+    connection.ask(|proto| proto.register(path, text), answered!(Listing))
 }
 
 /// What a call would take, as far as the server knows.
@@ -44,8 +46,5 @@ pub(crate) fn estimate(connection: &Arc<Connection>, call: &Call) -> Result<Esti
     if !connection.has(ESTIMATES) {
         return Ok(Estimate::default());
     }
-    match connection.ask(|proto| proto.estimate(call))? {
-        Answer::Estimated(estimate) => Ok(estimate),
-        _ => Err(connection.unexpected()),
-    }
+    connection.ask(|proto| proto.estimate(call), answered!(Estimated))
 }

@@ -3,7 +3,7 @@
 use super::directory::check_one_server;
 use crate::argument::Argument;
 use crate::error::Error;
-use crate::remote::connection::{Answer, Connection, Request, Transfer};
+use crate::remote::connection::{Connection, Request, Transfer, answered};
 use farcall_idl::Layout;
 use farcall_rpc_proto::{FailureKind, JOBS, JobDescription, JobId, JobPage, Submission};
 use std::sync::Arc;
@@ -33,10 +33,7 @@ pub(crate) unsafe fn submit(
     // SAFETY: the caller's promise.
     let transfer = unsafe { Transfer::submitting(arguments, layout) };
     let request = connection.carry(|proto| proto.submit(submission), transfer)?;
-    match request.finish()? {
-        Answer::Submitted(id) => Ok(id),
-        _ => Err(connection.unexpected()),
-    }
+    request.answer(answered!(Submitted))
 }
 
 /// Begins to fetch what a submitted call has come to.
@@ -59,8 +56,8 @@ pub(crate) unsafe fn fetch(
 /// Asks about a submitted call.
 pub(crate) fn job(connection: &Arc<Connection>, job: JobId) -> Result<JobDescription, Error> {
     check_jobs(connection)?;
-    let answer = connection.ask(|proto| proto.ask_job(job))?;
-    description(connection, answer)
+    let told = connection.ask(|proto| proto.ask_job(job), answered!(Job))?;
+    Ok(*told)
 }
 
 /// Ends a submitted call, and has it forgotten.
@@ -70,22 +67,12 @@ pub(crate) fn cancel_job(
     forget: bool,
 ) -> Result<JobDescription, Error> {
     check_jobs(connection)?;
-    let answer = connection.ask(|proto| proto.cancel_job(job, forget))?;
-    description(connection, answer)
-}
-
-fn description(connection: &Connection, answer: Answer) -> Result<JobDescription, Error> {
-    match answer {
-        Answer::Job(description) => Ok(description),
-        _ => Err(connection.unexpected()),
-    }
+    let told = connection.ask(|proto| proto.cancel_job(job, forget), answered!(Job))?;
+    Ok(*told)
 }
 
 /// Asks for a page of submitted calls.
 pub(crate) fn jobs(connection: &Arc<Connection>, after: u64) -> Result<JobPage, Error> {
     check_jobs(connection)?;
-    match connection.ask(|proto| proto.list_jobs(after))? {
-        Answer::Jobs(page) => Ok(page),
-        _ => Err(connection.unexpected()),
-    }
+    connection.ask(|proto| proto.list_jobs(after), answered!(Jobs))
 }

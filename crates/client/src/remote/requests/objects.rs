@@ -2,22 +2,20 @@
 
 use super::directory::check_one_server;
 use crate::error::Error;
-use crate::remote::connection::{Answer, Connection};
+use crate::remote::connection::{Connection, answered};
+use farcall_rpc_proto::client::Answer;
 use farcall_rpc_proto::{
     CallId, FailureKind, KEPT_OBJECTS, OBJECTS, ObjectPage, ObjectRecord, ObjectRequest,
 };
 use std::sync::Arc;
 
-/// Asks for an object of a class; `None` where the server has no objects.
-pub(crate) fn create(connection: &Arc<Connection>, class: &str) -> Result<Option<CallId>, Error> {
+/// Asks for an object of a class.
+pub(crate) fn create(connection: &Arc<Connection>, class: &str) -> Result<CallId, Error> {
     check_one_server(connection, "objects")?;
-    if !connection.has(OBJECTS) {
-        return Ok(None);
-    }
-    match connection.ask(|proto| proto.create(class))? {
-        Answer::Created(id) => Ok(Some(id)),
-        _ => Err(connection.unexpected()),
-    }
+    connection.check(OBJECTS, FailureKind::Internal, "keep objects")?;
+    let request = connection.begin(|proto| proto.create(class))?;
+    let id = request.id();
+    request.answer(|answer| (answer == Answer::Created).then_some(id))
 }
 
 /// Gives an object up. A child that this process forked leaves it alone: it is the parent's.
@@ -33,14 +31,10 @@ pub(crate) fn objects(
     asked: ObjectRequest,
 ) -> Result<(CallId, ObjectPage), Error> {
     check_one_server(connection, "objects that stay")?;
-    if !connection.has(KEPT_OBJECTS) {
-        let text = "the server is too old to keep objects for other connections; update it";
-        return Err(Error::failed(FailureKind::BadArgument, text));
-    }
-    match connection.ask(|proto| proto.objects(asked))? {
-        Answer::Objects(id, page) => Ok((id, page)),
-        _ => Err(connection.unexpected()),
-    }
+    let what = "keep objects for other connections";
+    connection.check(KEPT_OBJECTS, FailureKind::BadArgument, what)?;
+    let request = connection.begin(|proto| proto.objects(asked))?;
+    Ok((request.id(), request.answer(answered!(Objects))?))
 }
 
 /// The same where the answer is one object.

@@ -1,26 +1,20 @@
 //! Requests of an operator.
 
 use crate::error::Error;
-use crate::remote::connection::{Answer, Connection};
+use crate::remote::connection::{Connection, answered};
 use farcall_rpc_proto::{FailureKind, OPERATION, client};
 use std::sync::Arc;
 
 /// How the server stands, as a JSON object.
 pub(crate) fn status(connection: &Arc<Connection>) -> Result<String, Error> {
     check_operation(connection)?;
-    match connection.ask(client::Connection::status)? {
-        Answer::Standing(text) => Ok(text),
-        _ => Err(connection.unexpected()),
-    }
+    connection.ask(client::Connection::status, answered!(Standing))
 }
 
 /// Has the server take no more calls and end; how many are still to end.
 pub(crate) fn drain(connection: &Arc<Connection>) -> Result<u64, Error> {
     check_operation(connection)?;
-    match connection.ask(client::Connection::drain)? {
-        Answer::Draining(calls) => Ok(calls),
-        _ => Err(connection.unexpected()),
-    }
+    connection.ask(client::Connection::drain, answered!(Draining))
 }
 
 fn check_operation(connection: &Connection) -> Result<(), Error> {

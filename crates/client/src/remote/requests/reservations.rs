@@ -2,7 +2,7 @@
 
 use super::directory::check_one_server;
 use crate::error::Error;
-use crate::remote::connection::{Answer, Connection, Pace};
+use crate::remote::connection::{Connection, Pace, answered};
 use farcall_rpc_proto::{FailureKind, RESERVATIONS, ReservationPage, ReservationRequest};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +10,7 @@ use std::time::Duration;
 /// Whether processor elements can be reserved there; the error says that they cannot.
 pub(crate) fn check_reservations(connection: &Connection) -> Result<(), Error> {
     check_one_server(connection, "reservations")?;
-    if connection.has(RESERVATIONS) {
-        return Ok(());
-    }
-    let text = "the server is too old to reserve anything; update it";
-    Err(Error::failed(FailureKind::BadArgument, text))
+    connection.check(RESERVATIONS, FailureKind::BadArgument, "reserve anything")
 }
 
 /// Has the bandwidth of a reservation from now on; `false` where its bytes cross no link.
@@ -44,8 +40,5 @@ pub(crate) fn ask(
     asked: ReservationRequest,
 ) -> Result<ReservationPage, Error> {
     check_reservations(connection)?;
-    match connection.ask(|proto| proto.reservations(asked))? {
-        Answer::Reservations(page) => Ok(page),
-        _ => Err(connection.unexpected()),
-    }
+    connection.ask(|proto| proto.reservations(asked), answered!(Reservations))
 }

@@ -1,7 +1,7 @@
 //! What the server has said, told to whom it is for.
 
-use super::{Answer, Answered, Loss, Peer, State};
-use farcall_rpc_proto::client::Event;
+use super::{Loss, Peer, State};
+use farcall_rpc_proto::client::{Answer, Event};
 use farcall_rpc_proto::{CallId, Callback};
 use std::io;
 
@@ -12,44 +12,9 @@ impl State {
                 self.peer = Peer::of(hello);
                 return;
             }
-            Event::Shared(id, bytes) => match self.handed_over.pop_front() {
-                Some(memory) => (id, Ok(Answer::Shared(id, bytes, memory))),
-                None => {
-                    let text = "the server did not hand its memory over".to_string();
-                    (id, Err(Loss::Io(io::ErrorKind::InvalidData, text)))
-                }
-            },
-            Event::Listing(id, listing) => (id, Ok(Answer::Listing(listing))),
-            Event::Interface {
-                request,
-                function,
-                text,
-                library,
-            } => {
-                let answered = Answered {
-                    function,
-                    text,
-                    library,
-                };
-                (request, Ok(Answer::Interface(answered)))
-            }
-            Event::Estimated(id, estimate) => (id, Ok(Answer::Estimated(estimate))),
-            Event::Standing(id, text) => (id, Ok(Answer::Standing(text))),
-            Event::Draining(id, calls) => (id, Ok(Answer::Draining(calls))),
-            Event::Directory(id, kind, message) => (id, Ok(Answer::Directory(kind, message))),
-            Event::Submitted(id, job) => (id, Ok(Answer::Submitted(job))),
-            Event::Job(id, job) => (id, Ok(Answer::Job(job))),
-            Event::Jobs(id, page) => (id, Ok(Answer::Jobs(page))),
-            Event::Handle(id, record) => (id, Ok(Answer::Handle(record))),
-            Event::Handles(id, page) => (id, Ok(Answer::Handles(page))),
-            Event::Named(id, record) => (id, Ok(Answer::Named(record))),
-            Event::Names(id, page) => (id, Ok(Answer::Names(page))),
-            Event::Objects(id, page) => (id, Ok(Answer::Objects(id, page))),
-            Event::Reservations(id, page) => (id, Ok(Answer::Reservations(page))),
-            Event::Created(id) => (id, Ok(Answer::Created(id))),
             Event::Callback(id, callback) => return self.calls_back(id, callback),
             Event::Output(id, bytes) => return self.prints(id, &bytes),
-            Event::Done(id, times) => (id, Ok(Answer::Done(times))),
+            Event::Answered(id, answer) => (id, self.with_memory(id, answer)),
             Event::Failed(id, failure) => (id, Err(Loss::Failed(failure))),
         };
         self.outgoing.withdraw(id);
@@ -57,10 +22,13 @@ impl State {
             return;
         };
         if open.abandoned {
-            if let Ok(Answer::Shared(memory, ..)) = end {
-                self.proto.unshare(memory);
-            } else if let Ok(Answer::Created(object) | Answer::Objects(object, _)) = end {
-                self.proto.delete(object);
+            match end {
+                Ok(Answer::Shared(_)) => {
+                    self.memories.remove(&id);
+                    self.proto.unshare(id);
+                }
+                Ok(Answer::Created | Answer::Objects(_)) => self.proto.delete(id),
+                _ => {}
             }
             return;
         }
@@ -71,6 +39,18 @@ impl State {
         for waiter in open.waiters {
             waiter.wake();
         }
+    }
+
+    /// Keeps memory that came beside an answer for the request that asked for it.
+    fn with_memory(&mut self, id: CallId, answer: Answer) -> Result<Answer, Loss> {
+        if let Answer::Shared(_) = answer {
+            let memory = self.handed_over.pop_front().ok_or_else(|| {
+                let text = "the server did not hand its memory over".to_string();
+                Loss::Io(io::ErrorKind::InvalidData, text)
+            })?;
+            self.memories.insert(id, memory);
+        }
+        Ok(answer)
     }
 
     /// Keeps a callback for a thread that waits for the call.

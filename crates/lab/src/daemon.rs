@@ -1,6 +1,6 @@
 //! A daemon of Farcall: its first line says where it listens.
 
-use crate::spawn;
+use farcall_child::spawn;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{self, BufRead, BufReader, Read};
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
