@@ -90,8 +90,8 @@ pub enum Action {
         /// How many.
         processes: u32,
     },
-    /// Hand a worker a call, behind others that it has: [`Server::request`](crate::Server::request)
-    /// tells which.
+    /// Hand a worker a call, behind others that it has:
+    /// [`Overview::request`](crate::Overview::request) tells which.
     Run {
         /// The worker.
         worker: WorkerKey,
