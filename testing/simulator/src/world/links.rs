@@ -164,7 +164,10 @@ impl World {
             return;
         };
         let link = &self.links[link];
+        // What a client has left without a word is in the lane that it had, and not in that of the
+        // client's next connection.
         if let Maker::Client(client) = link.maker
+            && link.is_open
             && !link.is_unix
         {
             self.checker.moved((life, client as u64), way, bytes);
