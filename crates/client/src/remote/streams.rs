@@ -34,8 +34,11 @@ const WINDOW: u64 = 8 << 20;
 const WINDOW_TIME: Duration = Duration::from_millis(100);
 /// Bytes that do not count after a connection has joined.
 const SETTLE: u64 = 4 << 20;
-/// A connection pays that raises the rate by this factor.
+/// A connection pays if it raises the rate by this factor.
 const PAYS: f64 = 1.15;
+/// Measurements in a row that find that a connection does not pay before it leaves: a busy machine
+/// can make one of them wrong.
+const AGAINST: u32 = 2;
 /// Bytes a second beyond which no connection is tried: memory is the limit, not the way.
 const FAST: f64 = 600e6;
 /// A connection that joined and brings nothing for so long gives its pieces to the others.
@@ -415,6 +418,8 @@ struct Probe {
     moved: u64,
     /// Bytes that do not count yet.
     settle: u64,
+    /// Measurements in a row that found that the last connection does not pay.
+    against: u32,
 }
 
 impl Probe {
@@ -426,6 +431,7 @@ impl Probe {
             since: Instant::now(),
             moved: 0,
             settle: 0,
+            against: 0,
         }
     }
 
@@ -462,9 +468,14 @@ impl Probe {
         if let Some((_, best)) = self.best
             && rate < best * PAYS
         {
+            self.against += 1;
+            if self.against < AGAINST {
+                return Step::Go;
+            }
             self.probing = false;
             return Step::Drop;
         }
+        self.against = 0;
         self.best = Some((count, rate));
         if rate > FAST || count >= self.most {
             self.probing = false;
@@ -484,7 +495,17 @@ mod tests {
         let mut probe = Probe::new(None, 8);
         assert_eq!(probe.judge(10e6, 1), Step::Add);
         assert_eq!(probe.judge(19e6, 2), Step::Add);
+        assert_eq!(probe.judge(20e6, 3), Step::Go);
         assert_eq!(probe.judge(20e6, 3), Step::Drop);
+        assert_eq!(probe.found(), Some(2));
+    }
+
+    #[test]
+    fn one_slow_measurement_does_not_end_a_connection() {
+        let mut probe = Probe::new(None, 2);
+        assert_eq!(probe.judge(10e6, 1), Step::Add);
+        assert_eq!(probe.judge(5e6, 2), Step::Go);
+        assert_eq!(probe.judge(19e6, 2), Step::Go);
         assert_eq!(probe.found(), Some(2));
     }
 

@@ -7,8 +7,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What was found holds for so long.
+/// How long it holds that several connections pay.
 const HOLDS: Duration = Duration::from_secs(300);
+/// How long it holds that one connection is enough. Asking again costs little, and it may have been
+/// measured while the machine was busy.
+const HOLDS_FOR_ONE: Duration = Duration::from_secs(30);
 /// How long another address of the server may take to answer.
 const REACH: Duration = Duration::from_millis(500);
 
@@ -35,8 +38,9 @@ impl Ways {
     /// How many connections pay, where that was found.
     pub(super) fn found(&self, direction: Direction) -> Option<usize> {
         let found = self.paying[direction as usize];
-        let found = found.filter(|(_, when)| when.elapsed() < HOLDS);
-        found.map(|(count, _)| count)
+        let (count, when) = found?;
+        let holds = if count > 1 { HOLDS } else { HOLDS_FOR_ONE };
+        (when.elapsed() < holds).then_some(count)
     }
 
     /// So many pay.
