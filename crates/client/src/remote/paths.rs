@@ -22,9 +22,9 @@ pub(super) enum Direction {
     Back,
 }
 
-/// What is known of the ways to a server.
+/// What is known of the paths to a server.
 #[derive(Default)]
-pub(super) struct Ways {
+pub(super) struct Paths {
     /// Connections beside the first, in the order in which they join, and how each was reached.
     others: Vec<(Option<SocketAddr>, Arc<Connection>)>,
     unreachable: Vec<SocketAddr>,
@@ -34,7 +34,7 @@ pub(super) struct Ways {
     paying: [Option<(usize, Instant)>; 2],
 }
 
-impl Ways {
+impl Paths {
     /// How many connections pay, where that was found.
     pub(super) fn found(&self, direction: Direction) -> Option<usize> {
         let found = self.paying[direction as usize];
@@ -89,7 +89,7 @@ impl Ways {
             return Some(known.clone());
         }
         let mut candidates: Vec<Option<SocketAddr>> = vec![None];
-        candidates.extend(first.ways().into_iter().map(Some));
+        candidates.extend(first.paths().into_iter().map(Some));
         candidates.retain(|way| way.is_none_or(|way| !self.unreachable.contains(&way)));
         let uses = |way: &Option<SocketAddr>| {
             let others = self.others.iter().filter(|(known, _)| known == way).count();
