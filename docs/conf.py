@@ -3,14 +3,10 @@
 import pathlib
 import sys
 
-from docutils import nodes
-from sphinx.application import Sphinx
-
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 project = "Farcall"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "c_header"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "reference_pages"]
 html_theme = "furo"
 html_title = "Farcall"
 html_extra_path = ["site"]
@@ -28,26 +24,8 @@ myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]
 
 nitpicky = True
-default_role = "code"
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True, "undoc-members": False}
 # What docstrings and bases of classes name, and no page describes.
 nitpick_ignore_regex = [("py:.*", r".*"), ("c:identifier", r".*")]
-
-
-def paragraphs(app, what, name, obj, options, lines):  # noqa: ARG001
-    """Marks the indented blocks of a docstring as code, as Markdown has them."""
-    text = list(lines)
-    lines.clear()
-    for index, line in enumerate(text):
-        before = text[index - 1] if index else ""
-        if line.startswith("    ") and not before.strip():
-            lines.extend(["::", ""])
-        lines.append(line)
-
-
-def setup(app: Sphinx) -> None:
-    """Called by Sphinx."""
-    app.connect("autodoc-process-docstring", paragraphs)
-    app.add_generic_role("file", nodes.literal)
