@@ -42,7 +42,7 @@ check: build ## what must hold before a merge: format, lints, tidy, licences, do
 	@scripts/docs
 
 docs: build ## the documentation as a site, target/docs/index.html: a broken link is an error
-	cargo doc --workspace --no-deps --quiet
+	cargo doc --locked --workspace --no-deps --quiet
 	@scripts/docs
 
 bench: build ## figures, with a peer or a physical limit beside them in the same run
