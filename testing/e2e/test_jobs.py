@@ -1,4 +1,4 @@
-"""Submitted calls from Python, C and the command, and across a restart of the server."""
+"""Durable calls from Python, C and the command, and across a restart of the server."""
 
 import json
 import pickle
@@ -13,7 +13,7 @@ from servers import FARCALL, LIBRARIES, ROOT, wait_until
 
 @pytest.fixture
 def state(tmp_path):
-    """The options of a server that keeps submitted calls."""
+    """The options of a server that keeps durable calls."""
     return ["--state", str(tmp_path / "state"), "--workers", "2"]
 
 
@@ -61,7 +61,7 @@ def test_a_call_outlives_its_connection_and_the_server(start, state):
     assert np.allclose(a @ x, b)
     assert again.forget().state == "done"
     assert server.jobs() == []
-    with pytest.raises(farcall.ServerError, match="no submitted call") as raised:
+    with pytest.raises(farcall.ServerError, match="no durable call") as raised:
         again.fetch()
     assert raised.value.fault == "caller"
 
@@ -130,4 +130,4 @@ def test_from_c(start, state, tmp_path):
     fetched = run(program, process.address, submitted.stdout.strip())
     assert fetched.returncode == 0, fetched.stdout
     assert "the scalars are not those" in fetched.stdout
-    assert "no submitted call" in fetched.stdout
+    assert "no durable call" in fetched.stdout

@@ -104,7 +104,7 @@ impl Server {
         Ok(self.client.handle(id)?)
     }
 
-    pub(crate) fn job(&self, id: farcall_client::JobId) -> farcall_client::Job {
+    pub(crate) fn job(&self, id: farcall_client::JobId) -> farcall_client::DurableCall {
         self.client.job(id)
     }
 

@@ -7,7 +7,7 @@ use crate::error::{Problem, guard, status};
 use crate::function::{Function, share};
 use crate::texts::Texts;
 use crate::{Status, Value, text};
-use farcall_client::{JobId, JobState};
+use farcall_client::{DurableState, JobId};
 use std::ffi::{c_char, c_void};
 
 /// Bytes of the id of a submitted call as text, with the NUL at its end.
@@ -119,11 +119,11 @@ pub unsafe extern "C" fn farcall_job_state(server: *mut Server, id: *const c_cha
         // SAFETY: the caller's promise.
         let job = unsafe { job(server, id) }?;
         Ok(match job.status()?.state {
-            JobState::Queued => State::FarcallJobQueued,
-            JobState::Running => State::FarcallJobRunning,
-            JobState::Done => State::FarcallJobDone,
-            JobState::Failed => State::FarcallJobFailed,
-            JobState::Cancelled => State::FarcallJobCancelled,
+            DurableState::Queued => State::FarcallJobQueued,
+            DurableState::Running => State::FarcallJobRunning,
+            DurableState::Done => State::FarcallJobDone,
+            DurableState::Failed => State::FarcallJobFailed,
+            DurableState::Cancelled => State::FarcallJobCancelled,
         })
     })
 }
@@ -221,7 +221,10 @@ fn read_id(id: &str) -> Result<JobId, Problem> {
 
 /// # Safety
 /// As for `farcall_job_state`.
-unsafe fn job(server: *mut Server, id: *const c_char) -> Result<farcall_client::Job, Problem> {
+unsafe fn job(
+    server: *mut Server,
+    id: *const c_char,
+) -> Result<farcall_client::DurableCall, Problem> {
     // SAFETY: the caller's promise.
     let server = unsafe { server.as_ref() }.ok_or(Problem::null("server"))?;
     // SAFETY: the caller's promise.

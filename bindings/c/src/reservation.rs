@@ -4,7 +4,7 @@ use crate::Status;
 use crate::connect::Server;
 use crate::error::{Problem, status};
 use crate::function::{Function, share};
-use farcall_client::Wanted;
+use farcall_client::ReservationSpec;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -74,13 +74,13 @@ pub unsafe extern "C" fn farcall_reserve(
     })
 }
 
-fn wanted(reservation: &Reservation) -> Result<Wanted, Problem> {
+fn wanted(reservation: &Reservation) -> Result<ReservationSpec, Problem> {
     let length = reservation.ends - reservation.begins;
     let duration = |seconds: f64, name: &str| {
         Duration::try_from_secs_f64(seconds)
             .map_err(|error| Problem::argument(format!("reservation: {name} {seconds} s: {error}")))
     };
-    Ok(Wanted {
+    Ok(ReservationSpec {
         pes: reservation.pes,
         up: reservation.up,
         down: reservation.down,

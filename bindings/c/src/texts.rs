@@ -15,12 +15,12 @@ struct Array {
     mode: Mode,
     length: usize,
     fields: Vec<u8>,
-    place: Place,
+    place: TextMemory,
 }
 
 /// Where the caller has them.
 #[derive(Clone, Copy)]
-enum Place {
+enum TextMemory {
     /// Pointers to texts that end with NUL, each with room for the longest.
     Room(*const *mut c_char),
     /// Pointers that the library sets.
@@ -91,29 +91,29 @@ impl Texts {
     }
 }
 
-impl Place {
+impl TextMemory {
     /// # Safety
     /// The place has a text of that index, and as much room as the interface says.
     unsafe fn put(self, index: usize, text: &[u8]) {
         // SAFETY: the caller's promise.
         unsafe {
             match self {
-                Place::Room(pointers) => {
+                TextMemory::Room(pointers) => {
                     let room: *mut u8 = pointers.add(index).read_unaligned().cast();
                     ptr::copy_nonoverlapping(text.as_ptr(), room, text.len());
                     room.add(text.len()).write(0);
                 }
-                Place::Made(pointers) => {
+                TextMemory::Made(pointers) => {
                     // It has no NUL: it ends before the first.
                     let text = CString::new(text).unwrap_or_default();
                     pointers.add(index).write_unaligned(text.into_raw());
                 }
-                Place::Rows(start, row) => {
+                TextMemory::Rows(start, row) => {
                     let row = slice::from_raw_parts_mut(start.add(index * row), row);
                     row[..text.len()].copy_from_slice(text);
                     row[text.len()..].fill(b' ');
                 }
-                Place::Read => {}
+                TextMemory::Read => {}
             }
         }
     }
@@ -126,7 +126,7 @@ unsafe fn place(
     layout: &ArrayLayout,
     value: &Value,
     mode: Mode,
-) -> Result<Place, String> {
+) -> Result<TextMemory, String> {
     let (count, length) = (layout.text_count(), layout.text_length());
     if count > 0 && value.data.is_null() {
         return Err("NULL".to_owned());
@@ -143,12 +143,12 @@ unsafe fn place(
             };
             match (0..count).find(is_null) {
                 Some(index) => Err(format!("NULL as string {index}")),
-                None => Ok(Place::Room(pointers)),
+                None => Ok(TextMemory::Room(pointers)),
             }
         }
         kind if kind == Kind::FarcallTexts as i32 => {
             match value.bytes == count * size_of::<*mut c_char>() {
-                true => Ok(Place::Made(pointers)),
+                true => Ok(TextMemory::Made(pointers)),
                 false => Err(format!(
                     "{} of them",
                     value.bytes / size_of::<*mut c_char>()
@@ -158,14 +158,14 @@ unsafe fn place(
         kind if kind == Kind::FarcallChar as i32 => {
             let row = value.bytes.checked_div(count).unwrap_or(0);
             match value.bytes == row * count && (row >= length || mode == Mode::In || count == 0) {
-                true => Ok(Place::Rows(value.data.cast(), row)),
+                true => Ok(TextMemory::Rows(value.data.cast(), row)),
                 false => Err(format!(
                     "{} characters for {count} of {length}",
                     value.bytes
                 )),
             }
         }
-        kind if kind == Kind::FarcallText as i32 && mode == Mode::In => Ok(Place::Read),
+        kind if kind == Kind::FarcallText as i32 && mode == Mode::In => Ok(TextMemory::Read),
         _ => Err(value.what()),
     }
 }
@@ -175,12 +175,12 @@ unsafe fn place(
 /// # Safety
 /// As for [`Texts::add`]; nothing writes to them while the slices are used.
 unsafe fn given<'a>(
-    place: Place,
+    place: TextMemory,
     value: &Value,
     layout: &ArrayLayout,
 ) -> Result<Vec<&'a [u8]>, String> {
     let texts = match place {
-        Place::Room(_) | Place::Made(_) => {
+        TextMemory::Room(_) | TextMemory::Made(_) => {
             let pointers: *const *const c_char = value.data.cast_const().cast();
             let text = |index: usize| {
                 // SAFETY: the caller's promise.
@@ -193,7 +193,7 @@ unsafe fn given<'a>(
             };
             (0..layout.text_count()).map(text).collect()
         }
-        Place::Rows(start, row) => {
+        TextMemory::Rows(start, row) => {
             let row = row.max(1);
             // SAFETY: the caller's promise.
             let rows = unsafe { bytes(start, value.bytes) }.chunks_exact(row);
@@ -203,7 +203,7 @@ unsafe fn given<'a>(
             })
             .collect()
         }
-        Place::Read => {
+        TextMemory::Read => {
             // SAFETY: the caller's promise.
             let texts = unsafe { bytes(value.data.cast(), value.bytes) };
             let texts = texts.split_inclusive(|byte| *byte == 0);

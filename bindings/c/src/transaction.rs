@@ -6,7 +6,7 @@ use crate::error::{Problem, guard, status};
 use crate::function::Function;
 use crate::texts::Texts;
 use crate::{Status, text};
-use farcall_client::{Argument, LaidOut, Server as Client, Ways};
+use farcall_client::{Argument, ArgumentOptions, LaidOut, Server as Client};
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
 use std::io::Write as _;
@@ -78,7 +78,7 @@ pub(crate) unsafe fn record(
         // SAFETY: the caller's promise.
         unsafe {
             open.client
-                .add_laid_out(&client, laid_out, arguments, &Ways::default())
+                .add_laid_out(&client, laid_out, arguments, &ArgumentOptions::default())
         }?;
         open.add_server(client.server());
         open.texts.push(texts);

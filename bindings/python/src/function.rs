@@ -121,7 +121,7 @@ impl Function {
         };
         let (scalars, mut arrays) = self.read(py, &given, is_needed)?;
         let elements = self.elements(py, &scalars, &mut arrays)?;
-        let plan = py.detach(|| self.client.plan(&scalars, &elements));
+        let plan = py.detach(|| self.client.estimate(&scalars, &elements));
         plan.map(Plan)
             .map_err(|error| error::from_client(py, &error))
     }

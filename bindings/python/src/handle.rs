@@ -176,7 +176,7 @@ impl Handle {
         })
     }
 
-    /// Which edition of the data of its name it is: 1, 2, ...
+    /// Which version of the data of its name it is: 1, 2, ...
     #[getter]
     fn version(&self) -> Option<u64> {
         self.client.name().map(|named| named.version)
@@ -326,7 +326,7 @@ pub(crate) struct KnownData {
     name: String,
     /// The user whose they are; empty for files of a server's data folder.
     owner: String,
-    /// Counts the editions, from 1 on.
+    /// Counts the versions, from 1 on.
     version: u64,
     /// Whether all users may read them.
     shared: bool,
@@ -334,7 +334,7 @@ pub(crate) struct KnownData {
     shape: Vec<u64>,
     /// All bytes.
     nbytes: u64,
-    /// The addresses of the servers that hold them in this edition.
+    /// The addresses of the servers that hold them in this version.
     holders: Vec<String>,
 }
 

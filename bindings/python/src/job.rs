@@ -6,7 +6,7 @@ use crate::interface::Interface;
 use crate::origin::Origin;
 use crate::result::Results;
 use crate::server::seconds;
-use farcall_client::{Argument, Error, JobId, Submitted};
+use farcall_client::{Argument, Error, JobId, SubmittedCall};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -14,7 +14,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 /// What is known of a submitted call. Times are seconds since 1970, as of `time.time()`.
 #[pyclass(frozen, get_all, module = "farcall")]
 #[derive(Clone, Debug)]
-pub(crate) struct JobStatus {
+pub(crate) struct DurableStatus {
     /// Its id.
     id: String,
     /// Qualified name of the function.
@@ -35,13 +35,13 @@ pub(crate) struct JobStatus {
     failure: Option<String>,
 }
 
-impl From<farcall_client::JobStatus> for JobStatus {
-    fn from(status: farcall_client::JobStatus) -> JobStatus {
+impl From<farcall_client::DurableStatus> for DurableStatus {
+    fn from(status: farcall_client::DurableStatus) -> DurableStatus {
         let seconds = |time: SystemTime| {
             let since = time.duration_since(UNIX_EPOCH);
             since.map_or(0.0, |since| since.as_secs_f64())
         };
-        JobStatus {
+        DurableStatus {
             id: status.id.to_string(),
             function: status.function,
             state: status.state.name(),
@@ -56,9 +56,9 @@ impl From<farcall_client::JobStatus> for JobStatus {
 }
 
 #[pymethods]
-impl JobStatus {
+impl DurableStatus {
     fn __repr__(&self) -> String {
-        let JobStatus {
+        let DurableStatus {
             id,
             function,
             state,
@@ -76,12 +76,12 @@ impl JobStatus {
 /// this program or to the server; `server.job(id)` finds it again.
 #[pyclass(frozen, module = "farcall")]
 pub(crate) struct Job {
-    client: farcall_client::Job,
+    client: farcall_client::DurableCall,
     origin: Origin,
 }
 
 impl Job {
-    pub(crate) fn new(client: farcall_client::Job, origin: Origin) -> Job {
+    pub(crate) fn new(client: farcall_client::DurableCall, origin: Origin) -> Job {
         Job { client, origin }
     }
 
@@ -101,7 +101,7 @@ impl Job {
     fn ask<T: Send>(
         &self,
         py: Python<'_>,
-        question: impl FnOnce(&farcall_client::Job) -> Result<T, Error> + Send,
+        question: impl FnOnce(&farcall_client::DurableCall) -> Result<T, Error> + Send,
     ) -> PyResult<T> {
         self.origin.ask(py, || question(&self.client))
     }
@@ -117,7 +117,7 @@ impl Job {
 
     /// Where it is, asked of the server.
     #[getter]
-    fn status(&self, py: Python<'_>) -> PyResult<JobStatus> {
+    fn status(&self, py: Python<'_>) -> PyResult<DurableStatus> {
         Ok(self.ask(py, |job| job.status())?.into())
     }
 
@@ -163,12 +163,12 @@ impl Job {
     }
 
     /// Ends the call, if it has not ended; a library that runs is stopped. Returns its status then.
-    fn cancel(&self, py: Python<'_>) -> PyResult<JobStatus> {
+    fn cancel(&self, py: Python<'_>) -> PyResult<DurableStatus> {
         Ok(self.ask(py, |job| job.cancel())?.into())
     }
 
     /// Ends the call, if it has not ended, and lets the server keep nothing of it.
-    fn forget(&self, py: Python<'_>) -> PyResult<JobStatus> {
+    fn forget(&self, py: Python<'_>) -> PyResult<DurableStatus> {
         Ok(self.ask(py, |job| job.forget())?.into())
     }
 
@@ -185,7 +185,7 @@ impl Job {
 /// Memory for the results: the arrays of `into`, and new ones.
 fn slots<'py>(
     py: Python<'py>,
-    submitted: &Submitted,
+    submitted: &SubmittedCall,
     into: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Vec<Option<Slot<'py>>>> {
     let interface = submitted.interface();

@@ -45,7 +45,7 @@ mod _native {
     #[pymodule_export]
     use crate::interface::{Interface, Parameter};
     #[pymodule_export]
-    use crate::job::{Job, JobStatus};
+    use crate::job::{DurableStatus, Job};
     #[pymodule_export]
     use crate::memory::SharedMemory;
     #[pymodule_export]

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 /// What a call would take. Times are in seconds; `None` where the server has seen no call of the
 /// function, or no long transfer, yet.
 #[pyclass(frozen, module = "farcall")]
-pub(crate) struct Plan(pub(crate) farcall_client::Plan);
+pub(crate) struct Plan(pub(crate) farcall_client::Estimate);
 
 #[pymethods]
 impl Plan {

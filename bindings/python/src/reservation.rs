@@ -2,7 +2,7 @@
 
 use crate::error;
 use crate::origin::Origin;
-use farcall_client::{ReservationName, Wanted};
+use farcall_client::{ReservationName, ReservationSpec};
 use pyo3::prelude::*;
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ pub(crate) fn wanted(
     start: f64,
     earliest: bool,
     (up, down): (Option<Rate>, Option<Rate>),
-) -> PyResult<Wanted> {
+) -> PyResult<ReservationSpec> {
     let duration = |name, value: f64| {
         Duration::try_from_secs_f64(value).map_err(|_| {
             let expected = "seconds, 0 or more";
@@ -26,7 +26,7 @@ pub(crate) fn wanted(
         let expected = "bytes per second, or text such as \"20Mbit/s\"";
         rate.map_err(|got| error::argument(py, "reserve", name, expected, &got))
     };
-    Ok(Wanted {
+    Ok(ReservationSpec {
         pes,
         up: rate("up", up)?,
         down: rate("down", down)?,

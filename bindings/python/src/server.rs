@@ -3,7 +3,7 @@
 use crate::error;
 use crate::function::Function;
 use crate::handle::{self, Data, Handle, KnownData};
-use crate::job::{Job, JobStatus};
+use crate::job::{DurableStatus, Job};
 use crate::memory::SharedMemory;
 use crate::object::Object;
 use crate::origin::Origin;
@@ -303,9 +303,9 @@ impl Server {
     }
 
     /// The caller's submitted calls at this server, in the order of submission.
-    fn jobs(&self, py: Python<'_>) -> PyResult<Vec<JobStatus>> {
+    fn jobs(&self, py: Python<'_>) -> PyResult<Vec<DurableStatus>> {
         let jobs = self.origin.ask(py, || self.client.jobs())?;
-        Ok(jobs.into_iter().map(JobStatus::from).collect())
+        Ok(jobs.into_iter().map(DurableStatus::from).collect())
     }
 
     /// Reserves processor elements, and bandwidth `up` to the server and `down` from it, in bytes

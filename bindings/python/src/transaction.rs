@@ -6,7 +6,7 @@ use crate::handle::Handle;
 use crate::origin::Origin;
 use crate::server::Server;
 use crate::transaction_plan::made;
-use farcall_client::{Argument, ArrayForm, Deferred, Identity, LaidOut, Report, Ways};
+use farcall_client::{Argument, ArgumentOptions, ArrayForm, Deferred, Identity, LaidOut, Report};
 use farcall_idl::{ArrayLayout, Order, Param, Type};
 use numpy::{PyArrayDescr, PyUntypedArray};
 use pyo3::exceptions::{PyImportError, PyValueError};
@@ -126,7 +126,7 @@ impl Transaction {
         arguments: &mut [Argument<'_>],
         slots: &[Option<Slot<'_>>],
     ) -> PyResult<()> {
-        let mut ways = Ways::default();
+        let mut ways = ArgumentOptions::default();
         for (param, slot) in slots.iter().enumerate() {
             let Some(slot) = slot else { continue };
             match given(&slot.given) {

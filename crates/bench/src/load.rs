@@ -8,7 +8,7 @@ pub(crate) mod server;
 use crate::failure::Failure;
 use crate::table::{Better, Row, bars, median, report};
 use clap::{Args, ValueEnum};
-use clients::{Pace, Place, Run};
+use clients::{ClientSite, Pace, Run};
 use machine::Machine;
 use problem::Problem;
 use serde_json::{Value, json};
@@ -162,28 +162,28 @@ pub(crate) fn cores() -> usize {
 }
 
 /// A way to serve, by its options.
-pub(crate) struct Way {
+pub(crate) struct ServeOptions {
     pub(crate) name: &'static str,
     pub(crate) options: Vec<String>,
 }
 
-impl Way {
-    pub(crate) fn new(name: &'static str, options: &[(&str, usize)], policy: &str) -> Way {
+impl ServeOptions {
+    pub(crate) fn new(name: &'static str, options: &[(&str, usize)], policy: &str) -> ServeOptions {
         let mut all = vec!["--policy".to_string(), policy.to_string()];
         for (option, value) in options {
             all.extend([option.to_string(), value.to_string()]);
         }
-        Way { name, options: all }
+        ServeOptions { name, options: all }
     }
 
     /// What Farcall does unless it is told otherwise.
-    pub(crate) fn queue() -> Way {
-        Way::new("queue", &[], "fcfs")
+    pub(crate) fn queue() -> ServeOptions {
+        ServeOptions::new("queue", &[], "fcfs")
     }
 
     /// What the first Ninf servers did.
-    pub(crate) fn at_once() -> Way {
-        Way::new("at once", &[("--pes", cores())], "at-once")
+    pub(crate) fn at_once() -> ServeOptions {
+        ServeOptions::new("at once", &[("--pes", cores())], "at-once")
     }
 }
 
@@ -208,7 +208,7 @@ impl Case {
         pace: Pace,
     ) -> Result<Case, Failure> {
         let machine = Machine::watch();
-        let places = vec![Place::here(server.address()); clients];
+        let places = vec![ClientSite::here(server.address()); clients];
         let mut run = clients::run(&places, problem, pace)?;
         let machine = machine.end();
         run.take_waits(server.calls(run.all_calls)?);
@@ -324,7 +324,7 @@ pub(crate) fn dgesv(arguments: &Arguments) -> Result<(), Failure> {
     } else {
         arguments.seconds
     };
-    let ways = [Way::queue(), Way::at_once()];
+    let ways = [ServeOptions::queue(), ServeOptions::at_once()];
     if !arguments.json {
         Case::print_header();
     }

@@ -4,7 +4,7 @@
 use super::table::{Better, Row, report};
 use crate::failure::Failure;
 use clap::Args;
-use farcall_client::{Argument, Error, Function, Options, Scalar, Server, Wanted};
+use farcall_client::{Argument, Error, Function, Options, ReservationSpec, Scalar, Server};
 use farcall_lab::Daemon;
 use farcall_lab::Lab;
 use std::io::{self, Write};
@@ -171,11 +171,11 @@ impl Bulk {
 /// Rates with bandwidth reserved, and without.
 fn measure(address: &str, bulk: &Bulk, rounds: u64) -> Result<[Rates; 2], Failure> {
     let function = connect(address)?;
-    let wanted = Wanted {
+    let wanted = ReservationSpec {
         up: RESERVED,
         down: RESERVED,
         length: Duration::from_secs(600),
-        ..Wanted::default()
+        ..ReservationSpec::default()
     };
     let [mut with, mut without] = <[Rates; 2]>::default();
     for _ in 0..rounds {

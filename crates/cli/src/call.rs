@@ -9,8 +9,8 @@ use crate::target::Target;
 use crate::texts;
 use clap::Args;
 use farcall_client::{
-    Argument, Callback, CallbackArguments, CallbackError, Error, Function, Interface, Job, LaidOut,
-    Outcome, Output, Pending, Progress, ReservationName, Scalar,
+    Argument, Callback, CallbackArguments, CallbackError, DurableCall, Error, Function, Interface,
+    LaidOut, Outcome, Output, Pending, Progress, ReservationName, Scalar,
 };
 use farcall_idl::{Mode, Param, Type};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -272,7 +272,7 @@ impl Call {
         Ok(pending.wait()?)
     }
 
-    pub(crate) fn submit(&self, keep: Option<Duration>) -> Result<Job, Failure> {
+    pub(crate) fn submit(&self, keep: Option<Duration>) -> Result<DurableCall, Failure> {
         let params = self.function.interface().params.iter().enumerate();
         let scalars = self.laid_out.scalars();
         let argument =
@@ -339,7 +339,7 @@ pub(crate) fn sizes(
 /// What the call would take.
 fn print_plan(function: &Function, arguments: &Arguments) -> Result<(), Failure> {
     let (scalars, elements) = sizes(function, &arguments.arguments)?;
-    let plan = function.plan(&scalars, &elements)?;
+    let plan = function.estimate(&scalars, &elements)?;
     if arguments.json {
         let plan = json!({
             "schema": 1,

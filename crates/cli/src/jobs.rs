@@ -5,7 +5,7 @@ pub(crate) mod fetch;
 pub(crate) mod list;
 pub(crate) mod submit;
 
-use farcall_client::{JobId, JobStatus};
+use farcall_client::{DurableStatus, JobId};
 use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,7 +15,7 @@ fn id(text: &str) -> Result<JobId, String> {
         .map_err(|error| format!("{error}; `farcall jobs` lists those there are"))
 }
 
-fn to_json(status: &JobStatus) -> Value {
+fn to_json(status: &DurableStatus) -> Value {
     let failure = status.failure.as_ref();
     json!({
         "id": status.id.to_string(),

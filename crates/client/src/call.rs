@@ -7,7 +7,7 @@ use crate::argument::Argument;
 use crate::callback::Callback;
 use crate::description::Description;
 use crate::error::{ArgumentError, Error};
-use farcall_idl::{ArrayLayout, Interface, Layout, LayoutError, Mode, Param, Place, Scalar};
+use farcall_idl::{ArrayLayout, Interface, Layout, LayoutError, Mode, Param, Scalar, SharedRange};
 use farcall_rpc_proto::{self as proto, HandleId};
 use std::fmt;
 use std::sync::Arc;
@@ -95,7 +95,7 @@ impl LaidOut {
 
 /// Which way the arrays of a call go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Travel {
     /// There and back.
     Both,
     /// They are sent, and the results fetched later.
@@ -120,7 +120,7 @@ impl Prepared {
         description: &Arc<Description>,
         laid_out: Option<LaidOut>,
         arguments: &[Argument<'_>],
-        way: Way,
+        way: Travel,
     ) -> Result<Prepared, Error> {
         let since = Instant::now();
         let prepared = Prepared::of(description, laid_out, arguments, way);
@@ -138,7 +138,7 @@ impl Prepared {
         description: &Arc<Description>,
         laid_out: Option<LaidOut>,
         arguments: &[Argument<'_>],
-        way: Way,
+        way: Travel,
     ) -> Result<Prepared, ArgumentError> {
         let interface = &description.interface;
         check_count(
@@ -200,12 +200,12 @@ impl Prepared {
             return;
         }
         let place = |array: &ArrayLayout| {
-            is_at_server(array).then_some(Place {
+            is_at_server(array).then_some(SharedRange {
                 segment: AT_SERVER,
                 offset: 0,
             })
         };
-        let places: Vec<Option<Place>> = self.layout.arrays.iter().map(place).collect();
+        let places: Vec<Option<SharedRange>> = self.layout.arrays.iter().map(place).collect();
         Arc::make_mut(&mut self.layout).place(places);
     }
 
@@ -304,7 +304,7 @@ pub(crate) fn check_arrays(
     interface: &Interface,
     layout: &Layout,
     arguments: &[Argument<'_>],
-    way: Way,
+    way: Travel,
 ) -> Result<(), ArgumentError> {
     for array in &layout.arrays {
         let (param, argument) = (&interface.params[array.param], &arguments[array.param]);
@@ -329,29 +329,29 @@ pub(crate) fn check_arrays(
 
 /// Whether an array needs no memory of the caller: it does not travel this way, or is at a server,
 /// which knows its form.
-fn is_elsewhere(param: &Param, argument: &Argument<'_>, way: Way) -> bool {
+fn is_elsewhere(param: &Param, argument: &Argument<'_>, way: Travel) -> bool {
     let is_idle = match way {
-        Way::Both => param.mode == Mode::Work,
-        Way::There => !param.mode.is_sent(),
-        Way::Back => !param.mode.is_returned(),
+        Travel::Both => param.mode == Mode::Work,
+        Travel::There => !param.mode.is_sent(),
+        Travel::Back => !param.mode.is_returned(),
     };
     match argument {
         Argument::Skip => is_idle,
-        Argument::Handle(_) => way == Way::Both && param.mode != Mode::Work,
-        Argument::Named(_) => way == Way::Both && param.mode == Mode::In,
+        Argument::Handle(_) => way == Travel::Both && param.mode != Mode::Work,
+        Argument::Named(_) => way == Travel::Both && param.mode == Mode::In,
         _ => false,
     }
 }
 
 /// Whether an argument is an array of the right kind.
-fn check_kind(param: &Param, argument: &Argument<'_>, way: Way) -> Result<(), ArgumentError> {
+fn check_kind(param: &Param, argument: &Argument<'_>, way: Travel) -> Result<(), ArgumentError> {
     let expected = match (param.mode, argument) {
         (Mode::Work, _) => Some("nothing, it is work space"),
-        (mode, array) if way == Way::There && mode.is_sent() && array.is_readable() => None,
+        (mode, array) if way == Travel::There && mode.is_sent() && array.is_readable() => None,
         (Mode::In, array) if array.is_readable() => None,
         (Mode::Out | Mode::InOut, array) if array.is_writable() => None,
         (Mode::In, _) => Some("an IN array"),
-        (Mode::Out | Mode::InOut, _) if way == Way::There => Some("an array"),
+        (Mode::Out | Mode::InOut, _) if way == Travel::There => Some("an array"),
         (Mode::Out | Mode::InOut, _) => Some("an array to write to"),
     };
     match expected {

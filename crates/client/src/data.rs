@@ -1,19 +1,19 @@
 //! What is known of data with names.
 
-use farcall_rpc_proto::{DataName, Edition};
+use farcall_rpc_proto::{DataName, DataVersion};
 
-/// The name of an array, and which edition it is.
+/// The name of an array, and which version it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
     /// With its owner.
     pub name: DataName,
-    /// Counts the editions, from 1 on.
+    /// Counts the versions, from 1 on.
     pub version: u64,
     /// Whether all users may read it.
     pub shared: bool,
     /// Whether it is the caller's own.
     pub own: bool,
-    pub(crate) edition: Edition,
+    pub(crate) identity: DataVersion,
 }
 
 /// What is known of data with a name.
@@ -21,7 +21,7 @@ pub struct Named {
 pub struct DataStatus {
     /// With their owner.
     pub name: DataName,
-    /// Counts the editions, from 1 on.
+    /// Counts the versions, from 1 on.
     pub version: u64,
     /// Whether all users may read them.
     pub shared: bool,
@@ -31,6 +31,6 @@ pub struct DataStatus {
     pub shape: Vec<u64>,
     /// All bytes.
     pub bytes: u64,
-    /// The addresses of the servers that hold them in this edition.
+    /// The addresses of the servers that hold them in this version.
     pub holders: Vec<String>,
 }

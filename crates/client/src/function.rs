@@ -1,17 +1,17 @@
 //! A handle on one remote function.
 
 use crate::argument::{Argument, named};
-use crate::call::{LaidOut, Prepared, Way};
+use crate::call::{LaidOut, Prepared, Travel};
 use crate::description::Description;
 use crate::error::Error;
+use crate::estimate::Estimate;
 use crate::grid;
 use crate::offer::Offer;
 use crate::outcome::Outcome;
 use crate::output::Output;
 use crate::pending::Pending;
-use crate::plan::Plan;
-use crate::remote::{self, Job};
-use crate::reservation::{Reservation, ReservationName, Wanted};
+use crate::remote::{self, DurableCall};
+use crate::reservation::{Reservation, ReservationName, ReservationSpec};
 use crate::server::{Backend, Server};
 use farcall_idl::{Interface, Scalar};
 use farcall_rpc_proto::FailureKind;
@@ -160,7 +160,7 @@ impl Function {
     /// # Errors
     /// As [`Server::reserve`]; behind a metaserver the earliest time of all servers, and which it
     /// is.
-    pub fn reserve(&self, wanted: &Wanted) -> Result<Reservation, Error> {
+    pub fn reserve(&self, wanted: &ReservationSpec) -> Result<Reservation, Error> {
         match &self.target {
             Target::One(function) => function.server().reserve(wanted),
             Target::Many(function) => function.reserve(wanted),
@@ -218,11 +218,15 @@ impl Function {
 
     /// What a call with these scalars would take, before anything of it is sent. `elements` are as
     /// in [`Function::lay_out`].
-    pub fn plan(&self, scalars: &[Option<Scalar>], elements: &[i64]) -> Result<Plan, Error> {
+    pub fn estimate(
+        &self,
+        scalars: &[Option<Scalar>],
+        elements: &[i64],
+    ) -> Result<Estimate, Error> {
         let laid_out = self.lay_out(scalars.to_vec(), elements.to_vec())?;
         match &self.target {
-            Target::One(function) => function.plan(laid_out),
-            Target::Many(function) => function.plan(laid_out),
+            Target::One(function) => function.estimate(laid_out),
+            Target::Many(function) => function.estimate(laid_out),
         }
     }
 
@@ -341,7 +345,7 @@ impl Function {
         &self,
         arguments: &mut [Argument<'_>],
         keep: Option<Duration>,
-    ) -> Result<Job, Error> {
+    ) -> Result<DurableCall, Error> {
         self.commit(None, arguments, keep)
     }
 
@@ -351,7 +355,7 @@ impl Function {
         laid_out: LaidOut,
         arguments: &mut [Argument<'_>],
         keep: Option<Duration>,
-    ) -> Result<Job, Error> {
+    ) -> Result<DurableCall, Error> {
         self.commit(Some(laid_out), arguments, keep)
     }
 
@@ -360,8 +364,8 @@ impl Function {
         laid_out: Option<LaidOut>,
         arguments: &mut [Argument<'_>],
         keep: Option<Duration>,
-    ) -> Result<Job, Error> {
-        let prepared = self.prepare(laid_out, arguments, Way::There)?;
+    ) -> Result<DurableCall, Error> {
+        let prepared = self.prepare(laid_out, arguments, Travel::There)?;
         if !prepared.functions.is_empty() {
             let text = "calls functions of its caller, so that it cannot be submitted";
             let text = format!("{} {text}", self.qualified_name());
@@ -378,7 +382,7 @@ impl Function {
         &self,
         laid_out: Option<LaidOut>,
         arguments: &[Argument<'_>],
-        way: Way,
+        way: Travel,
     ) -> Result<Prepared, Error> {
         Prepared::new(self.description(), laid_out, arguments, way)
     }

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::function::Function;
 use crate::outcome::Outcome;
 use crate::pending::Pending;
-use crate::remote::{Handle, Object, Submitted};
+use crate::remote::{Handle, Object, SubmittedCall};
 use crate::server::Server;
 
 impl Handle {
@@ -45,7 +45,7 @@ impl Object {
     }
 }
 
-impl Submitted {
+impl SubmittedCall {
     /// Waits for the end of the call and fills OUT and INOUT arrays with its results. `arguments`
     /// has one for each parameter: those, and [`Argument::Skip`]. The server keeps the results.
     pub fn fetch(&self, arguments: &mut [Argument<'_>]) -> Result<Outcome, Error> {

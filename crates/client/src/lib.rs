@@ -54,6 +54,7 @@ mod credentials;
 mod data;
 mod description;
 mod error;
+mod estimate;
 mod function;
 mod grid;
 mod handle;
@@ -63,7 +64,6 @@ mod options;
 mod outcome;
 mod output;
 mod pending;
-mod plan;
 mod playback;
 mod progress;
 mod remote;
@@ -81,23 +81,24 @@ pub use credentials::Credentials;
 pub use data::{DataStatus, Named};
 pub use description::FunctionSummary;
 pub use error::{ArgumentError, CallbackError, Error, Failure, Fault};
+pub use estimate::Estimate;
 pub use farcall_idl::{Interface, Scalar};
 pub use farcall_rpc_proto::{
-    ArrayForm, DataName, FailureKind, HandleId, JobId, JobState, NoId, NoName,
+    ArrayForm, DataName, DurableState, FailureKind, HandleId, JobId, NoId, NoName,
 };
 pub use function::Function;
 pub use metaserver::Metaserver;
-pub use offer::{Offer, Terms};
+pub use offer::{Offer, TimeParts};
 pub use options::Options;
 pub use outcome::{Outcome, Placement, Times};
 pub use output::Output;
 pub use pending::{Pending, wait_any};
-pub use plan::Plan;
 pub use playback::{Load, Playback};
 pub use progress::Progress;
 pub use remote::{
-    Handle, HandleStatus, Job, JobStatus, Object, ObjectStatus, SharedMemory, Submitted,
+    DurableCall, DurableStatus, Handle, HandleStatus, Object, ObjectStatus, SharedMemory,
+    SubmittedCall,
 };
-pub use reservation::{Reservation, ReservationName, Wanted};
+pub use reservation::{Reservation, ReservationName, ReservationSpec};
 pub use server::Server;
-pub use transaction::{Deferred, Identity, Input, Recording, Report, Transaction, Ways};
+pub use transaction::{ArgumentOptions, Deferred, Identity, Input, Recording, Report, Transaction};

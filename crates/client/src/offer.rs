@@ -10,14 +10,14 @@ pub struct Offer {
     /// Where it is.
     pub address: String,
     /// What the call would take there.
-    pub terms: Option<Terms>,
+    pub terms: Option<TimeParts>,
     /// Why it cannot have it.
     pub refusal: Option<String>,
 }
 
 /// Of what the time of a call consists, all in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Terms {
+pub struct TimeParts {
     /// Until the arguments are there.
     pub up_s: f64,
     /// Until it starts.
@@ -36,16 +36,16 @@ pub struct Terms {
     pub others_s: f64,
 }
 
-impl Terms {
+impl TimeParts {
     /// Until the results are there.
     pub fn seconds(&self) -> f64 {
         self.up_s + self.wait_s + self.compute_s + self.down_s
     }
 }
 
-impl From<message::Terms> for Terms {
-    fn from(terms: message::Terms) -> Terms {
-        Terms {
+impl From<message::TimeParts> for TimeParts {
+    fn from(terms: message::TimeParts) -> TimeParts {
+        TimeParts {
             up_s: terms.up_s,
             wait_s: terms.wait_s,
             compute_s: terms.compute_s,
@@ -63,7 +63,7 @@ impl From<message::Offer> for Offer {
         Offer {
             server: offer.server,
             address: offer.address,
-            terms: offer.terms.map(Terms::from),
+            terms: offer.terms.map(TimeParts::from),
             refusal: offer.refusal,
         }
     }

@@ -1,6 +1,6 @@
 //! What a call came to, besides the arrays that it has filled.
 
-use crate::offer::Terms;
+use crate::offer::TimeParts;
 use farcall_rpc_proto as proto;
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub struct Placement {
     /// Seconds from then until its results are back.
     pub predicted_s: f64,
     /// Of what these consist, where that was told.
-    pub terms: Option<Terms>,
+    pub terms: Option<TimeParts>,
 }
 
 /// How long a call took, in seconds, split as in the second Ninf paper (section 4.2).

@@ -34,11 +34,11 @@ impl fmt::Debug for Output {
 /// What one call has printed and nobody has written yet.
 pub(crate) struct Printed {
     output: Output,
-    kept: Mutex<Kept>,
+    kept: Mutex<KeptOutput>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct KeptOutput {
     bytes: Vec<u8>,
     left_out: usize,
 }
@@ -49,7 +49,7 @@ impl Printed {
         Printed { output, kept }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+    fn lock(&self) -> MutexGuard<'_, KeptOutput> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

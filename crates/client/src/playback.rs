@@ -5,7 +5,7 @@ use crate::call::LaidOut;
 use crate::error::Error;
 use crate::function::Function;
 use crate::server::Server;
-use crate::transaction::{Deferred, Report, Transaction, Ways};
+use crate::transaction::{ArgumentOptions, Deferred, Report, Transaction};
 use farcall_idl::{ArrayLayout, Interface, Layout, Mode, Order, Param, Scalar, Type};
 use farcall_plan::{Plan, Step, Value};
 use farcall_rpc_proto::{ArrayForm, FailureKind};
@@ -22,7 +22,7 @@ pub struct Playback {
     arrays: HashMap<String, Array>,
     outputs: Vec<String>,
     /// Copies of inputs in other forms than the first.
-    others: Vec<Held>,
+    others: Vec<PlanArray>,
     lines: Vec<String>,
 }
 
@@ -30,13 +30,13 @@ pub struct Playback {
 enum Array {
     /// It comes from a file, and no call has used it yet.
     Input,
-    Memory(Held),
+    Memory(PlanArray),
     Deferred(Deferred, ArrayForm),
 }
 
 /// An array in memory. Calls of the transaction use it by its address, and nobody else does until
 /// they have run.
-struct Held {
+struct PlanArray {
     name: String,
     form: ArrayForm,
     bytes: Vec<u8>,
@@ -45,12 +45,12 @@ struct Held {
 }
 
 // SAFETY: the memory that `start` points to is that of `bytes`.
-unsafe impl Send for Held {}
+unsafe impl Send for PlanArray {}
 
-impl Held {
-    fn new(name: &str, form: ArrayForm, mut bytes: Vec<u8>) -> Held {
+impl PlanArray {
+    fn new(name: &str, form: ArrayForm, mut bytes: Vec<u8>) -> PlanArray {
         let start = bytes.as_mut_ptr();
-        Held {
+        PlanArray {
             name: name.to_string(),
             form,
             bytes,
@@ -130,8 +130,8 @@ impl Playback {
         let elements = self.elements(interface, &scalars, &names, load)?;
         let laid_out = LaidOut::new(function.description(), scalars, elements).map_err(wrong)?;
         let layout = laid_out.layout();
-        let (mut given, mut ways) = (HashMap::new(), Ways::default());
-        let mut line = Line::default();
+        let (mut given, mut ways) = (HashMap::new(), ArgumentOptions::default());
+        let mut line = CallLine::default();
         for array in &layout.arrays {
             let param = &interface.params[array.param];
             if array.mode == Mode::Work {
@@ -150,8 +150,10 @@ impl Playback {
             let form = ArrayForm::of(array, interface.order());
             let place = self.place(name, param, array, form, load)?;
             match place {
-                Place::Memory(start, length) => drop(given.insert(array.param, (start, length))),
-                Place::Deferred(deferred) => ways.deferred.push((array.param, deferred)),
+                ArgumentLocation::Memory(start, length) => {
+                    given.insert(array.param, (start, length));
+                }
+                ArgumentLocation::Deferred(deferred) => ways.deferred.push((array.param, deferred)),
             }
         }
         let mut arguments = made(interface, layout, laid_out.scalars(), &given);
@@ -209,16 +211,16 @@ impl Playback {
         array: &ArrayLayout,
         form: ArrayForm,
         load: &mut Load<'_>,
-    ) -> Result<Place, Error> {
+    ) -> Result<ArgumentLocation, Error> {
         let writes = array.mode.is_returned();
         let fits = |known: &ArrayForm| known.fits(param.ty, &form.shape, form.column_major);
         match self.arrays.get_mut(name) {
             Some(Array::Memory(held)) if fits(&held.form) => {
                 held.is_written |= writes;
-                return Ok(Place::Memory(held.start, held.bytes.len()));
+                return Ok(ArgumentLocation::Memory(held.start, held.bytes.len()));
             }
             Some(Array::Deferred(deferred, known)) if fits(known) => {
-                return Ok(Place::Deferred(*deferred));
+                return Ok(ArgumentLocation::Deferred(*deferred));
             }
             Some(Array::Memory(held)) if !held.is_written && !writes => {
                 let other = self
@@ -226,15 +228,15 @@ impl Playback {
                     .iter()
                     .find(|one| one.name == name && fits(&one.form));
                 if let Some(other) = other {
-                    return Ok(Place::Memory(other.start, other.bytes.len()));
+                    return Ok(ArgumentLocation::Memory(other.start, other.bytes.len()));
                 }
                 let bytes = load(name, &form).map_err(wrong)?;
-                let held = Held::new(name, form, bytes);
-                let place = Place::Memory(held.start, held.bytes.len());
+                let held = PlanArray::new(name, form, bytes);
+                let place = ArgumentLocation::Memory(held.start, held.bytes.len());
                 self.others.push(held);
                 return Ok(place);
             }
-            Some(Array::Memory(Held { form: known, .. }) | Array::Deferred(_, known)) => {
+            Some(Array::Memory(PlanArray { form: known, .. }) | Array::Deferred(_, known)) => {
                 return Err(wrong(format!(
                     "the array `{name}` is {}, and `{}` takes {}",
                     shown(known),
@@ -254,7 +256,7 @@ impl Playback {
         array: &ArrayLayout,
         form: ArrayForm,
         load: &mut Load<'_>,
-    ) -> Result<Place, Error> {
+    ) -> Result<ArgumentLocation, Error> {
         let is_input = self.arrays.contains_key(name);
         if !is_input && array.mode != Mode::Out {
             let text = format!("`{name}` is read, is no input, and no call before has written it");
@@ -266,7 +268,7 @@ impl Playback {
             let deferred = self.transaction.defer();
             let made = Array::Deferred(deferred, form);
             self.arrays.insert(name.to_string(), made);
-            return Ok(Place::Deferred(deferred));
+            return Ok(ArgumentLocation::Deferred(deferred));
         }
         let length = usize::try_from(array.client_bytes).map_err(wrong)?;
         let bytes = match is_input {
@@ -279,9 +281,9 @@ impl Playback {
                 "`{name}` has {given} bytes, expected {length}"
             )));
         }
-        let mut held = Held::new(name, form, bytes);
+        let mut held = PlanArray::new(name, form, bytes);
         held.is_written = array.mode.is_returned();
-        let place = Place::Memory(held.start, held.bytes.len());
+        let place = ArgumentLocation::Memory(held.start, held.bytes.len());
         self.arrays.insert(name.to_string(), Array::Memory(held));
         Ok(place)
     }
@@ -330,19 +332,19 @@ impl Drop for Playback {
 }
 
 /// Where an argument is.
-enum Place {
+enum ArgumentLocation {
     Memory(*mut u8, usize),
     Deferred(Deferred),
 }
 
 /// What a call reads and writes, for people.
 #[derive(Default)]
-struct Line {
+struct CallLine {
     reads: Vec<String>,
     writes: Vec<String>,
 }
 
-impl Line {
+impl CallLine {
     fn add(&mut self, name: &str, mode: Mode) {
         if mode.is_sent() {
             self.reads.push(name.to_string());

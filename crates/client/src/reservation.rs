@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// What is to be reserved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct ReservationSpec {
     /// Processor elements; 0 for bandwidth alone.
     pub pes: u32,
     /// Bytes per second to the server; 0 for none.

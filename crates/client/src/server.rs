@@ -7,10 +7,10 @@ use crate::error::Error;
 use crate::grid::Grid;
 use crate::options::Options;
 use crate::remote::{
-    self, Handle, HandleStatus, Job, JobStatus, Object, ObjectStatus, SharedMemory, functions,
-    operation, pages,
+    self, DurableCall, DurableStatus, Handle, HandleStatus, Object, ObjectStatus, SharedMemory,
+    functions, operation, pages,
 };
-use crate::reservation::{Reservation, Wanted};
+use crate::reservation::{Reservation, ReservationSpec};
 use farcall_rpc_proto::{ArrayForm, DataName, FailureKind, HandleId, JobId, check_name};
 use std::fmt;
 use std::time::Duration;
@@ -137,12 +137,12 @@ impl Server {
     }
 
     /// The submitted call of that id. Nothing is asked of the server yet.
-    pub fn job(&self, id: JobId) -> Job {
+    pub fn job(&self, id: JobId) -> DurableCall {
         self.peer().job(id)
     }
 
     /// The caller's submitted calls at this server, in the order of submission.
-    pub fn jobs(&self) -> Result<Vec<JobStatus>, Error> {
+    pub fn jobs(&self) -> Result<Vec<DurableStatus>, Error> {
         self.peer().jobs()
     }
 
@@ -190,7 +190,7 @@ impl Server {
 
     /// Puts an array at the server under a name, or, behind a metaserver, at the server that has
     /// data of that name, or else most memory free. The data stay until they are dropped, or were
-    /// not used for long, and do not change: another array put under the name is the next edition,
+    /// not used for long, and do not change: another array put under the name is the next version,
     /// and takes the place of this one. Other users read what is `shared`.
     ///
     /// # Errors
@@ -254,7 +254,7 @@ impl Server {
     /// # Errors
     /// Where they are not free then: [`FailureKind::NotFree`], with the time from which they are
     /// ([`Error::earliest`]).
-    pub fn reserve(&self, wanted: &Wanted) -> Result<Reservation, Error> {
+    pub fn reserve(&self, wanted: &ReservationSpec) -> Result<Reservation, Error> {
         match &self.0 {
             Backend::One(server) => server.reserve(wanted),
             Backend::Many(grid) => Err(grid.refuse_reservation()),

@@ -13,7 +13,7 @@ mod step;
 pub use recording::{Identity, Input, Recording};
 
 use crate::argument::Argument;
-use crate::call::{LaidOut, Prepared, Way};
+use crate::call::{LaidOut, Prepared, Travel};
 use crate::callback::Callback;
 use crate::error::Error;
 use crate::function::Function;
@@ -68,14 +68,14 @@ struct Recorded {
     /// Before arrays have places, and with those that stay at servers in theirs.
     laid_out: LaidOut,
     prepared: Prepared,
-    arguments: Vec<Kept>,
-    ways: Ways,
+    arguments: Vec<RecordedArgument>,
+    ways: ArgumentOptions,
     order: Order,
 }
 
 /// An argument of a recorded call.
 #[derive(Clone)]
-enum Kept {
+enum RecordedArgument {
     Scalar(Scalar),
     In(*const u8, usize),
     Out(*mut u8, usize),
@@ -85,13 +85,13 @@ enum Kept {
 
 // SAFETY: whoever records a call promises that its arrays outlive the transaction and are left
 // alone; the graph keeps calls apart that use the same bytes.
-unsafe impl Send for Kept {}
+unsafe impl Send for RecordedArgument {}
 // SAFETY: as above.
-unsafe impl Sync for Kept {}
+unsafe impl Sync for RecordedArgument {}
 
 /// How the arguments of a call are to be taken, besides what they are.
 #[derive(Clone, Debug, Default)]
-pub struct Ways {
+pub struct ArgumentOptions {
     /// Arguments whose arrays exist only at servers.
     pub deferred: Vec<(usize, Deferred)>,
     /// Arguments that are copies of other memory of the caller: its addresses.
@@ -130,7 +130,7 @@ impl Transaction {
         &mut self,
         function: &Function,
         arguments: &mut [Argument<'_>],
-        ways: &Ways,
+        ways: &ArgumentOptions,
     ) -> Result<(), Error> {
         // SAFETY: the caller's promise is the same.
         unsafe { self.record_call(function, None, arguments, ways) }
@@ -145,7 +145,7 @@ impl Transaction {
         function: &Function,
         laid_out: LaidOut,
         arguments: &mut [Argument<'_>],
-        ways: &Ways,
+        ways: &ArgumentOptions,
     ) -> Result<(), Error> {
         // SAFETY: the caller's promise is the same.
         unsafe { self.record_call(function, Some(laid_out), arguments, ways) }
@@ -156,7 +156,7 @@ impl Transaction {
         function: &Function,
         laid_out: Option<LaidOut>,
         arguments: &mut [Argument<'_>],
-        ways: &Ways,
+        ways: &ArgumentOptions,
     ) -> Result<(), Error> {
         let interface = function.interface();
         let misuse = |param: usize, reason: &str| Error::Misuse {
@@ -167,12 +167,13 @@ impl Transaction {
         if let Some((param, reason)) = unfit(function, arguments) {
             return Err(misuse(param, reason));
         }
-        let mut kept: Vec<Kept> = arguments.iter_mut().map(Kept::new).collect();
+        let mut kept: Vec<RecordedArgument> =
+            arguments.iter_mut().map(RecordedArgument::new).collect();
         let arguments = with_handles(arguments, &ways.deferred);
-        let mut prepared = function.prepare(laid_out, &arguments, Way::Both)?;
+        let mut prepared = function.prepare(laid_out, &arguments, Travel::Both)?;
         for (kept, scalar) in kept.iter_mut().zip(&prepared.call.scalars) {
-            if let (Kept::Skip, Some(scalar)) = (&*kept, scalar) {
-                *kept = Kept::Scalar(scalar.clone());
+            if let (RecordedArgument::Skip, Some(scalar)) = (&*kept, scalar) {
+                *kept = RecordedArgument::Scalar(scalar.clone());
             }
         }
         let laid_out = prepared.laid_out(function.description());
@@ -249,7 +250,7 @@ impl Transaction {
         interface: &Interface,
         array: &ArrayLayout,
         argument: &Argument<'_>,
-        ways: &Ways,
+        ways: &ArgumentOptions,
     ) -> Result<Use, &'static str> {
         let access = match array.mode {
             Mode::Out if array.is_full() => Access::Write,
@@ -315,41 +316,41 @@ impl Transaction {
     }
 }
 
-impl Kept {
-    fn new(argument: &mut Argument<'_>) -> Kept {
+impl RecordedArgument {
+    fn new(argument: &mut Argument<'_>) -> RecordedArgument {
         match argument {
-            Argument::Scalar(scalar) => Kept::Scalar(scalar.clone()),
+            Argument::Scalar(scalar) => RecordedArgument::Scalar(scalar.clone()),
             Argument::In(_) | Argument::Out(_) | Argument::Array(_) => {
                 let memory = argument.memory();
                 match memory.writable {
-                    true => Kept::Out(memory.start, memory.bytes),
-                    false => Kept::In(memory.start.cast_const(), memory.bytes),
+                    true => RecordedArgument::Out(memory.start, memory.bytes),
+                    false => RecordedArgument::In(memory.start.cast_const(), memory.bytes),
                 }
             }
-            Argument::Skip | Argument::Handle(_) | Argument::Named(_) => Kept::Skip,
-            Argument::Function(function) => Kept::Function(function.clone()),
+            Argument::Skip | Argument::Handle(_) | Argument::Named(_) => RecordedArgument::Skip,
+            Argument::Function(function) => RecordedArgument::Function(function.clone()),
         }
     }
 }
 
-impl Kept {
+impl RecordedArgument {
     /// The argument itself.
     ///
     /// # Safety
     /// Its array is there, and nobody else uses it in a way that does not go with this.
     unsafe fn argument<'a>(&self) -> Argument<'a> {
         match self {
-            Kept::Scalar(scalar) => Argument::Scalar(scalar.clone()),
+            RecordedArgument::Scalar(scalar) => Argument::Scalar(scalar.clone()),
             // SAFETY: the caller's promise.
-            Kept::In(start, bytes) => unsafe {
+            RecordedArgument::In(start, bytes) => unsafe {
                 Argument::In(std::slice::from_raw_parts(*start, *bytes))
             },
             // SAFETY: the caller's promise.
-            Kept::Out(start, bytes) => unsafe {
+            RecordedArgument::Out(start, bytes) => unsafe {
                 Argument::Out(std::slice::from_raw_parts_mut(*start, *bytes))
             },
-            Kept::Skip => Argument::Skip,
-            Kept::Function(function) => Argument::Function(function.clone()),
+            RecordedArgument::Skip => Argument::Skip,
+            RecordedArgument::Function(function) => Argument::Function(function.clone()),
         }
     }
 }

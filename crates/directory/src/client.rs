@@ -4,7 +4,7 @@
 //! Times are seconds of a clock that nobody sets.
 
 use crate::flaw::{self, Flaw};
-use crate::message::{Choose, Chosen, DataFound, Found, MOST_EXCLUDED, Observe, Terms};
+use crate::message::{Choose, Chosen, DataFound, Found, MOST_EXCLUDED, Observe, TimeParts};
 use crate::{Directory, Refusal, Settings};
 use farcall_rpc_proto::FailureKind;
 use std::collections::BTreeMap;
@@ -18,23 +18,23 @@ const HERE: &str = "here";
 
 /// A server that was chosen for a call.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Place {
+pub struct ChosenServer {
     /// Its number.
     pub server: u64,
     /// Where it is.
     pub address: String,
     /// What the call is predicted to take there.
-    pub terms: Option<Terms>,
+    pub terms: Option<TimeParts>,
     /// The number of the placement.
     placement: u64,
     /// Whether the client has decided, and not the metaserver.
     is_own: bool,
 }
 
-impl Place {
+impl ChosenServer {
     /// A server for which no call was placed.
-    pub fn unplaced(server: u64) -> Place {
-        Place {
+    pub fn unplaced(server: u64) -> ChosenServer {
+        ChosenServer {
             server,
             address: String::new(),
             terms: None,
@@ -47,13 +47,13 @@ impl Place {
     ///
     /// # Errors
     /// It names none.
-    pub fn of(wanted: &Choose, chosen: Chosen, is_own: bool) -> Result<Place, Refusal> {
+    pub fn of(wanted: &Choose, chosen: Chosen, is_own: bool) -> Result<ChosenServer, Refusal> {
         let offer = chosen.offers.into_iter().next();
         let offer = offer.ok_or_else(|| Refusal::NoServer {
             function: wanted.function.clone(),
             reasons: vec!["none was named".to_string()],
         })?;
-        Ok(Place {
+        Ok(ChosenServer {
             server: offer.server,
             address: offer.address,
             terms: offer.terms,
@@ -163,7 +163,12 @@ impl Known {
 
     /// Takes note of what became of a call, and says what the metaserver is to be told, unless it
     /// is away.
-    pub fn observe(&mut self, now: f64, place: &Place, observed: &Observe) -> Option<Observe> {
+    pub fn observe(
+        &mut self,
+        now: f64,
+        place: &ChosenServer,
+        observed: &Observe,
+    ) -> Option<Observe> {
         let placed = |is_it: bool| Observe {
             server: place.server,
             placement: if is_it { place.placement } else { 0 },
@@ -206,7 +211,7 @@ pub struct Course {
     is_repeatable: bool,
     /// Whether results come into arrays that it reads.
     overwrites: bool,
-    place: Option<Place>,
+    place: Option<ChosenServer>,
 }
 
 impl Course {
@@ -226,12 +231,12 @@ impl Course {
     }
 
     /// Where it is.
-    pub fn place(&self) -> Option<&Place> {
+    pub fn place(&self) -> Option<&ChosenServer> {
         self.place.as_ref()
     }
 
     /// It goes there.
-    pub fn goes_to(&mut self, place: Place) {
+    pub fn goes_to(&mut self, place: ChosenServer) {
         self.place = Some(place);
     }
 
@@ -268,7 +273,7 @@ impl Course {
     }
 
     /// The server is not asked again for this call: what others are to hear of it.
-    pub fn give_away(&mut self, trouble: Trouble) -> Option<(Place, Observe)> {
+    pub fn give_away(&mut self, trouble: Trouble) -> Option<(ChosenServer, Observe)> {
         let place = self.place.take()?;
         self.wanted.exclude.push(place.server);
         let observed = Observe {

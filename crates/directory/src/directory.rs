@@ -9,7 +9,7 @@ use crate::calls::Calls;
 use crate::flaw::{self, Flaw};
 use crate::message::record::{DataRecord, Key, Record, ServerRecord};
 use crate::message::{Function, Join, Observe, Report};
-use crate::server::{Entry, Standing, milliseconds};
+use crate::server::{Entry, ServerStatus, milliseconds};
 use crate::servers::Servers;
 use crate::traffic::Traffic;
 use data::Data;
@@ -517,9 +517,9 @@ impl Directory {
     }
 
     /// How all servers stand.
-    pub fn servers(&mut self) -> impl Iterator<Item = Standing<'_>> {
+    pub fn servers(&mut self) -> impl Iterator<Item = ServerStatus<'_>> {
         self.refresh();
-        self.servers.values().map(|entry| entry.standing(self.now))
+        self.servers.values().map(|entry| entry.status(self.now))
     }
 
     /// The paths between sites and servers: the site, the server, and latency and rate up and

@@ -30,4 +30,4 @@ pub use directory::{Change, Directory, Located, Refusal, Settings, Viewer};
 pub use flaw::Flaw;
 pub use message::digest;
 pub use message::record::{Key, Record};
-pub use server::Standing;
+pub use server::ServerStatus;

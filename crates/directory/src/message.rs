@@ -112,7 +112,7 @@ pub struct Join {
     pub functions: Vec<Function>,
 }
 
-/// Where a job is.
+/// Where a call is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Phase {
@@ -144,9 +144,9 @@ pub struct Booked {
     pub until_s: f64,
 }
 
-/// A job at a server.
+/// A call at a server.
 #[derive(Clone, Copy, Debug, PartialEq, Encode, Decode)]
-pub struct Job {
+pub struct QueuedCall {
     /// Where it is.
     #[n(0)]
     pub phase: Phase,
@@ -167,13 +167,13 @@ pub struct Job {
     pub reserved: Option<bool>,
 }
 
-impl Job {
+impl QueuedCall {
     /// Whether it has, or will have, processor elements that are reserved.
     pub fn is_reserved(&self) -> bool {
         self.reserved == Some(true)
     }
 
-    /// Seconds that are left of a job that computes, so many seconds later.
+    /// Seconds that are left of a call that computes, so many seconds later.
     pub(crate) fn left_after(&self, seconds: f64) -> f64 {
         (self.seconds - seconds).max(LEAST_LEFT * self.seconds)
     }
@@ -261,7 +261,7 @@ pub struct Report {
     pub calls: u32,
     /// The first of them, in the order in which they will compute.
     #[n(4)]
-    pub jobs: Vec<Job>,
+    pub queued: Vec<QueuedCall>,
     /// Times of functions that have changed.
     #[n(5)]
     pub learned: Vec<Times>,
@@ -282,9 +282,9 @@ impl Report {
     /// The same report, so many seconds later.
     #[must_use]
     pub fn after(mut self, seconds: f64) -> Report {
-        let running = self.jobs.iter_mut();
-        for job in running.filter(|job| job.phase == Phase::Running) {
-            job.seconds = job.left_after(seconds);
+        let running = self.queued.iter_mut();
+        for call in running.filter(|call| call.phase == Phase::Running) {
+            call.seconds = call.left_after(seconds);
         }
         if let Some(booked) = &mut self.booked {
             for one in booked.iter_mut() {
@@ -379,7 +379,7 @@ impl Choose {
 
 /// Of what the time of a call consists, all in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Encode, Decode)]
-pub struct Terms {
+pub struct TimeParts {
     /// Until the arguments are there.
     #[n(0)]
     pub up_s: f64,
@@ -407,7 +407,7 @@ pub struct Terms {
     pub others_s: f64,
 }
 
-impl Terms {
+impl TimeParts {
     /// Until the results are there.
     pub fn seconds(&self) -> f64 {
         self.up_s + self.wait_s + self.compute_s + self.down_s
@@ -425,7 +425,7 @@ pub struct Offer {
     pub address: String,
     /// What the call would take there.
     #[n(2)]
-    pub terms: Option<Terms>,
+    pub terms: Option<TimeParts>,
     /// Why it cannot have it.
     #[n(3)]
     pub refusal: Option<String>,
@@ -515,7 +515,7 @@ impl Message for Join {
 
 impl Message for Report {
     fn check(&self) -> Result<(), Invalid> {
-        count("jobs", self.jobs.len(), MOST_JOBS)?;
+        count("jobs", self.queued.len(), MOST_JOBS)?;
         count("functions with times", self.learned.len(), MOST_LEARNED)?;
         count("reservations", self.booked().len(), MOST_BOOKED)?;
         for booked in self.booked() {
@@ -528,7 +528,9 @@ impl Message for Report {
             name("a function", &times.function)?;
             count("rates", times.rates.len(), 1024)?;
         }
-        self.jobs.iter().try_for_each(|job| seconds(job.seconds))
+        self.queued
+            .iter()
+            .try_for_each(|call| seconds(call.seconds))
     }
 }
 

@@ -5,12 +5,12 @@ use crate::flaw::{self, Flaw};
 use crate::message::record::ServerRecord;
 use crate::message::{Booked, Function, Join, Phase, Report, Times};
 use farcall_schedule::Profile;
-use farcall_schedule::placement::{Call, Kept, Link, Server, Terms};
+use farcall_schedule::placement::{BusyElements, Call, Link, Server, TimeParts};
 use std::collections::BTreeMap;
 
 /// How a server stands, for people.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Standing<'d> {
+pub struct ServerStatus<'d> {
     /// What it is; its functions are in [`Standing::functions`].
     pub join: &'d Join,
     /// Its functions, by name.
@@ -102,7 +102,7 @@ impl Entry {
     }
 
     /// A call goes there.
-    pub(crate) fn assign(&mut self, now: f64, call: &Call<'_>, terms: &Terms) {
+    pub(crate) fn assign(&mut self, now: f64, call: &Call<'_>, terms: &TimeParts) {
         self.state.elapse(self.since(now));
         self.state.assign(call, terms);
         self.state.arrivals.arrive(now);
@@ -116,19 +116,19 @@ impl Entry {
         self.stale = false;
     }
 
-    /// The calls of which the report does not tell yet; the oldest comes first. A job of the report
+    /// The calls of which the report does not tell yet; the oldest comes first. A call of the report
     /// is one of those that were placed where it returns as much.
     fn unseen<'c>(&self, placed: impl Iterator<Item = &'c Placed>) -> Vec<Placed> {
         let Some(report) = &self.report else {
             return placed.cloned().collect();
         };
         let mut told: BTreeMap<u64, u32> = BTreeMap::new();
-        for job in report.jobs.iter().filter(|job| !job.is_reserved()) {
-            *told.entry(job.down).or_default() += 1;
+        for call in report.queued.iter().filter(|call| !call.is_reserved()) {
+            *told.entry(call.down).or_default() += 1;
         }
         let mut is_told = |one: &Placed| match told.get_mut(&one.down) {
-            Some(jobs) if *jobs > 0 => {
-                *jobs -= 1;
+            Some(calls) if *calls > 0 => {
+                *calls -= 1;
                 true
             }
             _ => false,
@@ -142,12 +142,12 @@ impl Entry {
 
     fn rebuild(&mut self, now: f64, unseen: &[Placed]) {
         let report = self.report.as_ref();
-        let jobs = report.map_or(&[][..], |report| &report.jobs);
+        let calls = report.map_or(&[][..], |report| &report.queued);
         let age = (now - self.reported_at).max(0.0);
-        let ups = jobs.iter().filter(|job| job.phase == Phase::Coming);
-        let ups = ups.map(|job| job.up as f64);
+        let ups = calls.iter().filter(|call| call.phase == Phase::Coming);
+        let ups = ups.map(|call| call.up as f64);
         let ups = ups.chain(unseen.iter().map(|one| one.up_left(now)));
-        let downs = jobs.iter().map(|job| job.down as f64);
+        let downs = calls.iter().map(|call| call.down as f64);
         let downs = downs.chain(unseen.iter().map(|one| one.down as f64));
         let [up, down] = self.rates.map(Link::new);
         let (mut up, mut down) = (up.with(ups), down.with(downs));
@@ -156,22 +156,22 @@ impl Entry {
         let mut state = Server::idle(self.join.pes, self.join.memory, up, down);
         state.accepts = !self.lost && report.is_none_or(|report| report.accepts);
         state.memory = report.map_or(self.join.memory, |report| report.memory);
-        let others = || jobs.iter().filter(|job| !job.is_reserved());
-        let reserved = (jobs.len() - others().count()) as u32;
+        let others = || calls.iter().filter(|call| !call.is_reserved());
+        let reserved = (calls.len() - others().count()) as u32;
         let calls = report.map_or(0, |report| report.calls);
         state.calls = calls.saturating_sub(reserved) + unseen.len() as u32;
-        for job in others().filter(|job| job.phase == Phase::Running) {
-            state.backlog.take(0.0, job.pes, job.left_after(age));
+        for call in others().filter(|call| call.phase == Phase::Running) {
+            state.backlog.take(0.0, call.pes, call.left_after(age));
         }
         for booked in report.into_iter().flat_map(Report::booked) {
             state.backlog.keep(booked.after(age));
         }
-        for job in others().filter(|job| job.phase == Phase::Waiting) {
-            state.backlog.take(0.0, job.pes, job.seconds);
+        for call in others().filter(|call| call.phase == Phase::Waiting) {
+            state.backlog.take(0.0, call.pes, call.seconds);
         }
-        for job in others().filter(|job| job.phase == Phase::Coming) {
-            let ready_s = state.up.seconds(job.up as f64, 0.0);
-            state.backlog.take(ready_s, job.pes, job.seconds);
+        for call in others().filter(|call| call.phase == Phase::Coming) {
+            let ready_s = state.up.seconds(call.up as f64, 0.0);
+            state.backlog.take(ready_s, call.pes, call.seconds);
         }
         for one in unseen {
             state.memory = state.memory.saturating_sub(one.memory);
@@ -217,9 +217,9 @@ impl Entry {
             .map_or(self.join.memory, |report| report.memory)
     }
 
-    pub(crate) fn standing(&self, now: f64) -> Standing<'_> {
+    pub(crate) fn status(&self, now: f64) -> ServerStatus<'_> {
         let (pes, since_s) = (self.join.pes.max(1), self.since(now));
-        Standing {
+        ServerStatus {
             join: &self.join,
             functions: &self.functions,
             accepts: self.state.accepts && !self.lost,
@@ -241,8 +241,8 @@ impl Entry {
 
 impl Booked {
     /// What is kept, so many seconds later.
-    fn after(&self, seconds: f64) -> Kept {
-        Kept {
+    fn after(&self, seconds: f64) -> BusyElements {
+        BusyElements {
             pes: self.pes,
             from_s: self.from_s - seconds,
             until_s: self.until_s - seconds,

@@ -2,7 +2,7 @@
 
 use crate::message::record::{PathRecord, Values};
 use farcall_schedule::forecast::{Forecasts, Path};
-use farcall_schedule::placement::{Route, Way};
+use farcall_schedule::placement::{PathDirection, Route};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Transfers that are remembered to tell which shared a link.
@@ -13,7 +13,7 @@ const MOST_READY: usize = 64;
 
 /// The ways between a site and the servers, by their places.
 #[derive(Clone, Debug)]
-pub(crate) struct Ways {
+pub(crate) struct SitePaths {
     pub(crate) routes: Vec<Route>,
     /// Bytes per second up and down, as far as they were observed; else 0.
     pub(crate) rates: Vec<[f64; 2]>,
@@ -37,7 +37,7 @@ pub(crate) struct Traffic {
     most_sites: usize,
     most_paths: usize,
     /// By site: what forecasts say is made once for many decisions.
-    ready: BTreeMap<u64, Ways>,
+    ready: BTreeMap<u64, SitePaths>,
 }
 
 impl Traffic {
@@ -130,14 +130,14 @@ impl Traffic {
             self.ready.clear();
         }
         let (routes, rates) = (Vec::new(), Vec::new());
-        self.ready.insert(site, Ways { routes, rates });
+        self.ready.insert(site, SitePaths { routes, rates });
         for (place, server) in servers {
             self.renew(site, place, server);
         }
     }
 
     /// The ways of a site that is prepared.
-    pub(crate) fn ways(&self, site: u64) -> Option<&Ways> {
+    pub(crate) fn ways(&self, site: u64) -> Option<&SitePaths> {
         self.ready.get(&site)
     }
 
@@ -157,8 +157,8 @@ impl Traffic {
         };
         if ways.routes.len() <= place {
             let unknown = Route {
-                up: Way::UNKNOWN,
-                down: Way::UNKNOWN,
+                up: PathDirection::UNKNOWN,
+                down: PathDirection::UNKNOWN,
             };
             ways.routes.resize(place + 1, unknown);
             ways.rates.resize(place + 1, [0.0; 2]);
@@ -168,7 +168,11 @@ impl Traffic {
     }
 
     pub(crate) fn route(&self, site: u64, server: u64) -> Route {
-        let way = |from, to| self.forecasts.path(from, to).map_or(Way::UNKNOWN, Way::of);
+        let way = |from, to| {
+            self.forecasts
+                .path(from, to)
+                .map_or(PathDirection::UNKNOWN, PathDirection::of)
+        };
         Route {
             up: way(site, server),
             down: way(server, site),

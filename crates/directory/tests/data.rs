@@ -43,7 +43,7 @@ fn datum(name: &str, owner: &str, written: u64, shared: bool) -> Datum {
         owner: owner.to_string(),
         written,
         stamp: 5,
-        version: written,
+        number: written,
         shared,
         element: "double".to_string(),
         shape: vec![1_000_000],
@@ -63,7 +63,7 @@ fn hold(directory: &mut Directory, server: u64, held: Vec<Datum>) {
 
 fn holders(directory: &Directory, viewer: Viewer<'_>, name: &str) -> Vec<(String, u64, Vec<u64>)> {
     let located = directory.data(viewer, name, None).into_iter();
-    let row = |one: farcall_directory::Located| (one.datum.owner, one.datum.version, one.holders);
+    let row = |one: farcall_directory::Located| (one.datum.owner, one.datum.number, one.holders);
     located.map(row).collect()
 }
 
@@ -94,7 +94,7 @@ fn choose(directory: &mut Directory, data: Option<Vec<Need>>) -> u64 {
 }
 
 #[test]
-fn only_the_newest_edition_counts() {
+fn only_the_newest_version_counts() {
     let mut directory = directory(3);
     hold(&mut directory, 1, vec![datum("atoms", "alice", 1, false)]);
     hold(&mut directory, 2, vec![datum("atoms", "alice", 2, false)]);
@@ -175,7 +175,7 @@ fn a_call_goes_where_its_data_are() {
                 accepts: true,
                 memory: 1_000_000_000,
                 calls: 0,
-                jobs: Vec::new(),
+                queued: Vec::new(),
                 learned: Vec::new(),
                 booked: None,
             };

@@ -1,8 +1,8 @@
 //! Leases, placements and what is shared, in virtual time.
 
 use farcall_directory::message::{
-    Booked, Choose, Function, Job, Join, MOST_NAME, Message, Observe, Phase, Rate, Report, Times,
-    Transfer,
+    Booked, Choose, Function, Join, MOST_NAME, Message, Observe, Phase, QueuedCall, Rate, Report,
+    Times, Transfer,
 };
 use farcall_directory::shared::{Exchange, Write};
 use farcall_directory::{Change, Directory, Key, Record, Refusal, Settings, digest};
@@ -28,20 +28,20 @@ fn join(server: u64) -> Join {
     }
 }
 
-fn report(server: u64, jobs: Vec<Job>) -> Report {
+fn report(server: u64, calls: Vec<QueuedCall>) -> Report {
     Report {
         server,
         accepts: true,
         memory: 1 << 29,
-        calls: jobs.len() as u32,
-        jobs,
+        calls: calls.len() as u32,
+        queued: calls,
         learned: Vec::new(),
         booked: None,
     }
 }
 
-fn running(seconds: f64) -> Job {
-    Job {
+fn running(seconds: f64) -> QueuedCall {
+    QueuedCall {
         phase: Phase::Running,
         pes: 2,
         seconds,
@@ -163,12 +163,12 @@ fn calls_go_where_they_end_soonest_and_what_was_placed_counts() {
         }],
     };
     for (server, seconds) in [(1, 1.0), (2, 0.1), (3, 2.5)] {
-        let jobs = if server == 2 {
+        let calls = if server == 2 {
             vec![running(60.0)]
         } else {
             Vec::new()
         };
-        let mut report = report(server, jobs);
+        let mut report = report(server, calls);
         report.learned = vec![times(seconds)];
         directory.report(T0 + 0.2, report).unwrap();
     }
@@ -223,15 +223,15 @@ fn a_placed_call_counts_once_when_the_server_reports_it() {
     directory.report(begun, report(1, Vec::new())).unwrap();
     let call = Choose { down: 5, ..call };
     chosen(&mut directory, begun, &call).unwrap();
-    let job = Job {
+    let call = QueuedCall {
         down: call.down,
         ..running(5.0)
     };
-    let at_once = report(1, vec![job]);
+    let at_once = report(1, vec![call]);
     directory.report(begun + 0.01, at_once).unwrap();
     assert!((calls(&mut directory, begun + 0.01) - 5.0).abs() < 1e-6);
     // One of others tells nothing of it.
-    let other = Job { down: 7, ..job };
+    let other = QueuedCall { down: 7, ..call };
     directory
         .report(begun + 0.02, report(1, vec![other]))
         .unwrap();
@@ -278,20 +278,20 @@ fn calls_go_past_a_server_whose_elements_are_reserved() {
 #[test]
 fn calls_of_reservations_are_not_in_the_way_of_others() {
     let mut directory = with(1);
-    let jobs = |reserved: Option<bool>| {
-        let job = Job {
+    let calls = |reserved: Option<bool>| {
+        let call = QueuedCall {
             reserved,
             ..running(50.0)
         };
-        report(1, vec![job; 4])
+        report(1, vec![call; 4])
     };
     let mut backlog_s = |report| {
         directory.report(T0, report).unwrap();
         let chosen = directory.choose(T0, "site", &wanted("bench/null")).unwrap();
         chosen.offers[0].terms.unwrap().wait_s
     };
-    assert!(backlog_s(jobs(None)) > 40.0);
-    assert!(backlog_s(jobs(Some(true))) < 1.0);
+    assert!(backlog_s(calls(None)) > 40.0);
+    assert!(backlog_s(calls(Some(true))) < 1.0);
 }
 
 #[test]

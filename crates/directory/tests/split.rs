@@ -129,7 +129,7 @@ impl World {
             accepts: true,
             memory: 1 << 30,
             calls: 0,
-            jobs: Vec::new(),
+            queued: Vec::new(),
             learned: Vec::new(),
             booked: None,
         };

@@ -4,7 +4,8 @@ use crate::scenario::{Arrival, Function, Scenario};
 use farcall_schedule::Profile;
 use farcall_schedule::forecast::Forecasts;
 use farcall_schedule::placement::{
-    Arrivals, Call, Candidate, Choice, Input, Link, Origin, Placer, Policy, Route, Server, Way,
+    Arrivals, Call, Candidate, Choice, Input, Link, Origin, PathDirection, Placer, Policy, Route,
+    Server,
 };
 
 /// Learned times and rates.
@@ -68,7 +69,11 @@ impl View {
     /// The ways between a site and a server.
     fn route(&self, site: usize, server: usize) -> Route {
         let (site, server) = (site as u64, (self.sites + server) as u64);
-        let way = |from, to| self.forecasts.path(from, to).map_or(Way::UNKNOWN, Way::of);
+        let way = |from, to| {
+            self.forecasts
+                .path(from, to)
+                .map_or(PathDirection::UNKNOWN, PathDirection::of)
+        };
         Route {
             up: way(site, server),
             down: way(server, site),

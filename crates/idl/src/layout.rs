@@ -64,12 +64,12 @@ pub struct ArrayLayout {
     /// place; 0 for work space.
     pub wire_bytes: u64,
     /// Where the array lies instead of the job buffer, in the same form; it does not travel then.
-    pub place: Option<Place>,
+    pub place: Option<SharedRange>,
 }
 
 /// A place in memory that both sides share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SharedRange {
     /// Which memory, by a number that both sides know.
     pub segment: u64,
     /// First byte in it.
@@ -434,7 +434,7 @@ impl Layout {
 
     /// Gives arrays a place outside the job buffer, in the order of [`Layout::arrays`]; the others
     /// move together. A shorter list leaves the rest where they are.
-    pub fn place(&mut self, places: impl IntoIterator<Item = Option<Place>>) {
+    pub fn place(&mut self, places: impl IntoIterator<Item = Option<SharedRange>>) {
         for (array, place) in self.arrays.iter_mut().zip(places) {
             array.place = place;
         }
@@ -447,7 +447,7 @@ impl Layout {
     }
 
     /// The places of the arrays, as [`Layout::place`] takes them; empty if there is none.
-    pub fn places(&self) -> Vec<Option<Place>> {
+    pub fn places(&self) -> Vec<Option<SharedRange>> {
         let places = self.arrays.iter().map(|array| array.place);
         match self.arrays.iter().any(|array| array.place.is_some()) {
             true => places.collect(),

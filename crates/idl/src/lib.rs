@@ -39,6 +39,6 @@ pub use interface::{
 };
 pub use layout::{
     ArrayLayout, Axis, DimensionPart, ElementError, Layout, LayoutError, MAX_RANK, MOST_TEXTS,
-    Place, Problem, Run, Runs, Section, read_texts, text_of,
+    Problem, Run, Runs, Section, SharedRange, read_texts, text_of,
 };
 pub use scalar::Scalar;

@@ -80,14 +80,14 @@ impl Slot {
 
 /// What lives as long as the call, and has addresses among its arguments.
 #[derive(Default)]
-struct Kept {
+struct CallMemory {
     texts: Texts,
     arrays: Vec<TextArray>,
     fixed: Vec<FixedTexts>,
     streams: Vec<Stream>,
 }
 
-impl Kept {
+impl CallMemory {
     /// The argument that a scalar becomes; `own` is room that is not moved before the call is over.
     fn slot(
         &mut self,
@@ -217,7 +217,7 @@ impl Binding {
         if scalars.len() != function.params || arrays != [function.arrays; 2] {
             return Err(InvokeError::OtherFunction);
         }
-        let mut kept = Kept::default();
+        let mut kept = CallMemory::default();
         let mut storage = Slots::from_elem(Slot::default(), function.args.len());
         let mut values = Slots::from_elem(Slot::default(), function.args.len());
         for (place, argument) in function.args.iter().enumerate() {

@@ -182,7 +182,7 @@ impl Session<'_> {
             None => Ok(()),
             Some(Event::Status(request)) => {
                 let text = status::text(self.shared);
-                self.proto.standing(request, text);
+                self.proto.status_text(request, text);
                 Ok(())
             }
             // Their features are not offered.

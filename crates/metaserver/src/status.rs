@@ -1,7 +1,7 @@
 //! How a metaserver stands, as a JSON object.
 
 use crate::Shared;
-use farcall_directory::Standing;
+use farcall_directory::ServerStatus;
 use farcall_metrics::Text;
 use serde_json::{Value, json};
 use std::sync::atomic::Ordering;
@@ -92,7 +92,7 @@ pub(crate) fn metrics(shared: &Shared) -> Text {
     text
 }
 
-fn state(one: &Standing<'_>) -> &'static str {
+fn state(one: &ServerStatus<'_>) -> &'static str {
     match (one.lost, one.accepts) {
         (true, _) => "lost",
         (false, true) => "serving",
@@ -100,7 +100,7 @@ fn state(one: &Standing<'_>) -> &'static str {
     }
 }
 
-fn server(one: &Standing<'_>) -> Value {
+fn server(one: &ServerStatus<'_>) -> Value {
     let calls = one.report.map_or(0, |report| report.calls);
     let memory = one.report.map_or(one.join.memory, |report| report.memory);
     json!({

@@ -166,7 +166,7 @@ impl Plan {
                 check_name("the argument", argument)?;
             }
         }
-        // Named data that are put are another edition, and leave the one that was read alone.
+        // Named data that are put are another version, and leave the one that was read alone.
         let files = self.inputs.values().filter(|file| data(file).is_none());
         let mut files: BTreeSet<&String> = files.collect();
         match self.outputs.values().find(|file| !files.insert(file)) {

@@ -5,7 +5,7 @@ use crate::message::{self, MessageError};
 use crate::scalars::{VecError, bounded_count, decode_scalars, encode_scalars};
 use crate::{CallId, Kind, ProtocolError};
 use alloc::vec::Vec;
-use farcall_idl::{Place, Scalar};
+use farcall_idl::{Scalar, SharedRange};
 use minicbor::data::Type;
 use minicbor::{Decode, Decoder, Encode, Encoder, decode};
 
@@ -25,7 +25,7 @@ pub struct Call {
     pub data_bytes: u64,
     /// For each array of the interface, where it lies in shared memory instead of travelling;
     /// empty if all travel.
-    pub places: Vec<Option<Place>>,
+    pub places: Vec<Option<SharedRange>>,
     /// Whether the client wants what the function prints.
     pub output: bool,
     /// Arrays of the interface, by their index among them, that are at the server.
@@ -81,7 +81,7 @@ fn encode_call(call: &Call, e: &mut Encoder<&mut Vec<u8>>) -> Result<(), VecErro
         for place in &call.places {
             match place {
                 None => e.null()?,
-                Some(Place { segment, offset }) => e.array(2)?.u64(*segment)?.u64(*offset)?,
+                Some(SharedRange { segment, offset }) => e.array(2)?.u64(*segment)?.u64(*offset)?,
             };
         }
     }
@@ -163,7 +163,7 @@ fn decode_use(d: &mut Decoder) -> Result<(u32, HandleId), decode::Error> {
     Ok((d.u32()?, d.decode()?))
 }
 
-fn decode_place(d: &mut Decoder) -> Result<Option<Place>, decode::Error> {
+fn decode_place(d: &mut Decoder) -> Result<Option<SharedRange>, decode::Error> {
     if d.datatype()? == Type::Null {
         d.null()?;
         return Ok(None);
@@ -171,7 +171,7 @@ fn decode_place(d: &mut Decoder) -> Result<Option<Place>, decode::Error> {
     if d.array()? != Some(2) {
         return Err(decode::Error::message("a place has two parts"));
     }
-    Ok(Some(Place {
+    Ok(Some(SharedRange {
         segment: d.u64()?,
         offset: d.u64()?,
     }))
@@ -232,7 +232,7 @@ mod tests {
             data_bytes: 1 << 40,
             places: vec![
                 None,
-                Some(Place {
+                Some(SharedRange {
                     segment: 2,
                     offset: 64,
                 }),

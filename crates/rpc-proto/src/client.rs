@@ -12,7 +12,7 @@ use crate::functions::{Estimate, FunctionInterface, Listing};
 use crate::handles::{HandlePage, HandleRecord};
 use crate::hello::{GoodbyeMessage, Hello};
 use crate::ids::JobId;
-use crate::jobs::{JobDescription, JobPage};
+use crate::jobs::{DurableDescription, DurablePage};
 use crate::kind::Subject;
 use crate::message;
 use crate::names::{NamePage, NameRecord};
@@ -51,7 +51,7 @@ pub enum Answer {
     /// What a call would take.
     Estimated(Estimate),
     /// How the server stands, as a JSON object.
-    Standing(String),
+    StatusText(String),
     /// The server ends when so many calls have ended.
     Draining(u64),
     /// The directory of a metaserver answers with a message of this kind.
@@ -59,12 +59,12 @@ pub enum Answer {
     /// Shared memory of this many bytes; the memory itself came beside the bytes. Until
     /// [`Connection::unshare`] calls name it by the number of the request.
     Shared(u64),
-    /// The submitted call is kept and will be run.
+    /// The durable call is kept and will be run.
     Submitted(JobId),
-    /// What is known of a submitted call.
-    Job(Box<JobDescription>),
-    /// A page of submitted calls.
-    Jobs(JobPage),
+    /// What is known of a durable call.
+    Job(Box<DurableDescription>),
+    /// A page of durable calls.
+    Jobs(DurablePage),
     /// What is known of an array at the server.
     Handle(HandleRecord),
     /// A page of arrays at the server.

@@ -59,7 +59,7 @@ pub enum FailureKind {
     QuotaExceeded = 19,
     /// The server's disk is full, or does not keep what it was given.
     StorageFault = 20,
-    /// A submitted call was running when the server ended, and may not be run again.
+    /// A durable call was running when the server ended, and may not be run again.
     OutcomeUnknown = 21,
     /// The user may not do this.
     NotAllowed = 22,

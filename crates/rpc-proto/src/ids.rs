@@ -70,7 +70,7 @@ macro_rules! id {
 }
 
 id! {
-    /// Names a submitted call.
+    /// Names a durable call.
     JobId
 }
 

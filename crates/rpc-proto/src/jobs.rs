@@ -1,4 +1,4 @@
-//! Messages about submitted calls, which outlive their connection and the server.
+//! Messages about durable calls, which outlive their connection and the server.
 
 use crate::call::Call;
 use crate::failure::Failure;
@@ -13,11 +13,11 @@ use strum::FromRepr;
 /// Feature bit: calls may be submitted, and their results fetched later.
 pub const JOBS: u64 = 1 << 8;
 
-/// Where a submitted call is, by its number on the wire and in journals.
+/// Where a durable call is, by its number on the wire and in journals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, FromRepr)]
 #[cbor(index_only)]
 #[repr(u8)]
-pub enum JobState {
+pub enum DurableState {
     /// All of it is there; it waits to run.
     #[n(1)]
     Queued = 1,
@@ -35,39 +35,39 @@ pub enum JobState {
     Cancelled,
 }
 
-impl JobState {
+impl DurableState {
     /// Every state.
-    pub const ALL: [JobState; 5] = [
-        JobState::Queued,
-        JobState::Running,
-        JobState::Done,
-        JobState::Failed,
-        JobState::Cancelled,
+    pub const ALL: [DurableState; 5] = [
+        DurableState::Queued,
+        DurableState::Running,
+        DurableState::Done,
+        DurableState::Failed,
+        DurableState::Cancelled,
     ];
 
     /// Whether nothing more happens to it.
     pub fn is_over(self) -> bool {
         matches!(
             self,
-            JobState::Done | JobState::Failed | JobState::Cancelled
+            DurableState::Done | DurableState::Failed | DurableState::Cancelled
         )
     }
 
     /// In a word.
     pub fn name(self) -> &'static str {
         match self {
-            JobState::Queued => "queued",
-            JobState::Running => "running",
-            JobState::Done => "done",
-            JobState::Failed => "failed",
-            JobState::Cancelled => "cancelled",
+            DurableState::Queued => "queued",
+            DurableState::Running => "running",
+            DurableState::Done => "done",
+            DurableState::Failed => "failed",
+            DurableState::Cancelled => "cancelled",
         }
     }
 }
 
-/// What is known of a submitted call. Times are milliseconds since 1970, UTC.
+/// What is known of a durable call. Times are milliseconds since 1970, UTC.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct JobRecord {
+pub struct DurableRecord {
     /// Its name.
     #[n(0)]
     pub id: JobId,
@@ -79,7 +79,7 @@ pub struct JobRecord {
     pub function: String,
     /// Where it is.
     #[n(3)]
-    pub state: JobState,
+    pub state: DurableState,
     /// When it was accepted.
     #[n(4)]
     pub submitted: u64,
@@ -100,30 +100,30 @@ pub struct JobRecord {
     pub failure: Option<Failure>,
 }
 
-/// A page of a user's submitted calls, in the order of submission.
+/// A page of a user's durable calls, in the order of submission.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct JobPage {
+pub struct DurablePage {
     /// The calls of this page.
     #[n(0)]
-    pub jobs: Vec<JobRecord>,
+    pub jobs: Vec<DurableRecord>,
     /// Ask for those after this number next, if there are more.
     #[n(1)]
     pub next: Option<u64>,
 }
 
-/// A submitted call with what it takes to read its results: the interface, and the scalars on which
+/// A durable call with what it takes to read its results: the interface, and the scalars on which
 /// sizes depend.
 #[derive(Clone, Debug, PartialEq)]
-pub struct JobDescription {
+pub struct DurableDescription {
     /// What is known of it.
-    pub record: JobRecord,
+    pub record: DurableRecord,
     /// The interface in canonical IDL, and the call; both or none.
     pub call: Option<(String, Call)>,
 }
 
 /// Opens a call that is to outlive its connection.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Submission {
+pub struct SubmitRequest {
     /// The call, without places.
     pub call: Call,
     /// For how many seconds its outcome is to be kept; none leaves that to the server.
@@ -142,21 +142,21 @@ struct SubmitMessage {
 #[derive(Encode, Decode)]
 struct DescriptionMessage {
     #[n(0)]
-    record: JobRecord,
+    record: DurableRecord,
     #[n(1)]
     interface: Option<String>,
     #[cbor(n(2), with = "minicbor::bytes")]
     call: Option<Vec<u8>>,
 }
 
-/// Names one submitted call.
+/// Names one durable call.
 #[derive(Encode, Decode)]
 pub(crate) struct JobMessage {
     #[n(0)]
     pub(crate) id: JobId,
 }
 
-/// Asks to end a submitted call.
+/// Asks to end a durable call.
 #[derive(Encode, Decode)]
 pub(crate) struct CancelJobMessage {
     #[n(0)]
@@ -166,7 +166,7 @@ pub(crate) struct CancelJobMessage {
     pub(crate) forget: bool,
 }
 
-/// Asks for a page of submitted calls.
+/// Asks for a page of durable calls.
 #[derive(Encode, Decode)]
 pub(crate) struct ListJobsMessage {
     /// Those with a greater number.
@@ -174,7 +174,7 @@ pub(crate) struct ListJobsMessage {
     pub(crate) after: u64,
 }
 
-impl Submission {
+impl SubmitRequest {
     /// Appends the message's CBOR.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut call = Vec::new();
@@ -188,16 +188,16 @@ impl Submission {
     }
 
     /// Reads the message, with every count bounded before memory is taken for it.
-    pub fn decode(bytes: &[u8]) -> Result<Submission, MessageError> {
+    pub fn decode(bytes: &[u8]) -> Result<SubmitRequest, MessageError> {
         let message: SubmitMessage = decode(bytes).map_err(MessageError::new)?;
-        Ok(Submission {
+        Ok(SubmitRequest {
             call: Call::decode(&message.call)?,
             keep: message.keep,
         })
     }
 }
 
-impl JobDescription {
+impl DurableDescription {
     pub(crate) fn append(&self, out: &mut Vec<u8>, request: CallId) {
         let (interface, call) = match &self.call {
             None => (None, None),
@@ -215,7 +215,7 @@ impl JobDescription {
         message::append(out, Kind::Job, request, &message);
     }
 
-    pub(crate) fn parse(payload: &[u8]) -> Result<JobDescription, ProtocolError> {
+    pub(crate) fn parse(payload: &[u8]) -> Result<DurableDescription, ProtocolError> {
         let DescriptionMessage {
             record,
             interface,
@@ -228,7 +228,7 @@ impl JobDescription {
             }
             _ => None,
         };
-        Ok(JobDescription { record, call })
+        Ok(DurableDescription { record, call })
     }
 }
 
@@ -251,14 +251,14 @@ mod tests {
             reservation: None,
         };
         for keep in [None, Some(3600)] {
-            let submission = Submission {
+            let submission = SubmitRequest {
                 call: call.clone(),
                 keep,
             };
             let mut bytes = Vec::new();
             submission.encode(&mut bytes);
-            assert_eq!(Submission::decode(&bytes), Ok(submission));
+            assert_eq!(SubmitRequest::decode(&bytes), Ok(submission));
         }
-        assert!(Submission::decode(&[0x82, 0x41, 0x00, 0x00]).is_err());
+        assert!(SubmitRequest::decode(&[0x82, 0x41, 0x00, 0x00]).is_err());
     }
 }

@@ -71,15 +71,15 @@ pub enum Kind {
     Submit = 32,
     /// Answers [`Kind::Submit`]: the call will be run, whatever happens to client and server.
     Submitted = 33,
-    /// Asks about a submitted call.
+    /// Asks about a durable call.
     AskJob = 34,
     /// Answers [`Kind::AskJob`] and [`Kind::CancelJob`].
     Job = 35,
-    /// Asks for the results of a submitted call; answered as a call is, once it has ended.
+    /// Asks for the results of a durable call; answered as a call is, once it has ended.
     Fetch = 36,
-    /// Ends a submitted call.
+    /// Ends a durable call.
     CancelJob = 37,
-    /// Asks for a page of submitted calls.
+    /// Asks for a page of durable calls.
     ListJobs = 38,
     /// Answers [`Kind::ListJobs`].
     Jobs = 39,
@@ -101,7 +101,7 @@ pub enum Kind {
     /// Asks how the server stands.
     Status = 48,
     /// Answers [`Kind::Status`].
-    Standing = 49,
+    StatusText = 49,
     /// The server is to take no more calls, and to end after those that it has.
     Drain = 50,
     /// Answers [`Kind::Drain`].
@@ -178,7 +178,7 @@ pub(crate) enum Subject {
     Memory,
     /// Objects, those that stay too.
     Objects,
-    /// Submitted calls.
+    /// Durable calls.
     Jobs,
     /// Arrays at the server.
     Handles,
@@ -213,7 +213,7 @@ impl Kind {
             Name | Named | AskName | ListNames | Names => Subject::Names,
             Join | Report | Leave | Noted | Find | Found | Choose | Chosen | Observe | Hold
             | FindData | DataFound | ListData | DataListed => Subject::Directory,
-            Status | Standing | Drain | Draining => Subject::Operation,
+            Status | StatusText | Drain | Draining => Subject::Operation,
             Reserve | Release | ListReservations | AttachReservation | Reservations => {
                 Subject::Reservations
             }
@@ -233,7 +233,7 @@ impl Kind {
             Hello | Goodbye | Listing | Interface | Estimated | Data | Grant | Result | Done
             | Failure | Cancel | Callback | Answer | Output | Shared | Unshare | Created
             | Delete | Objects | Submitted | Job | Jobs | Handle | Handles | Named | Names
-            | Noted | Found | Chosen | Observe | DataFound | DataListed | Standing | Draining
+            | Noted | Found | Chosen | Observe | DataFound | DataListed | StatusText | Draining
             | Reservations => false,
         }
     }

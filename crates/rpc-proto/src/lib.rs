@@ -60,12 +60,12 @@ pub use handles::{
 };
 pub use hello::{DIRECTORY, Hello, VERSION_MAX, VERSION_MIN};
 pub use ids::{HandleId, JobId, NoId};
-pub use jobs::{JOBS, JobDescription, JobPage, JobRecord, JobState, Submission};
+pub use jobs::{DurableDescription, DurablePage, DurableRecord, DurableState, JOBS, SubmitRequest};
 pub use kind::Kind;
 pub use memory::SHARED_MEMORY;
 pub use message::MessageError;
 pub use names::{
-    DataName, Edition, MOST_NAME, NAMES, Name, NamePage, NameRecord, NoName, check_name,
+    DataName, DataVersion, MOST_NAME, NAMES, Name, NamePage, NameRecord, NoName, check_name,
 };
 pub use objects::{KEPT_OBJECTS, OBJECTS, ObjectPage, ObjectRecord, ObjectRequest};
 pub use operation::OPERATION;

@@ -125,16 +125,16 @@ impl fmt::Display for DataName {
 /// Which state of named data it is; two with the same are the same bytes. The later one is the
 /// newer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
-pub struct Edition {
+pub struct DataVersion {
     /// When it was put, in milliseconds since 1970, UTC.
     #[n(0)]
     pub written: u64,
     /// A random number, which tells apart what was put at the same time.
     #[n(1)]
     pub stamp: u64,
-    /// Counts the editions, from 1 on, for people.
+    /// Counts the versions, from 1 on, for people.
     #[n(2)]
-    pub version: u64,
+    pub number: u64,
 }
 
 /// Gives an array at the server a name.
@@ -152,10 +152,10 @@ pub struct Name {
     /// The version that another server has; this one counts from there.
     #[n(3)]
     pub after: u64,
-    /// The edition where it is a copy of what another server has. It takes no name from a newer
+    /// The version where it is a copy of what another server has. It takes no name from a newer
     /// one.
     #[n(4)]
-    pub copy: Option<Edition>,
+    pub copy: Option<DataVersion>,
 }
 
 /// What is known of data with a name.
@@ -164,9 +164,9 @@ pub struct NameRecord {
     /// Its name, with the owner.
     #[n(0)]
     pub name: DataName,
-    /// Which edition.
+    /// Which version.
     #[n(1)]
-    pub edition: Edition,
+    pub version: DataVersion,
     /// Whether all users may read it.
     #[n(2)]
     pub shared: bool,

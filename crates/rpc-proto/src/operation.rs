@@ -8,7 +8,7 @@ pub const OPERATION: u64 = 1 << 12;
 
 /// How the server stands.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-pub(crate) struct StandingMessage {
+pub(crate) struct StatusMessage {
     /// A JSON object; its `schema` says which names it has.
     #[n(0)]
     pub(crate) text: String,

@@ -23,7 +23,7 @@ use crate::frame::Header;
 use crate::handles::{ArrayPart, HANDLES, Pull, Put};
 use crate::hello::{DIRECTORY, GoodbyeMessage, Hello};
 use crate::ids::{HandleId, JobId};
-use crate::jobs::{JOBS, Submission};
+use crate::jobs::{JOBS, SubmitRequest};
 use crate::kind::Subject;
 use crate::memory::SHARED_MEMORY;
 use crate::message;
@@ -77,16 +77,16 @@ pub enum Event {
     /// Opens a call that outlives its connection: as with a call, answer with
     /// [`Connection::accept`] or [`Connection::fail`]; once it is kept, with
     /// [`Connection::submitted`].
-    Submit(CallId, Submission),
-    /// Asks about a submitted call: answer with [`Connection::job`] or `fail`.
+    Submit(CallId, SubmitRequest),
+    /// Asks about a durable call: answer with [`Connection::job`] or `fail`.
     AskJob(CallId, JobId),
-    /// Wants the results of a submitted call: answer with [`Connection::deliver`] or `fail` once
+    /// Wants the results of a durable call: answer with [`Connection::deliver`] or `fail` once
     /// it has ended.
     Fetch(CallId, JobId),
-    /// Ends a submitted call, and with `true` has it forgotten: answer with [`Connection::job`] or
+    /// Ends a durable call, and with `true` has it forgotten: answer with [`Connection::job`] or
     /// `fail`.
     CancelJob(CallId, JobId, bool),
-    /// Wants the submitted calls after this number: answer with [`Connection::jobs`] or `fail`.
+    /// Wants the durable calls after this number: answer with [`Connection::jobs`] or `fail`.
     ListJobs(CallId, u64),
     /// Puts an array here: as with a call, answer with [`Connection::accept`] or
     /// [`Connection::fail`]; once it is there, with [`Connection::handle`].

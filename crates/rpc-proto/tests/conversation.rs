@@ -163,7 +163,7 @@ impl Conversation {
                     },
                 );
             }
-            server::Event::Status(id) => self.server.standing(id, "{}".into()),
+            server::Event::Status(id) => self.server.status_text(id, "{}".into()),
             server::Event::Drain(id) => self.server.draining(id, 0),
             server::Event::Directory(id, ..) => self.server.directory(id, Kind::Noted, &[]),
             server::Event::Estimate(id, _) => {

@@ -11,8 +11,8 @@ mod link;
 
 use crate::{Prediction, Profile};
 pub use arrivals::Arrivals;
-pub use backlog::{Backlog, Kept, Slot};
-pub use link::{Link, Route, Way};
+pub use backlog::{Backlog, BusyElements, Slot};
+pub use link::{Link, PathDirection, Route};
 use std::collections::BTreeSet;
 use strum::{EnumString, IntoStaticStr};
 
@@ -97,7 +97,7 @@ impl Server {
     }
 
     /// A call was given to it: what the next decision has to reckon with until the server reports.
-    pub fn assign(&mut self, call: &Call<'_>, terms: &Terms) {
+    pub fn assign(&mut self, call: &Call<'_>, terms: &TimeParts) {
         self.calls = self.calls.saturating_add(1);
         self.memory = self.memory.saturating_sub(call.memory);
         self.up.begin(call.bytes_up(self) as f64);
@@ -120,7 +120,7 @@ pub enum Origin {
     /// The client sends it.
     Client,
     /// A server that holds it does, on this way out of it.
-    Holder(Way),
+    Holder(PathDirection),
 }
 
 /// An argument that must be at the server before the call can start.
@@ -206,7 +206,7 @@ pub struct Candidate<'a> {
 
 /// Of what the time of a call at a server consists, all in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Terms {
+pub struct TimeParts {
     /// Until the inputs are there.
     pub up_s: f64,
     /// From then until it starts.
@@ -227,7 +227,7 @@ pub struct Terms {
     pub learned: bool,
 }
 
-impl Terms {
+impl TimeParts {
     /// Until the results are there.
     pub fn seconds(&self) -> f64 {
         self.up_s + self.wait_s + self.compute_s + self.down_s
@@ -274,13 +274,13 @@ impl Candidate<'_> {
     }
 
     /// What the call would take here.
-    pub fn terms(&self, call: &Call<'_>) -> Terms {
+    pub fn terms(&self, call: &Call<'_>) -> TimeParts {
         let missing = self.missing(call);
         let sharing_s = self.sharing(&missing);
         let up_s = self.up(&missing, sharing_s);
         let slot = self.slot(call, up_s);
         let (compute, learned) = self.compute(call, slot.pes);
-        let mut terms = Terms {
+        let mut terms = TimeParts {
             up_s,
             wait_s: (slot.start_s - up_s).max(0.0),
             compute_s: compute.seconds,
@@ -455,7 +455,7 @@ pub struct Choice {
     /// Its number, as in [`Candidate::id`].
     pub id: u64,
     /// What the call is predicted to take there.
-    pub terms: Terms,
+    pub terms: TimeParts,
 }
 
 /// Chooses servers by a policy.
@@ -538,10 +538,10 @@ fn soonest<'a>(
 pub fn explain<'a>(
     call: &Call<'_>,
     candidates: impl Iterator<Item = Candidate<'a>>,
-) -> Vec<(u64, Result<Terms, Unfit>)> {
+) -> Vec<(u64, Result<TimeParts, Unfit>)> {
     let judged = candidates.map(|one| (one.id, one.fits(call).map(|()| one.terms(call))));
     let mut judged: Vec<_> = judged.collect();
-    let cost = |of: &Result<Terms, Unfit>| match of {
+    let cost = |of: &Result<TimeParts, Unfit>| match of {
         Ok(terms) => terms.cost_s(),
         Err(_) => f64::INFINITY,
     };

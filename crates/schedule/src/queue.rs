@@ -7,7 +7,7 @@ use crate::reservation::{Bandwidth, Calendar};
 use bookings::Claim;
 use std::collections::{BTreeMap, BTreeSet};
 use strum::{EnumString, IntoStaticStr};
-use users::{Place, Users};
+use users::{QueuePosition, Users};
 
 pub use crate::Nanos;
 
@@ -142,7 +142,7 @@ pub struct Start {
 
 /// How a user stands.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Standing {
+pub struct UserShare {
     /// Who, as in [`Request::user`]; 0 for all where there are no shares.
     pub user: u64,
     /// Jobs that wait.
@@ -194,7 +194,7 @@ pub struct Queue {
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     request: Request,
-    place: Place,
+    place: QueuePosition,
 }
 
 /// A job that computes.
@@ -278,7 +278,7 @@ impl Queue {
         if self.waiting.is_empty() && self.has_room(&request, now) {
             return Some(self.start(&request, now));
         }
-        let place = Place {
+        let place = QueuePosition {
             priority: request.priority,
             width: if self.settings.policy.fits() {
                 request.fewest
@@ -504,7 +504,7 @@ impl Queue {
     }
 
     /// How the users stand who have jobs, or have had some of late.
-    pub fn users(&self, now: Nanos) -> impl Iterator<Item = Standing> {
+    pub fn users(&self, now: Nanos) -> impl Iterator<Item = UserShare> {
         self.users.standings(now)
     }
 }

@@ -4,7 +4,7 @@ use farcall_flow::solver::naive_rates;
 use farcall_random::SplitMix64;
 use farcall_schedule::Profile;
 use farcall_schedule::placement::{
-    Call, Candidate, Input, Link, Origin, Placer, Policy, Route, Server, Way,
+    Call, Candidate, Input, Link, Origin, PathDirection, Placer, Policy, Route, Server,
 };
 use std::time::Instant;
 
@@ -127,7 +127,7 @@ fn host(random: &mut SplitMix64) -> Host {
         let works = (20..40).map(|octave| f64::from(octave).exp2());
         works.for_each(|work| profile.observe(work, pes, work / rate / f64::from(pes)));
     }
-    let [up, down] = rates.map(|rate| Way {
+    let [up, down] = rates.map(|rate| PathDirection {
         latency_s: 1e-3,
         rate,
         factor: 1.2,

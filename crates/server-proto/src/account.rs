@@ -1,7 +1,7 @@
 //! What calls have taken, split as in the papers on Ninf: for the log, the status and Prometheus.
 
+use crate::call::ActiveCall;
 use crate::functions::{Counts, Functions};
-use crate::job::Job;
 use farcall_metrics::{Bounded, Histogram};
 use farcall_rpc_proto::Nanos;
 
@@ -39,19 +39,19 @@ impl Totals {
     ///
     /// SEND, EXEC and RECV are those of the second Ninf paper; `wait` is the first paper's, from
     /// the last argument to the start.
-    pub(crate) fn add(&mut self, job: &Job, functions: &mut Functions, now: Nanos) {
-        let times = &job.times;
+    pub(crate) fn add(&mut self, call: &ActiveCall, functions: &mut Functions, now: Nanos) {
+        let times = &call.times;
         let nanos = [
             times.queued.saturating_sub(times.accepted),
             times.started.saturating_sub(times.queued),
             times.exec,
             now.saturating_sub(times.ended),
         ];
-        let bytes = [job.layout.sent_bytes(), job.layout.returned_bytes()];
-        let user = self.users.get(job.user.name());
+        let bytes = [call.layout.sent_bytes(), call.layout.returned_bytes()];
+        let user = self.users.get(call.user.name());
         user.calls += 1;
-        user.pe_seconds += nanos[2] as f64 * 1e-9 * f64::from(job.run.pes.max(1));
-        if let Some(counts) = self.counts_of(job.function, functions) {
+        user.pe_seconds += nanos[2] as f64 * 1e-9 * f64::from(call.run.pes.max(1));
+        if let Some(counts) = self.counts_of(call.function, functions) {
             counts.done += 1;
             counts.execs.add(nanos[2]);
             let sums = counts.bytes.iter_mut().chain(&mut counts.nanos);
@@ -62,9 +62,9 @@ impl Totals {
         self.waits.add(nanos[1]);
         self.execs.add(nanos[2]);
         if tracing::enabled!(target: "farcall::call", tracing::Level::DEBUG)
-            && let Ok(function) = functions.get(job.function)
+            && let Ok(function) = functions.get(call.function)
         {
-            log(job, &function.interface.qualified_name(), bytes, nanos);
+            log(call, &function.interface.qualified_name(), bytes, nanos);
         }
     }
 
@@ -91,13 +91,13 @@ impl Totals {
     }
 }
 
-fn log(job: &Job, function: &str, [sent_bytes, returned_bytes]: [u64; 2], nanos: [u64; 4]) {
+fn log(call: &ActiveCall, function: &str, [sent_bytes, returned_bytes]: [u64; 2], nanos: [u64; 4]) {
     let [send_s, wait_s, exec_s, recv_s] = nanos.map(|nanos| nanos as f64 * 1e-9);
     tracing::debug!(
         target: "farcall::call",
         function,
-        user = job.user.to_string(),
-        pes = job.run.pes,
+        user = call.user.to_string(),
+        pes = call.run.pes,
         sent_bytes,
         returned_bytes,
         send_s,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// Which way bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     /// To the server.
     Up,
     /// From the server.
@@ -32,7 +32,7 @@ pub enum Action {
     /// Go on with input that was left where it is.
     Resume(ConnectionKey),
     /// It is a connection's turn to move bytes this way at a reserved rate.
-    Serve(ConnectionKey, Way),
+    Serve(ConnectionKey, Direction),
     /// Bound what a client may send before it is read, or do so no longer.
     BoundAhead(ConnectionKey, Option<u32>),
     /// End the connection: try once to write its last words, then forget it.

@@ -28,7 +28,7 @@ pub(crate) enum Location {
     File,
 }
 
-/// The use of an array by a job.
+/// The use of an array by a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Use {
     pub(crate) id: HandleId,
@@ -52,11 +52,11 @@ pub(crate) struct Array {
     used: u64,
     /// Why its contents are undefined.
     undefined: Option<String>,
-    /// The jobs that use it or are to, in their order, and whether each writes it.
-    jobs: VecDeque<(CallKey, bool)>,
+    /// The calls that use it or are to, in their order, and whether each writes it.
+    calls: VecDeque<(CallKey, bool)>,
     /// It is on its way to the disk.
     is_leaving: bool,
-    /// Its user has given it up: it goes with its last job.
+    /// Its user has given it up: it goes with its last call.
     is_dropped: bool,
     /// The file of the data folder that it is: nobody's, and everybody may read it.
     pub(crate) file: Option<Arc<DataFile>>,
@@ -65,7 +65,7 @@ pub(crate) struct Array {
 impl Array {
     /// Whether a call writes it, or is to.
     pub(crate) fn is_written(&self) -> bool {
-        self.jobs.iter().any(|(_, writes)| *writes)
+        self.calls.iter().any(|(_, writes)| *writes)
     }
 }
 
@@ -76,7 +76,7 @@ struct Usage {
     bytes: u64,
 }
 
-/// Whether a job may run.
+/// Whether a call may run.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// Its arrays are in memory and nobody else's now.
@@ -211,16 +211,18 @@ impl Store {
         resident.saturating_add(bytes) <= self.limit
     }
 
-    /// The jobs that wait for arrays.
+    /// The calls that wait for arrays.
     pub(crate) fn waiting(&self) -> Vec<CallKey> {
-        let jobs = self.arrays.values().flat_map(|array| array.jobs.iter());
-        jobs.map(|(job, _)| *job).collect()
+        let calls = self.arrays.values().flat_map(|array| array.calls.iter());
+        calls.map(|(call, _)| *call).collect()
     }
 
     /// The array that was used least of late and that nobody needs now, to go to the disk.
     pub(crate) fn least_used(&mut self) -> Option<(HandleId, u64, MemoryKey)> {
         let idle = |array: &Array| match &array.location {
-            Location::Memory(_) if array.file.is_none() => array.jobs.is_empty() && array.bytes > 0,
+            Location::Memory(_) if array.file.is_none() => {
+                array.calls.is_empty() && array.bytes > 0
+            }
             _ => false,
         };
         let mut oldest = self.by_use.iter().map(|(_, id)| *id);
@@ -240,7 +242,7 @@ impl Store {
     /// again.
     pub(crate) fn least_used_file(&mut self) -> Option<MemoryKey> {
         let idle = |array: &Array| match &array.location {
-            Location::Memory(_) => array.file.is_some() && array.jobs.is_empty(),
+            Location::Memory(_) => array.file.is_some() && array.calls.is_empty(),
             _ => false,
         };
         let mut oldest = self.by_use.iter().map(|(_, id)| *id);
@@ -335,7 +337,7 @@ impl Store {
             connection: (!put.stays).then_some(connection),
             used,
             undefined: None,
-            jobs: VecDeque::new(),
+            calls: VecDeque::new(),
             is_leaving: false,
             is_dropped: false,
             file: None,
@@ -358,7 +360,7 @@ impl Store {
             connection: None,
             used,
             undefined: None,
-            jobs: VecDeque::new(),
+            calls: VecDeque::new(),
             is_leaving: false,
             is_dropped: false,
             file: Some(file),
@@ -450,11 +452,11 @@ impl Store {
         HandlePage { handles, next }
     }
 
-    /// A job that was accepted is to use arrays, after those that came before it.
-    pub(crate) fn line_up(&mut self, job: CallKey, uses: &[Use]) {
+    /// A call that was accepted is to use arrays, after those that came before it.
+    pub(crate) fn line_up(&mut self, call: CallKey, uses: &[Use]) {
         for wanted in uses {
             if let Some(array) = self.arrays.get_mut(&wanted.id) {
-                array.jobs.push_back((job, wanted.writes));
+                array.calls.push_back((call, wanted.writes));
             }
             self.touch(wanted.id);
         }
@@ -468,14 +470,14 @@ impl Store {
         }
     }
 
-    /// Whether it is the turn of a job.
-    pub(crate) fn turn(&self, job: CallKey, uses: &[Use]) -> Turn {
+    /// Whether it is the turn of a call.
+    pub(crate) fn turn(&self, call: CallKey, uses: &[Use]) -> Turn {
         let mut turn = Turn::Now;
         for wanted in uses {
             let Some(array) = self.arrays.get(&wanted.id) else {
                 return Turn::Later;
             };
-            let before = array.jobs.iter().take_while(|(other, _)| *other != job);
+            let before = array.calls.iter().take_while(|(other, _)| *other != call);
             let blocked = before.clone().any(|(_, writes)| *writes || wanted.writes);
             if blocked && !has(Flaw::MixesWriters) {
                 turn = Turn::Later;
@@ -495,7 +497,7 @@ impl Store {
         turn
     }
 
-    /// The memory of the arrays of a job whose turn it is.
+    /// The memory of the arrays of a call whose turn it is.
     pub(crate) fn memory(&self, uses: &[Use]) -> Vec<MemoryKey> {
         let location = |wanted: &Use| match &self.arrays.get(&wanted.id)?.location {
             Location::Memory(memory) => Some(*memory),
@@ -504,11 +506,11 @@ impl Store {
         uses.iter().filter_map(location).collect()
     }
 
-    /// A job is done with its arrays; `failed` is why what it was to write is undefined. Returns
-    /// the jobs that wait for them, and the memory of those that nobody wants any more.
+    /// A call is done with its arrays; `failed` is why what it was to write is undefined. Returns
+    /// the calls that wait for them, and the memory of those that nobody wants any more.
     pub(crate) fn finish(
         &mut self,
-        job: CallKey,
+        call: CallKey,
         uses: &[Use],
         failed: Option<&str>,
     ) -> (Vec<CallKey>, Vec<MemoryKey>) {
@@ -517,12 +519,12 @@ impl Store {
             let Some(array) = self.arrays.get_mut(&wanted.id) else {
                 continue;
             };
-            array.jobs.retain(|(other, _)| *other != job);
+            array.calls.retain(|(other, _)| *other != call);
             if wanted.writes {
                 array.undefined = failed.map(str::to_string);
             }
-            waiting.extend(array.jobs.iter().map(|(job, _)| *job));
-            if array.is_dropped && array.jobs.is_empty() {
+            waiting.extend(array.calls.iter().map(|(call, _)| *call));
+            if array.is_dropped && array.calls.is_empty() {
                 freed.extend(self.remove(wanted.id));
             } else {
                 self.touch(wanted.id);
@@ -531,11 +533,11 @@ impl Store {
         (waiting, freed)
     }
 
-    /// Its user gives an array up: it goes at once, or with the last job that uses it.
+    /// Its user gives an array up: it goes at once, or with the last call that uses it.
     pub(crate) fn drop_array(&mut self, id: HandleId) -> Option<MemoryKey> {
         let array = self.arrays.get_mut(&id)?;
         array.is_dropped = true;
-        match array.jobs.is_empty() {
+        match array.calls.is_empty() {
             true => self.remove(id),
             false => None,
         }
@@ -589,11 +591,11 @@ impl Store {
         if used.saturating_add(self.keep_ms()) > now {
             return None;
         }
-        // One that a job still has is in use.
+        // One that a call still has is in use.
         if self
             .arrays
             .get(&id)
-            .is_some_and(|array| !array.jobs.is_empty())
+            .is_some_and(|array| !array.calls.is_empty())
         {
             self.touch(id);
             return None;

@@ -1,7 +1,7 @@
 //! The connections: who is there, what each may still send, and what is written to it.
 
+use crate::call::{ActiveCall, State};
 use crate::connection::Connection;
-use crate::job::{Job, State};
 use crate::keys::{CallKey, ConnectionKey, Table};
 use crate::settings::nanos;
 use farcall_rpc_proto::{Chunk, Nanos, Transmit, User};
@@ -138,17 +138,25 @@ impl Clients {
     }
 
     /// Whether arguments of a call are on their way on a connection.
-    pub(crate) fn is_receiving(&self, key: ConnectionKey, calls: &Table<CallKey, Job>) -> bool {
-        let mut jobs = self[key].calls.values();
-        jobs.any(|job| calls[*job].state == State::Receiving)
+    pub(crate) fn is_receiving(
+        &self,
+        key: ConnectionKey,
+        calls: &Table<CallKey, ActiveCall>,
+    ) -> bool {
+        let mut keys = self[key].calls.values();
+        keys.any(|key| calls[*key].state == State::Receiving)
     }
 
     /// Whether a connection may have one more argument stream on its way.
-    pub(crate) fn takes_stream(&self, key: ConnectionKey, calls: &Table<CallKey, Job>) -> bool {
+    pub(crate) fn takes_stream(
+        &self,
+        key: ConnectionKey,
+        calls: &Table<CallKey, ActiveCall>,
+    ) -> bool {
         let connection = &self[key];
-        let jobs = connection.calls.values().map(|job| &calls[*job]);
-        let receiving = jobs.filter(|job| job.state == State::Receiving);
-        let long = |job: &&Job| connection.proto.waits_for_grant(job.layout.sent_bytes());
+        let calls = connection.calls.values().map(|call| &calls[*call]);
+        let receiving = calls.filter(|call| call.state == State::Receiving);
+        let long = |call: &&ActiveCall| connection.proto.waits_for_grant(call.layout.sent_bytes());
         receiving.filter(long).count() < STREAMS
     }
 

@@ -6,7 +6,7 @@ use crate::keys::{CallKey, WorkerKey};
 use crate::map::Map;
 use core::net::IpAddr;
 use farcall_rpc_proto::{
-    Call, CallId, Failure, HandleId, Hello, Limits, Nanos, Pull, Put, Submission, User, server,
+    Call, CallId, Failure, HandleId, Hello, Limits, Nanos, Pull, Put, SubmitRequest, User, server,
 };
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ pub const MAX_SEGMENTS: usize = 200;
 #[derive(Debug)]
 pub(crate) enum Offer {
     Call(Call),
-    Submission(Submission),
+    SubmitRequest(SubmitRequest),
     Put(Put),
     Pull(Pull),
 }
@@ -36,7 +36,7 @@ impl Offer {
     pub(crate) fn call(&self) -> Option<&Call> {
         match self {
             Offer::Call(call) => Some(call),
-            Offer::Submission(submission) => Some(&submission.call),
+            Offer::SubmitRequest(submission) => Some(&submission.call),
             Offer::Put(_) | Offer::Pull(_) => None,
         }
     }
@@ -51,7 +51,7 @@ pub(crate) struct Object {
     /// The worker that holds it, or what becomes of calls because there is none any more.
     pub(crate) worker: Result<WorkerKey, Failure>,
     /// Its name, where it stays when its connections end.
-    pub(crate) kept: Option<HandleId>,
+    pub(crate) persistent: Option<HandleId>,
 }
 
 /// Who is at the other end.

@@ -2,13 +2,13 @@
 
 use crate::account::Totals;
 use crate::action::{Action, Actions, Audit};
+use crate::call::{ActiveCall, Task};
 use crate::clients::Clients;
 use crate::connection::Offer;
 use crate::disk::Disk;
 use crate::event::Now;
 use crate::functions::Functions;
 use crate::ids::Ids;
-use crate::job::{Job, Task};
 use crate::keys::{CallKey, ConnectionKey, MemoryKey, Table};
 use crate::lifecycle::Change;
 use crate::memory::{Memory, NoMemory};
@@ -27,11 +27,11 @@ pub(crate) enum Step {
     Release(CallKey),
     /// The call fails; the text follows the name of its function.
     Fail(CallKey, FailureKind, String),
-    /// The journal is to record what happens to a submitted call.
+    /// The journal is to record what happens to a durable call.
     Record(JobId, Change, Outcome),
     /// It is recorded that the call runs: its worker gets it.
     Begin(CallKey),
-    /// A submitted call that is in memory is over before its time.
+    /// A durable call that is in memory is over before its time.
     TearDown(CallKey),
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Context {
     pub(crate) ids: Ids,
     pub(crate) functions: Functions,
     pub(crate) clients: Clients,
-    pub(crate) calls: Table<CallKey, Job>,
+    pub(crate) calls: Table<CallKey, ActiveCall>,
     pub(crate) memory: Memory,
     pub(crate) disk: Disk,
     pub(crate) totals: Totals,
@@ -145,26 +145,26 @@ impl Context {
     }
 
     /// A call has ended, one way or another: the audit is told, where there is one.
-    pub(crate) fn audit_job(&mut self, key: CallKey, outcome: &str) {
+    pub(crate) fn audit_call(&mut self, key: CallKey, outcome: &str) {
         if !self.settings.audits {
             return;
         }
-        let Some(job) = self.calls.get(key) else {
+        let Some(call) = self.calls.get(key) else {
             return;
         };
-        if !matches!(job.task, Task::Call) {
+        if !matches!(call.task, Task::Call) {
             return;
         }
-        let connection = job.connection.and_then(|key| self.clients.get(key));
-        let function = self.functions.get(job.function);
+        let connection = call.connection.and_then(|key| self.clients.get(key));
+        let function = self.functions.get(call.function);
         let name = function.map(|function| function.interface.qualified_name());
-        let bytes = [job.layout.sent_bytes(), job.layout.returned_bytes()];
+        let bytes = [call.layout.sent_bytes(), call.layout.returned_bytes()];
         let audit = Audit {
-            user: job.user.clone(),
+            user: call.user.clone(),
             peer: connection.map(|connection| connection.peer.name.clone()),
             what: name.map_or_else(|_| "?".to_string(), |name| name.into_owned()),
             outcome: outcome.to_string(),
-            call: Some((bytes, job.times.exec)),
+            call: Some((bytes, call.times.exec)),
         };
         self.out.push(Action::Audit(Box::new(audit)));
     }
@@ -188,9 +188,9 @@ impl Context {
     /// The results of a call have left, or are kept.
     pub(crate) fn account(&mut self, key: CallKey) {
         let now = self.now();
-        if let Some(job) = self.calls.get(key) {
-            self.totals.add(job, &mut self.functions, now);
-            self.audit_job(key, "done");
+        if let Some(call) = self.calls.get(key) {
+            self.totals.add(call, &mut self.functions, now);
+            self.audit_call(key, "done");
         }
     }
 }

@@ -9,11 +9,11 @@ use farcall_rpc_proto::{CallId, HandleId, JobId};
 /// What a transfer between memory and disk is for.
 #[derive(Debug)]
 pub(crate) enum Purpose {
-    /// The arguments of this job, which is being submitted, are written.
+    /// The arguments of this call, which is being submitted, are written.
     Submit(CallKey),
-    /// The results of this job are written: so many nanoseconds in the library.
+    /// The results of this call are written: so many nanoseconds in the library.
     Finish(CallKey, u64),
-    /// The arguments of this job are read.
+    /// The arguments of this call are read.
     Load(CallKey),
     /// The results are read for a client; none where it does not want them any more.
     Deliver(Option<Fetch>),
@@ -23,7 +23,7 @@ pub(crate) enum Purpose {
     Unspill(HandleId),
 }
 
-/// A client that wants the results of a submitted call.
+/// A client that wants the results of a durable call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fetch {
     pub(crate) connection: ConnectionKey,
@@ -41,7 +41,7 @@ impl Fetch {
 /// The transfers that are under way.
 #[derive(Default)]
 pub(crate) struct Disk {
-    /// Whether arrays may go there: to a folder of their own, or to that of submitted calls once it
+    /// Whether arrays may go there: to a folder of their own, or to that of durable calls once it
     /// is this server's.
     pub(crate) takes_arrays: bool,
     /// Bytes of results that are still to come, for which the disk is to have room.

@@ -1,4 +1,4 @@
-//! Submitted calls: they outlive their connection and the server.
+//! Durable calls: they outlive their connection and the server.
 //!
 //! Their data are files, what is known of them is a journal, and their states are a table
 //! (`lifecycle`). The shell writes and reads; this holds what the server needs to know, as the
@@ -12,11 +12,11 @@ use crate::map::{Map, Set};
 use crate::record::{Changed, Entry, Outcome, Record};
 use crate::settings::DurableLimits;
 use farcall_rpc_proto::{
-    CallId, Failure, FailureKind, JobId, JobPage, JobRecord, JobState, Times, User,
+    CallId, DurablePage, DurableRecord, DurableState, Failure, FailureKind, JobId, Times, User,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Submitted calls in one page of a list.
+/// Durable calls in one page of a list.
 const PAGE: usize = 128;
 
 /// A question that is answered when the journal has recorded a change.
@@ -28,17 +28,17 @@ pub(crate) struct Asked {
     pub(crate) forget: bool,
 }
 
-/// Where the server has a submitted call besides the disk.
+/// Where the server has a durable call besides the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// Nowhere: it waits for its turn, or is over.
     Disk,
-    /// In a job of the reactor.
+    /// In a call of the reactor.
     Memory(CallKey),
 }
 
-/// One submitted call.
-pub(crate) struct Kept {
+/// One durable call.
+pub(crate) struct DurableCall {
     pub(crate) record: Record,
     pub(crate) user: User,
     pub(crate) stage: Stage,
@@ -55,10 +55,10 @@ struct Usage {
     bytes: u64,
 }
 
-/// All submitted calls.
+/// All durable calls.
 pub(crate) struct Durable {
     settings: DurableLimits,
-    kept: Map<JobId, Kept>,
+    calls: Map<JobId, DurableCall>,
     /// In the order of submission.
     numbers: BTreeMap<u64, JobId>,
     /// No call of a server before this one has a greater number.
@@ -67,7 +67,7 @@ pub(crate) struct Durable {
     pub(crate) backlog: VecDeque<JobId>,
     expiries: BTreeSet<(u64, JobId)>,
     usage: Map<User, Usage>,
-    /// Calls that are being submitted: the record, and the job.
+    /// Calls that are being submitted: the record, and the call.
     inserting: Map<JobId, CallKey>,
     /// Entries that the journal has not confirmed.
     unrecorded: usize,
@@ -84,7 +84,7 @@ impl Durable {
     pub(crate) fn new(settings: DurableLimits, records: Vec<Record>, disk: &mut Disk) -> Durable {
         let mut durable = Durable {
             settings,
-            kept: Map::default(),
+            calls: Map::default(),
             numbers: BTreeMap::new(),
             inherited: records.last().map_or(0, |record| record.number),
             backlog: VecDeque::new(),
@@ -97,7 +97,7 @@ impl Durable {
             starved: VecDeque::new(),
         };
         for record in records {
-            if record.state == JobState::Queued {
+            if record.state == DurableState::Queued {
                 durable.backlog.push_back(record.id);
                 disk.promised = disk.promised.saturating_add(record.result.bytes);
             }
@@ -133,14 +133,14 @@ impl Durable {
         if let Some(expires) = record.expires() {
             self.expiries.insert((expires, record.id));
         }
-        let kept = Kept {
+        let durable_call = DurableCall {
             user,
             stage,
             fetches: Vec::new(),
             asked: Vec::new(),
             record,
         };
-        self.kept.insert(kept.record.id, kept);
+        self.calls.insert(durable_call.record.id, durable_call);
     }
 
     /// Sets room aside for a call of so many bytes, if the user may have it.
@@ -160,7 +160,7 @@ impl Durable {
         let after = usage.bytes.saturating_add(bytes);
         if usage.calls >= per_user {
             let text = format!(
-                "{user} has {per_user} submitted calls here, as many as are allowed \
+                "{user} has {per_user} durable calls here, as many as are allowed \
                  (jobs.per_user in the server's configuration); forget some with \
                  `farcall cancel --forget`"
             );
@@ -168,7 +168,7 @@ impl Durable {
         }
         if after > bytes_per_user {
             let text = format!(
-                "submitted calls of {user} would take {after} bytes, and {bytes_per_user} are \
+                "durable calls of {user} would take {after} bytes, and {bytes_per_user} are \
                  allowed (jobs.bytes_per_user in the server's configuration); forget some with \
                  `farcall cancel --forget`"
             );
@@ -210,44 +210,48 @@ impl Durable {
     }
 
     /// The call of that id, if it is this user's.
-    pub(crate) fn of_user(&self, id: JobId, user: &User) -> Result<&Kept, Failure> {
-        let kept = self.kept.get(&id).filter(|kept| kept.user == *user);
-        kept.ok_or_else(|| {
+    pub(crate) fn of_user(&self, id: JobId, user: &User) -> Result<&DurableCall, Failure> {
+        let durable_call = self
+            .calls
+            .get(&id)
+            .filter(|durable_call| durable_call.user == *user);
+        durable_call.ok_or_else(|| {
             let text = format!(
-                "there is no submitted call {id}: it has expired or was forgotten, or another \
+                "there is no durable call {id}: it has expired or was forgotten, or another \
                  user's it is"
             );
             Failure::new(FailureKind::NotFound, text)
         })
     }
 
-    pub(crate) fn get(&self, id: JobId) -> Option<&Kept> {
-        self.kept.get(&id)
+    pub(crate) fn get(&self, id: JobId) -> Option<&DurableCall> {
+        self.calls.get(&id)
     }
 
     pub(crate) fn set_stage(&mut self, id: JobId, stage: Stage) {
-        if let Some(kept) = self.kept.get_mut(&id) {
-            kept.stage = stage;
+        if let Some(durable_call) = self.calls.get_mut(&id) {
+            durable_call.stage = stage;
         }
     }
 
     /// A user's calls with numbers above `after`.
-    pub(crate) fn page(&self, user: &User, after: u64) -> JobPage {
+    pub(crate) fn page(&self, user: &User, after: u64) -> DurablePage {
         let numbers = self.numbers.range(after.saturating_add(1)..);
-        let of_user = numbers.filter_map(|(_, id)| self.kept.get(id).filter(|k| k.user == *user));
-        let mut jobs: Vec<JobRecord> = of_user.take(PAGE + 1).map(Kept::describe).collect();
-        let more = jobs.len() > PAGE;
-        jobs.truncate(PAGE);
-        let next = jobs.last().filter(|_| more).map(|last| last.number);
-        JobPage { jobs, next }
+        let of_user = numbers.filter_map(|(_, id)| self.calls.get(id).filter(|k| k.user == *user));
+        let mut calls: Vec<DurableRecord> =
+            of_user.take(PAGE + 1).map(DurableCall::describe).collect();
+        let more = calls.len() > PAGE;
+        calls.truncate(PAGE);
+        let next = calls.last().filter(|_| more).map(|last| last.number);
+        DurablePage { jobs: calls, next }
     }
 
-    /// How many calls there are, by the index of their state in [`JobState::ALL`].
-    pub(crate) fn counts(&self) -> [usize; JobState::ALL.len()] {
-        let mut counts = [0; JobState::ALL.len()];
-        for kept in self.kept.values() {
-            let mut states = JobState::ALL.iter();
-            if let Some(index) = states.position(|state| *state == kept.record.state) {
+    /// How many calls there are, by the index of their state in [`DurableState::ALL`].
+    pub(crate) fn counts(&self) -> [usize; DurableState::ALL.len()] {
+        let mut counts = [0; DurableState::ALL.len()];
+        for durable_call in self.calls.values() {
+            let mut states = DurableState::ALL.iter();
+            if let Some(index) = states.position(|state| *state == durable_call.record.state) {
                 counts[index] += 1;
             }
         }
@@ -256,10 +260,12 @@ impl Durable {
 
     /// Clients that wait for calls which this server will not run any more.
     pub(crate) fn stranded(&mut self) -> Vec<Fetch> {
-        let waiting = |kept: &&mut Kept| kept.stage == Stage::Disk && !kept.record.state.is_over();
-        let stranded = self.kept.values_mut().filter(waiting);
+        let waiting = |durable_call: &&mut DurableCall| {
+            durable_call.stage == Stage::Disk && !durable_call.record.state.is_over()
+        };
+        let stranded = self.calls.values_mut().filter(waiting);
         stranded
-            .flat_map(|kept| std::mem::take(&mut kept.fetches))
+            .flat_map(|durable_call| std::mem::take(&mut durable_call.fetches))
             .collect()
     }
 
@@ -283,7 +289,7 @@ impl Durable {
         self.record(Entry::Insert(Box::new(record)), out);
     }
 
-    /// The job of a call that was recorded.
+    /// The call of a call that was recorded.
     pub(crate) fn inserted(&mut self, id: JobId) -> Option<CallKey> {
         self.inserting.remove(&id)
     }
@@ -311,8 +317,8 @@ impl Durable {
 
     /// Who is to be told when the next change of the call is recorded that ends it.
     pub(crate) fn ask(&mut self, id: JobId, asked: Asked) {
-        if let Some(kept) = self.kept.get_mut(&id) {
-            kept.asked.push(asked);
+        if let Some(durable_call) = self.calls.get_mut(&id) {
+            durable_call.asked.push(asked);
             self.clients.insert(asked.connection);
         }
     }
@@ -324,12 +330,12 @@ impl Durable {
         changed: &Changed,
         disk: &mut Disk,
     ) -> (Vec<Fetch>, Vec<Asked>) {
-        let Some(kept) = self.kept.get_mut(&id) else {
+        let Some(durable_call) = self.calls.get_mut(&id) else {
             return Default::default();
         };
-        let before = kept.record.bytes();
+        let before = durable_call.record.bytes();
         if changed.applied {
-            let record = &mut kept.record;
+            let record = &mut durable_call.record;
             if changed.state.is_over() {
                 disk.promised = disk.promised.saturating_sub(record.result.bytes);
             }
@@ -347,15 +353,15 @@ impl Durable {
             }
         }
         let asked = match changed.change {
-            Change::Cancel => std::mem::take(&mut kept.asked),
+            Change::Cancel => std::mem::take(&mut durable_call.asked),
             _ => Vec::new(),
         };
-        let fetches = match kept.record.state.is_over() {
-            true => std::mem::take(&mut kept.fetches),
+        let fetches = match durable_call.record.state.is_over() {
+            true => std::mem::take(&mut durable_call.fetches),
             false => Vec::new(),
         };
-        let freed = before.saturating_sub(kept.record.bytes());
-        if let Some(usage) = self.usage.get_mut(&kept.user) {
+        let freed = before.saturating_sub(durable_call.record.bytes());
+        if let Some(usage) = self.usage.get_mut(&durable_call.user) {
             usage.bytes = usage.bytes.saturating_sub(freed);
         }
         (fetches, asked)
@@ -363,21 +369,21 @@ impl Durable {
 
     /// Forgets a call that is over, with its data.
     pub(crate) fn forget(&mut self, id: JobId, disk: &mut Disk, out: &mut Actions) {
-        let Some(kept) = self.kept.remove(&id) else {
+        let Some(durable_call) = self.calls.remove(&id) else {
             return;
         };
-        self.numbers.remove(&kept.record.number);
-        if let Some(expires) = kept.record.expires() {
+        self.numbers.remove(&durable_call.record.number);
+        if let Some(expires) = durable_call.record.expires() {
             self.expiries.remove(&(expires, id));
         }
-        self.unreserve(&kept.user, &kept.record, disk);
+        self.unreserve(&durable_call.user, &durable_call.record, disk);
         self.record(Entry::Forget(id), out);
     }
 
     /// A client waits for the end of a call.
     pub(crate) fn wait(&mut self, fetch: Fetch) {
-        if let Some(kept) = self.kept.get_mut(&fetch.id) {
-            kept.fetches.push(fetch);
+        if let Some(durable_call) = self.calls.get_mut(&fetch.id) {
+            durable_call.fetches.push(fetch);
             self.clients.insert(fetch.connection);
         }
     }
@@ -404,22 +410,25 @@ impl Durable {
         }
         self.starved
             .retain(|fetch| !fetch.is_of(connection, request));
-        for kept in self.kept.values_mut() {
-            kept.fetches
+        for durable_call in self.calls.values_mut() {
+            durable_call
+                .fetches
                 .retain(|fetch| !fetch.is_of(connection, request));
             if request.is_none() {
-                kept.asked.retain(|asked| asked.connection != connection);
+                durable_call
+                    .asked
+                    .retain(|asked| asked.connection != connection);
             }
         }
         true
     }
 }
 
-impl Kept {
+impl DurableCall {
     /// What its user is told.
-    pub(crate) fn describe(&self) -> JobRecord {
+    pub(crate) fn describe(&self) -> DurableRecord {
         let record = &self.record;
-        JobRecord {
+        DurableRecord {
             id: record.id,
             number: record.number,
             function: record.function.clone(),

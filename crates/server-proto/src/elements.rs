@@ -11,8 +11,8 @@ mod workers;
 
 pub(crate) use workers::Loss;
 
+use crate::call::ActiveCall;
 use crate::context::Context;
-use crate::job::Job;
 use crate::keys::{CallKey, Key};
 use crate::map::Map;
 use crate::worker::Worker;
@@ -60,15 +60,15 @@ impl Elements {
         running.chain(patience).chain(others).min()
     }
 
-    /// Whether a job has, or will have, processor elements of a reservation.
-    pub(crate) fn is_reserved(&self, job: &Job, now: Nanos) -> bool {
-        let booking = job.run.reservation.and_then(|id| self.queue.booking(id));
+    /// Whether a call has, or will have, processor elements of a reservation.
+    pub(crate) fn is_reserved(&self, call: &ActiveCall, now: Nanos) -> bool {
+        let booking = call.run.reservation.and_then(|id| self.queue.booking(id));
         booking.is_some_and(|booking| booking.until > now && booking.pes > 0)
     }
 
-    /// Whether a job's reservation has begun.
-    pub(crate) fn has_begun(&self, job: &Job, now: Nanos) -> bool {
-        let booking = job.run.reservation.and_then(|id| self.queue.booking(id));
+    /// Whether a call's reservation has begun.
+    pub(crate) fn has_begun(&self, call: &ActiveCall, now: Nanos) -> bool {
+        let booking = call.run.reservation.and_then(|id| self.queue.booking(id));
         booking.is_some_and(|booking| booking.covers(now))
     }
 
@@ -105,26 +105,26 @@ impl Elements {
             return 0.0;
         }
         let now = cx.now();
-        let work = |job: &Job, pes: u32, done: f64| {
-            let function = cx.functions.get(job.function).ok()?;
-            if self.is_reserved(job, now) {
+        let work = |call: &ActiveCall, pes: u32, done: f64| {
+            let function = cx.functions.get(call.function).ok()?;
+            if self.is_reserved(call, now) {
                 return None;
             }
-            let seconds = function.predict(&job.layout, pes)?.seconds - done;
+            let seconds = function.predict(&call.layout, pes)?.seconds - done;
             Some(seconds.max(0.0) * f64::from(pes))
         };
         let running = self.workers.values().filter_map(|worker| {
-            let job = &cx.calls[worker.call()?];
-            work(job, job.run.pes, worker.running_for(now) as f64 * 1e-9)
+            let call = &cx.calls[worker.call()?];
+            work(call, call.run.pes, worker.running_for(now) as f64 * 1e-9)
         });
-        let admitted = self.admitted.iter().filter_map(|job| {
-            let job = &cx.calls[*job];
-            work(job, job.run.pes, 0.0)
+        let admitted = self.admitted.iter().filter_map(|call| {
+            let call = &cx.calls[*call];
+            work(call, call.run.pes, 0.0)
         });
         let waiting = self.queue.waiting().filter_map(|id| {
-            let job = &cx.calls[CallKey::of_number(id)];
-            let fewest = job.layout.fewest_elements.unwrap_or(1);
-            work(job, u32::try_from(fewest).unwrap_or(u32::MAX), 0.0)
+            let call = &cx.calls[CallKey::of_number(id)];
+            let fewest = call.layout.fewest_elements.unwrap_or(1);
+            work(call, u32::try_from(fewest).unwrap_or(u32::MAX), 0.0)
         });
         let seconds: f64 = running.chain(admitted).chain(waiting).sum();
         seconds / f64::from(self.queue.settings().pes)

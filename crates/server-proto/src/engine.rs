@@ -8,10 +8,10 @@ mod clients;
 mod offer;
 mod overview;
 mod requests;
-mod standing;
+mod status;
 
 pub use overview::{Figures, Overview, STATES};
-pub use standing::{Reports, Standing};
+pub use status::{Reports, ServerStatus};
 
 use crate::account::Totals;
 use crate::action::{Action, Actions};
@@ -134,7 +134,7 @@ impl Engine {
                 self.elements.withdrawn(cx, worker, call, withdrawal);
             }
             Event::NotRun(worker, call, why) => self.elements.not_run(cx, call, worker, &why),
-            Event::Said(worker, said) => self.elements.worker_says(cx, worker, said),
+            Event::WorkerReport(worker, said) => self.elements.worker_says(cx, worker, said),
             Event::Printed(worker, printed) => {
                 let worker = self.elements.workers.get(worker);
                 if let Some(call) = worker.and_then(Worker::call) {
@@ -283,11 +283,11 @@ impl Engine {
         };
         match purpose {
             Purpose::Submit(call) => {
-                cx.calls[call].held.buffer = Some(memory);
+                cx.calls[call].memory.buffer = Some(memory);
                 self.submissions.arguments_written(cx, call, stored);
             }
             Purpose::Finish(call, exec) => {
-                cx.calls[call].held.buffer = Some(memory);
+                cx.calls[call].memory.buffer = Some(memory);
                 self.submissions.result_written(cx, call, exec, stored);
             }
             Purpose::Spill(id) => self.data.spilled(cx, id, memory, stored),
@@ -303,7 +303,7 @@ impl Engine {
         };
         match purpose {
             Purpose::Load(call) => {
-                cx.calls[call].held.buffer = Some(memory);
+                cx.calls[call].memory.buffer = Some(memory);
                 self.submissions.arguments_read(cx, call, read);
             }
             Purpose::Deliver(Some(fetch)) => self.submissions.result_read(cx, fetch, memory, read),

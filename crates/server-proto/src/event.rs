@@ -85,7 +85,7 @@ pub struct Ready {
 
 /// What a worker says while it runs.
 #[derive(Clone, Debug)]
-pub enum Said {
+pub enum WorkerReport {
     /// It calls its caller back.
     Callback(Callback),
     /// It has done something that it must not.
@@ -115,13 +115,13 @@ pub enum Event {
     /// A call could not be handed to a worker.
     NotRun(WorkerKey, CallKey, String),
     /// A running worker says something.
-    Said(WorkerKey, Said),
+    WorkerReport(WorkerKey, WorkerReport),
     /// A worker has printed something.
     Printed(WorkerKey, Vec<u8>),
     /// A worker has ended.
     Died(WorkerKey, Death),
 
-    /// The folder of submitted calls is this server's, with what is recorded there.
+    /// The folder of durable calls is this server's, with what is recorded there.
     DurableOpened(Vec<Record>),
     /// The folder is another server's, whose place this one takes.
     DurableAwaited,

@@ -10,9 +10,9 @@ pub enum Flaw {
     SharesWorkers,
     /// A call that a worker had begun with when it died is begun again.
     RunsAgain,
-    /// A submitted call is acknowledged before it is recorded.
+    /// A durable call is acknowledged before it is recorded.
     AcknowledgesEarly,
-    /// A submitted call is run before it is recorded that it is.
+    /// A durable call is run before it is recorded that it is.
     StartsEarly,
     /// Processor elements of a call that runs are given to others.
     BooksTwice,
@@ -33,7 +33,7 @@ pub enum Flaw {
     /// Data that are not shared are found by other users.
     ShowsPrivateNames,
     /// A name goes on to stand for what was replaced.
-    KeepsOldEditions,
+    KeepsOldVersions,
     /// A call may write data that have a name.
     WritesNamed,
     /// A user may give up the reservation of another.
@@ -71,7 +71,7 @@ impl Flaw {
         Flaw::EndsKeptObjects,
         Flaw::StraysMethods,
         Flaw::ShowsPrivateNames,
-        Flaw::KeepsOldEditions,
+        Flaw::KeepsOldVersions,
         Flaw::WritesNamed,
         Flaw::ReleasesOthers,
         Flaw::DropsBookings,

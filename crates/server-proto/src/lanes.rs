@@ -4,7 +4,7 @@
 //! Each lane is a token bucket with a queue of the connections that wait for it. Where nothing is
 //! reserved there is no lane, and nothing is asked.
 
-use crate::action::{Action, Actions, Way};
+use crate::action::{Action, Actions, Direction};
 use crate::allowance::Allowance;
 use crate::context::Context;
 use crate::flaw::{Flaw, has};
@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, VecDeque};
 const AHEAD: u64 = 20;
 /// Bytes that each of them may send ahead at least.
 const LEAST_AHEAD: u64 = 16 << 10;
-const WAYS: [Way; 2] = [Way::Up, Way::Down];
+const DIRECTIONS: [Direction; 2] = [Direction::Up, Direction::Down];
 
 /// A rate, and who waits for it.
 struct Lane {
@@ -152,7 +152,7 @@ impl Road {
 impl Lanes {
     /// Lets a connection move some bytes; none says that it may move any number. What it moves is
     /// to be [settled](crate::Server::settle).
-    pub fn grant(&mut self, key: ConnectionKey, way: Way, now: Nanos) -> Option<u64> {
+    pub fn grant(&mut self, key: ConnectionKey, direction: Direction, now: Nanos) -> Option<u64> {
         if !self.is_active {
             return None;
         }
@@ -160,8 +160,8 @@ impl Lanes {
         if !share.crosses_link {
             return None;
         }
-        let lane = self.roads[way as usize].lane(share.reservation);
-        let allowance = &mut share.allowed[way as usize];
+        let lane = self.roads[direction as usize].lane(share.reservation);
+        let allowance = &mut share.allowed[direction as usize];
         let Some(lane) = lane else {
             *allowance = Allowance::default();
             return None;
@@ -171,28 +171,32 @@ impl Lanes {
     }
 
     /// What a connection may move, as far as it was granted.
-    pub fn allowance(&mut self, key: ConnectionKey, way: Way) -> Option<&mut Allowance> {
+    pub fn allowance(
+        &mut self,
+        key: ConnectionKey,
+        direction: Direction,
+    ) -> Option<&mut Allowance> {
         let share = self.shares.get_mut(key)?;
-        Some(&mut share.allowed[way as usize])
+        Some(&mut share.allowed[direction as usize])
     }
 
     /// Whether a connection waits until it may move more.
-    pub fn waits(&self, key: ConnectionKey, way: Way) -> bool {
+    pub fn waits(&self, key: ConnectionKey, direction: Direction) -> bool {
         let share = self.shares.get(key);
-        share.is_some_and(|share| share.allowed[way as usize].is_used_up())
+        share.is_some_and(|share| share.allowed[direction as usize].is_used_up())
     }
 
     /// Whether a connection is held to a rate this way.
-    pub(crate) fn is_paced(&self, key: ConnectionKey, way: Way) -> bool {
+    pub(crate) fn is_paced(&self, key: ConnectionKey, direction: Direction) -> bool {
         let share = self.shares.get(key);
-        share.is_some_and(|share| share.allowed[way as usize].is_limited())
+        share.is_some_and(|share| share.allowed[direction as usize].is_limited())
     }
 
     /// Settles what was granted. Lanes may have come or gone since: who found nothing granted waits
     /// all the same.
     pub(crate) fn settle(
         &mut self,
-        (key, way): (ConnectionKey, Way),
+        (key, direction): (ConnectionKey, Direction),
         granted: Option<u64>,
         now: Nanos,
         out: &mut Actions,
@@ -202,8 +206,8 @@ impl Lanes {
             return;
         };
         let reservation = share.reservation;
-        let allowance = &mut share.allowed[way as usize];
-        let Some(lane) = self.roads[way as usize].lane(reservation) else {
+        let allowance = &mut share.allowed[direction as usize];
+        let Some(lane) = self.roads[direction as usize].lane(reservation) else {
             // Nothing is reserved this way: nobody would wake who waits for his turn.
             *allowance = Allowance::default();
             return;
@@ -213,7 +217,7 @@ impl Lanes {
         }
         if lane.turn == Some(key) {
             lane.turn = None;
-            self.serve_lane(way, reservation, now, out);
+            self.serve_lane(direction, reservation, now, out);
         }
     }
 
@@ -285,18 +289,18 @@ impl Lanes {
         self.changes = times.filter(|time| *time > now).min();
         let active = bookings.iter().filter(|(_, booking)| booking.covers(now));
         let limits = &cx.settings.limits;
-        for way in WAYS {
-            let rate = |bandwidth: Bandwidth| match way {
-                Way::Up => bandwidth.up,
-                Way::Down => bandwidth.down,
+        for direction in DIRECTIONS {
+            let rate = |bandwidth: Bandwidth| match direction {
+                Direction::Up => bandwidth.up,
+                Direction::Down => bandwidth.down,
             };
             let wanted = active.clone().map(|(id, one)| (*id, rate(one.bandwidth)));
             let wanted = wanted.filter(|(_, rate)| *rate > 0).collect();
-            let whole = match way {
-                Way::Up => limits.bandwidth_up,
-                Way::Down => limits.bandwidth_down,
+            let whole = match direction {
+                Direction::Up => limits.bandwidth_up,
+                Direction::Down => limits.bandwidth_down,
             };
-            self.roads[way as usize].retune(&wanted, whole, now);
+            self.roads[direction as usize].retune(&wanted, whole, now);
         }
         let others = self.roads.iter().map(|road| &road.others);
         let is_active = others.flatten().next().is_some();
@@ -310,7 +314,7 @@ impl Lanes {
     /// What clients of other connections send lies in the system's hands before it is read, and
     /// would go at the rate of the link: together they may send ahead what passes in a while.
     fn bound_ahead(&mut self, out: &mut Actions) {
-        let road = &self.roads[Way::Up as usize];
+        let road = &self.roads[Direction::Up as usize];
         let crossing = self.shares.iter().filter(|(_, one)| one.crosses_link);
         let ahead = road.others.as_ref().map(|lane| {
             let together = lane.bucket.rate() / AHEAD;
@@ -332,7 +336,7 @@ impl Lanes {
         let Some(share) = self.shares.get(key).filter(|share| share.crosses_link) else {
             return;
         };
-        let reserved = &self.roads[Way::Up as usize].reserved;
+        let reserved = &self.roads[Direction::Up as usize].reserved;
         let own = share.reservation;
         let is_reserved = own.is_some_and(|id| reserved.contains_key(&id));
         let bound = self.ahead.filter(|_| !is_reserved);
@@ -347,7 +351,7 @@ impl Lanes {
         }
         for (key, share) in self.shares.iter_mut() {
             if share.allowed.iter().any(|one| one.is_queued) && !share.closed {
-                out.push(Action::Serve(key, Way::Down));
+                out.push(Action::Serve(key, Direction::Down));
             }
             share.allowed = Default::default();
             if self.is_active && share.crosses_link {
@@ -366,19 +370,25 @@ impl Lanes {
         if !self.is_active {
             return;
         }
-        for way in WAYS {
-            let reserved = self.roads[way as usize].reserved.keys();
+        for direction in DIRECTIONS {
+            let reserved = self.roads[direction as usize].reserved.keys();
             let reserved: Vec<Option<u64>> = reserved.map(|id| Some(*id)).chain([None]).collect();
             for reservation in reserved {
-                self.serve_lane(way, reservation, now, &mut cx.out);
+                self.serve_lane(direction, reservation, now, &mut cx.out);
             }
         }
     }
 
     /// The next connection of a lane has its turn, until what it moves is settled.
-    fn serve_lane(&mut self, way: Way, reservation: Option<u64>, now: Nanos, out: &mut Actions) {
+    fn serve_lane(
+        &mut self,
+        direction: Direction,
+        reservation: Option<u64>,
+        now: Nanos,
+        out: &mut Actions,
+    ) {
         loop {
-            let lane = self.roads[way as usize].lane(reservation);
+            let lane = self.roads[direction as usize].lane(reservation);
             let Some(lane) = lane.filter(|lane| lane.turn.is_none()) else {
                 return;
             };
@@ -387,8 +397,8 @@ impl Lanes {
                 && !share.closed
             {
                 lane.turn = Some(key);
-                share.allowed[way as usize].is_queued = false;
-                return out.push(Action::Serve(key, way));
+                share.allowed[direction as usize].is_queued = false;
+                return out.push(Action::Serve(key, direction));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What a computational server decides, as a state machine without I/O: calls and submitted calls,
+//! What a computational server decides, as a state machine without I/O: calls and durable calls,
 //! arrays and objects that stay, named data, memory, processor elements, reservations, bandwidth.
 //!
 //! It opens no socket, starts no process, reads no clock and draws no random number. [`Server`] is
@@ -10,6 +10,7 @@ mod account;
 mod action;
 mod allowance;
 mod arrays;
+mod call;
 mod clients;
 mod connection;
 mod context;
@@ -22,7 +23,6 @@ mod event;
 mod flaw;
 mod functions;
 mod ids;
-mod job;
 mod keys;
 mod lanes;
 mod libraries;
@@ -44,12 +44,12 @@ mod worker;
 mod workers;
 
 pub use account::{Totals, UserTotals};
-pub use action::{Action, Audit, Request, Segment, Transfer, Way};
+pub use action::{Action, Audit, Direction, Request, Segment, Transfer};
 pub use allowance::Allowance;
 pub use clients::Clients;
 pub use connection::MAX_SEGMENTS;
-pub use engine::{Figures, Overview, STATES, Standing};
-pub use event::{Accepted, Death, Event, Finished, Identity, Now, Ready, Said, Withdrawal};
+pub use engine::{Figures, Overview, STATES, ServerStatus};
+pub use event::{Accepted, Death, Event, Finished, Identity, Now, Ready, Withdrawal, WorkerReport};
 pub use flaw::Flaw;
 pub use functions::{Counts, Entry, Function, Functions};
 pub use keys::{Beside, CallKey, ConnectionKey, Key, MemoryKey, Table, WorkerKey};

@@ -1,8 +1,8 @@
-//! The states of a submitted call, and what takes it from one to the next.
+//! The states of a durable call, and what takes it from one to the next.
 
-use farcall_rpc_proto::JobState;
+use farcall_rpc_proto::DurableState;
 
-/// What happens to a submitted call.
+/// What happens to a durable call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A worker is about to run it.
@@ -21,9 +21,9 @@ pub enum Change {
 
 /// From a state by a change to the next state. What is not listed does not happen: the state stays,
 /// and so every call has one outcome.
-const TABLE: [(JobState, Change, JobState); 10] = {
+const TABLE: [(DurableState, Change, DurableState); 10] = {
     use Change::*;
-    use JobState::*;
+    use DurableState::*;
     [
         (Queued, Start, Running),
         (Queued, Fail, Failed),
@@ -39,7 +39,7 @@ const TABLE: [(JobState, Change, JobState); 10] = {
 };
 
 /// The state after a change; none where the change does not apply any more.
-pub fn next(state: JobState, change: Change) -> Option<JobState> {
+pub fn next(state: DurableState, change: Change) -> Option<DurableState> {
     let mut rows = TABLE.iter();
     let row = rows.find(|(from, by, _)| (*from, *by) == (state, change));
     row.map(|(_, _, to)| *to)
@@ -61,7 +61,10 @@ mod tests {
 
     #[test]
     fn an_outcome_is_final() {
-        for state in JobState::ALL.into_iter().filter(|state| state.is_over()) {
+        for state in DurableState::ALL
+            .into_iter()
+            .filter(|state| state.is_over())
+        {
             for change in CHANGES {
                 assert_eq!(next(state, change), None, "{state:?} {change:?}");
             }
@@ -70,12 +73,12 @@ mod tests {
 
     #[test]
     fn every_state_but_the_first_is_reached_and_every_one_can_end() {
-        for state in JobState::ALL {
+        for state in DurableState::ALL {
             let reached = TABLE.iter().any(|(_, _, to)| *to == state);
             assert!(reached, "{state:?}");
             if !state.is_over() {
                 for end in [Change::Fail, Change::Cancel] {
-                    assert!(next(state, end).is_some_and(JobState::is_over));
+                    assert!(next(state, end).is_some_and(DurableState::is_over));
                 }
             }
         }
@@ -97,7 +100,7 @@ mod tests {
             changes in prop::collection::vec(0..CHANGES.len(), 0..40),
             repeatable: bool,
         ) {
-            let (mut state, mut runs, mut outcomes) = (JobState::Queued, 0, 0);
+            let (mut state, mut runs, mut outcomes) = (DurableState::Queued, 0, 0);
             for index in changes {
                 let change = match CHANGES[index] {
                     Change::RestartOnce if repeatable => Change::RestartRepeatable,
@@ -105,7 +108,7 @@ mod tests {
                     other => other,
                 };
                 let Some(to) = next(state, change) else { continue };
-                runs += usize::from(to == JobState::Running);
+                runs += usize::from(to == DurableState::Running);
                 outcomes += usize::from(to.is_over());
                 state = to;
             }

@@ -2,10 +2,10 @@
 
 mod held;
 
-use crate::Standing;
+use crate::ServerStatus;
 use farcall_directory::message::{Function, Hold, Join, MOST_LEARNED, Noted, Report, Times};
 use farcall_rpc_proto::Nanos;
-use held::Held;
+use held::HeldData;
 use std::collections::BTreeMap;
 
 /// Time between two tries to reach a metaserver that is away.
@@ -37,7 +37,7 @@ pub enum Answer {
 
 /// Where the way to the metaserver stands.
 #[derive(Clone, Debug, PartialEq)]
-enum Way {
+enum Metaserver {
     Away,
     /// Whether it knows named data.
     Connected {
@@ -64,13 +64,13 @@ pub struct Member {
     /// Without functions and figures.
     join: Join,
     functions: Vec<Function>,
-    standing: Option<(Nanos, Standing)>,
+    status: Option<(Nanos, ServerStatus)>,
     /// All that the server has learned.
     learned: BTreeMap<String, Times>,
     /// Names whose times the metaserver does not know yet.
     untold: Vec<String>,
-    held: Held,
-    way: Way,
+    held: HeldData,
+    metaserver: Metaserver,
     asked: Option<Asked>,
     /// Whether the metaserver is to be told what the server is, and how it stands.
     joins: bool,
@@ -93,11 +93,11 @@ impl Member {
                 functions: Vec::new(),
             },
             functions: Vec::new(),
-            standing: None,
+            status: None,
             learned: BTreeMap::new(),
             untold: Vec::new(),
-            held: Held::default(),
-            way: Way::Away,
+            held: HeldData::default(),
+            metaserver: Metaserver::Away,
             asked: None,
             joins: false,
             reports: false,
@@ -112,53 +112,53 @@ impl Member {
     }
 
     /// The server stood so at that time.
-    pub fn take(&mut self, at: Nanos, mut standing: Standing) {
-        for times in std::mem::take(&mut standing.report.learned) {
+    pub fn take(&mut self, at: Nanos, mut status: ServerStatus) {
+        for times in std::mem::take(&mut status.report.learned) {
             self.untold.push(times.function.clone());
             self.learned.insert(times.function.clone(), times);
         }
-        if let Some(data) = standing.data.take() {
+        if let Some(data) = status.data.take() {
             self.held.set(data);
         }
-        if let Some(functions) = standing.functions.take() {
+        if let Some(functions) = status.functions.take() {
             self.functions = functions;
             self.joins = true;
         }
-        self.standing = Some((at, standing));
+        self.status = Some((at, status));
         self.reports = true;
     }
 
     /// What the metaserver is to be asked now, if anything is.
     pub fn poll(&mut self, now: Nanos) -> Option<Ask> {
-        let (at, standing) = self.standing.as_ref()?;
+        let (at, status) = self.status.as_ref()?;
         if self.asked.is_some() {
             return None;
         }
-        let (asked, ask) = match self.way {
-            Way::Away if now < self.next => return None,
-            Way::Away => (Asked::Connect, Ask::Connect),
-            Way::Connected { .. } if self.joins => {
+        let (asked, ask) = match self.metaserver {
+            Metaserver::Away if now < self.next => return None,
+            Metaserver::Away => (Asked::Connect, Ask::Connect),
+            Metaserver::Connected { .. } if self.joins => {
                 let join = Join {
-                    pes: standing.pes,
-                    memory: standing.memory,
+                    pes: status.pes,
+                    memory: status.memory,
                     functions: self.functions.clone(),
                     ..self.join.clone()
                 };
                 (Asked::Join, Ask::Join(join))
             }
-            Way::Connected { .. } if self.reports || now >= self.next => {
+            Metaserver::Connected { .. } if self.reports || now >= self.next => {
                 let count = self.untold.len().min(MOST_LEARNED);
                 let names = self.untold.drain(..count);
                 let learned = names.filter_map(|name| self.learned.get(&name).cloned());
                 let report = Report {
                     server: self.join.server,
                     learned: learned.collect(),
-                    ..standing.report.clone()
+                    ..status.report.clone()
                 };
                 let age_s = now.saturating_sub(*at) as f64 * 1e-9;
                 (Asked::Report, Ask::Report(report.after(age_s)))
             }
-            Way::Connected { knows_data } => {
+            Metaserver::Connected { knows_data } => {
                 let holds = knows_data && self.holds;
                 let hold = holds.then(|| self.held.next(self.join.server)).flatten()?;
                 (Asked::Hold(hold.clone()), Ask::Hold(hold))
@@ -170,14 +170,14 @@ impl Member {
 
     /// It looks again by then.
     pub fn next_deadline(&self) -> Option<Nanos> {
-        let waits = self.asked.is_some() || self.standing.is_none();
+        let waits = self.asked.is_some() || self.status.is_none();
         (!waits).then_some(self.next)
     }
 
     /// There is a connection to a metaserver, which knows named data or does not.
     pub fn connected(&mut self, knows_data: bool) {
         self.asked = None;
-        self.way = Way::Connected { knows_data };
+        self.metaserver = Metaserver::Connected { knows_data };
         self.begin_anew();
     }
 
@@ -217,7 +217,7 @@ impl Member {
     /// again after a while.
     pub fn lost(&mut self, now: Nanos) {
         self.asked = None;
-        self.way = Way::Away;
+        self.metaserver = Metaserver::Away;
         self.next = now + RETRY;
     }
 }

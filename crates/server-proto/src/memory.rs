@@ -1,4 +1,4 @@
-//! The ledger of memory: job buffers, segments that clients map, and arrays that stay. The memory
+//! The ledger of memory: call buffers, segments that clients map, and arrays that stay. The memory
 //! itself is the shell's, by its key.
 
 use crate::action::{Action, Actions};
@@ -16,7 +16,7 @@ pub(crate) enum NoMemory {
 }
 
 /// Memory that was asked for.
-pub(crate) enum Room<M> {
+pub(crate) enum MemoryGrant<M> {
     /// It is there.
     Here(M),
     /// Others hold it now.
@@ -33,7 +33,7 @@ struct Piece {
     user: Option<User>,
 }
 
-/// What is in use, and job buffers that are kept for reuse because fresh pages are slow: filling a
+/// What is in use, and call buffers that are kept for reuse because fresh pages are slow: filling a
 /// fresh 64 MiB takes twenty times as long as a warm one.
 #[derive(Debug)]
 pub(crate) struct Memory {
@@ -114,7 +114,7 @@ impl Memory {
     }
 
     /// A segment of at least `bytes` bytes, all zero, with its length. Clients hold segments for as
-    /// long as they like, so half of the memory is kept for job buffers.
+    /// long as they like, so half of the memory is kept for call buffers.
     pub(crate) fn share(
         &mut self,
         bytes: u64,

@@ -1,13 +1,13 @@
 //! Data with names: which array a name stands for, whose it is, and who may read it.
 //!
-//! What has a name does not change: calls read it, and a new edition takes the place of the old
-//! one. So the same edition at two servers is the same bytes.
+//! What has a name does not change: calls read it, and a new version takes the place of the old
+//! one. So the same version at two servers is the same bytes.
 
 use crate::flaw::{Flaw, has};
 use crate::map::Map;
 use farcall_directory::message::Datum;
 use farcall_rpc_proto::{
-    ArrayForm, DataName, Edition, Failure, FailureKind, HandleId, NamePage, NameRecord, User,
+    ArrayForm, DataName, DataVersion, Failure, FailureKind, HandleId, NamePage, NameRecord, User,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// Names in one page of a list.
 const PAGE: usize = 128;
-/// Arrays of which it is remembered that another edition took their place.
+/// Arrays of which it is remembered that another version took their place.
 const MOST_REPLACED: usize = 256;
 /// The owner of the files of the data folder: nobody.
 const FOLDER: &str = "";
@@ -31,26 +31,26 @@ pub struct DataFile {
     pub offset: u64,
     /// Whether they are in the other byte order.
     pub is_swapped: bool,
-    /// Length of the file: another one is another edition.
+    /// Length of the file: another one is another version.
     pub length: u64,
     /// Nanoseconds since 1970 of its last change; likewise.
     pub changed: u64,
 }
 
 impl DataFile {
-    fn edition(&self, version: u64) -> Edition {
-        Edition {
+    fn version(&self, number: u64) -> DataVersion {
+        DataVersion {
             written: self.changed / 1_000_000,
             stamp: farcall_directory::digest(&format!("{} {}", self.changed, self.length)),
-            version,
+            number,
         }
     }
 }
 
 /// Data with a name.
 #[derive(Clone, Debug)]
-struct Held {
-    edition: Edition,
+struct NamedData {
+    version: DataVersion,
     shared: bool,
     form: ArrayForm,
     id: Option<HandleId>,
@@ -71,9 +71,9 @@ type Key = (String, String);
 /// All data with names at this server.
 #[derive(Debug)]
 pub(crate) struct Names {
-    held: BTreeMap<Key, Held>,
+    held: BTreeMap<Key, NamedData>,
     by_id: Map<HandleId, Key>,
-    /// Arrays that have lost their name to another edition, the oldest first.
+    /// Arrays that have lost their name to another version, the oldest first.
     replaced: VecDeque<(HandleId, Key)>,
     most: usize,
     /// Counts what is told to metaservers.
@@ -113,7 +113,7 @@ impl Names {
         held.is_some_and(|held| held.shared)
     }
 
-    /// Why an array is not there any more, where another edition took its place.
+    /// Why an array is not there any more, where another version took its place.
     pub(crate) fn replaced(&self, id: HandleId) -> Option<Failure> {
         let (_, (name, _)) = self.replaced.iter().rev().find(|(old, _)| *old == id)?;
         let text = format!(
@@ -167,8 +167,8 @@ impl Names {
         }
     }
 
-    /// Gives a user's array a name; `edition` is what the caller knows of others. Returns the array
-    /// that had it before and is to go. A copy of an edition that is there, or of an older one,
+    /// Gives a user's array a name; `version` is what the caller knows of others. Returns the array
+    /// that had it before and is to go. A copy of an version that is there, or of an older one,
     /// changes nothing.
     ///
     /// # Errors
@@ -178,7 +178,7 @@ impl Names {
         user: &User,
         name: &str,
         (id, form): (HandleId, &ArrayForm),
-        (edition, shared): (Edition, bool),
+        (version, shared): (DataVersion, bool),
     ) -> Result<Option<HandleId>, Failure> {
         let bad = |text: String| Failure::new(FailureKind::BadArgument, text);
         farcall_rpc_proto::check_name(name).map_err(|error| bad(error.to_string()))?;
@@ -187,7 +187,7 @@ impl Names {
         }
         let key = (name.to_string(), user.to_string());
         let known = self.held.get(&key);
-        if known.is_some_and(|known| known.edition >= edition || has(Flaw::KeepsOldEditions)) {
+        if known.is_some_and(|known| known.version >= version || has(Flaw::KeepsOldVersions)) {
             return Ok(None);
         }
         if known.is_none() && self.held.len() >= self.most {
@@ -198,8 +198,8 @@ impl Names {
             );
             return Err(Failure::new(FailureKind::QuotaExceeded, text));
         }
-        let held = Held {
-            edition,
+        let held = NamedData {
+            version,
             shared,
             form: form.clone(),
             id: Some(id),
@@ -221,7 +221,7 @@ impl Names {
         Ok(before)
     }
 
-    /// The edition after the one that there is, and after that of another server.
+    /// The version after the one that there is, and after that of another server.
     pub(crate) fn next(
         &self,
         user: &User,
@@ -229,18 +229,18 @@ impl Names {
         after: u64,
         now: u64,
         stamp: u64,
-    ) -> Edition {
+    ) -> DataVersion {
         let key = (name.to_string(), user.to_string());
         let known = self
             .held
             .get(&key)
-            .map(|held| held.edition)
+            .map(|held| held.version)
             .unwrap_or_default();
-        Edition {
+        DataVersion {
             // A clock that was set back does not make it older than what it replaces.
             written: now.max(known.written + 1),
             stamp,
-            version: known.version.max(after).saturating_add(1),
+            number: known.number.max(after).saturating_add(1),
         }
     }
 
@@ -270,8 +270,8 @@ impl Names {
 
     /// What the data folder has now. Returns arrays that are not its files any more.
     pub(crate) fn set_files(&mut self, files: Vec<DataFile>) -> Vec<HandleId> {
-        let is_file = |held: &Held| held.file.is_some();
-        let mut before: BTreeMap<Key, Held> = BTreeMap::new();
+        let is_file = |held: &NamedData| held.file.is_some();
+        let mut before: BTreeMap<Key, NamedData> = BTreeMap::new();
         let keys: Vec<Key> = self
             .held
             .iter()
@@ -286,15 +286,15 @@ impl Names {
         for file in files.into_iter().take(room) {
             let key = (file.name.clone(), FOLDER.to_string());
             let known = before.remove(&key);
-            let same = |held: &Held| held.file.as_deref() == Some(&file);
+            let same = |held: &NamedData| held.file.as_deref() == Some(&file);
             let held = match known {
                 Some(held) if same(&held) => held,
                 known => {
                     self.changes += 1;
-                    let version = known.as_ref().map_or(0, |held| held.edition.version);
+                    let number = known.as_ref().map_or(0, |held| held.version.number);
                     gone.extend(known.and_then(|held| held.id));
-                    Held {
-                        edition: file.edition(version + 1),
+                    NamedData {
+                        version: file.version(number + 1),
                         shared: true,
                         form: file.form.clone(),
                         id: None,
@@ -329,12 +329,12 @@ impl Names {
 
     /// All of it, for a metaserver.
     pub(crate) fn all(&self) -> Vec<Datum> {
-        let datum = |((name, owner), held): (&Key, &Held)| Datum {
+        let datum = |((name, owner), held): (&Key, &NamedData)| Datum {
             name: name.clone(),
             owner: owner.clone(),
-            written: held.edition.written,
-            stamp: held.edition.stamp,
-            version: held.edition.version,
+            written: held.version.written,
+            stamp: held.version.stamp,
+            number: held.version.number,
             shared: held.shared,
             element: held.form.element.clone(),
             shape: held.form.shape.clone(),
@@ -344,14 +344,14 @@ impl Names {
     }
 }
 
-fn found((name, owner): &Key, held: &Held, user: &str) -> Found {
+fn found((name, owner): &Key, held: &NamedData, user: &str) -> Found {
     Found {
         record: NameRecord {
             name: DataName {
                 name: name.clone(),
                 owner: Some(owner.clone()),
             },
-            edition: held.edition,
+            version: held.version,
             shared: held.shared,
             id: held.id,
             form: held.form.clone(),

@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::elements::Elements;
 use crate::flaw::{Flaw, has};
 use crate::keys::{ConnectionKey, WorkerKey};
-use crate::worker::Held;
+use crate::worker::ObjectState;
 use farcall_rpc_proto::{
     Call, CallId, Failure, FailureKind, HandleId, ObjectPage, ObjectRecord, ObjectRequest, User,
 };
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 const PAGE: usize = 128;
 
 /// An object that stays.
-struct Kept {
+struct PersistentObject {
     id: HandleId,
     user: User,
     /// Qualified.
@@ -29,21 +29,21 @@ struct Kept {
 /// All of them, by the order of their creation.
 #[derive(Default)]
 pub(crate) struct Objects {
-    objects: BTreeMap<u64, Kept>,
+    objects: BTreeMap<u64, PersistentObject>,
     last_number: u64,
 }
 
 impl Objects {
-    fn find(&self, id: HandleId) -> Option<(u64, &Kept)> {
+    fn find(&self, id: HandleId) -> Option<(u64, &PersistentObject)> {
         let mut objects = self.objects.iter();
-        let found = objects.find(|(_, kept)| kept.id == id);
-        found.map(|(number, kept)| (*number, kept))
+        let found = objects.find(|(_, persistent)| persistent.id == id);
+        found.map(|(number, persistent)| (*number, persistent))
     }
 
     fn of_user(&self, id: HandleId, user: &User) -> Result<u64, Failure> {
         let found = self
             .find(id)
-            .filter(|(_, kept)| kept.user == *user || has(Flaw::SharesObjects));
+            .filter(|(_, persistent)| persistent.user == *user || has(Flaw::SharesObjects));
         found.map(|(number, _)| number).ok_or_else(|| {
             let text = format!(
                 "there is no object {id} at the server: it was dropped or has expired, the server \
@@ -55,30 +55,30 @@ impl Objects {
 
     /// What calls of its methods go to, with the file and the class.
     fn used(&self, id: HandleId, now: u64) -> Result<&Object, Failure> {
-        let (_, kept) = self.find(id).ok_or_else(|| {
+        let (_, persistent) = self.find(id).ok_or_else(|| {
             let text = "is called on an object that was dropped or has expired";
             Failure::new(FailureKind::ObjectLost, text)
         })?;
-        kept.used.set(now);
-        Ok(&kept.object)
+        persistent.used.set(now);
+        Ok(&persistent.object)
     }
 
     /// Its process has ended.
     fn lost(&mut self, id: HandleId, failure: Failure) {
         let mut objects = self.objects.values_mut();
-        if let Some(kept) = objects.find(|kept| kept.id == id) {
-            kept.object.worker = Err(failure);
+        if let Some(persistent) = objects.find(|persistent| persistent.id == id) {
+            persistent.object.worker = Err(failure);
         }
     }
 
     fn record(&self, number: u64) -> ObjectRecord {
-        let kept = &self.objects[&number];
+        let persistent = &self.objects[&number];
         ObjectRecord {
-            id: kept.id,
+            id: persistent.id,
             number,
-            class: kept.class.clone(),
-            used: kept.used.get(),
-            lost: kept
+            class: persistent.class.clone(),
+            used: persistent.used.get(),
+            lost: persistent
                 .object
                 .worker
                 .as_ref()
@@ -90,7 +90,9 @@ impl Objects {
     fn page(&self, user: &User, after: u64) -> ObjectPage {
         let mut numbers = self.objects.iter().filter(|(number, _)| **number > after);
         let mut objects = Vec::new();
-        let own = numbers.by_ref().filter(|(_, kept)| kept.user == *user);
+        let own = numbers
+            .by_ref()
+            .filter(|(_, persistent)| persistent.user == *user);
         for (number, _) in own.take(PAGE + 1) {
             objects.push(self.record(*number));
         }
@@ -103,14 +105,19 @@ impl Objects {
     /// The one that nobody has used for so long.
     fn expired(&self, now: u64, keep_ms: u64) -> Option<u64> {
         let mut objects = self.objects.iter();
-        let is_old = |kept: &Kept| kept.used.get().saturating_add(keep_ms) <= now;
-        let old = objects.find(|(_, kept)| is_old(kept));
+        let is_old =
+            |persistent: &PersistentObject| persistent.used.get().saturating_add(keep_ms) <= now;
+        let old = objects.find(|(_, persistent)| is_old(persistent));
         old.map(|(number, _)| *number)
     }
 
     /// When the next one expires.
     pub(crate) fn next_expiry(&self, keep_ms: u64) -> Option<u64> {
-        let used = self.objects.values().map(|kept| kept.used.get()).min()?;
+        let used = self
+            .objects
+            .values()
+            .map(|persistent| persistent.used.get())
+            .min()?;
         Some(used.saturating_add(keep_ms))
     }
 
@@ -167,15 +174,15 @@ impl Objects {
         }
         let worker = elements.workers.start(cx, file, 1);
         elements.workers[worker].user = Some(cx.clients[key].user.clone());
-        elements.workers[worker].object = Some(Held {
+        elements.workers[worker].object = Some(ObjectState {
             owner: Some((key, request)),
-            ..Held::default()
+            ..ObjectState::default()
         });
         let object = Object {
             file,
             class,
             worker: Ok(worker),
-            kept: None,
+            persistent: None,
         };
         cx.clients[key].objects.insert(request, object);
         Ok(())
@@ -183,7 +190,7 @@ impl Objects {
 
     /// Destroys an object whose client gives it up, or has gone. One that stays is left alone.
     pub(crate) fn give_up(cx: &mut Context, elements: &mut Elements, object: &Object) {
-        if object.kept.is_none() || has(Flaw::EndsKeptObjects) {
+        if object.persistent.is_none() || has(Flaw::EndsKeptObjects) {
             Objects::end(cx, elements, object);
         }
     }
@@ -194,7 +201,7 @@ impl Objects {
             return;
         };
         if let Some(held) = &mut known.object {
-            (held.owner, held.kept) = (None, None);
+            (held.owner, held.persistent) = (None, None);
         }
         let text = "was ended because its object was given up";
         elements
@@ -231,7 +238,10 @@ impl Objects {
         };
         let objects = &cx.clients[key].objects;
         let object = match objects.get(&number) {
-            Some(Object { kept: Some(id), .. }) => Some(self.used(*id, cx.clock.unix_ms)?),
+            Some(Object {
+                persistent: Some(id),
+                ..
+            }) => Some(self.used(*id, cx.clock.unix_ms)?),
             object => object,
         };
         match object {
@@ -292,11 +302,16 @@ impl Objects {
     ) -> Result<ObjectRecord, Failure> {
         let bad = |text: &str| Failure::new(FailureKind::BadArgument, text);
         let objects = &cx.clients[key].objects;
-        let held = objects.get(&object).filter(|object| object.kept.is_none());
+        let held = objects
+            .get(&object)
+            .filter(|object| object.persistent.is_none());
         let held = held.ok_or_else(|| bad("there is no such object, or it stays already"))?;
         let (file, class) = (held.file, held.class.clone());
         let worker = held.worker.clone()?;
-        let of_user = self.objects.values().filter(|kept| kept.user == user);
+        let of_user = self
+            .objects
+            .values()
+            .filter(|persistent| persistent.user == user);
         let most = cx.settings.limits.objects_per_connection;
         if of_user.count() >= most {
             let text = format!(
@@ -307,28 +322,28 @@ impl Objects {
         }
         let id = HandleId(cx.ids.next());
         let qualified = cx.functions.qualified_class(file, &class);
-        let kept = Object {
+        let persistent = Object {
             file,
             class,
             worker: Ok(worker),
-            kept: Some(id),
+            persistent: Some(id),
         };
         if let Some(object) = cx.clients[key].objects.get_mut(&object) {
-            object.kept = Some(id);
+            object.persistent = Some(id);
         }
         if let Some(held) = elements.workers[worker].object.as_mut() {
-            held.kept = Some(id);
+            held.persistent = Some(id);
         }
         self.last_number += 1;
         let number = self.last_number;
-        let kept = Kept {
+        let persistent = PersistentObject {
             id,
             user,
             class: qualified,
             used: Cell::new(cx.clock.unix_ms),
-            object: kept,
+            object: persistent,
         };
-        self.objects.insert(number, kept);
+        self.objects.insert(number, persistent);
         Ok(self.record(number))
     }
 
@@ -352,8 +367,8 @@ impl Objects {
     }
 
     fn drop_object(&mut self, cx: &mut Context, elements: &mut Elements, number: u64) {
-        if let Some(kept) = self.objects.remove(&number) {
-            Objects::end(cx, elements, &kept.object);
+        if let Some(persistent) = self.objects.remove(&number) {
+            Objects::end(cx, elements, &persistent.object);
         }
     }
 
@@ -366,14 +381,14 @@ impl Objects {
     }
 
     /// The process of an object has ended: later calls of its methods fail.
-    pub(crate) fn died(&mut self, cx: &mut Context, held: &Held, failure: Failure) {
+    pub(crate) fn died(&mut self, cx: &mut Context, held: &ObjectState, failure: Failure) {
         if let Some((connection, request)) = held.owner
             && let Some(connection) = cx.clients.get_mut(connection)
             && let Some(object) = connection.objects.get_mut(&request)
         {
             object.worker = Err(failure.clone());
         }
-        if let Some(id) = held.kept {
+        if let Some(id) = held.persistent {
             self.lost(id, failure);
         }
     }

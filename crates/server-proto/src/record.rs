@@ -1,14 +1,14 @@
-//! What is recorded of a submitted call, and where its data are.
+//! What is recorded of a durable call, and where its data are.
 
 use crate::lifecycle::{Change, next};
-use farcall_rpc_proto::{Failure, FailureKind, JobId, JobState};
+use farcall_rpc_proto::{DurableState, Failure, FailureKind, JobId};
 
 /// Which data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Content {
-    /// Of a submitted call.
+    /// Of a durable call.
     Arguments,
-    /// Of a submitted call.
+    /// Of a durable call.
     Result,
     /// An array that stays, for want of memory.
     Array,
@@ -32,7 +32,7 @@ pub struct DiskError {
     pub text: String,
 }
 
-/// A submitted call as it is recorded. Times are milliseconds since 1970.
+/// A durable call as it is recorded. Times are milliseconds since 1970.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
     /// Place in the order of submission; given by the journal.
@@ -52,7 +52,7 @@ pub struct Record {
     /// Byte order of the arguments.
     pub big_endian: bool,
     /// Where it stands.
-    pub state: JobState,
+    pub state: DurableState,
     /// When it was submitted.
     pub submitted: u64,
     /// When it was started last.
@@ -80,11 +80,11 @@ impl Record {
     /// Bytes that it takes, or will have taken: its data, and what is recorded of the call.
     pub fn bytes(&self) -> u64 {
         let data = match self.state {
-            JobState::Queued | JobState::Running => {
+            DurableState::Queued | DurableState::Running => {
                 self.arguments.bytes.saturating_add(self.result.bytes)
             }
-            JobState::Done => self.result.bytes,
-            JobState::Failed | JobState::Cancelled => 0,
+            DurableState::Done => self.result.bytes,
+            DurableState::Failed | DurableState::Cancelled => 0,
         };
         data.saturating_add((self.call.len() + self.interface.len()) as u64)
     }
@@ -96,7 +96,7 @@ impl Record {
             false => Change::RestartOnce,
         };
         let to = next(self.state, change).filter(|to| *to != self.state)?;
-        if to != JobState::Failed {
+        if to != DurableState::Failed {
             return Some((change, Outcome::default()));
         }
         let text = format!(
@@ -114,8 +114,8 @@ impl Record {
     /// Whether a file of it is needed after a restart.
     pub fn needs(&self, content: Content) -> bool {
         match content {
-            Content::Arguments => self.state == JobState::Queued,
-            Content::Result => self.state == JobState::Done,
+            Content::Arguments => self.state == DurableState::Queued,
+            Content::Result => self.state == DurableState::Done,
             // Arrays do not outlive the server.
             Content::Array => false,
         }
@@ -157,7 +157,7 @@ pub struct Changed {
     /// What was to happen.
     pub change: Change,
     /// The state after it.
-    pub state: JobState,
+    pub state: DurableState,
     /// When that was, in milliseconds since 1970.
     pub at: u64,
     /// Whether the change applied.

@@ -1,13 +1,13 @@
 //! The server as one state machine, as its shell sees it.
 
 use crate::action::Action;
-use crate::action::Way;
+use crate::action::Direction;
+use crate::call::ActiveCall;
 use crate::clients::Clients;
 use crate::connection::Connection;
-use crate::engine::{Engine, Overview, Reports, Standing};
+use crate::engine::{Engine, Overview, Reports, ServerStatus};
 use crate::event::{Accepted, Event, Now};
 use crate::functions::Functions;
-use crate::job::Job;
 use crate::keys::{ConnectionKey, MemoryKey, WorkerKey};
 use crate::lanes::Lanes;
 use crate::links::Links;
@@ -120,13 +120,13 @@ impl Server {
 
     /// How the server stands, if that is to be told now. What becomes of it is to be
     /// [said](Server::reported).
-    pub fn poll_report(&mut self) -> Option<Standing> {
+    pub fn poll_report(&mut self) -> Option<ServerStatus> {
         self.reports.poll(Overview(&self.engine))
     }
 
     /// Whether all who want to know have taken the report that was polled last.
-    pub fn reported(&mut self, standing: &Standing, all: bool) {
-        self.reports.reported(Overview(&self.engine), standing, all);
+    pub fn reported(&mut self, status: &ServerStatus, all: bool) {
+        self.reports.reported(Overview(&self.engine), status, all);
     }
 
     /// The connections.
@@ -145,9 +145,9 @@ impl Server {
     }
 
     /// Settles what [was granted](Lanes::grant) to a connection.
-    pub fn settle(&mut self, key: ConnectionKey, way: Way, granted: Option<u64>) {
+    pub fn settle(&mut self, key: ConnectionKey, direction: Direction, granted: Option<u64>) {
         let Engine { cx, lanes, .. } = &mut self.engine;
-        lanes.settle((key, way), granted, cx.now(), &mut cx.out);
+        lanes.settle((key, direction), granted, cx.now(), &mut cx.out);
     }
 
     /// A client has connected: it has a key, or is told why not.
@@ -220,11 +220,11 @@ impl Server {
         let cx = &mut self.engine.cx;
         let now = cx.now();
         let call = *cx.clients.get(key)?.calls.get(&chunk.call)?;
-        let job = cx.calls.get_mut(call).filter(|_| !chunk.discard)?;
-        job.streams.moved = now;
-        job.streams.swap = chunk.big_endian != cfg!(target_endian = "big");
-        let memory = job.memory()?;
-        Some(Landed { memory, job })
+        let call = cx.calls.get_mut(call).filter(|_| !chunk.discard)?;
+        call.streams.moved = now;
+        call.streams.swap = chunk.big_endian != cfg!(target_endian = "big");
+        let memory = call.memory()?;
+        Some(Landed { memory, call })
     }
 
     /// So many bytes of the incoming data have been taken.
@@ -248,9 +248,9 @@ impl Server {
     ) -> Option<(MemoryKey, Piece)> {
         let cx = &mut self.engine.cx;
         let call = *cx.clients.get(key)?.calls.get(&chunk.call)?;
-        let job = cx.calls.get_mut(call)?;
-        let memory = job.memory()?;
-        Some((memory, job.next_outgoing(most)?))
+        let call = cx.calls.get_mut(call)?;
+        let memory = call.memory()?;
+        Some((memory, call.next_outgoing(most)?))
     }
 
     /// All that there was for a client is written: calls whose results are out are over.
@@ -289,8 +289,8 @@ impl Server {
         let Some(host) = connection.peer.host else {
             return;
         };
-        let up = moved.up.filter(|_| !lanes.is_paced(key, Way::Up));
-        let down = moved.down.filter(|_| !lanes.is_paced(key, Way::Down));
+        let up = moved.up.filter(|_| !lanes.is_paced(key, Direction::Up));
+        let down = moved.down.filter(|_| !lanes.is_paced(key, Direction::Down));
         links.learn(host, up, down);
     }
 }
@@ -299,12 +299,12 @@ impl Server {
 pub struct Landed<'a> {
     /// The memory.
     pub memory: MemoryKey,
-    job: &'a mut Job,
+    call: &'a mut ActiveCall,
 }
 
 impl Landed<'_> {
     /// The next part of the memory, at most `most` bytes.
     pub fn next(&mut self, most: u64) -> Option<Piece> {
-        self.job.next_incoming(most)
+        self.call.next_incoming(most)
     }
 }

@@ -17,10 +17,10 @@ pub struct Limits {
     pub calls_per_connection: usize,
     /// Calls of one user that are under way; 0 means that there is no limit.
     pub calls_per_user: usize,
-    /// Bytes of the job buffers of one user's calls; 0 means that there is no limit. A call above
+    /// Bytes of the call buffers of one user's calls; 0 means that there is no limit. A call above
     /// it is refused.
     pub memory_per_user: u64,
-    /// Bytes of all job buffers together; 0, for the shell, means half of the machine's memory. A
+    /// Bytes of all call buffers together; 0, for the shell, means half of the machine's memory. A
     /// larger call is refused, others wait for room.
     pub memory: u64,
     /// Seconds within which a new connection must greet.
@@ -122,7 +122,7 @@ pub struct ArrayLimits {
 pub struct Settings {
     /// Bounds on all that clients can make grow.
     pub limits: Limits,
-    /// Bounds on submitted calls.
+    /// Bounds on durable calls.
     pub durable: DurableLimits,
     /// Bounds on arrays that stay.
     pub arrays: ArrayLimits,

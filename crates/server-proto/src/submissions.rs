@@ -1,29 +1,29 @@
-//! The way of a submitted call: received, written to the disk, recorded, and from then on run and
+//! The way of a durable call: received, written to the disk, recorded, and from then on run and
 //! told of whatever happens to its client.
 
 mod requests;
 
 use crate::action::{Action, Transfer};
+use crate::call::{self, ActiveCall, Durability};
 use crate::connection::Offer;
 use crate::context::{Context, Step};
 use crate::disk::Purpose;
-use crate::durable::{Durable, Kept, Stage};
+use crate::durable::{Durable, DurableCall, Stage};
 use crate::elements::Elements;
 use crate::flaw::{Flaw, has};
-use crate::job::{self, Durability, Job};
 use crate::keys::{CallKey, ConnectionKey};
 use crate::lifecycle::Change;
 use crate::memory::NoMemory;
 use crate::record::{Changed, Content, DiskError, Outcome, Record, Stored};
 use farcall_idl::Layout;
 use farcall_rpc_proto::{
-    Call, Direction, Failure, FailureKind, JobId, JobState, Pieces, Side, User,
+    Call, Direction, DurableState, Failure, FailureKind, JobId, Pieces, Side, User,
 };
 
 /// Of the server's memory, calls that wait to run may hold one part in so many.
 const SHARE_OF_MEMORY: u64 = 4;
 
-/// Submitted calls, as far as there is a folder to keep them in.
+/// Durable calls, as far as there is a folder to keep them in.
 #[derive(Default)]
 pub(crate) struct Submissions {
     durable: Option<Durable>,
@@ -32,10 +32,10 @@ pub(crate) struct Submissions {
 }
 
 impl Submissions {
-    /// The folder of submitted calls is this server's.
+    /// The folder of durable calls is this server's.
     pub(crate) fn opened(&mut self, cx: &mut Context, records: Vec<Record>) {
         if self.are_awaited {
-            tracing::info!("submitted calls are this server's now");
+            tracing::info!("durable calls are this server's now");
         }
         let limits = cx.settings.durable.clone();
         self.durable = Some(Durable::new(limits, records, &mut cx.disk));
@@ -53,11 +53,11 @@ impl Submissions {
         let awaits = self.are_awaited;
         self.durable.as_mut().ok_or_else(|| {
             if awaits {
-                let text = "the server before this one has the submitted calls until its own have \
+                let text = "the server before this one has the durable calls until its own have \
                             ended; try again soon";
                 return Failure::new(FailureKind::Busy, text);
             }
-            let text = "this server keeps no submitted calls; start it with --state DIR";
+            let text = "this server keeps no durable calls; start it with --state DIR";
             Failure::new(FailureKind::BadArgument, text)
         })
     }
@@ -70,7 +70,7 @@ impl Submissions {
         offer: &Offer,
         layout: &Layout,
     ) -> Result<Durability, Failure> {
-        let Offer::Submission(submission) = offer else {
+        let Offer::SubmitRequest(submission) = offer else {
             return Ok(Durability::None);
         };
         let keep = self.durable()?.keep_for(submission.keep);
@@ -108,7 +108,7 @@ impl Submissions {
             function: name,
             call,
             big_endian: false,
-            state: JobState::Queued,
+            state: DurableState::Queued,
             submitted: cx.clock.unix_ms,
             started: None,
             ended: None,
@@ -122,8 +122,8 @@ impl Submissions {
     }
 
     /// Sets aside what the user may have on the disk.
-    pub(crate) fn reserve(&mut self, cx: &mut Context, job: CallKey) -> Result<(), Failure> {
-        match (&cx.calls[job].durability, &mut self.durable) {
+    pub(crate) fn reserve(&mut self, cx: &mut Context, call: CallKey) -> Result<(), Failure> {
+        match (&cx.calls[call].durability, &mut self.durable) {
             (Durability::Submitting(record, user), Some(durable)) => {
                 durable.reserve(user, record, &mut cx.disk)
             }
@@ -131,7 +131,7 @@ impl Submissions {
         }
     }
 
-    /// A job goes: what was set aside for it, on the disk or in memory, is free.
+    /// A call goes: what was set aside for it, on the disk or in memory, is free.
     pub(crate) fn leave_memory(&mut self, cx: &mut Context, durability: &Durability, bytes: u64) {
         let Some(durable) = &mut self.durable else {
             return;
@@ -142,27 +142,27 @@ impl Submissions {
             Durability::Submitting(record, user) => {
                 durable.unreserve(user, record, &mut cx.disk);
             }
-            Durability::Kept(id) => {
+            Durability::Recorded(id) => {
                 durable.held = durable.held.saturating_sub(bytes);
                 durable.set_stage(*id, Stage::Disk);
             }
         }
     }
 
-    /// The arguments of a submitted call are there: they go to the disk.
+    /// The arguments of a durable call are there: they go to the disk.
     pub(crate) fn store_arguments(&mut self, cx: &mut Context, key: CallKey) {
-        let job = &mut cx.calls[key];
-        job.enter(job::State::OnDisk);
-        let Durability::Submitting(record, _) = &mut job.durability else {
+        let call = &mut cx.calls[key];
+        call.enter(call::State::OnDisk);
+        let Durability::Submitting(record, _) = &mut call.durability else {
             return;
         };
-        record.big_endian = job.streams.swap != cfg!(target_endian = "big");
+        record.big_endian = call.streams.swap != cfg!(target_endian = "big");
         let id = record.id;
         if record.arguments.bytes == 0 {
             return self.record_call(cx, key, Stored::default());
         }
-        let pieces = Pieces::new(&job.layout, Direction::Sent, Side::Buffer);
-        let Some(memory) = job.held.buffer.take() else {
+        let pieces = Pieces::new(&call.layout, Direction::Sent, Side::Buffer);
+        let Some(memory) = call.memory.buffer.take() else {
             return;
         };
         let transfer = Transfer {
@@ -192,11 +192,11 @@ impl Submissions {
 
     /// Tells the client of a call that it is kept.
     fn acknowledge(&mut self, cx: &mut Context, key: CallKey, id: JobId) {
-        let job = &mut cx.calls[key];
-        if let Some(connection) = job.connection.take() {
+        let call = &mut cx.calls[key];
+        if let Some(connection) = call.connection.take() {
             let known = &mut cx.clients[connection];
-            known.calls.remove(&job.call);
-            known.proto.submitted(job.call, id);
+            known.calls.remove(&call.id);
+            known.proto.submitted(call.id, id);
             cx.answered(connection);
         }
     }
@@ -210,13 +210,13 @@ impl Submissions {
         id: JobId,
         number: u64,
     ) {
-        let job = &mut cx.calls[key];
+        let call = &mut cx.calls[key];
         let Durability::Submitting(record, user) =
-            std::mem::replace(&mut job.durability, Durability::None)
+            std::mem::replace(&mut call.durability, Durability::None)
         else {
             return;
         };
-        let bytes = job.layout.bytes;
+        let bytes = call.layout.bytes;
         self.acknowledge(cx, key, id);
         let limit = cx.settings.limits.memory / SHARE_OF_MEMORY;
         let has_begun = elements.has_begun(&cx.calls[key], cx.now());
@@ -232,7 +232,7 @@ impl Submissions {
             true => {
                 durable.held += bytes;
                 durable.accept(record, user, Stage::Memory(key));
-                cx.calls[key].durability = Durability::Kept(id);
+                cx.calls[key].durability = Durability::Recorded(id);
                 cx.step(Step::Enqueue(key));
             }
             false => {
@@ -281,12 +281,12 @@ impl Submissions {
         key: CallKey,
         stored: Result<Stored, DiskError>,
     ) {
-        let job = &cx.calls[key];
-        let Durability::Submitting(record, _) = &job.durability else {
+        let call = &cx.calls[key];
+        let Durability::Submitting(record, _) = &call.durability else {
             return;
         };
         match stored {
-            Ok(stored) if job.connection.is_some() => self.record_call(cx, key, stored),
+            Ok(stored) if call.connection.is_some() => self.record_call(cx, key, stored),
             // The client does not want it any more.
             Ok(_) => {
                 cx.out
@@ -299,7 +299,7 @@ impl Submissions {
 
     fn fail_submission(&mut self, cx: &mut Context, key: CallKey, failure: &Failure) {
         tracing::warn!("call not taken: {failure}");
-        let (client, request) = (cx.calls[key].connection, cx.calls[key].call);
+        let (client, request) = (cx.calls[key].connection, cx.calls[key].id);
         cx.step(Step::Release(key));
         if let Some(connection) = client {
             cx.refuse(connection, request, failure);
@@ -324,13 +324,13 @@ impl Submissions {
         }
     }
 
-    /// Makes a job of a call on the disk; `false` where there is no room for it now.
+    /// Makes a call of a call on the disk; `false` where there is no room for it now.
     fn load(&mut self, cx: &mut Context, id: JobId) -> Result<bool, Failure> {
         let limit = cx.settings.limits.memory / SHARE_OF_MEMORY;
         let Some(durable) = &self.durable else {
             return Ok(true);
         };
-        let Some(Kept { record, .. }) = durable.get(id) else {
+        let Some(DurableCall { record, .. }) = durable.get(id) else {
             return Ok(true);
         };
         let changed = |text: String| Failure::new(FailureKind::StaleInterface, text);
@@ -366,25 +366,31 @@ impl Submissions {
                 Err(refusal) => return Err(cx.no_room(bytes, refusal)),
             },
         };
-        let mut job = Job::new(user, None, number, message, layout);
-        job.held.buffer = buffer;
-        job.times.accepted = cx.now();
-        job.enter(job::State::OnDisk);
-        job.streams.swap = big_endian != cfg!(target_endian = "big");
-        job.durability = Durability::Kept(id);
-        job.run.reservation = reservation;
-        self.read_arguments(cx, id, job, stored);
+        let mut call = ActiveCall::new(user, None, number, message, layout);
+        call.memory.buffer = buffer;
+        call.times.accepted = cx.now();
+        call.enter(call::State::OnDisk);
+        call.streams.swap = big_endian != cfg!(target_endian = "big");
+        call.durability = Durability::Recorded(id);
+        call.run.reservation = reservation;
+        self.read_arguments(cx, id, call, stored);
         Ok(true)
     }
 
-    fn read_arguments(&mut self, cx: &mut Context, id: JobId, mut job: Job, stored: Stored) {
-        let pieces = Pieces::new(&job.layout, Direction::Sent, Side::Buffer);
-        let bytes = job.layout.bytes;
+    fn read_arguments(
+        &mut self,
+        cx: &mut Context,
+        id: JobId,
+        mut call: ActiveCall,
+        stored: Stored,
+    ) {
+        let pieces = Pieces::new(&call.layout, Direction::Sent, Side::Buffer);
+        let bytes = call.layout.bytes;
         let memory = match stored.bytes {
             0 => None,
-            _ => job.held.buffer.take(),
+            _ => call.memory.buffer.take(),
         };
-        let key = cx.calls.insert(job);
+        let key = cx.calls.insert(call);
         let Some(durable) = &mut self.durable else {
             return;
         };
@@ -409,7 +415,7 @@ impl Submissions {
         key: CallKey,
         read: Result<(), DiskError>,
     ) {
-        let Some(id) = cx.calls[key].kept() else {
+        let Some(id) = cx.calls[key].job_id() else {
             return;
         };
         match read {
@@ -429,18 +435,18 @@ impl Submissions {
         kept.is_none_or(|kept| kept.record.state.is_over())
     }
 
-    /// A submitted call was computed: its results go to the disk.
+    /// A durable call was computed: its results go to the disk.
     pub(crate) fn store_result(&mut self, cx: &mut Context, key: CallKey, exec: u64) {
         let now = cx.now();
-        let job = &mut cx.calls[key];
-        let bytes = job.layout.returned_bytes();
-        let Some(id) = job.kept() else {
+        let call = &mut cx.calls[key];
+        let bytes = call.layout.returned_bytes();
+        let Some(id) = call.job_id() else {
             return;
         };
-        job.enter(job::State::OnDisk);
-        (job.times.ended, job.times.exec) = (now, exec);
-        let pieces = Pieces::new(&job.layout, Direction::Returned, Side::Buffer);
-        match job.held.buffer.take() {
+        call.enter(call::State::OnDisk);
+        (call.times.ended, call.times.exec) = (now, exec);
+        let pieces = Pieces::new(&call.layout, Direction::Returned, Side::Buffer);
+        match call.memory.buffer.take() {
             Some(memory) if bytes > 0 => {
                 let transfer = Transfer {
                     id,
@@ -452,7 +458,7 @@ impl Submissions {
                     .write(Purpose::Finish(key, exec), transfer, &mut cx.out);
             }
             buffer => {
-                job.held.buffer = buffer;
+                call.memory.buffer = buffer;
                 self.result_written(cx, key, exec, Ok(Stored::default()));
             }
         }
@@ -465,7 +471,7 @@ impl Submissions {
         exec: u64,
         stored: Result<Stored, DiskError>,
     ) {
-        let Some(id) = cx.calls[key].kept() else {
+        let Some(id) = cx.calls[key].job_id() else {
             return;
         };
         cx.account(key);
@@ -506,15 +512,15 @@ impl Submissions {
         }
         if state.is_over() && changed.applied {
             cx.out.push(Action::RemoveFile(id, Content::Arguments));
-            if state != JobState::Done || has(Flaw::RemovesResults) {
+            if state != DurableState::Done || has(Flaw::RemovesResults) {
                 cx.out.push(Action::RemoveFile(id, Content::Result));
             }
             durable.backlog.retain(|waiting| *waiting != id);
         }
-        if let Stage::Memory(job) = stage
+        if let Stage::Memory(call) = stage
             && state.is_over()
         {
-            cx.step(Step::TearDown(job));
+            cx.step(Step::TearDown(call));
         }
         for fetch in fetches {
             self.serve_fetch(cx, fetch);
@@ -531,14 +537,14 @@ impl Submissions {
         }
     }
 
-    /// How many calls there are, by the index of their state in [`JobState::ALL`].
-    pub(crate) fn counts(&self) -> [usize; JobState::ALL.len()] {
+    /// How many calls there are, by the index of their state in [`DurableState::ALL`].
+    pub(crate) fn counts(&self) -> [usize; DurableState::ALL.len()] {
         let counts = self.durable.as_ref().map(Durable::counts);
         counts.unwrap_or_default()
     }
 }
 
-/// A submitted call has failed.
+/// A durable call has failed.
 pub(crate) fn record_failure(cx: &mut Context, id: JobId, failure: Failure) {
     let outcome = Outcome {
         failure: Some(failure),
@@ -548,7 +554,7 @@ pub(crate) fn record_failure(cx: &mut Context, id: JobId, failure: Failure) {
 }
 
 fn not_there(id: JobId) -> Failure {
-    let text = format!("there is no submitted call {id} any more");
+    let text = format!("there is no durable call {id} any more");
     Failure::new(FailureKind::NotFound, text)
 }
 

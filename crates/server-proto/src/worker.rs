@@ -46,11 +46,11 @@ pub(crate) struct Need<'n> {
 
 /// What a worker knows of the object that it holds.
 #[derive(Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct ObjectState {
     /// Connection and request of the object, while somebody wants it.
     pub(crate) owner: Option<(ConnectionKey, CallId)>,
     /// Its name, where it stays.
-    pub(crate) kept: Option<HandleId>,
+    pub(crate) persistent: Option<HandleId>,
     /// The call whose turn it is: it waits for processor elements, or runs.
     pub(crate) turn: Option<CallKey>,
     /// Calls behind it.
@@ -77,7 +77,7 @@ pub(crate) struct Worker {
     /// Since when it is idle, or has run something.
     rested: Nanos,
     /// The object that it holds, whose methods alone it runs.
-    pub(crate) object: Option<Held>,
+    pub(crate) object: Option<ObjectState>,
     /// Whether the server has told it to end.
     pub(crate) is_ended: bool,
     /// Number of the function it ran last.

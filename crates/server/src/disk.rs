@@ -1,4 +1,4 @@
-//! What outlives the server: submitted calls in a journal, their data and arrays in files.
+//! What outlives the server: durable calls in a journal, their data and arrays in files.
 
 pub(crate) mod files;
 pub(crate) mod journal;
@@ -47,7 +47,7 @@ pub(crate) enum Reply {
     },
 }
 
-/// Why submitted calls cannot be kept.
+/// Why durable calls cannot be kept.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
     /// The journal cannot be opened.
@@ -69,7 +69,7 @@ impl DiskError {
 pub(crate) struct Disk {
     replies: Receiver<Reply>,
     files: Files,
-    /// Of submitted calls, where there is a folder for what outlives the server.
+    /// Of durable calls, where there is a folder for what outlives the server.
     journal: Option<Journal>,
     /// The folder, where it ends with the server.
     _temporary: Option<TempDir>,
@@ -91,7 +91,7 @@ impl Disk {
             record.is_some_and(|record| record.needs(content))
         })?;
         if removed > 0 {
-            tracing::info!("removed {removed} files that no submitted call needs");
+            tracing::info!("removed {removed} files that no durable call needs");
         }
         let (sender, replies) = channel();
         let doorbell = Arc::new(doorbell);
@@ -140,7 +140,7 @@ impl State {
         }
     }
 
-    /// Opens the folder of submitted calls. A server whose place this one takes has it until its
+    /// Opens the folder of durable calls. A server whose place this one takes has it until its
     /// calls have ended.
     pub(crate) fn open(&mut self, folder: &Path, takes_over: bool) -> Result<Event, DiskError> {
         match Disk::open(folder, self.doorbell.try_clone()?) {

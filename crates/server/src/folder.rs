@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_changes_is_another_edition() {
+    fn a_file_that_changes_is_another_version() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.npy");
         fs::write(&path, npy("(3,)", 24)).unwrap();

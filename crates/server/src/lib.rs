@@ -56,24 +56,24 @@ use std::time::Instant;
 
 /// How a server stands, and since when.
 #[derive(Clone, Debug)]
-pub struct Standing {
+pub struct ServerStatus {
     /// When it stood so.
     pub at: Instant,
     /// How.
-    pub standing: farcall_server_proto::Standing,
+    pub status: farcall_server_proto::ServerStatus,
 }
 
-impl Deref for Standing {
-    type Target = farcall_server_proto::Standing;
+impl Deref for ServerStatus {
+    type Target = farcall_server_proto::ServerStatus;
 
     fn deref(&self) -> &Self::Target {
-        &self.standing
+        &self.status
     }
 }
 
-impl DerefMut for Standing {
+impl DerefMut for ServerStatus {
     fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.standing
+        &mut self.status
     }
 }
 
@@ -111,7 +111,7 @@ pub enum StartError {
         source: CompileError,
     },
     /// What was submitted before cannot be read.
-    #[error("submitted calls in {}: {source}", path.display())]
+    #[error("durable calls in {}: {source}", path.display())]
     Journal {
         /// The folder.
         path: PathBuf,
@@ -196,7 +196,7 @@ impl Server {
 
     /// How the server stands, now and whenever that changes, at most some dozen times a second;
     /// for the metaservers that it joins. One that is not taken is followed by a newer one.
-    pub fn subscribe(&mut self) -> Receiver<Standing> {
+    pub fn subscribe(&mut self) -> Receiver<ServerStatus> {
         self.reactor.subscribe()
     }
 

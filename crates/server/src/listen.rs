@@ -33,13 +33,13 @@ pub(crate) struct Accepted {
 }
 
 /// A path, and the socket that this server has put there: another server may have put its own.
-pub(crate) struct Place {
+pub(crate) struct SocketPath {
     path: PathBuf,
     inode: u64,
 }
 
-fn place(path: &Path) -> io::Result<Place> {
-    Ok(Place {
+fn place(path: &Path) -> io::Result<SocketPath> {
+    Ok(SocketPath {
         path: path.to_path_buf(),
         inode: fs::symlink_metadata(path)?.ino(),
     })
@@ -63,7 +63,7 @@ fn shareable(address: SocketAddr) -> io::Result<TcpListener> {
 /// A socket that accepts connections.
 pub(crate) enum Listener {
     Tcp(TcpListener, Option<Identity>),
-    Unix(UnixListener, Place),
+    Unix(UnixListener, SocketPath),
     /// For clients that came over TCP and are on this host, by its abstract name.
     Local(UnixListener, String),
 }
@@ -263,7 +263,7 @@ fn set_option(
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Listener::Unix(_, Place { path, inode }) = self
+        if let Listener::Unix(_, SocketPath { path, inode }) = self
             && fs::symlink_metadata(&*path).is_ok_and(|meta| meta.ino() == *inode)
         {
             let _ = fs::remove_file(path);

@@ -1,7 +1,7 @@
 //! The thread by which a server is a member of a metaserver's directory:
 //! `farcall_server_proto::member` says what is told, and when.
 
-use crate::Standing;
+use crate::ServerStatus;
 use farcall_client::{Address, Error, Metaserver, Options};
 use farcall_server_proto::member::{self, Answer, Ask};
 use std::io;
@@ -50,7 +50,7 @@ impl Member {
     ///
     /// # Errors
     /// The system refuses a thread.
-    pub fn start(mut self, standings: Receiver<Standing>) -> io::Result<JoinHandle<()>> {
+    pub fn start(mut self, subscribers: Receiver<ServerStatus>) -> io::Result<JoinHandle<()>> {
         self.options.timeout = Some(PATIENCE);
         self.options.connect_timeout = PATIENCE;
         self.options.spin = Duration::ZERO;
@@ -62,20 +62,20 @@ impl Member {
             start: Instant::now(),
             complained: false,
         };
-        let run = move || membership.run(&standings);
+        let run = move || membership.run(&subscribers);
         thread::Builder::new().name("member".into()).spawn(run)
     }
 }
 
 impl Membership {
-    fn run(&mut self, standings: &Receiver<Standing>) {
+    fn run(&mut self, subscribers: &Receiver<ServerStatus>) {
         loop {
             let next = self.member.next_deadline().map(Duration::from_nanos);
             let wait = next.map_or(Duration::MAX, |next| next.saturating_sub(self.now()));
-            match standings.recv_timeout(wait) {
+            match subscribers.recv_timeout(wait) {
                 Ok(told) => {
                     let at = told.at.saturating_duration_since(self.start);
-                    self.member.take(at.as_nanos() as u64, told.standing);
+                    self.member.take(at.as_nanos() as u64, told.status);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,

@@ -2,7 +2,7 @@
 
 use crate::disk_use::DiskUse;
 use farcall_metrics::{Answer, Histogram, Labels, Text};
-use farcall_rpc_proto::JobState;
+use farcall_rpc_proto::DurableState;
 use farcall_server_proto::{Counts, Overview, STATES};
 use rustix::fd::OwnedFd;
 use std::io;
@@ -75,8 +75,8 @@ fn text(server: Overview<'_>, state: Option<&DiskUse>) -> Text {
     let by_state = |(state, count): (&str, usize)| (vec![("state", state.to_string())], count);
     let calls = STATES.into_iter().zip(figures.calls);
     text.gauges("calls", "Calls by what they do.", calls.map(by_state));
-    let help = "Submitted calls by their state, outcomes that are kept included.";
-    let states = JobState::ALL.iter().map(|state| state.name());
+    let help = "Durable calls by their state, outcomes that are kept included.";
+    let states = DurableState::ALL.iter().map(|state| state.name());
     let submitted = states.zip(figures.submitted).map(by_state);
     text.gauges("submitted_calls", help, submitted);
     function_metrics(server, &mut text);
@@ -132,7 +132,7 @@ fn function_metrics(server: Overview<'_>, text: &mut Text) {
         let parts = parts.zip(counts.nanos);
         seconds.extend(parts.map(|(part, nanos)| (with("part", part), nanos as f64 * 1e-9)));
         let ways = ["up", "down"].into_iter().zip(counts.bytes);
-        bytes.extend(ways.map(|(way, count)| (with("way", way), count)));
+        bytes.extend(ways.map(|(direction, count)| (with("way", direction), count)));
         times.push((vec![name.clone()], counts.execs.clone()));
     };
     let mut others = Counts::default();

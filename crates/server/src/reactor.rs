@@ -21,7 +21,7 @@ use crate::memories::Memories;
 use crate::metrics::{self, Readings};
 use crate::poll::{Poll, Source};
 use crate::socket::Socket;
-use crate::{Standing, StartError, WorkerCommand};
+use crate::{ServerStatus, StartError, WorkerCommand};
 use farcall_access::Access;
 use farcall_library::Catalog;
 use farcall_server_proto::{Beside, ConnectionKey, Event as Happened, Server};
@@ -122,7 +122,7 @@ pub(crate) struct Reactor {
 #[derive(Default)]
 struct Readers {
     metrics: metrics::Readers,
-    standings: Vec<SyncSender<Standing>>,
+    subscribers: Vec<SyncSender<ServerStatus>>,
 }
 
 /// Lets the process have as many open files as it may, for each connection is one.
@@ -224,7 +224,7 @@ impl Reactor {
         })
     }
 
-    /// Opens the folder of submitted calls, where there is one. A server whose place this one takes
+    /// Opens the folder of durable calls, where there is one. A server whose place this one takes
     /// has it until its calls have ended.
     pub(crate) fn open_disk(&mut self) -> Result<(), StartError> {
         let Some(path) = &self.config.state else {
@@ -241,25 +241,25 @@ impl Reactor {
     }
 
     /// Gives word whenever the server stands otherwise than before.
-    pub(crate) fn subscribe(&mut self) -> Receiver<Standing> {
+    pub(crate) fn subscribe(&mut self) -> Receiver<ServerStatus> {
         self.server.subscribe();
         // One that waits is enough: whoever takes it late gets the next at once.
         let (to, from) = sync_channel(1);
-        self.readers.standings.push(to);
+        self.readers.subscribers.push(to);
         from
     }
 
     /// Tells those who want to know how the server stands, if that is due.
     fn report(&mut self) {
-        let Some(standing) = self.server.poll_report() else {
+        let Some(status) = self.server.poll_report() else {
             return;
         };
         let mut all = true;
         let at = Instant::now();
-        self.readers.standings.retain(|to| {
-            let told = Standing {
+        self.readers.subscribers.retain(|to| {
+            let told = ServerStatus {
                 at,
-                standing: standing.clone(),
+                status: status.clone(),
             };
             match to.try_send(told) {
                 Ok(()) => true,
@@ -270,7 +270,7 @@ impl Reactor {
                 Err(TrySendError::Disconnected(_)) => false,
             }
         });
-        self.server.reported(&standing, all);
+        self.server.reported(&status, all);
     }
 
     /// A way to ask for the numbers.

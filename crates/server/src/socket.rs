@@ -4,7 +4,7 @@ use crate::access::Evidence;
 use crate::listen::{Accepted, bound_ahead};
 use crate::memories::Memories;
 use farcall_rpc_proto::{Chunk, Landing, Nanos, Piece, Transmit, User};
-use farcall_server_proto::{ConnectionKey, MAX_SEGMENTS, MemoryKey, Server, Way};
+use farcall_server_proto::{ConnectionKey, Direction, MAX_SEGMENTS, MemoryKey, Server};
 use farcall_tls::Session;
 use rustix::event::epoll::EventFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -187,14 +187,14 @@ impl Socket {
         places: Vec<IoSliceMut<'_>>,
         pending: u64,
     ) -> io::Result<Step> {
-        let Some(allowance) = server.lanes().allowance(self.key, Way::Up) else {
+        let Some(allowance) = server.lanes().allowance(self.key, Direction::Up) else {
             return Ok(Step::UsedUp);
         };
         let most = usize::try_from(allowance.of(pending)).unwrap_or(usize::MAX);
         let is_limited = allowance.is_limited();
         let step = self.read(places, most, is_limited)?;
         if let (Step::Progress(count), Some(allowance)) =
-            (&step, server.lanes().allowance(self.key, Way::Up))
+            (&step, server.lanes().allowance(self.key, Direction::Up))
         {
             allowance.spend(*count as u64);
         }
@@ -263,7 +263,7 @@ impl Socket {
             .plan(chunk.length, MAX_SLICES, |most| landed.next(most));
         let most = match (
             self.unread.is_empty(),
-            server.lanes().allowance(self.key, Way::Up),
+            server.lanes().allowance(self.key, Direction::Up),
         ) {
             (true, Some(allowance)) => {
                 usize::try_from(allowance.of(chunk.length)).unwrap_or(usize::MAX)
@@ -350,7 +350,7 @@ impl Socket {
             }
             match self.write(memories, most) {
                 Ok(count) => {
-                    if let Some(allowance) = server.lanes().allowance(self.key, Way::Down) {
+                    if let Some(allowance) = server.lanes().allowance(self.key, Direction::Down) {
                         allowance.spend(count as u64);
                     }
                     self.descriptors.clear();
@@ -419,7 +419,7 @@ impl Socket {
         // What has no room yet would only be in the way of what comes up until then.
         let left = server
             .lanes()
-            .allowance(self.key, Way::Down)
+            .allowance(self.key, Direction::Down)
             .map_or(0, |allowed| allowed.left());
         let bound = GATHER_BYTES.min(left.max(1));
         while gathered < bound {
@@ -457,7 +457,7 @@ impl Socket {
 
     /// How many of the gathered bytes may be written now.
     fn allowed_out(&self, server: &mut Server) -> usize {
-        let Some(allowance) = server.lanes().allowance(self.key, Way::Down) else {
+        let Some(allowance) = server.lanes().allowance(self.key, Direction::Down) else {
             return 0;
         };
         if !allowance.is_limited() {

@@ -29,7 +29,7 @@ pub(crate) enum Taken {
 }
 
 #[derive(Debug)]
-struct Held {
+struct HeldFrame {
     since: Nanos,
     frame: Packed,
 }
@@ -39,7 +39,7 @@ struct Held {
 pub(crate) struct Resequencer {
     /// The number to be delivered next.
     next: u64,
-    held: BTreeMap<u64, Held>,
+    held: BTreeMap<u64, HeldFrame>,
     bytes: usize,
     /// All numbers below the first have been passed by every live link since the second.
     marks: VecDeque<(u64, Nanos)>,
@@ -97,7 +97,7 @@ impl Resequencer {
         self.bytes += frame.body.len();
         self.held.insert(
             number,
-            Held {
+            HeldFrame {
                 since: now,
                 frame: frame.clone(),
             },

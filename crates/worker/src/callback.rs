@@ -14,36 +14,40 @@ pub(crate) const WORD_BYTES: usize = 4096;
 
 /// What a worker says while it runs a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Word {
+pub enum WorkerMessage {
     /// The encoded callback is in the mailbox: so many bytes.
     Callback(usize),
     /// A callback that cannot be made, or an answer that cannot be used.
     Problem(String),
 }
 
-impl Word {
+impl WorkerMessage {
     const CALLBACK: u8 = 1;
     const PROBLEM: u8 = 2;
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         match self {
-            Word::Callback(bytes) => [&[Word::CALLBACK][..], &bytes.to_ne_bytes()].concat(),
-            Word::Problem(text) => {
+            WorkerMessage::Callback(bytes) => {
+                [&[WorkerMessage::CALLBACK][..], &bytes.to_ne_bytes()].concat()
+            }
+            WorkerMessage::Problem(text) => {
                 let text = &text.as_bytes()[..text.len().min(WORD_BYTES - 1)];
-                [&[Word::PROBLEM][..], text].concat()
+                [&[WorkerMessage::PROBLEM][..], text].concat()
             }
         }
     }
 
     /// The library shares the process with the worker and may have written anything.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Word> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<WorkerMessage> {
         let (&kind, rest) = bytes.split_first()?;
         match kind {
-            Word::CALLBACK => {
+            WorkerMessage::CALLBACK => {
                 let bytes = usize::from_ne_bytes(rest.try_into().ok()?);
-                (bytes <= CALLBACK_BYTES).then_some(Word::Callback(bytes))
+                (bytes <= CALLBACK_BYTES).then_some(WorkerMessage::Callback(bytes))
             }
-            Word::PROBLEM => Some(Word::Problem(String::from_utf8_lossy(rest).into_owned())),
+            WorkerMessage::PROBLEM => Some(WorkerMessage::Problem(
+                String::from_utf8_lossy(rest).into_owned(),
+            )),
             _ => None,
         }
     }
@@ -112,15 +116,18 @@ mod tests {
 
     #[test]
     fn words_travel_and_strangers_are_refused() {
-        for word in [Word::Callback(77), Word::Problem("too long".to_string())] {
-            assert_eq!(Word::decode(&word.encode()), Some(word));
+        for word in [
+            WorkerMessage::Callback(77),
+            WorkerMessage::Problem("too long".to_string()),
+        ] {
+            assert_eq!(WorkerMessage::decode(&word.encode()), Some(word));
         }
         assert_eq!(
-            Word::decode(&Word::Callback(CALLBACK_BYTES + 1).encode()),
+            WorkerMessage::decode(&WorkerMessage::Callback(CALLBACK_BYTES + 1).encode()),
             None
         );
-        assert_eq!(Word::decode(b"ready"), None);
-        assert_eq!(Word::decode(b""), None);
+        assert_eq!(WorkerMessage::decode(b"ready"), None);
+        assert_eq!(WorkerMessage::decode(b""), None);
         let answer = AnswerWord {
             bytes: 5,
             big_endian: true,

@@ -1,7 +1,7 @@
 //! Files of the caller that a call works on: they are fetched before the library runs and returned
 //! after it, piece by piece, and lie in a folder of the worker meanwhile.
 
-use crate::process::Line;
+use crate::process::ServerLink;
 use farcall_idl::{Interface, Mode, Param, Scalar};
 use farcall_rpc_proto::{FILE_PIECE_BYTES, Failure, FailureKind, FileRequest};
 use rustix::fs::{FallocateFlags, fallocate};
@@ -42,7 +42,7 @@ pub fn remove_left_over(parent: &Path) {
 
 /// The files of one call. Dropped, they are removed.
 pub(crate) struct Files<'w> {
-    line: &'w Line<'w>,
+    line: &'w ServerLink<'w>,
     folder: PathBuf,
     /// Bytes that the files of one call may come to; 0 means any.
     limit: u64,
@@ -61,7 +61,7 @@ impl<'w> Files<'w> {
     /// Fetches the files that `scalars` name, in the worker's `folder`, and puts their places there
     /// in the scalars.
     pub(crate) fn fetch(
-        line: &'w Line<'w>,
+        line: &'w ServerLink<'w>,
         folder: &Path,
         limit: u64,
         interface: &Interface,

@@ -1,6 +1,6 @@
 //! A worker process as the server sees it: its socket, the ring of requests, what it prints.
 
-use crate::callback::{AnswerWord, Mailbox, WORD_BYTES, Word};
+use crate::callback::{AnswerWord, Mailbox, WORD_BYTES, WorkerMessage};
 use crate::control::{Control, Outcome, Request};
 use crate::death::Death;
 use crate::launch::Ready;
@@ -332,11 +332,11 @@ impl Worker {
 
     /// What a running worker says. `None` where it says nothing that can be understood, most
     /// likely because it is dead.
-    pub fn read_word(&self) -> Option<Word> {
+    pub fn read_word(&self) -> Option<WorkerMessage> {
         let mut word = [0; WORD_BYTES];
         let flags = rustix::net::RecvFlags::DONTWAIT;
         let (count, _) = rustix::net::recv(&self.socket, &mut word, flags).ok()?;
-        Word::decode(&word[..count])
+        WorkerMessage::decode(&word[..count])
     }
 
     /// The callback that the worker has put in the mailbox; it waits for the answer.

@@ -18,7 +18,7 @@ mod parallel;
 mod process;
 mod sandbox;
 
-pub use callback::Word;
+pub use callback::WorkerMessage;
 pub use control::{Outcome, TEXT_BYTES};
 pub use death::Death;
 pub use farcall_library::{CallbackAnswer, CallbackRequest, Caller, MOST_CALLBACK_BYTES, Source};

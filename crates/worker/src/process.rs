@@ -3,7 +3,7 @@
 //! What is called is a [`Callee`]: a C or Fortran library here, Python functions in the package
 //! for Python.
 
-use crate::callback::{AnswerWord, Mailbox, Word};
+use crate::callback::{AnswerWord, Mailbox, WorkerMessage};
 use crate::control::{Control, Outcome, Request};
 use crate::files::Files;
 use crate::handle::{GREETING_BYTES, MemoryMessage, READY, SOCKET_FD};
@@ -360,7 +360,7 @@ impl<C: Callee> Worker<C> {
         let Channel {
             socket, mailbox, ..
         } = &self.channel;
-        let line = Line { socket, mailbox };
+        let line = ServerLink { socket, mailbox };
         let files = match interface.moves_files() {
             false => None,
             true => {
@@ -392,7 +392,7 @@ impl<C: Callee> Worker<C> {
         call: &Call,
         layout: &Layout,
         starts: &[*mut u8],
-        line: &Line<'_>,
+        line: &ServerLink<'_>,
     ) -> Result<u64, Failure> {
         let mut waited = Duration::ZERO;
         let mut caller = |request: Result<CallbackRequest, String>| {
@@ -435,12 +435,12 @@ impl<C: Callee> Worker<C> {
 }
 
 /// The way to the server while a call runs.
-pub(crate) struct Line<'w> {
+pub(crate) struct ServerLink<'w> {
     socket: &'w OwnedFd,
     mailbox: &'w Mailbox,
 }
 
-impl Line<'_> {
+impl ServerLink<'_> {
     /// Has the server pass a callback on to the client, and waits for the answer.
     fn call_back(&self, request: CallbackRequest) -> Result<CallbackAnswer, String> {
         let callback = Callback {
@@ -464,7 +464,7 @@ impl Line<'_> {
         message.clear();
         callback.encode(message);
         self.mailbox.put(message)?;
-        self.say(&Word::Callback(message.len()))
+        self.say(&WorkerMessage::Callback(message.len()))
     }
 
     /// Waits for the answer to what was asked.
@@ -479,12 +479,12 @@ impl Line<'_> {
 
     /// The library cannot go on, nor be left in the middle: the server ends the process.
     fn give_up(&self, problem: String) -> ! {
-        let _ = self.say(&Word::Problem(problem));
+        let _ = self.say(&WorkerMessage::Problem(problem));
         while receive(self.socket).is_ok() {}
         std::process::exit(1);
     }
 
-    fn say(&self, word: &Word) -> io::Result<()> {
+    fn say(&self, word: &WorkerMessage) -> io::Result<()> {
         let flags = rustix::net::SendFlags::NOSIGNAL;
         rustix::net::send(self.socket, &word.encode(), flags)?;
         Ok(())

@@ -9,8 +9,8 @@ use farcall_rpc_proto::client::{Answer, Connection, Event};
 use farcall_rpc_proto::{
     ArrayForm, ArrayPart, CALLBACKS, CREDIT, Call, CallId, CallbackAnswer, DIRECTORY, DataName,
     HANDLES, HandleId, Hello, JOBS, JobId, KEPT_OBJECTS, Kind, LOANS, Limits, NAMES, Name, OUTPUT,
-    ObjectRequest, PARTS, ProtocolError, Pull, Put, RESERVATIONS, ReservationRequest, Submission,
-    Transmit,
+    ObjectRequest, PARTS, ProtocolError, Pull, Put, RESERVATIONS, ReservationRequest,
+    SubmitRequest, Transmit,
 };
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ const MEMORY_BYTES: u64 = 4096;
 
 const ARRAY: HandleId = HandleId([4; 16]);
 const JOB: JobId = JobId([3; 16]);
-/// Bytes of the results of a submitted call.
+/// Bytes of the results of a durable call.
 const FETCHED: u64 = 70;
 
 struct Driver {
@@ -121,7 +121,7 @@ impl Driver {
     }
 
     fn open_jobs(&mut self) {
-        let submission = Submission {
+        let submission = SubmitRequest {
             call: call(20),
             keep: None,
         };

@@ -7,11 +7,11 @@
 use farcall_rpc_proto::server::{Connection, Event};
 use farcall_rpc_proto::{
     ArrayForm, CALLBACKS, CREDIT, Call, CallId, Callback, CallbackAnswer, Chunk, DIRECTORY,
-    DataName, Edition, Estimate, Failure, FailureKind, HANDLES, HandleId, HandlePage, HandleRecord,
-    Hello, JOBS, JobDescription, JobId, JobPage, JobRecord, JobState, KEPT_OBJECTS, Kind, LOANS,
-    Limits, Listing, NAMES, Name, NamePage, NameRecord, OBJECTS, OPERATION, OUTPUT, ObjectPage,
-    ObjectRequest, PARTS, Pull, Put, RESERVATIONS, ReservationPage, ReservationRecord,
-    ReservationRequest, SHARED_MEMORY, Times, Transmit,
+    DataName, DataVersion, DurableDescription, DurablePage, DurableRecord, DurableState, Estimate,
+    Failure, FailureKind, HANDLES, HandleId, HandlePage, HandleRecord, Hello, JOBS, JobId,
+    KEPT_OBJECTS, Kind, LOANS, Limits, Listing, NAMES, Name, NamePage, NameRecord, OBJECTS,
+    OPERATION, OUTPUT, ObjectPage, ObjectRequest, PARTS, Pull, Put, RESERVATIONS, ReservationPage,
+    ReservationRecord, ReservationRequest, SHARED_MEMORY, Times, Transmit,
 };
 use std::collections::BTreeMap;
 
@@ -25,8 +25,8 @@ struct Open {
     expected: u64,
     received: u64,
     ready: bool,
-    /// It is answered with what is kept of it: a submitted call, or an array.
-    kept: Option<Kept>,
+    /// It is answered with what is kept of it: a durable call, or an array.
+    kept: Option<SeenCall>,
     /// A callback waits for its answer.
     calls_back: bool,
     /// Result bytes put out; none before the call is completed.
@@ -34,7 +34,7 @@ struct Open {
 }
 
 #[derive(Clone, Copy)]
-enum Kept {
+enum SeenCall {
     Job,
     Array,
 }
@@ -61,12 +61,12 @@ fn array(id: HandleId) -> HandleRecord {
     }
 }
 
-fn record(id: JobId) -> JobRecord {
-    JobRecord {
+fn record(id: JobId) -> DurableRecord {
+    DurableRecord {
         id,
         number: 1,
         function: "f".into(),
-        state: JobState::Queued,
+        state: DurableState::Queued,
         submitted: 1,
         started: None,
         ended: None,
@@ -79,7 +79,7 @@ fn record(id: JobId) -> JobRecord {
 fn named(name: DataName, id: HandleId) -> NameRecord {
     NameRecord {
         name,
-        edition: Edition::default(),
+        version: DataVersion::default(),
         shared: false,
         id: Some(id),
         form: array(id).form,
@@ -185,7 +185,7 @@ impl Driver {
                 0 => self.proto.estimated(id, &Estimate::default()),
                 _ => self.fail(id),
             },
-            Event::Status(id) => self.proto.standing(id, "{}".into()),
+            Event::Status(id) => self.proto.status_text(id, "{}".into()),
             Event::Directory(id, _, message) => match message.len() % 2 {
                 0 => self.proto.directory(id, Kind::Noted, &message),
                 _ => self.fail(id),
@@ -206,7 +206,7 @@ impl Driver {
             Event::Submit(id, submission) => self.submit(id, &submission.call),
             Event::Put(id, put) => self.put(id, &put),
             Event::PutPart(id, part) => {
-                self.offered(id, part.offset, part.bytes, Some(Kept::Array));
+                self.offered(id, part.offset, part.bytes, Some(SeenCall::Array));
             }
             Event::GetPart(id, part) => self.fetch(id, part.id.0[0]),
             Event::Get(id, handle) => self.fetch(id, handle.0[0]),
@@ -272,7 +272,7 @@ impl Driver {
     fn put(&mut self, id: CallId, put: &Put) {
         let _ = put.form.bytes();
         let rank = put.form.shape.len() as u64;
-        self.offered(id, rank, put.data_bytes, Some(Kept::Array));
+        self.offered(id, rank, put.data_bytes, Some(SeenCall::Array));
     }
 
     fn pull(&mut self, id: CallId, pull: &Pull) {
@@ -312,7 +312,7 @@ impl Driver {
     }
 
     fn submit(&mut self, id: CallId, call: &Call) {
-        self.offered(id, call.function, call.data_bytes, Some(Kept::Job));
+        self.offered(id, call.function, call.data_bytes, Some(SeenCall::Job));
     }
 
     /// Answered at once, or never.
@@ -325,7 +325,7 @@ impl Driver {
 
     fn list_jobs(&mut self, id: CallId, after: u64) {
         let (jobs, next) = (vec![record(JobId([0; 16]))], Some(after));
-        self.proto.jobs(id, &JobPage { jobs, next });
+        self.proto.jobs(id, &DurablePage { jobs, next });
     }
 
     fn answered(&mut self, id: CallId, answer: &CallbackAnswer) {
@@ -343,7 +343,7 @@ impl Driver {
     fn tell(&mut self, id: CallId, job: JobId) {
         let record = record(job);
         let call = None;
-        self.proto.job(id, &JobDescription { record, call });
+        self.proto.job(id, &DurableDescription { record, call });
     }
 
     fn fetch(&mut self, id: CallId, choice: u8) {
@@ -366,7 +366,7 @@ impl Driver {
         }
     }
 
-    fn offered(&mut self, id: CallId, choice: u64, data_bytes: u64, kept: Option<Kept>) {
+    fn offered(&mut self, id: CallId, choice: u64, data_bytes: u64, kept: Option<SeenCall>) {
         if choice % 3 == 1 {
             return self.fail(id);
         }
@@ -395,8 +395,8 @@ impl Driver {
         if let Some(kept) = call.kept {
             self.open.remove(&id);
             return match kept {
-                Kept::Job => self.proto.submitted(id, JobId([7; 16])),
-                Kept::Array => self.proto.handle(id, &array(HandleId([7; 16]))),
+                SeenCall::Job => self.proto.submitted(id, JobId([7; 16])),
+                SeenCall::Array => self.proto.handle(id, &array(HandleId([7; 16]))),
             };
         }
         match id % 4 {

@@ -1,16 +1,16 @@
 //! Any bytes as a submission: decoding ends without a panic and without memory beyond its input,
 //! and what is accepted encodes to bytes that decode and encode to themselves.
 
-use farcall_rpc_proto::Submission;
+use farcall_rpc_proto::SubmitRequest;
 
 /// The body of the target.
 pub fn run(data: &[u8]) {
-    let Ok(submission) = Submission::decode(data) else {
+    let Ok(submission) = SubmitRequest::decode(data) else {
         return;
     };
     let mut once = Vec::new();
     submission.encode(&mut once);
-    let again = Submission::decode(&once).expect("what was encoded here decodes");
+    let again = SubmitRequest::decode(&once).expect("what was encoded here decodes");
     let mut twice = Vec::new();
     again.encode(&mut twice);
     assert_eq!(once, twice);

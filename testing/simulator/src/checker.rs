@@ -35,9 +35,9 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What a submitted call has come to, as a client was told.
+/// What a durable call has come to, as a client was told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum KnownOutcome {
     /// Its results.
     Done(Vec<u8>),
     /// Why there are none.
@@ -56,7 +56,7 @@ pub(crate) struct Known {
     /// Its id, where the server has said that it is kept.
     pub(crate) id: Option<JobId>,
     /// What was told of it last.
-    told: Option<Told>,
+    told: Option<KnownOutcome>,
     /// Its user wanted it to end.
     pub(crate) is_cancelled: bool,
 }
@@ -111,7 +111,7 @@ pub(crate) struct Checker {
     pub(crate) names: names::Names,
     pub(crate) reservations: reservations::Reservations,
     pub(crate) lanes: lanes::Lanes,
-    pub(crate) editions: grid::Editions,
+    pub(crate) versions: grid::Versions,
     pub(crate) fairness: fairness::Fairness,
     pub(crate) secrets: secrets::Secrets,
     /// Virtual nanoseconds.
@@ -305,12 +305,12 @@ impl Checker {
         }
     }
 
-    /// A client is told what a submitted call has come to.
-    pub(crate) fn told(&mut self, tag: Tag, told: Told) {
+    /// A client is told what a durable call has come to.
+    pub(crate) fn told(&mut self, tag: Tag, told: KnownOutcome) {
         let Some(known) = self.calls.get_mut(&tag) else {
             return;
         };
-        if told == Told::Failed(FailureKind::Cancelled) && !known.is_cancelled {
+        if told == KnownOutcome::Failed(FailureKind::Cancelled) && !known.is_cancelled {
             return self.fail(format!("call {tag} was cancelled, and nobody wanted that"));
         }
         match &known.told {
@@ -324,7 +324,7 @@ impl Checker {
 
     /// A call of many servers is over: it has succeeded, or failed so.
     pub(crate) fn ended(&mut self, tag: Tag, failed: Option<FailureKind>) {
-        let told = failed.map_or(Told::Done(Vec::new()), Told::Failed);
+        let told = failed.map_or(KnownOutcome::Done(Vec::new()), KnownOutcome::Failed);
         match self.calls.get_mut(&tag) {
             Some(known) if known.told.is_none() => known.told = Some(told),
             _ => self.fail(format!("call {tag} ends a second time, with {told:?}")),

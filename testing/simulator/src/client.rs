@@ -88,7 +88,7 @@ pub(crate) struct Client {
     /// Numbers of the functions at the server that it is connected to.
     functions: BTreeMap<usize, u64>,
     open: BTreeMap<CallId, Open>,
-    kept: BTreeMap<JobId, submitted::Kept>,
+    kept: BTreeMap<JobId, submitted::StoredCall>,
     arrays: Vec<arrays::Array>,
     objects: Vec<objects::Object>,
     /// Its reservations, by their numbers.
@@ -139,7 +139,7 @@ impl Client {
 
     /// Whether it has got all it wanted.
     pub(crate) fn is_content(&self) -> bool {
-        let is_known = |kept: &submitted::Kept| kept.asks > 1;
+        let is_known = |kept: &submitted::StoredCall| kept.asks > 1;
         self.wishes == 0 && self.open.is_empty() && self.kept.values().all(is_known)
     }
 
@@ -149,7 +149,7 @@ impl Client {
         let open: Vec<_> = open.map(|open| open.purpose.in_words()).collect();
         let kept = self.kept.values().filter(|kept| kept.asks < 2);
         let kept: Vec<String> = kept.map(|kept| kept.tag.to_string()).collect();
-        format!("{} wishes, {open:?}, submitted calls {kept:?}", self.wishes)
+        format!("{} wishes, {open:?}, durable calls {kept:?}", self.wishes)
     }
 
     pub(crate) fn is_connected(&self) -> bool {
@@ -364,7 +364,7 @@ impl Client {
         match answer {
             Answer::Created => return self.created(request, scene),
             Answer::Done(_) => return self.done(request, scene),
-            Answer::Estimated(_) | Answer::Standing(_) | Answer::Draining(_) => return,
+            Answer::Estimated(_) | Answer::StatusText(_) | Answer::Draining(_) => return,
             Answer::Directory(..) | Answer::Shared(_) => return,
             Answer::Jobs(_) | Answer::Handles(_) => return,
             _ => {}

@@ -1,6 +1,6 @@
 //! A disk: a journal and files. What it has not synced may be lost, what it has said may be a lie.
 
-use farcall_rpc_proto::{Failure, FailureKind, JobId, JobState};
+use farcall_rpc_proto::{DurableState, Failure, FailureKind, JobId};
 use farcall_server_proto::{
     Changed, Content, DiskError, Event, JournalEntry, Outcome, Record, Stored, lifecycle,
 };
@@ -109,7 +109,7 @@ impl Disk {
         };
         record.state = state;
         match state {
-            JobState::Running => record.started = Some(now),
+            DurableState::Running => record.started = Some(now),
             state if state.is_over() => record.ended = Some(now),
             _ => {}
         }

@@ -6,15 +6,15 @@ pub(crate) use sockets::Socket;
 
 use crate::interfaces::{self, AGAIN, ASK, ASKED, LOOK, MAKE, Tag, look, next, state};
 use crate::options::Options;
-use farcall_idl::{Document, Interface, Place};
+use farcall_idl::{Document, Interface, SharedRange};
 use farcall_random::SplitMix64;
 use farcall_rpc_proto::{Call, Failure};
 use farcall_schedule::Policy;
 use farcall_schedule::queue::{self, Patience};
 use farcall_schedule::reservation::Bandwidth;
 use farcall_server_proto::{
-    ArrayLimits, CallKey, ConnectionKey, DataFile, DurableLimits, Key, Limits, MemoryKey, Now,
-    Server, Settings, Way, WorkerKey,
+    ArrayLimits, CallKey, ConnectionKey, DataFile, Direction, DurableLimits, Key, Limits,
+    MemoryKey, Now, Server, Settings, WorkerKey,
 };
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -100,7 +100,7 @@ pub(crate) struct Machine {
     pub(crate) unflushed: Vec<ConnectionKey>,
     pub(crate) resumed: Vec<ConnectionKey>,
     /// Connections whose turn it is to move bytes at a reserved rate.
-    pub(crate) served: VecDeque<(ConnectionKey, Way)>,
+    pub(crate) served: VecDeque<(ConnectionKey, Direction)>,
     /// Whether clients can connect, and those that have and were not accepted yet.
     pub(crate) listens: bool,
     pub(crate) backlog: VecDeque<usize>,
@@ -242,7 +242,7 @@ impl Machine {
         layout.place(message.places.iter().copied());
         let arrays = layout.arrays.iter().enumerate();
         let arrays = arrays.map(|(index, array)| {
-            let place: Option<Place> = message.places.get(index).copied().flatten();
+            let place: Option<SharedRange> = message.places.get(index).copied().flatten();
             let memory = match place {
                 Some(place) => MemoryKey::of_number(place.segment),
                 None => request.buffer?,

@@ -289,7 +289,7 @@ impl World {
         let lacking: Vec<String> = clients.chain(callers).collect();
         let machines = self.hosts.iter().map(|host| host.machine.as_ref());
         let figures: Vec<_> = machines
-            .map(|machine| machine.map(|one| (one.server.overview().figures(), one.standing())))
+            .map(|machine| machine.map(|one| (one.server.overview().figures(), one.status())))
             .collect();
         self.checker
             .fail(format!("{why}: {}; {figures:?}", lacking.join("; ")));

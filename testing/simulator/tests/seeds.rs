@@ -12,7 +12,7 @@ const FAILED: [(u64, &str); 6] = [
     ),
     (
         69,
-        "a submitted call that had left memory was read back with no checksum",
+        "a durable call that had left memory was read back with no checksum",
     ),
     (
         13,

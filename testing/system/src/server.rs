@@ -109,7 +109,7 @@ impl Serving {
         self
     }
 
-    /// Keeps submitted calls, and listens at a Unix socket too.
+    /// Keeps durable calls, and listens at a Unix socket too.
     #[must_use]
     pub fn durable(self) -> Serving {
         self.options(&["--state", "state", "--unix", "socket"])
@@ -180,7 +180,7 @@ impl ServerProcess {
         Serving::new(Folder::Given(folder.to_path_buf()), files)
     }
 
-    /// One as [`ServerProcess::of`] makes it, whose folder for submitted calls is a disk of 24 MiB;
+    /// One as [`ServerProcess::of`] makes it, whose folder for durable calls is a disk of 24 MiB;
     /// none where that cannot be made.
     pub fn with_small_disk(interfaces: &[&str]) -> Option<Serving> {
         let folder = folder();
@@ -225,7 +225,7 @@ impl ServerProcess {
         self.folder().join(&self.serving.words[0])
     }
 
-    /// Where it keeps submitted calls.
+    /// Where it keeps durable calls.
     pub fn state(&self) -> PathBuf {
         state(self.folder())
     }

@@ -2,7 +2,7 @@
 //! data.
 
 use farcall_client::{
-    Argument, Credentials, Error, FailureKind, Function, Options, Scalar, Server, Wanted,
+    Argument, Credentials, Error, FailureKind, Function, Options, ReservationSpec, Scalar, Server,
 };
 use farcall_system::{ServerProcess, farcall};
 use std::process::Stdio;
@@ -56,12 +56,12 @@ fn transfer(function: &Function, up: u64, down: u64) -> Result<[f64; 2], Error> 
     Ok([outcome.times.send, outcome.times.recv])
 }
 
-fn of_bandwidth(up: u64, down: u64, length: Duration) -> Wanted {
-    Wanted {
+fn of_bandwidth(up: u64, down: u64, length: Duration) -> ReservationSpec {
+    ReservationSpec {
         up,
         down,
         length,
-        ..Wanted::default()
+        ..ReservationSpec::default()
     }
 }
 
@@ -220,7 +220,7 @@ fn a_transfer_goes_on_as_all_others_when_its_reservation_is_over() {
     let [up, down] = transfer(&within, 30 * MB, 30 * MB).unwrap();
     assert!((0.8..10.0).contains(&up), "{up} s");
     assert!(down < 10.0, "{down} s");
-    let ahead = Wanted {
+    let ahead = ReservationSpec {
         start: MINUTE,
         ..of_bandwidth(MB, MB, second)
     };
@@ -234,7 +234,7 @@ fn a_transfer_goes_on_as_all_others_when_its_reservation_is_over() {
 fn bandwidth_that_cannot_be_reserved_is_refused_with_the_reason() {
     let process = start("bandwidth_up = '10MB/s'\n");
     let server = connect(&process);
-    let kind = |wanted: &Wanted| match server.reserve(wanted) {
+    let kind = |wanted: &ReservationSpec| match server.reserve(wanted) {
         Err(Error::Failed(failure)) => (failure.kind, failure.message),
         other => panic!("not refused: {other:?}"),
     };

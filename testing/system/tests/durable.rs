@@ -1,7 +1,8 @@
-//! Submitted calls and a server that is killed, by real processes.
+//! Durable calls and a server that is killed, by real processes.
 
 use farcall_client::{
-    Argument, Error, FailureKind, Job, JobId, JobState, JobStatus, Options, Scalar, Server,
+    Argument, DurableCall, DurableState, DurableStatus, Error, FailureKind, JobId, Options, Scalar,
+    Server,
 };
 use farcall_system::server::{Serving, connect};
 use farcall_system::{ServerProcess, wait_until};
@@ -21,7 +22,7 @@ Define nap(IN int us) Calls \"C\" usleep(us);
 Define read_gate(IN string gate, IN int mode) Calls \"C\" open(gate, mode);
 ";
 
-/// A server that keeps submitted calls.
+/// A server that keeps durable calls.
 fn durable(options: &[&str]) -> Serving {
     ServerProcess::of(&[FUNCTIONS]).durable().options(options)
 }
@@ -30,7 +31,7 @@ fn int(value: i64) -> Argument<'static> {
     Argument::Scalar(Scalar::Int(value))
 }
 
-fn fetch(job: &Job, length: usize) -> Result<Vec<u8>, Error> {
+fn fetch(job: &DurableCall, length: usize) -> Result<Vec<u8>, Error> {
     let submitted = job.describe()?;
     let mut result = vec![0; length];
     let mut left = Some(&mut result);
@@ -120,11 +121,11 @@ impl Client {
 }
 
 /// Every acknowledged call has one outcome, and the right one.
-fn check(job: &Job, status: &JobStatus, expected: &Expected) {
+fn check(job: &DurableCall, status: &DurableStatus, expected: &Expected) {
     let id = job.id();
     let unknown = match status.state {
-        JobState::Done => false,
-        JobState::Failed => {
+        DurableState::Done => false,
+        DurableState::Failed => {
             let failure = status.failure.as_ref().expect("a failure says why");
             assert_eq!(failure.kind, FailureKind::OutcomeUnknown, "{id}: {failure}");
             assert!(failure.message.contains("outcome unknown"));
@@ -196,13 +197,13 @@ fn no_acknowledged_call_is_lost_when_the_server_is_killed() {
         jobs = connection.jobs().unwrap();
         jobs.iter().all(|job| job.state.is_over())
     });
-    let known: BTreeMap<JobId, &JobStatus> = jobs.iter().map(|job| (job.id, job)).collect();
+    let known: BTreeMap<JobId, &DurableStatus> = jobs.iter().map(|job| (job.id, job)).collect();
     assert_eq!(known.len(), jobs.len(), "one record for each call");
     let mut unknown = 0;
     for (id, expected) in &acknowledged {
         let status = known.get(id).unwrap_or_else(|| panic!("{id} is lost"));
         check(&connection.job(*id), status, expected);
-        unknown += usize::from(status.state == JobState::Failed);
+        unknown += usize::from(status.state == DurableState::Failed);
     }
     println!(
         "{kills} kills, {} attempts, {} acknowledged, {unknown} of unknown outcome, {} recorded",
@@ -229,12 +230,12 @@ fn a_running_call_is_cancelled_and_its_library_ended() {
     let waiting = nap.submit(&mut [int(hour)], None).unwrap();
     let last = nap.submit(&mut [int(1)], None).unwrap();
     wait_until("the first call runs", || {
-        running.status().unwrap().state == JobState::Running
+        running.status().unwrap().state == DurableState::Running
     });
-    assert_eq!(waiting.cancel().unwrap().state, JobState::Cancelled);
-    assert_eq!(last.status().unwrap().state, JobState::Queued);
+    assert_eq!(waiting.cancel().unwrap().state, DurableState::Cancelled);
+    assert_eq!(last.status().unwrap().state, DurableState::Queued);
     let start = Instant::now();
-    assert_eq!(running.cancel().unwrap().state, JobState::Cancelled);
+    assert_eq!(running.cancel().unwrap().state, DurableState::Cancelled);
     assert!(fetch(&last, 0).unwrap().is_empty());
     assert!(
         start.elapsed() < Duration::from_secs(60),
@@ -247,7 +248,7 @@ fn a_running_call_is_cancelled_and_its_library_ended() {
     );
     assert_eq!(
         last.cancel().unwrap().state,
-        JobState::Done,
+        DurableState::Done,
         "an outcome is final"
     );
 }
@@ -264,11 +265,11 @@ fn what_was_computed_is_kept_when_the_server_is_told_to_stop() {
             let arguments = &mut [Argument::Skip, Argument::In(&data), int(data.len() as i64)];
             copy.submit(arguments, None).unwrap()
         };
-        let jobs: Vec<Job> = (0..5).map(submit).collect();
+        let jobs: Vec<DurableCall> = (0..5).map(submit).collect();
         let long = nap.submit(&mut [int(1_000_000_000)], None).unwrap();
         wait_until("one of them is done", || {
             jobs.iter().any(|job| job.status().unwrap().state.is_over())
-                && long.status().unwrap().state == JobState::Running
+                && long.status().unwrap().state == DurableState::Running
         });
         let start = Instant::now();
         assert!(server.stop());
@@ -300,7 +301,7 @@ fn calls_that_wait_on_the_disk_for_memory_run_in_the_same_server() {
         let arguments = &mut [Argument::Skip, Argument::In(&data), int(data.len() as i64)];
         (copy.submit(arguments, None).unwrap(), data)
     };
-    let jobs: Vec<(Job, Vec<u8>)> = (1..=8).map(submit).collect();
+    let jobs: Vec<(DurableCall, Vec<u8>)> = (1..=8).map(submit).collect();
     fetch(&nap, 0).unwrap();
     for (job, data) in &jobs {
         assert_eq!(fetch(job, data.len()).unwrap(), *data);
@@ -326,11 +327,11 @@ fn a_server_that_drains_leaves_what_was_not_begun_to_the_next() {
         let arguments = &mut [Argument::Skip, Argument::In(&data), int(data.len() as i64)];
         copy.submit(arguments, None).unwrap()
     };
-    let jobs: Vec<Job> = (0..6).map(submit).collect();
+    let jobs: Vec<DurableCall> = (0..6).map(submit).collect();
     let last = connect(&server.socket()).job(jobs[5].id());
     let waits = std::thread::spawn(move || fetch(&last, 4_000_000));
     wait_until("the first one runs", || {
-        first.status().unwrap().state == JobState::Running
+        first.status().unwrap().state == DurableState::Running
     });
     server.drain();
     let waited = waits.join().unwrap();
@@ -341,7 +342,7 @@ fn a_server_that_drains_leaves_what_was_not_begun_to_the_next() {
     let connection = connect(&server.socket());
     assert_eq!(
         connection.job(first.id()).status().unwrap().state,
-        JobState::Done,
+        DurableState::Done,
         "what ran has ended"
     );
     for job in &jobs {
@@ -360,7 +361,7 @@ fn a_server_that_takes_over_has_the_submitted_calls_of_the_one_before() {
     fetch(&done, 3).unwrap();
     let running = nap.submit(&mut [int(2_000_000)], None).unwrap();
     wait_until("it runs", || {
-        running.status().unwrap().state == JobState::Running
+        running.status().unwrap().state == DurableState::Running
     });
     drop(connection);
     server.take_over();
@@ -372,7 +373,7 @@ fn a_server_that_takes_over_has_the_submitted_calls_of_the_one_before() {
     });
     assert_eq!(fetch(&connection.job(done.id()), 3).unwrap(), b"abc");
     let state = connection.job(running.id()).status().unwrap().state;
-    assert_eq!(state, JobState::Done, "the server before has ended it");
+    assert_eq!(state, DurableState::Done, "the server before has ended it");
 }
 
 #[test]
@@ -386,12 +387,12 @@ fn more_than_a_user_may_have_is_refused() {
         let arguments = &mut [Argument::Skip, Argument::In(&data), int(length as i64)];
         copy.submit(arguments, None)
     };
-    let refused = |result: Result<Job, Error>| match result {
+    let refused = |result: Result<DurableCall, Error>| match result {
         Err(Error::Failed(failure)) => assert_eq!(failure.kind, FailureKind::QuotaExceeded),
         other => panic!("{other:?}"),
     };
     refused(submit(60_000));
-    let jobs: Vec<Job> = (0..3).map(|_| submit(1000).unwrap()).collect();
+    let jobs: Vec<DurableCall> = (0..3).map(|_| submit(1000).unwrap()).collect();
     refused(submit(1000));
     jobs[0].forget().unwrap();
     submit(1000).unwrap();
@@ -428,7 +429,7 @@ fn what_is_damaged_on_the_disk_is_told_and_not_used() {
     fetch(&done, 3).unwrap();
     let running = nap.submit(&mut [int(1_000_000_000)], None).unwrap();
     wait_until("it runs", || {
-        running.status().unwrap().state == JobState::Running
+        running.status().unwrap().state == DurableState::Running
     });
     let queued = copy.submit(&mut arguments(), None).unwrap();
     server.kill();
@@ -506,7 +507,7 @@ fn nobody_reaches_the_calls_of_another_user() {
         &["cancel", &id, "--forget"],
     ] {
         let said = server.as_user(65_534, command);
-        assert!(said.contains("there is no submitted call"), "{said}");
+        assert!(said.contains("there is no durable call"), "{said}");
     }
     let guessed = server.as_user(65_534, &["fetch", &"0".repeat(32)]);
     assert_eq!(
@@ -522,5 +523,5 @@ fn nobody_reaches_the_calls_of_another_user() {
     let anybody = Server::connect(server.address(), options).unwrap();
     assert_eq!(anybody.jobs().unwrap(), []);
     assert!(anybody.job(job.id()).cancel().is_err());
-    assert_eq!(job.status().unwrap().state, JobState::Done);
+    assert_eq!(job.status().unwrap().state, DurableState::Done);
 }

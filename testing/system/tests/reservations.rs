@@ -1,7 +1,8 @@
 //! Processor elements reserved ahead of time: a real server, and two of its users.
 
 use farcall_client::{
-    Argument, Error, FailureKind, Function, Job, JobState, Options, Pending, Scalar, Server, Wanted,
+    Argument, DurableCall, DurableState, Error, FailureKind, Function, Options, Pending,
+    ReservationSpec, Scalar, Server,
 };
 use farcall_system::ServerProcess;
 use std::time::Duration;
@@ -35,12 +36,12 @@ fn start(options: &[&str]) -> ServerProcess {
 }
 
 /// Processor elements in so long, for so long.
-fn of_pes(pes: u32, start: Duration, length: Duration) -> Wanted {
-    Wanted {
+fn of_pes(pes: u32, start: Duration, length: Duration) -> ReservationSpec {
+    ReservationSpec {
         pes,
         start,
         length,
-        ..Wanted::default()
+        ..ReservationSpec::default()
     }
 }
 
@@ -156,7 +157,7 @@ fn what_cannot_be_reserved_is_refused_with_the_reason() {
     let (taken, text) = kind(server.reserve(&of_pes(1, MINUTE / 2, MINUTE / 2)));
     assert_eq!(taken, FailureKind::NotFree);
     assert!(text.contains("at the earliest"), "{text}");
-    let soonest = |length| Wanted {
+    let soonest = |length| ReservationSpec {
         latest: Some(Duration::MAX),
         ..of_pes(1, no_time, length)
     };
@@ -186,7 +187,7 @@ fn what_is_taken_can_be_had_at_the_earliest_time_there_is() {
     let earliest = refused.earliest().unwrap();
     assert!(earliest > MINUTE - Duration::from_secs(30), "{earliest:?}");
     assert!(earliest <= MINUTE, "{earliest:?}");
-    let soon = |latest| Wanted {
+    let soon = |latest| ReservationSpec {
         latest: Some(latest),
         ..of_pes(1, Duration::ZERO, MINUTE)
     };
@@ -223,7 +224,7 @@ fn a_plan_knows_of_reservations() {
     let function = server.function("wide").unwrap();
     let wait = |function: &Function| {
         let scalars = [Some(Scalar::Int(1)), Some(Scalar::Float(0.0)), None];
-        function.plan(&scalars, &[]).unwrap().wait
+        function.estimate(&scalars, &[]).unwrap().wait
     };
     assert_eq!(wait(&function), 0.0);
     let one = server.reserve(&of_pes(1, Duration::ZERO, MINUTE)).unwrap();
@@ -255,14 +256,14 @@ fn a_submitted_call_has_the_processor_elements_of_its_reservation() {
     };
     let outside = submit(&function).unwrap();
     let within = submit(&function.with_reservation(Some(reservation.id))).unwrap();
-    let fetch = |job: &Job| {
+    let fetch = |job: &DurableCall| {
         let mut span = [0; 16];
         let mut arguments = [Argument::Skip, Argument::Skip, Argument::Out(&mut span)];
         job.describe().unwrap().fetch(&mut arguments).unwrap();
     };
     fetch(&within);
     let state = outside.status().unwrap().state;
-    assert_eq!(state, JobState::Queued);
+    assert_eq!(state, DurableState::Queued);
     server.release(reservation.id).unwrap();
     let refused = submit(&function.with_reservation(Some(reservation.id)));
     assert_eq!(kind(refused).0, FailureKind::NotFound);
@@ -282,7 +283,10 @@ fn nobody_has_use_for_the_reservation_of_another_user() {
     let refused = Running::begin(&within, 1, 0.0).and_then(Running::end);
     assert_eq!(kind(refused).0, FailureKind::NotFound);
     let scalars = [Some(Scalar::Int(1)), Some(Scalar::Float(0.0)), None];
-    assert_eq!(kind(within.plan(&scalars, &[])).0, FailureKind::NotFound);
+    assert_eq!(
+        kind(within.estimate(&scalars, &[])).0,
+        FailureKind::NotFound
+    );
     // Of its one processor element nothing is reserved.
     Running::begin(&function, 1, 0.0).unwrap().end().unwrap();
 }

@@ -1,17 +1,17 @@
 //! Reservations at servers behind a metaserver, as processes: where calls go, and where a
 //! reservation is made.
 
-use farcall_client::{Error, FailureKind, ReservationName, Wanted};
+use farcall_client::{Error, FailureKind, ReservationName, ReservationSpec};
 use farcall_system::cluster::{Cluster, Running, begin, done, status, wait_for_servers};
 use farcall_system::server::connect;
 use farcall_system::{BOUND, farcall, wait_until};
 
 /// Processor elements from now on.
-fn wanted(pes: u32) -> Wanted {
-    Wanted {
+fn wanted(pes: u32) -> ReservationSpec {
+    ReservationSpec {
         pes,
         length: 2 * BOUND,
-        ..Wanted::default()
+        ..ReservationSpec::default()
     }
 }
 
@@ -64,7 +64,7 @@ fn a_reservation_is_made_where_it_can_be_had_first_and_its_calls_go_there() {
     // One server after the other is taken.
     let first = function.reserve(&wanted(2)).unwrap();
     // By far longer: servers say in how many seconds, each counted from when it is asked.
-    let longer = Wanted {
+    let longer = ReservationSpec {
         length: 3 * BOUND,
         ..wanted(1)
     };
@@ -75,7 +75,7 @@ fn a_reservation_is_made_where_it_can_be_had_first_and_its_calls_go_there() {
     let earliest = refused.earliest().unwrap();
     assert!(earliest <= 2 * BOUND && earliest > BOUND, "{refused}");
     assert!(refused.to_string().contains(&at[0]), "{refused}");
-    let soonest = Wanted {
+    let soonest = ReservationSpec {
         latest: Some(2 * BOUND),
         ..wanted(2)
     };

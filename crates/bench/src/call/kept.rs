@@ -1,4 +1,4 @@
-//! What the server keeps: arrays that stay, and submitted calls.
+//! What the server keeps: arrays that stay, and durable calls.
 
 use super::{Arguments, median_of, serve};
 use crate::failure::Failure;
@@ -12,7 +12,7 @@ use std::time::Instant;
 
 const ELEMENTS: usize = 8 << 20;
 const BYTES: usize = 8 * ELEMENTS;
-/// Exchanges of large arrays, and submitted calls, in a round.
+/// Exchanges of large arrays, and durable calls, in a round.
 const LARGE: usize = 3;
 const SUBMITTED: usize = 50;
 /// Bytes that a journal writes for a record.
@@ -154,7 +154,7 @@ impl Arrays {
     }
 }
 
-/// Until a submitted call is acknowledged, has run, and is fetched.
+/// Until a durable call is acknowledged, has run, and is fetched.
 fn submit(null: &Function) -> Result<f64, Failure> {
     let one = || Argument::Scalar(Scalar::Int(1));
     let start = Instant::now();

@@ -4,7 +4,7 @@ use super::world::{CLIENT, Grid, LINKS, World};
 use crate::failure::Failure;
 use crate::load::problem::{Arrays, Problem, System};
 use crate::table::median;
-use farcall_client::{Function, Offer, Options, Scalar, Server, Terms, Times};
+use farcall_client::{Function, Offer, Options, Scalar, Server, TimeParts, Times};
 use farcall_flow::SplitMix64;
 use indicatif::ProgressBar;
 use std::time::{Duration, Instant};
@@ -51,7 +51,7 @@ pub(super) fn plan(calls: usize, seed: u64) -> Vec<Planned> {
 pub(super) struct Made {
     /// At which of the servers.
     pub(super) server: usize,
-    pub(super) predicted: Terms,
+    pub(super) predicted: TimeParts,
     /// With the question to the metaserver.
     pub(super) seconds: f64,
     /// From the beginning of the window.

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::table::{Better, Row};
 use farcall_client::{Argument, Function, Options, Scalar, Server};
 use farcall_directory::message::{
-    Choose, Function as Served, Job, Join, Observe, Phase, Rate, Report, Times, Transfer,
+    Choose, Function as Served, Join, Observe, Phase, QueuedCall, Rate, Report, Times, Transfer,
 };
 use farcall_directory::{Directory, Settings, digest};
 use farcall_lab::Daemon;
@@ -109,7 +109,7 @@ fn directory() -> Result<Directory, Failure> {
 }
 
 fn report(server: u64) -> Report {
-    let jobs = (0..server % 5).map(|job| Job {
+    let jobs = (0..server % 5).map(|job| QueuedCall {
         phase: [Phase::Running, Phase::Waiting, Phase::Coming][job as usize % 3],
         pes: 1,
         seconds: 10.0 + job as f64,
@@ -129,7 +129,7 @@ fn report(server: u64) -> Report {
         accepts: true,
         memory: 1 << 39,
         calls: (server % 5) as u32,
-        jobs: jobs.collect(),
+        queued: jobs.collect(),
         learned: vec![Times {
             function: FUNCTION.into(),
             rates: (20..40).map(rate).collect(),

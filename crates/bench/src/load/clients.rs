@@ -54,16 +54,16 @@ pub(crate) struct Run {
 
 /// Where a client is, and the server for it.
 #[derive(Clone)]
-pub(crate) struct Place<'l> {
+pub(crate) struct ClientSite<'l> {
     pub(crate) address: String,
     /// The host of a lab; none: this one.
     pub(crate) host: Option<(&'l Lab, usize)>,
 }
 
-impl Place<'_> {
+impl ClientSite<'_> {
     /// On this host.
-    pub(crate) fn here(address: &str) -> Place<'static> {
-        Place {
+    pub(crate) fn here(address: &str) -> ClientSite<'static> {
+        ClientSite {
             address: address.to_string(),
             host: None,
         }
@@ -86,7 +86,7 @@ impl Place<'_> {
 }
 
 /// Runs a client at each of these places.
-pub(crate) fn run(places: &[Place<'_>], problem: Problem, pace: Pace) -> Result<Run, Failure> {
+pub(crate) fn run(places: &[ClientSite<'_>], problem: Problem, pace: Pace) -> Result<Run, Failure> {
     let count = places.len();
     let barrier = Barrier::new(count);
     let system = System::new(problem);
@@ -128,7 +128,7 @@ pub(crate) fn run(places: &[Place<'_>], problem: Problem, pace: Pace) -> Result<
 /// The times of the last of so many calls of one client.
 pub(crate) fn few(address: &str, problem: Problem, calls: usize) -> Result<Times, Failure> {
     let system = System::new(problem);
-    let (function, mut arrays) = prepare(&Place::here(address), &system)?;
+    let (function, mut arrays) = prepare(&ClientSite::here(address), &system)?;
     let mut last = None;
     for _ in 0..calls.max(1) {
         arrays.refill();
@@ -138,7 +138,7 @@ pub(crate) fn few(address: &str, problem: Problem, calls: usize) -> Result<Times
 }
 
 fn prepare<'s>(
-    place: &Place<'_>,
+    place: &ClientSite<'_>,
     system: &'s System,
 ) -> Result<(farcall_client::Function, Arrays<'s>), Failure> {
     let server = place.connect()?;

@@ -1,6 +1,6 @@
 //! A server for one experiment, which tells of each of its calls.
 
-use super::clients::Place;
+use super::clients::ClientSite;
 use super::problem::Problem;
 use crate::failure::Failure;
 use farcall_lab::Daemon;
@@ -87,9 +87,9 @@ impl LoadServer {
     }
 
     /// A client at a site of the lab that it runs in.
-    pub(crate) fn seen_from<'l>(&self, sites: &'l Sites, site: usize) -> Place<'l> {
+    pub(crate) fn seen_from<'l>(&self, sites: &'l Sites, site: usize) -> ClientSite<'l> {
         let port = self.port;
-        Place {
+        ClientSite {
             address: format!("farcall://{}:{port}", Sites::address(site)),
             host: Some((sites.lab(), Sites::host(site))),
         }

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::load::clients::{self, Pace};
 use crate::load::problem::Problem;
 use crate::load::server::LoadServer;
-use crate::load::{Arguments, Case, Way, cores, show, tell};
+use crate::load::{Arguments, Case, ServeOptions, cores, show, tell};
 use crate::raw::RawPeer;
 use crate::table::{Better, Row, median};
 
@@ -28,13 +28,13 @@ impl Arguments {
 /// Tables 3 to 5: Linpack of three orders, on one PE or on all, beside the original way.
 pub(crate) fn many(arguments: &Arguments) -> Result<(), Failure> {
     let ways = [
-        Way::new("1 PE", &[("--threads", 1)], "fcfs"),
-        Way::new(
+        ServeOptions::new("1 PE", &[("--threads", 1)], "fcfs"),
+        ServeOptions::new(
             "all PEs",
             &[("--threads", cores()), ("--pes", cores())],
             "fcfs",
         ),
-        Way::at_once(),
+        ServeOptions::at_once(),
     ];
     if !arguments.json {
         Case::print_header();
@@ -73,8 +73,8 @@ pub(crate) fn threads(arguments: &Arguments) -> Result<(), Failure> {
     for (power, [queue, at_once]) in NAMES.into_iter().enumerate() {
         let threads = 1 << power;
         let ways = [
-            Way::new(queue, &[("--threads", threads)], "fcfs"),
-            Way::new(at_once, &[("--pes", threads)], "at-once"),
+            ServeOptions::new(queue, &[("--threads", threads)], "fcfs"),
+            ServeOptions::new(at_once, &[("--pes", threads)], "at-once"),
         ];
         for way in &ways {
             let problem = Problem::Linpack(N);
@@ -97,7 +97,7 @@ pub(crate) fn ep(arguments: &Arguments) -> Result<(), Failure> {
         Case::print_header();
     }
     let mut cases = Vec::new();
-    for way in [Way::queue(), Way::at_once()] {
+    for way in [ServeOptions::queue(), ServeOptions::at_once()] {
         let server = LoadServer::start(&arguments.libraries, problem, &way.options)?;
         for count in arguments.counts(16) {
             let pace = Pace::always(if arguments.quick { 8.0 } else { 30.0 });
@@ -119,7 +119,7 @@ pub(crate) fn single(arguments: &Arguments) -> Result<(), Failure> {
     let local = Local::load(&arguments.libraries)?;
     let threads = cores();
     local.use_threads(1);
-    let options = Way::new(
+    let options = ServeOptions::new(
         "all PEs",
         &[("--threads", threads), ("--pes", threads)],
         "fcfs",

@@ -4,11 +4,11 @@ use super::links::{Link, SITES};
 use super::one_host::{PROBABILITY, STEP_S, STEPS};
 use super::statistics::Chance;
 use crate::failure::Failure;
-use crate::load::clients::{self, Pace, Place};
+use crate::load::clients::{self, ClientSite, Pace};
 use crate::load::machine::Machine;
 use crate::load::problem::Problem;
 use crate::load::server::LoadServer;
-use crate::load::{Arguments, Case, Way, cores, show, tell};
+use crate::load::{Arguments, Case, ServeOptions, cores, show, tell};
 use farcall_lab::{LineShape, Sites};
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ const SIZES: [usize; 3] = [600, 1000, 1400];
 /// Tables 6 and 7: Linpack of three orders from one site, on one PE or on all.
 pub(crate) fn wan(arguments: &Arguments) -> Result<(), Failure> {
     let ways = [
-        Way::new("1 PE", &[("--threads", 1)], "fcfs"),
+        ServeOptions::new("1 PE", &[("--threads", 1)], "fcfs"),
         all_elements(),
     ];
     let mut cases = Vec::new();
@@ -59,9 +59,9 @@ pub(crate) fn sites(arguments: &Arguments) -> Result<(), Failure> {
     show(arguments, &cases, &[])
 }
 
-fn all_elements() -> Way {
+fn all_elements() -> ServeOptions {
     let all = cores();
-    Way::new("all PEs", &[("--threads", all), ("--pes", all)], "fcfs")
+    ServeOptions::new("all PEs", &[("--threads", all), ("--pes", all)], "fcfs")
 }
 
 fn begin(arguments: &Arguments) {
@@ -83,7 +83,7 @@ impl Lab {
         arguments: &Arguments,
         links: &[Link],
         problem: Problem,
-        way: &Way,
+        way: &ServeOptions,
     ) -> Result<Lab, Failure> {
         let faster = arguments.faster();
         let mut chance = Chance(1);
@@ -110,7 +110,7 @@ impl Lab {
         count: usize,
         names: &[&'static str],
     ) -> Result<Vec<Case>, Failure> {
-        let mut places: Vec<Place<'_>> = Vec::new();
+        let mut places: Vec<ClientSite<'_>> = Vec::new();
         for site in sites {
             let place = self.server.seen_from(&self.sites, *site);
             places.extend(vec![place; count]);

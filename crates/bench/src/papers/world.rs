@@ -3,7 +3,7 @@
 use super::links::{Link, NETWORKS};
 use super::statistics::{Chance, Spread};
 use crate::failure::Failure;
-use crate::load::clients::Place;
+use crate::load::clients::ClientSite;
 use crate::load::problem::{Arrays, Problem, System};
 use crate::load::server::LoadServer;
 use crate::load::{Arguments, cores};
@@ -97,7 +97,7 @@ fn series(
 
 fn calls(
     sites: &Sites,
-    place: &Place<'_>,
+    place: &ClientSite<'_>,
     problem: Problem,
     shapes: &[LineShape],
     bar: &ProgressBar,

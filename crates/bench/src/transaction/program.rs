@@ -1,7 +1,7 @@
 //! Programs of calls on arrays, made one by one or as a transaction.
 
 use crate::failure::Failure;
-use farcall_client::{Argument, Function, Report, Scalar, Server, Transaction, Ways};
+use farcall_client::{Argument, ArgumentOptions, Function, Report, Scalar, Server, Transaction};
 use farcall_idl::Mode;
 use std::collections::HashMap;
 
@@ -185,7 +185,7 @@ impl Program {
             // is.
             unsafe {
                 let mut arguments = call.arguments(function, &mut memory);
-                transaction.add(function, &mut arguments, &Ways::default())?;
+                transaction.add(function, &mut arguments, &ArgumentOptions::default())?;
             }
         }
         for array in &self.between {

@@ -2,15 +2,15 @@
 
 mod network;
 
-use network::{Plan, run};
+use network::{Faults, run};
 
 /// The plan of a small job in which something happens at one step.
-fn small(seed: u64) -> Plan {
-    Plan {
+fn small(seed: u64) -> Faults {
+    Faults {
         seed,
         nodes: 32,
         messages: 12,
-        ..Plan::default()
+        ..Faults::default()
     }
 }
 
@@ -24,13 +24,13 @@ fn a_quiet_network_loses_nothing() {
 #[test]
 fn a_bad_network_loses_nothing() {
     for seed in 0..12 {
-        let plan = Plan {
+        let faults = Faults {
             loss: 0.1,
             duplication: 0.1,
             reordering: 0.3,
             ..small(seed)
         };
-        let outcome = run(&plan);
+        let outcome = run(&faults);
         assert_eq!(outcome.delivered, outcome.expected, "seed {seed}");
     }
 }
@@ -40,7 +40,7 @@ fn preemption_at_every_step() {
     let steps = run(&small(7)).steps;
     for step in (1..steps).step_by(9) {
         for drain in [true, false] {
-            let plan = Plan {
+            let faults = Faults {
                 preempt_at: Some(step),
                 drain,
                 loss: 0.02,
@@ -48,7 +48,7 @@ fn preemption_at_every_step() {
                 reordering: 0.1,
                 ..small(7)
             };
-            let outcome = run(&plan);
+            let outcome = run(&faults);
             assert_eq!(outcome.delivered, outcome.expected, "step {step} {drain}");
             assert_eq!(outcome.switches, 1, "step {step}");
         }
@@ -59,7 +59,7 @@ fn preemption_at_every_step() {
 fn preempted_again_and_again_with_copied_contexts() {
     for seed in 0..6 {
         for drain in [true, false] {
-            let plan = Plan {
+            let faults = Faults {
                 messages: 40,
                 preempt_every: Some(100_000),
                 drain,
@@ -70,7 +70,7 @@ fn preempted_again_and_again_with_copied_contexts() {
                 receive_fifo: 6,
                 ..small(seed)
             };
-            let outcome = run(&plan);
+            let outcome = run(&faults);
             assert_eq!(outcome.delivered, outcome.expected, "seed {seed} {drain}");
             assert!(outcome.switches > 3, "seed {seed}: {}", outcome.switches);
         }
@@ -80,14 +80,14 @@ fn preempted_again_and_again_with_copied_contexts() {
 #[test]
 fn a_full_receiver_becomes_stationary() {
     // Nothing is consumed until the switch is over: every answer is a Nack by then.
-    let plan = Plan {
+    let faults = Faults {
         receive_fifo: 2,
         preempt_at: Some(1_500),
         consume_after_switch: true,
         drain: true,
         ..small(3)
     };
-    let outcome = run(&plan);
+    let outcome = run(&faults);
     assert_eq!(outcome.switches, 1);
     assert!(outcome.nacks > 0);
     assert_eq!(outcome.delivered, outcome.expected);
@@ -96,7 +96,7 @@ fn a_full_receiver_becomes_stationary() {
 #[test]
 fn a_killed_job_reaches_nobody() {
     for seed in 0..8 {
-        let plan = Plan {
+        let faults = Faults {
             kill_at: Some(300 + 131 * seed as usize),
             loss: 0.05,
             duplication: 0.2,
@@ -104,7 +104,7 @@ fn a_killed_job_reaches_nobody() {
             ..small(seed)
         };
         // A second job takes the nodes, ranks and channels of the killed one at once.
-        let outcome = run(&plan);
+        let outcome = run(&faults);
         assert_eq!(outcome.delivered, outcome.expected, "seed {seed}");
         assert!(
             outcome.strays > 0,
@@ -119,7 +119,7 @@ fn a_killed_job_reaches_nobody() {
 fn a_crashed_node_holds_nobody_up() {
     for seed in 0..24u16 {
         for drain in [true, false] {
-            let plan = Plan {
+            let faults = Faults {
                 crash: Some((100 + 67 * usize::from(seed), seed)),
                 preempt_every: Some(100_000),
                 messages: 40,
@@ -129,7 +129,7 @@ fn a_crashed_node_holds_nobody_up() {
                 reordering: 0.2,
                 ..small(seed.into())
             };
-            let outcome = run(&plan);
+            let outcome = run(&faults);
             assert_eq!(outcome.delivered, outcome.expected, "seed {seed} {drain}");
             assert!(
                 outcome.strays > 0,
@@ -143,7 +143,7 @@ fn a_crashed_node_holds_nobody_up() {
 #[test]
 fn a_thousand_nodes() {
     for (nodes, drain) in [(256, true), (1024, false)] {
-        let plan = Plan {
+        let faults = Faults {
             nodes,
             messages: 3,
             preempt_every: Some(300_000),
@@ -153,7 +153,7 @@ fn a_thousand_nodes() {
             reordering: 0.1,
             ..small(u64::from(nodes))
         };
-        let outcome = run(&plan);
+        let outcome = run(&faults);
         assert_eq!(outcome.delivered, outcome.expected, "{nodes} nodes");
         assert!(outcome.switches > 0);
     }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 /// What happens in a run.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct Faults {
     pub seed: u64,
     pub nodes: u16,
     /// Messages of each pair; each node sends to three others.
@@ -30,9 +30,9 @@ pub struct Plan {
     pub crash: Option<(usize, u16)>,
 }
 
-impl Default for Plan {
-    fn default() -> Plan {
-        Plan {
+impl Default for Faults {
+    fn default() -> Faults {
+        Faults {
             seed: 0,
             nodes: 32,
             messages: 8,
@@ -94,7 +94,7 @@ enum Event {
 }
 
 struct World {
-    plan: Plan,
+    faults: Faults,
     random: SplitMix64,
     now: u64,
     tie: u64,
@@ -112,10 +112,10 @@ struct World {
 const MESSAGE_BYTES: u32 = 8;
 const WORK_TIME: u64 = 20_000;
 
-pub fn run(plan: &Plan) -> Outcome {
+pub fn run(faults: &Faults) -> Outcome {
     let mut world = World {
-        plan: plan.clone(),
-        random: SplitMix64::new(plan.seed),
+        faults: faults.clone(),
+        random: SplitMix64::new(faults.seed),
         now: 0,
         tie: 0,
         events: BinaryHeap::new(),
@@ -123,19 +123,19 @@ pub fn run(plan: &Plan) -> Outcome {
         epoch: 0,
         pairs: Vec::new(),
         place: BTreeMap::new(),
-        frozen: vec![false; plan.nodes.into()],
+        frozen: vec![false; faults.nodes.into()],
         thawed: 0,
         is_switching: false,
         outcome: Outcome::default(),
     };
     world.start();
-    if let Some(time) = plan.preempt_every {
+    if let Some(time) = faults.preempt_every {
         world.after(time, Event::Preempt);
     }
     while let Some(Reverse((time, _, event))) = world.events.pop() {
         world.now = time;
         world.outcome.steps += 1;
-        assert!(world.outcome.steps < 2_000_000, "{plan:?} does not end");
+        assert!(world.outcome.steps < 2_000_000, "{faults:?} does not end");
         world.step(event);
         if world.outcome.delivered == world.outcome.expected && !world.is_switching {
             break;
@@ -153,7 +153,7 @@ fn content(address: Address, number: u64) -> u64 {
 impl World {
     /// Starts a job on all nodes.
     fn start(&mut self) {
-        let nodes = self.plan.nodes;
+        let nodes = self.faults.nodes;
         for source in 0..nodes {
             let mut targets = [1, nodes / 2, 1 + self.draw(u64::from(nodes) - 1) as u16];
             targets.sort_unstable();
@@ -163,7 +163,7 @@ impl World {
                 }
             }
         }
-        self.outcome.expected = self.pairs.len() as u64 * self.plan.messages;
+        self.outcome.expected = self.pairs.len() as u64 * self.faults.messages;
         for node in 0..nodes {
             let time = self.draw(WORK_TIME);
             self.after(time, Event::Work(node));
@@ -193,13 +193,13 @@ impl World {
     }
 
     fn step(&mut self, event: Event) {
-        if self.plan.preempt_at == Some(self.outcome.steps) {
+        if self.faults.preempt_at == Some(self.outcome.steps) {
             self.preempt();
         }
-        if self.plan.kill_at == Some(self.outcome.steps) {
+        if self.faults.kill_at == Some(self.outcome.steps) {
             self.kill();
         }
-        if let Some((step, node)) = self.plan.crash
+        if let Some((step, node)) = self.faults.crash
             && step == self.outcome.steps
         {
             self.crash(node);
@@ -231,7 +231,7 @@ impl World {
         if self.frozen[usize::from(node)] {
             return;
         }
-        let consumes = !self.plan.consume_after_switch || self.outcome.switches > 0;
+        let consumes = !self.faults.consume_after_switch || self.outcome.switches > 0;
         for index in self.alive() {
             let pair = &mut self.pairs[index];
             if pair.address.destination == node && consumes {
@@ -242,8 +242,8 @@ impl World {
                 }
             }
             let pair = &mut self.pairs[index];
-            if pair.address.source == node && pair.produced < self.plan.messages {
-                for _ in 0..3.min(self.plan.messages - pair.produced) {
+            if pair.address.source == node && pair.produced < self.faults.messages {
+                for _ in 0..3.min(self.faults.messages - pair.produced) {
                     pair.send_fifo
                         .push_back(content(pair.address, pair.produced));
                     pair.produced += 1;
@@ -258,7 +258,7 @@ impl World {
     fn queue(&mut self, index: usize) {
         while self.pairs[index].queued < self.pairs[index].send_fifo.len() {
             let most = self.pairs[index].send_fifo.len() - self.pairs[index].queued;
-            let most = most.min(3).min(self.plan.receive_fifo);
+            let most = most.min(3).min(self.faults.receive_fifo);
             let count = 1 + self.draw(most as u64) as u16;
             let pair = &mut self.pairs[index];
             if !pair.sender.has_room() {
@@ -316,13 +316,13 @@ impl World {
 
     /// The network: loses, repeats, delays.
     fn send(&mut self, packet: Vec<u8>) {
-        let copies = 1 + usize::from(self.chance(self.plan.duplication));
+        let copies = 1 + usize::from(self.chance(self.faults.duplication));
         for _ in 0..copies {
-            if self.chance(self.plan.loss) {
+            if self.chance(self.faults.loss) {
                 continue;
             }
             let mut delay = 10_000;
-            if self.chance(self.plan.reordering) {
+            if self.chance(self.faults.reordering) {
                 delay += self.draw(400_000);
             }
             self.after(delay, Event::Arrival(packet.clone()));
@@ -354,7 +354,7 @@ impl World {
         let at_node = |pair: &&Pair| pair.address.destination == node;
         let used = self.pairs.iter().filter(at_node);
         let used: usize = used.map(|pair| pair.receive_fifo.len()).sum();
-        let room = self.plan.receive_fifo - used;
+        let room = self.faults.receive_fifo - used;
         let pair = &mut self.pairs[index];
         let verdict = pair
             .receiver
@@ -374,14 +374,14 @@ impl World {
             return;
         }
         self.is_switching = true;
-        for node in 0..self.plan.nodes {
+        for node in 0..self.faults.nodes {
             let time = 1 + self.draw(50_000);
             self.after(time, Event::Freeze(node));
         }
     }
 
     fn how(&self) -> Freeze {
-        match self.plan.drain {
+        match self.faults.drain {
             true => Freeze::Drain,
             false => Freeze::Epoch,
         }
@@ -416,11 +416,11 @@ impl World {
         for index in self.alive() {
             self.pairs[index].receiver.close();
             self.inspect(index);
-            if self.plan.copied {
+            if self.faults.copied {
                 self.copy(index);
             }
         }
-        for node in 0..self.plan.nodes {
+        for node in 0..self.faults.nodes {
             let time = 1 + self.draw(50_000);
             self.after(time, Event::Thaw(node));
         }
@@ -473,7 +473,7 @@ impl World {
             self.thawed = 0;
             self.is_switching = false;
             self.outcome.switches += 1;
-            if let Some(time) = self.plan.preempt_every {
+            if let Some(time) = self.faults.preempt_every {
                 self.after(time, Event::Preempt);
             }
         }
@@ -496,7 +496,7 @@ impl World {
             pair.is_gone |= pair.address.source == node || pair.address.destination == node;
         }
         let alive = self.alive().count() as u64;
-        self.outcome.expected = alive * self.plan.messages;
+        self.outcome.expected = alive * self.faults.messages;
         self.outcome.delivered = self.alive().map(|index| self.pairs[index].consumed).sum();
         self.finish_thaw();
     }
@@ -511,7 +511,7 @@ impl World {
 
     /// Whether something holds for what all nodes but a crashed one say of being frozen.
     fn all_alive(&self, holds: impl Fn(bool) -> bool) -> bool {
-        let crash = self.plan.crash;
+        let crash = self.faults.crash;
         let crashed = crash.filter(|(step, _)| *step <= self.outcome.steps);
         (0..).zip(&self.frozen).all(|(node, frozen)| {
             let is_gone = crashed.is_some_and(|(_, crashed)| crashed == node);

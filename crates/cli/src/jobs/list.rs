@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::form::Form;
 use crate::target::Named;
 use clap::Args;
-use farcall_client::JobStatus;
+use farcall_client::DurableStatus;
 
 /// List your submitted calls
 ///
@@ -25,7 +25,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-fn line(job: &JobStatus) -> String {
+fn line(job: &DurableStatus) -> String {
     let when = match (job.ended, job.started) {
         (Some(ended), _) => format!("ended {}", ago(ended)),
         (None, Some(started)) => format!("started {}", ago(started)),

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::form::Form;
 use crate::target::Named;
 use clap::Args;
-use farcall_client::{ReservationName, Wanted};
+use farcall_client::{ReservationName, ReservationSpec};
 use serde_json::json;
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let server = arguments.server.connect()?;
-    let wanted = Wanted {
+    let wanted = ReservationSpec {
         pes: arguments.pes,
         up: arguments.up,
         down: arguments.down,

@@ -14,7 +14,7 @@ fn matrix() -> Arc<Description> {
 }
 
 fn prepared(arguments: &[Argument<'_>]) -> Result<Prepared, String> {
-    let prepared = Prepared::new(&matrix(), None, arguments, Way::Both);
+    let prepared = Prepared::new(&matrix(), None, arguments, Travel::Both);
     prepared.map_err(|error| error.to_string())
 }
 
@@ -79,7 +79,7 @@ fn the_layout_of_another_function_is_not_taken() {
     let laid_out = LaidOut::new(&other, vec![Some(Scalar::Int(9)), None], Vec::new()).unwrap();
     let (a, mut x) = ([0.0; 9], [0.0; 3]);
     let arguments = [3.into(), (&a).into(), (&mut x).into(), Argument::Skip];
-    let prepared = Prepared::new(&matrix(), Some(laid_out), &arguments, Way::Both).unwrap();
+    let prepared = Prepared::new(&matrix(), Some(laid_out), &arguments, Travel::Both).unwrap();
     assert_eq!(prepared.layout.sent_bytes(), 72);
 }
 

@@ -2,12 +2,12 @@
 //! one that is chosen for it.
 
 use crate::argument::Argument;
-use crate::call::{LaidOut, Prepared, Way};
+use crate::call::{LaidOut, Prepared, Travel};
 use crate::error::Error;
 use crate::grid::function::Function;
 use crate::grid::placed::{Call, Placed};
 use crate::outcome::Outcome;
-use crate::remote::{self, Job, is_large};
+use crate::remote::{self, DurableCall, is_large};
 use std::time::Duration;
 
 impl Function {
@@ -17,7 +17,7 @@ impl Function {
         laid_out: Option<LaidOut>,
         arguments: &[Argument<'_>],
     ) -> Result<Prepared, Error> {
-        let mut prepared = Prepared::new(self.description(), laid_out, arguments, Way::Both)?;
+        let mut prepared = Prepared::new(self.description(), laid_out, arguments, Travel::Both)?;
         prepared.settle(arguments);
         Ok(prepared)
     }
@@ -68,7 +68,7 @@ impl Function {
         prepared: Prepared,
         arguments: &mut [Argument<'_>],
         keep: Option<Duration>,
-    ) -> Result<Job, Error> {
+    ) -> Result<DurableCall, Error> {
         let function = match self.at_reservation()? {
             Some(function) => function,
             None => {

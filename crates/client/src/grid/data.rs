@@ -208,7 +208,7 @@ impl Grid {
             name: named.name.name.clone(),
             shared: named.shared,
             after: 0,
-            copy: Some(named.edition),
+            copy: Some(named.identity),
         };
         // Without room for a name it is as one of another user's.
         let named = server.name(&copy, &name);
@@ -239,7 +239,7 @@ impl Grid {
             }
         };
         let handle = server.put_named(form, bytes, (name, shared, after))?;
-        self.await_edition(&handle)?;
+        self.await_version(&handle)?;
         for old in before
             .iter()
             .filter(|old| old.address() != server.address())
@@ -251,7 +251,7 @@ impl Grid {
 
     /// Waits until the metaserver knows of data that were just put, so that calls of other programs
     /// find them; where it does not hear of them in time, they are there all the same.
-    fn await_edition(&self, handle: &Handle) -> Result<(), Error> {
+    fn await_version(&self, handle: &Handle) -> Result<(), Error> {
         let Some(named) = handle.name() else {
             return Ok(());
         };
@@ -259,9 +259,9 @@ impl Grid {
         loop {
             self.ask_anew();
             self.ask_data(&named.name, None)?;
-            let edition = (named.edition.written, named.edition.stamp);
+            let identity = (named.identity.written, named.identity.stamp);
             let known = self.known_data(&named.name);
-            let is_known = known.iter().any(|found| found.datum.edition() >= edition);
+            let is_known = known.iter().any(|found| found.datum.version() >= identity);
             if is_known || Instant::now() >= end {
                 return Ok(());
             }
@@ -269,7 +269,7 @@ impl Grid {
         }
     }
 
-    /// The user's own data of a name, at each server that has an edition of them and answers; the
+    /// The user's own data of a name, at each server that has a version of them and answers; the
     /// newest first.
     fn own_copies(&self, name: &DataName) -> Vec<Handle> {
         let found = self.known_data(name);
@@ -286,7 +286,7 @@ impl Grid {
         });
         let own = copies.filter(|copy| copy.name().is_some_and(|named| named.own));
         let mut own: Vec<Handle> = own.collect();
-        own.sort_by_key(|copy| std::cmp::Reverse(copy.name().map(|named| named.edition)));
+        own.sort_by_key(|copy| std::cmp::Reverse(copy.name().map(|named| named.identity)));
         own
     }
 
@@ -319,7 +319,7 @@ impl Grid {
                     name: one.datum.name,
                     owner: Some(one.datum.owner),
                 },
-                version: one.datum.version,
+                version: one.datum.number,
                 shared: one.datum.shared,
                 element: one.datum.element,
                 shape: one.datum.shape,

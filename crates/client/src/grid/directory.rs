@@ -4,7 +4,7 @@ use crate::address::Address;
 use crate::error::{Error, Fault};
 use crate::grid::probe::{self, Probes};
 use crate::remote::{Connection, Server, directory};
-use farcall_directory::client::{Known, Place};
+use farcall_directory::client::{ChosenServer, Known};
 use farcall_directory::message::{Choose, Chosen, Find, Found, Observe, Offer};
 use farcall_rpc_proto::{FailureKind, Kind};
 use std::collections::HashMap;
@@ -187,11 +187,11 @@ impl Grid {
     }
 
     /// The server for a call.
-    pub(crate) fn choose(&self, wanted: &Choose) -> Result<Place, Error> {
+    pub(crate) fn choose(&self, wanted: &Choose) -> Result<ChosenServer, Error> {
         // Kept fresh for the time when no metaserver answers.
         self.find(&wanted.function)?;
         let (is_own, chosen) = self.offers(wanted)?;
-        Place::of(wanted, chosen, is_own)
+        ChosenServer::of(wanted, chosen, is_own)
             .map_err(|refusal| Error::failed(FailureKind::NoServer, refusal.to_string()))
     }
 
@@ -216,7 +216,7 @@ impl Grid {
     }
 
     /// Tells the metaserver and the client's own directory what became of a call.
-    pub(crate) fn observe(&self, place: &Place, observed: &Observe) {
+    pub(crate) fn observe(&self, place: &ChosenServer, observed: &Observe) {
         let told = self.known().observe(self.now(), place, observed);
         if let Some(told) = told
             && let Some(connection) = self.meta().live_connection()
@@ -238,7 +238,7 @@ impl Grid {
                 let reached = grid.server(server, &address);
                 let observed = reached.and_then(|server| probe::probe(&server));
                 for observed in observed.into_iter().flatten() {
-                    grid.observe(&Place::unplaced(server), &observed);
+                    grid.observe(&ChosenServer::unplaced(server), &observed);
                 }
             }
         };

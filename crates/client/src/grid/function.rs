@@ -3,9 +3,9 @@
 use crate::call::LaidOut;
 use crate::description::Description;
 use crate::error::Error;
+use crate::estimate::Estimate;
 use crate::grid::directory::Grid;
 use crate::output::Output;
-use crate::plan::Plan;
 use crate::remote::{self, Server};
 use crate::reservation::ReservationName;
 use farcall_directory::message::{Choose, Offer};
@@ -133,13 +133,13 @@ impl Function {
     }
 
     /// What a call would take at the server that would have it.
-    pub(crate) fn plan(&self, laid_out: LaidOut) -> Result<Plan, Error> {
+    pub(crate) fn estimate(&self, laid_out: LaidOut) -> Result<Estimate, Error> {
         if let Some(function) = self.at_reservation()? {
-            return function.plan(laid_out);
+            return function.estimate(laid_out);
         }
         let offers = self.offers(&laid_out)?;
         let soonest = offers.first().ok_or_else(|| self.nowhere())?;
         let server = self.grid.server(soonest.server, &soonest.address)?;
-        self.at(&server)?.plan(laid_out)
+        self.at(&server)?.estimate(laid_out)
     }
 }

@@ -7,10 +7,10 @@ use crate::error::Error;
 use crate::grid::data::Found;
 use crate::grid::directory::Grid;
 use crate::grid::function::Function;
-use crate::offer::Terms;
+use crate::offer::TimeParts;
 use crate::outcome::{Outcome, Placement};
 use crate::remote::{Attempt, Handle, Server};
-use farcall_directory::client::{Course, Next, Place, Trouble};
+use farcall_directory::client::{ChosenServer, Course, Next, Trouble};
 use farcall_directory::message::{Choose, Need, Observe, Transfer};
 use farcall_idl::{Mode, Scalar};
 use farcall_rpc_proto::{FailureKind, HandleId};
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// An argument of a call that is under way, whose memory its caller leaves alone until its end.
-enum Held {
+enum HeldArgument {
     Scalar(Scalar),
     In(*const u8, usize),
     Out(*mut u8, usize),
@@ -31,7 +31,7 @@ enum Held {
 /// One call of many servers: its arguments, and where it is.
 pub(crate) struct Call {
     function: Function,
-    arguments: Vec<Held>,
+    arguments: Vec<HeldArgument>,
     /// Copies of others' data that were made for the call alone.
     copies: Mutex<Vec<Handle>>,
     state: Mutex<State>,
@@ -58,11 +58,11 @@ enum Streamed {
     Not(Option<Error>),
 }
 
-fn outcome_at(outcome: Outcome, place: Option<&Place>) -> Outcome {
+fn outcome_at(outcome: Outcome, place: Option<&ChosenServer>) -> Outcome {
     let placement = place.map(|place| Placement {
         server: place.server,
         predicted_s: place.terms.map_or(f64::NAN, |terms| terms.seconds()),
-        terms: place.terms.map(Terms::from),
+        terms: place.terms.map(TimeParts::from),
     });
     Outcome {
         placement,
@@ -70,19 +70,19 @@ fn outcome_at(outcome: Outcome, place: Option<&Place>) -> Outcome {
     }
 }
 
-fn hold(argument: &mut Argument<'_>, function: &Function) -> Result<Held, Error> {
+fn hold(argument: &mut Argument<'_>, function: &Function) -> Result<HeldArgument, Error> {
     Ok(match argument {
-        Argument::Scalar(value) => Held::Scalar(value.clone()),
+        Argument::Scalar(value) => HeldArgument::Scalar(value.clone()),
         Argument::In(_) | Argument::Out(_) | Argument::Array(_) => {
             let memory = argument.memory();
             match memory.writable {
-                true => Held::Out(memory.start, memory.bytes),
-                false => Held::In(memory.start.cast_const(), memory.bytes),
+                true => HeldArgument::Out(memory.start, memory.bytes),
+                false => HeldArgument::In(memory.start.cast_const(), memory.bytes),
             }
         }
-        Argument::Skip => Held::Skip,
-        Argument::Function(callback) => Held::Function(callback.clone()),
-        Argument::Named(name) => Held::Data(function.grid().find_data(name)?.0),
+        Argument::Skip => HeldArgument::Skip,
+        Argument::Function(callback) => HeldArgument::Function(callback.clone()),
+        Argument::Named(name) => HeldArgument::Data(function.grid().find_data(name)?.0),
         Argument::Handle(_) => {
             let text = format!(
                 "{}: an array that stays is at one server: call the function of that server",
@@ -93,26 +93,26 @@ fn hold(argument: &mut Argument<'_>, function: &Function) -> Result<Held, Error>
     })
 }
 
-impl Held {
+impl HeldArgument {
     /// # Safety
     /// The call is not over, and no other attempt of it is under way.
     unsafe fn argument<'a>(&self) -> Argument<'a> {
         match self {
-            Held::Scalar(value) => Argument::Scalar(value.clone()),
-            Held::In(start, bytes) => {
+            HeldArgument::Scalar(value) => Argument::Scalar(value.clone()),
+            HeldArgument::In(start, bytes) => {
                 // SAFETY: whoever started the call holds the array until its end.
                 let bytes = unsafe { std::slice::from_raw_parts(*start, *bytes) };
                 Argument::In(bytes)
             }
-            Held::Out(start, bytes) => {
+            HeldArgument::Out(start, bytes) => {
                 // SAFETY: likewise, and leaves it alone.
                 let bytes = unsafe { std::slice::from_raw_parts_mut(*start, *bytes) };
                 Argument::Out(bytes)
             }
-            Held::Skip => Argument::Skip,
-            Held::Function(callback) => Argument::Function(callback.clone()),
+            HeldArgument::Skip => Argument::Skip,
+            HeldArgument::Function(callback) => Argument::Function(callback.clone()),
             // It is put in its place when the server is known.
-            Held::Data(_) => Argument::Skip,
+            HeldArgument::Data(_) => Argument::Skip,
         }
     }
 }
@@ -137,9 +137,9 @@ impl Call {
         arguments: &mut [Argument<'_>],
     ) -> Result<Call, Error> {
         let held = arguments.iter_mut().map(|one| hold(one, function));
-        let held: Vec<Held> = held.collect::<Result<_, _>>()?;
+        let held: Vec<HeldArgument> = held.collect::<Result<_, _>>()?;
         let needs = held.iter().filter_map(|held| match held {
-            Held::Data(found) => Some(found.need()),
+            HeldArgument::Data(found) => Some(found.need()),
             _ => None,
         });
         let needs: Vec<Need> = needs.collect();
@@ -208,7 +208,7 @@ impl Call {
     /// The arguments as they were given, with named data where the call goes.
     fn arguments<'a>(&self, to: (u64, &Server)) -> Result<Vec<Argument<'a>>, Error> {
         let arguments = self.arguments.iter().map(|held| match held {
-            Held::Data(found) => Ok(Argument::Handle(self.bring(found, to)?)),
+            HeldArgument::Data(found) => Ok(Argument::Handle(self.bring(found, to)?)),
             // SAFETY: the caller holds the arrays until the end of the call, and one attempt at
             // most uses them at a time.
             held => Ok(unsafe { held.argument() }),

@@ -4,19 +4,19 @@ use crate::error::{Error, Failure};
 use crate::grid::directory::Grid;
 use crate::grid::function::Function;
 use crate::remote::{self, Server};
-use crate::reservation::{Reservation, Wanted};
+use crate::reservation::{Reservation, ReservationSpec};
 use farcall_rpc_proto::FailureKind;
 use std::time::Duration;
 
 impl Function {
     /// Reserves at the server that can have it first.
-    pub(crate) fn reserve(&self, wanted: &Wanted) -> Result<Reservation, Error> {
+    pub(crate) fn reserve(&self, wanted: &ReservationSpec) -> Result<Reservation, Error> {
         let servers = self.servers();
         let mut soonest: Option<(Duration, &Server, Error)> = None;
         let mut other = None;
         for server in &servers {
             // One that begins in time cannot begin sooner elsewhere.
-            let in_time = Wanted {
+            let in_time = ReservationSpec {
                 latest: None,
                 ..*wanted
             };

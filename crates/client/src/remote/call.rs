@@ -2,14 +2,14 @@
 //! server lets its clients go or has its functions anew, over several connections where that pays.
 
 use crate::argument::Argument;
-use crate::call::{LaidOut, Prepared, Way};
+use crate::call::{LaidOut, Prepared, Travel};
 use crate::error::Error;
 use crate::outcome::Outcome;
 use crate::remote::attempt::Attempt;
+use crate::remote::durable::DurableCall;
 use crate::remote::function::Function;
-use crate::remote::job::Job;
 use crate::remote::requests::{jobs, reservations};
-use farcall_rpc_proto::{DataName, FailureKind, Submission};
+use farcall_rpc_proto::{DataName, FailureKind, SubmitRequest};
 use std::time::Duration;
 
 impl Function {
@@ -20,7 +20,7 @@ impl Function {
         arguments: &mut [Argument<'_>],
     ) -> Result<Outcome, Error> {
         let names = self.look_up(arguments)?;
-        let mut prepared = self.prepare(laid_out, arguments, Way::Both)?;
+        let mut prepared = self.prepare(laid_out, arguments, Travel::Both)?;
         match self.call_or_renew(&mut prepared, arguments) {
             // They were put again since they were looked up; nothing of the call was done.
             Err(Error::Failed(failure))
@@ -46,7 +46,7 @@ impl Function {
         arguments: &mut [Argument<'_>],
     ) -> Result<Attempt, Error> {
         self.look_up(arguments)?;
-        let mut prepared = self.prepare(laid_out, arguments, Way::Both)?;
+        let mut prepared = self.prepare(laid_out, arguments, Travel::Both)?;
         // SAFETY: the caller's promise is the same.
         unsafe { self.begin(&mut prepared, arguments) }
     }
@@ -104,7 +104,7 @@ impl Function {
         prepared: Prepared,
         arguments: &mut [Argument<'_>],
         keep: Option<Duration>,
-    ) -> Result<Job, Error> {
+    ) -> Result<DurableCall, Error> {
         let Prepared {
             mut call, layout, ..
         } = prepared;
@@ -116,7 +116,7 @@ impl Function {
         }
         call.function = self.entry.number_on(&connection)?;
         let keep = keep.map(|keep| keep.as_secs().max(1));
-        let submission = Submission { call, keep };
+        let submission = SubmitRequest { call, keep };
         let connection = self.own_connection(&connection)?.unwrap_or(connection);
         // SAFETY: the borrows outlive the submission, which is over when this returns.
         let id = unsafe { jobs::submit(&connection, &submission, arguments, layout) }?;

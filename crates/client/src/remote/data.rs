@@ -47,11 +47,11 @@ impl Server {
             return Err(Error::failed(FailureKind::Internal, text));
         };
         let named = Named {
-            version: record.edition.version,
+            version: record.version.number,
             name: record.name,
             shared: record.shared,
             own: record.own,
-            edition: record.edition,
+            identity: record.version,
         };
         Ok(Handle::named(self.clone(), id, record.form, named))
     }
@@ -63,7 +63,7 @@ impl Server {
             let page = names::names(&self.connection()?, after.as_ref())?;
             all.extend(page.names.into_iter().map(|record| DataStatus {
                 name: record.name,
-                version: record.edition.version,
+                version: record.version.number,
                 shared: record.shared,
                 bytes: record.form.bytes().unwrap_or(0),
                 element: record.form.element,

@@ -1,11 +1,11 @@
 //! A function of one server, and how a call of it begins.
 
 use crate::argument::Argument;
-use crate::call::{LaidOut, Prepared, Way};
+use crate::call::{LaidOut, Prepared, Travel};
 use crate::description::Description;
 use crate::error::Error;
+use crate::estimate::Estimate;
 use crate::output::{Output, Printed};
-use crate::plan::Plan;
 use crate::remote::attempt::Attempt;
 use crate::remote::callbacks::Callbacks;
 use crate::remote::catalogue::Entry;
@@ -16,7 +16,7 @@ use crate::remote::requests::{arrays, functions, reservations};
 use crate::remote::server::Server;
 use crate::remote::staging;
 use crate::reservation::ReservationName;
-use farcall_rpc_proto::{CALLBACKS, Estimate, FILES, FailureKind, OUTPUT};
+use farcall_rpc_proto::{CALLBACKS, Estimate as ServerEstimate, FILES, FailureKind, OUTPUT};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -101,14 +101,14 @@ impl Function {
     }
 
     /// What a call would take, before anything of it is sent.
-    pub(crate) fn plan(&self, laid_out: LaidOut) -> Result<Plan, Error> {
+    pub(crate) fn estimate(&self, laid_out: LaidOut) -> Result<Estimate, Error> {
         /// The first question may wake the server up.
         const QUESTIONS: usize = 3;
         let connection = self.server.connection()?;
         let (mut call, layout) = laid_out.into_question();
         call.function = self.entry.number_on(&connection)?;
         call.reservation = self.reserved();
-        let mut estimate = Estimate::default();
+        let mut estimate = ServerEstimate::default();
         let mut round_trip = f64::INFINITY;
         for _ in 0..QUESTIONS {
             let start = Instant::now();
@@ -116,7 +116,7 @@ impl Function {
             round_trip = round_trip.min(start.elapsed().as_secs_f64());
         }
         let shares = connection.shares();
-        Ok(Plan::new(&layout, &estimate, round_trip, shares))
+        Ok(Estimate::new(&layout, &estimate, round_trip, shares))
     }
 
     /// Checks the arguments of a call.
@@ -124,7 +124,7 @@ impl Function {
         &self,
         laid_out: Option<LaidOut>,
         arguments: &[Argument<'_>],
-        way: Way,
+        way: Travel,
     ) -> Result<Prepared, Error> {
         Prepared::new(self.description(), laid_out, arguments, way)
     }

@@ -4,12 +4,12 @@ use crate::error::Error;
 use crate::remote::pages;
 use crate::remote::requests::reservations;
 use crate::remote::server::Server;
-use crate::reservation::{Reservation, Wanted};
+use crate::reservation::{Reservation, ReservationSpec};
 use farcall_rpc_proto::{ReservationRequest, Reserve};
 use std::time::Duration;
 
 impl Server {
-    pub(crate) fn reserve(&self, wanted: &Wanted) -> Result<Reservation, Error> {
+    pub(crate) fn reserve(&self, wanted: &ReservationSpec) -> Result<Reservation, Error> {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let wanted = Reserve {
             pes: wanted.pes,

@@ -5,9 +5,9 @@ use crate::error::Error;
 use crate::options::Options;
 use crate::remote::catalogue::Entry;
 use crate::remote::connection::Connection;
+use crate::remote::paths::Paths;
 use crate::remote::requests::directory;
 use crate::remote::reserved::Reserved;
-use crate::remote::ways::Ways;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -33,7 +33,7 @@ struct Shared {
     /// For calls of reservations of bandwidth.
     reserved: Mutex<Reserved>,
     /// For arrays that travel over several connections.
-    ways: Mutex<Ways>,
+    paths: Mutex<Paths>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -60,7 +60,7 @@ impl Server {
             express: Mutex::default(),
             functions: Mutex::default(),
             reserved: Mutex::default(),
-            ways: Mutex::default(),
+            paths: Mutex::default(),
         })))
     }
 
@@ -140,7 +140,7 @@ impl Server {
         if bytes < LARGE || !first.moves_parts() || self.0.options.streams < 2 {
             return first;
         }
-        self.ways(|ways, to| ways.next(first, to))
+        self.paths(|paths, to| paths.next(first, to))
     }
 
     /// The connection for a small call: another than the one on which large arrays travel, so that
@@ -158,8 +158,8 @@ impl Server {
     }
 
     /// Does something with what is known of the ways to it, by its address and options.
-    pub(super) fn ways<T>(&self, act: impl FnOnce(&mut Ways, (&Address, &Options)) -> T) -> T {
-        act(&mut lock(&self.0.ways), (&self.0.address, &self.0.options))
+    pub(super) fn paths<T>(&self, act: impl FnOnce(&mut Paths, (&Address, &Options)) -> T) -> T {
+        act(&mut lock(&self.0.paths), (&self.0.address, &self.0.options))
     }
 
     /// The same with the connections of reservations.

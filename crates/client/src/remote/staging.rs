@@ -3,7 +3,7 @@
 
 use crate::argument::Argument;
 use crate::remote::connection::{Connection, Segment};
-use farcall_idl::{ArrayLayout, Interface, Layout, Mode, Place};
+use farcall_idl::{ArrayLayout, Interface, Layout, Mode, SharedRange};
 use std::sync::Arc;
 
 /// Arrays of a call that come to this many bytes are copied; fewer are sent.
@@ -67,7 +67,7 @@ pub(crate) unsafe fn place(
     if let Some(segment) = &segment {
         for &(index, offset) in &copied {
             let segment = segment.id();
-            places[index] = Some(Place { segment, offset });
+            places[index] = Some(SharedRange { segment, offset });
         }
     }
     if places.iter().any(Option::is_some) {
@@ -88,12 +88,16 @@ pub(crate) unsafe fn place(
 
 /// The place of an array that was born in shared memory. A section is copied, so that the library
 /// does not reach the rest of the array.
-fn born(connection: &Connection, array: &ArrayLayout, argument: &Argument<'_>) -> Option<Place> {
+fn born(
+    connection: &Connection,
+    array: &ArrayLayout,
+    argument: &Argument<'_>,
+) -> Option<SharedRange> {
     let bytes = argument.bytes();
     let (segment, offset) = connection.pool().find(bytes.as_ptr(), bytes.len())?;
     let unit = u64::from(array.element.swap_unit());
     let whole = array.is_full() && array.bytes == bytes.len() as u64;
-    (whole && offset.is_multiple_of(unit)).then_some(Place { segment, offset })
+    (whole && offset.is_multiple_of(unit)).then_some(SharedRange { segment, offset })
 }
 
 impl Staging {

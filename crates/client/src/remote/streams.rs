@@ -12,9 +12,9 @@ use crate::outcome::{Outcome, Times};
 use crate::remote::attempt::Attempt;
 use crate::remote::connection::{Connection, Request, wait_for_any};
 use crate::remote::function::Function;
+use crate::remote::paths::Direction;
 use crate::remote::requests::arrays;
 use crate::remote::server::Server;
-use crate::remote::ways::Direction;
 use farcall_idl::{ArrayLayout, Interface, Layout, Mode};
 use farcall_rpc_proto::{ArrayForm, ArrayPart, HandleId};
 use std::collections::VecDeque;
@@ -34,8 +34,11 @@ const WINDOW: u64 = 8 << 20;
 const WINDOW_TIME: Duration = Duration::from_millis(100);
 /// Bytes that do not count after a connection has joined.
 const SETTLE: u64 = 4 << 20;
-/// A connection pays that raises the rate by this factor.
+/// A connection pays if it raises the rate by this factor.
 const PAYS: f64 = 1.15;
+/// Measurements in a row that find that a connection does not pay before it leaves: a busy machine
+/// can make one of them wrong.
+const AGAINST: u32 = 2;
 /// Bytes a second beyond which no connection is tried: memory is the limit, not the way.
 const FAST: f64 = 600e6;
 /// A connection that joined and brings nothing for so long gives its pieces to the others.
@@ -60,7 +63,7 @@ struct Lent {
 }
 
 /// A connection with the pieces that it has.
-struct Line {
+struct StreamConnection {
     connection: Arc<Connection>,
     pieces: Vec<(Request, Part)>,
     /// Since when it has brought nothing.
@@ -82,7 +85,7 @@ impl Function {
         }
         let server = self.server();
         let connection = server.connection()?;
-        let may_split = server.options().streams > 1 && server.ways(|ways, _| ways.may_split());
+        let may_split = server.options().streams > 1 && server.paths(|paths, _| paths.may_split());
         if !connection.moves_parts() || !may_split {
             return Ok(None);
         }
@@ -234,13 +237,13 @@ fn travel(
     if queue.is_empty() {
         return Ok(0.0);
     }
-    let another = |index: usize| server.ways(|ways, to| ways.another(first, index, to));
-    let found = server.ways(|ways, _| ways.found(direction));
-    let mut lines = vec![Line::new(first.clone())];
+    let another = |index: usize| server.paths(|paths, to| paths.another(first, index, to));
+    let found = server.paths(|paths, _| paths.found(direction));
+    let mut lines = vec![StreamConnection::new(first.clone())];
     while lines.len() < found.unwrap_or(1)
         && let Some(other) = another(lines.len())
     {
-        lines.push(Line::new(other));
+        lines.push(StreamConnection::new(other));
     }
     let mut probe = Probe::new(found, server.options().streams);
     loop {
@@ -254,7 +257,7 @@ fn travel(
         match probe.step(moved, lines.len()) {
             Step::Go => {}
             Step::Add => match another(lines.len()) {
-                Some(other) => lines.push(Line::new(other)),
+                Some(other) => lines.push(StreamConnection::new(other)),
                 None => probe.end(),
             },
             Step::Drop => {
@@ -266,13 +269,13 @@ fn travel(
         lines.retain(|line| !line.leaves || !line.pieces.is_empty());
     }
     if let Some(count) = probe.found() {
-        server.ways(|ways, _| ways.find(direction, count));
+        server.paths(|paths, _| paths.find(direction, count));
     }
     Ok(start.elapsed().as_secs_f64())
 }
 
 /// Connections that have stalled give their pieces back, and are not used again.
-fn leave_stalled(server: &Server, lines: &mut [Line], queue: &mut VecDeque<Part>) {
+fn leave_stalled(server: &Server, lines: &mut [StreamConnection], queue: &mut VecDeque<Part>) {
     for line in lines.iter_mut().skip(1) {
         if line.pieces.is_empty() || line.since.elapsed() < STALLED {
             continue;
@@ -280,13 +283,13 @@ fn leave_stalled(server: &Server, lines: &mut [Line], queue: &mut VecDeque<Part>
         // The requests are given up with this.
         queue.extend(line.pieces.drain(..).map(|(_, part)| part));
         line.leaves = true;
-        server.ways(|ways, _| ways.leave(&line.connection));
+        server.paths(|paths, _| paths.leave(&line.connection));
     }
 }
 
-impl Line {
-    fn new(connection: Arc<Connection>) -> Line {
-        Line {
+impl StreamConnection {
+    fn new(connection: Arc<Connection>) -> StreamConnection {
+        StreamConnection {
             connection,
             pieces: Vec::new(),
             since: Instant::now(),
@@ -333,7 +336,11 @@ fn pieces(whole: &Part) -> impl Iterator<Item = Part> + use<> {
 }
 
 /// Gives every connection its next pieces. One that is lost leaves.
-fn fill(lines: &mut [Line], queue: &mut VecDeque<Part>, direction: Direction) -> Result<(), Error> {
+fn fill(
+    lines: &mut [StreamConnection],
+    queue: &mut VecDeque<Part>,
+    direction: Direction,
+) -> Result<(), Error> {
     for (index, line) in lines.iter_mut().enumerate() {
         while !line.leaves
             && line.pieces.len() < AHEAD
@@ -357,7 +364,11 @@ fn fill(lines: &mut [Line], queue: &mut VecDeque<Part>, direction: Direction) ->
     Ok(())
 }
 
-fn wait(lines: &[Line], first: &Arc<Connection>, deadline: Option<Instant>) -> Result<(), Error> {
+fn wait(
+    lines: &[StreamConnection],
+    first: &Arc<Connection>,
+    deadline: Option<Instant>,
+) -> Result<(), Error> {
     let requests = lines.iter().flat_map(|line| line.pieces.iter());
     let requests: Vec<&Request> = requests.map(|(request, _)| request).collect();
     let soon = Instant::now() + STALLED / 4;
@@ -371,7 +382,7 @@ fn wait(lines: &[Line], first: &Arc<Connection>, deadline: Option<Instant>) -> R
 
 /// Takes the ends of pieces; those of a connection that is lost go to the others. Returns the bytes
 /// that have travelled.
-fn collect(lines: &mut [Line], queue: &mut VecDeque<Part>) -> Result<u64, Error> {
+fn collect(lines: &mut [StreamConnection], queue: &mut VecDeque<Part>) -> Result<u64, Error> {
     let mut moved = 0;
     for (index, line) in lines.iter_mut().enumerate() {
         for (request, part) in std::mem::take(&mut line.pieces) {
@@ -415,6 +426,8 @@ struct Probe {
     moved: u64,
     /// Bytes that do not count yet.
     settle: u64,
+    /// Measurements in a row that found that the last connection does not pay.
+    against: u32,
 }
 
 impl Probe {
@@ -426,6 +439,7 @@ impl Probe {
             since: Instant::now(),
             moved: 0,
             settle: 0,
+            against: 0,
         }
     }
 
@@ -462,9 +476,14 @@ impl Probe {
         if let Some((_, best)) = self.best
             && rate < best * PAYS
         {
+            self.against += 1;
+            if self.against < AGAINST {
+                return Step::Go;
+            }
             self.probing = false;
             return Step::Drop;
         }
+        self.against = 0;
         self.best = Some((count, rate));
         if rate > FAST || count >= self.most {
             self.probing = false;
@@ -484,7 +503,17 @@ mod tests {
         let mut probe = Probe::new(None, 8);
         assert_eq!(probe.judge(10e6, 1), Step::Add);
         assert_eq!(probe.judge(19e6, 2), Step::Add);
+        assert_eq!(probe.judge(20e6, 3), Step::Go);
         assert_eq!(probe.judge(20e6, 3), Step::Drop);
+        assert_eq!(probe.found(), Some(2));
+    }
+
+    #[test]
+    fn one_slow_measurement_does_not_end_a_connection() {
+        let mut probe = Probe::new(None, 2);
+        assert_eq!(probe.judge(10e6, 1), Step::Add);
+        assert_eq!(probe.judge(5e6, 2), Step::Go);
+        assert_eq!(probe.judge(19e6, 2), Step::Go);
         assert_eq!(probe.found(), Some(2));
     }
 

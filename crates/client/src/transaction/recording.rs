@@ -1,6 +1,6 @@
 //! A transaction written down: what its calls were given becomes a plan.
 
-use super::{Deferred, Kept, Recorded, Transaction};
+use super::{Deferred, Recorded, RecordedArgument, Transaction};
 use crate::error::Error;
 use farcall_idl::{ArrayLayout, Interface, Mode, Scalar};
 use farcall_plan::{MOST_CALLS, Plan, Step, Value, check_name};
@@ -118,14 +118,14 @@ impl Recorder<'_> {
         for (index, kept) in call.arguments.iter().enumerate() {
             let name = || interface.params[index].name.clone();
             match kept {
-                Kept::Function(_) => {
+                RecordedArgument::Function(_) => {
                     let function = &call.qualified;
                     return Err(format!(
                         "{function} calls functions of its caller, which cannot be written down"
                     ));
                 }
-                Kept::Scalar(scalar) => drop(arguments.insert(name(), value(scalar))),
-                Kept::In(..) | Kept::Out(..) | Kept::Skip => {}
+                RecordedArgument::Scalar(scalar) => drop(arguments.insert(name(), value(scalar))),
+                RecordedArgument::In(..) | RecordedArgument::Out(..) | RecordedArgument::Skip => {}
             }
         }
         for array in &call.prepared.layout.arrays {
@@ -150,8 +150,8 @@ impl Recorder<'_> {
     ) -> Result<String, String> {
         let param = array.param;
         let (start, length) = match &call.arguments[param] {
-            Kept::In(start, length) => (*start, *length),
-            Kept::Out(start, length) => (start.cast_const(), *length),
+            RecordedArgument::In(start, length) => (*start, *length),
+            RecordedArgument::Out(start, length) => (start.cast_const(), *length),
             _ => (std::ptr::null(), 0),
         };
         let of = |ways: &[(usize, Deferred)]| ways.iter().find(|way| way.0 == param).map(|w| w.1);

@@ -2,10 +2,10 @@
 
 use super::Recorded;
 use crate::error::Error;
-use crate::plan::Plan;
+use crate::estimate::Estimate;
 use crate::remote::{Function, Server};
 use farcall_schedule::Profile;
-use farcall_schedule::placement::{self, Candidate, Link, Route, Terms, Way};
+use farcall_schedule::placement::{self, Candidate, Link, PathDirection, Route, TimeParts};
 use std::collections::HashMap;
 use std::time::Instant;
 
@@ -33,7 +33,7 @@ struct Known {
 struct Running {
     call: usize,
     need: Need,
-    terms: Terms,
+    terms: TimeParts,
     since: Instant,
 }
 
@@ -93,14 +93,14 @@ impl Site {
         }
         let known = match self.server.function(&call.name) {
             Ok(function) if function.description().text == call.text => {
-                let asked = is_choice.then(|| function.plan(call.laid_out.clone()));
-                let plan = asked.transpose()?;
-                self.pes = match &plan {
-                    Some(plan) => plan.pes.unwrap_or(1).max(1),
+                let asked = is_choice.then(|| function.estimate(call.laid_out.clone()));
+                let estimate = asked.transpose()?;
+                self.pes = match &estimate {
+                    Some(estimate) => estimate.pes.unwrap_or(1).max(1),
                     None => ALONE,
                 };
                 let function = function.with_output(call.output.clone());
-                Some(Known::new(function, call, plan.as_ref()))
+                Some(Known::new(function, call, estimate.as_ref()))
             }
             Ok(_) | Err(Error::Failed(_)) => None,
             Err(error) => return Err(error),
@@ -125,7 +125,7 @@ impl Site {
     }
 
     /// The way from the server; a guess for what goes to another.
-    pub(super) fn way_from(&self, call: &Recorded) -> Option<Way> {
+    pub(super) fn way_from(&self, call: &Recorded) -> Option<PathDirection> {
         Some(self.functions.get(&call.name)?.as_ref()?.route.down)
     }
 
@@ -149,7 +149,7 @@ impl Site {
         Some(View { id, known, state })
     }
 
-    pub(super) fn begin(&mut self, call: usize, need: Need, terms: Terms) {
+    pub(super) fn begin(&mut self, call: usize, need: Need, terms: TimeParts) {
         self.is_used = true;
         self.running.push(Running {
             call,
@@ -193,19 +193,23 @@ impl View<'_> {
 }
 
 impl Known {
-    fn new(function: Function, call: &Recorded, plan: Option<&Plan>) -> Known {
+    fn new(function: Function, call: &Recorded, estimate: Option<&Estimate>) -> Known {
         let mut profile = Profile::default();
         let most = u32::try_from(call.prepared.layout.processor_elements.unwrap_or(1)).unwrap_or(1);
-        let pes = most.min(plan.and_then(|plan| plan.pes).unwrap_or(1)).max(1);
-        if let Some(exec) = plan.and_then(|plan| plan.exec) {
+        let pes = most
+            .min(estimate.and_then(|estimate| estimate.pes).unwrap_or(1))
+            .max(1);
+        if let Some(exec) = estimate.and_then(|estimate| estimate.exec) {
             profile.observe(call.prepared.layout.cost.unwrap_or(0.0), pes, exec);
         }
-        let way = |rate: Option<f64>| Way {
-            latency_s: plan.map_or(Way::UNKNOWN.latency_s, |plan| plan.latency / 2.0),
-            rate: rate.unwrap_or(Way::UNKNOWN.rate),
-            factor: rate.map_or(Way::UNKNOWN.factor, |_| 1.5),
+        let way = |rate: Option<f64>| PathDirection {
+            latency_s: estimate.map_or(PathDirection::UNKNOWN.latency_s, |estimate| {
+                estimate.latency / 2.0
+            }),
+            rate: rate.unwrap_or(PathDirection::UNKNOWN.rate),
+            factor: rate.map_or(PathDirection::UNKNOWN.factor, |_| 1.5),
         };
-        let (up, down) = plan.map_or((None, None), |plan| plan.rates);
+        let (up, down) = estimate.map_or((None, None), |estimate| estimate.rates);
         let route = Route {
             up: way(up),
             down: way(down),

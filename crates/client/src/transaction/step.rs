@@ -1,7 +1,7 @@
 //! What the threads of a transaction do: bring arrays to where they are needed, call, bring results
 //! home.
 
-use super::{Kept, Recorded};
+use super::{Recorded, RecordedArgument};
 use crate::argument::Argument;
 use crate::error::Error;
 use crate::outcome::Outcome;
@@ -185,7 +185,7 @@ impl Shared<'_> {
         let server = &self.servers[step.server as usize];
         let function = server.function(&call.name).map_err(at)?;
         let function = function.with_output(call.output.clone());
-        let argument = |(place, kept): (usize, &Kept)| match handles.get(&place) {
+        let argument = |(place, kept): (usize, &RecordedArgument)| match handles.get(&place) {
             Some(handle) => Argument::Handle(handle.id()),
             // SAFETY: whoever recorded the call keeps its arrays, and the graph keeps calls apart
             // of which one writes them.

@@ -1,11 +1,11 @@
-//! Named data: who holds them, in which edition.
+//! Named data: who holds them, in which version.
 
 use super::{Directory, Refusal};
 use crate::message::record::{DataRecord, Key, Record};
 use crate::message::{
     DataFound, DataListed, Datum, DatumName, FindData, Hold, ListedDatum, MOST_DATA, Need, Offer,
 };
-use farcall_schedule::placement::{Input, Origin, Way};
+use farcall_schedule::placement::{Input, Origin, PathDirection};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
@@ -34,7 +34,7 @@ impl Viewer<'_> {
     }
 }
 
-/// The newest edition of data, and the servers that hold it.
+/// The newest version of data, and the servers that hold it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Located {
     /// What it is.
@@ -117,10 +117,10 @@ impl Data {
         let newest = held
             .iter()
             .map(|(_, datum)| *datum)
-            .max_by_key(|datum| datum.edition())?;
+            .max_by_key(|datum| datum.version())?;
         let holders = held
             .iter()
-            .filter(|(_, datum)| datum.edition() == newest.edition());
+            .filter(|(_, datum)| datum.version() == newest.version());
         Some(Located {
             datum: newest.clone(),
             holders: holders.map(|(server, _)| *server).collect(),
@@ -195,7 +195,7 @@ impl Directory {
         }
     }
 
-    /// Data of a name, each in its newest edition, with the servers that hold it: the viewer's own
+    /// Data of a name, each in its newest version, with the servers that hold it: the viewer's own
     /// first, then files, then those of others, by owner.
     pub fn data(&self, viewer: Viewer<'_>, name: &str, owner: Option<&str>) -> Vec<Located> {
         let first = DatumName {
@@ -212,7 +212,7 @@ impl Directory {
         all
     }
 
-    /// The newest edition, and those of its holders that can be reached, as far as is known.
+    /// The newest version, and those of its holders that can be reached, as far as is known.
     fn located(&self, key: &DatumName) -> Option<Located> {
         let mut located = self.data.located(key)?;
         let is_there = |server: &u64| {
@@ -310,11 +310,11 @@ impl Directory {
             let holders = holders.filter(|one| one.state.holds.contains(&need.number));
             let rates = holders.map(|one| one.rates[1]).reduce(f64::max);
             let way = |rate: f64| match rate > 0.0 {
-                true => Way {
+                true => PathDirection {
                     rate,
-                    ..Way::UNKNOWN
+                    ..PathDirection::UNKNOWN
                 },
-                false => Way::UNKNOWN,
+                false => PathDirection::UNKNOWN,
             };
             Input {
                 bytes: need.bytes,

@@ -2,9 +2,9 @@
 
 use super::{Directory, Holder, Refusal};
 use crate::calls::Placed;
-use crate::message::{Choose, Chosen, Offer, Terms};
+use crate::message::{Choose, Chosen, Offer, TimeParts};
 use crate::server::Entry;
-use crate::traffic::Ways;
+use crate::traffic::SitePaths;
 use farcall_schedule::Profile;
 use farcall_schedule::placement::{self, Call, Candidate, Input, Link, Origin, Unfit};
 use std::sync::LazyLock;
@@ -21,7 +21,7 @@ struct Field<'d> {
     holders: &'d [Holder],
     /// Of the interface that the client knows.
     digest: u64,
-    ways: &'d Ways,
+    ways: &'d SitePaths,
     work: f64,
     /// Seconds that a call is taken to compute, at least, where its server has never had one.
     unknown_s: f64,
@@ -143,7 +143,7 @@ impl Directory {
         server: u64,
         call: &Call<'_>,
         wanted: &Choose,
-        terms: &placement::Terms,
+        terms: &placement::TimeParts,
     ) -> u64 {
         let mut latency_s = 0.0;
         if let Some(place) = self.servers.place(server)
@@ -169,8 +169,8 @@ impl Directory {
         })
     }
 
-    fn offer(&self, server: u64, judged: Result<placement::Terms, Unfit>) -> Offer {
-        let terms = judged.map(|terms| Terms {
+    fn offer(&self, server: u64, judged: Result<placement::TimeParts, Unfit>) -> Offer {
+        let terms = judged.map(|terms| TimeParts {
             up_s: terms.up_s,
             wait_s: terms.wait_s,
             compute_s: terms.compute_s,

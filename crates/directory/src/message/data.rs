@@ -36,9 +36,9 @@ pub struct Datum {
     /// Tells apart what was put at the same time.
     #[n(3)]
     pub stamp: u64,
-    /// Counts the editions, for people.
+    /// Counts the versions, for people.
     #[n(4)]
-    pub version: u64,
+    pub number: u64,
     /// Whether all users may read them.
     #[n(5)]
     pub shared: bool,
@@ -62,13 +62,13 @@ impl Datum {
         }
     }
 
-    /// Which edition it is; the greater one is the newer, and two with the same are the same
+    /// Which version it is; the greater one is the newer, and two with the same are the same
     /// bytes.
-    pub fn edition(&self) -> (u64, u64) {
+    pub fn version(&self) -> (u64, u64) {
         (self.written, self.stamp)
     }
 
-    /// A number for these data in this edition.
+    /// A number for these data in this version.
     pub fn number(&self) -> u64 {
         let Datum {
             name,
@@ -90,7 +90,7 @@ pub struct Hold {
     /// Whether this begins anew: what was told before counts no more.
     #[n(1)]
     pub anew: bool,
-    /// What it holds, or holds in another edition.
+    /// What it holds, or holds in another version.
     #[n(2)]
     pub held: Vec<Datum>,
     /// What it does not hold any more.
@@ -134,7 +134,7 @@ pub struct ListData {
 /// Data with a name and where they are.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct ListedDatum {
-    /// The newest edition.
+    /// The newest version.
     #[n(0)]
     pub datum: Datum,
     /// The addresses of servers that hold it.

@@ -4,14 +4,14 @@
 
 mod world;
 
-use world::{Plan, World};
+use world::{Faults, World};
 
 /// Runs the seeds, and says which one failed.
-fn run(seeds: std::ops::Range<u64>, plan: Plan) {
+fn run(seeds: std::ops::Range<u64>, faults: Faults) {
     for seed in seeds {
-        let result = std::panic::catch_unwind(|| World::new(seed, plan).run());
+        let result = std::panic::catch_unwind(|| World::new(seed, faults).run());
         if let Err(cause) = result {
-            eprintln!("seed {seed} of {plan:?}");
+            eprintln!("seed {seed} of {faults:?}");
             std::panic::resume_unwind(cause);
         }
     }
@@ -19,33 +19,33 @@ fn run(seeds: std::ops::Range<u64>, plan: Plan) {
 
 #[test]
 fn jobs_share_one_node() {
-    let plan = Plan {
+    let faults = Faults {
         nodes: 1,
-        ..Plan::default()
+        ..Faults::default()
     };
-    run(0..100, plan);
+    run(0..100, faults);
 }
 
 #[test]
 fn jobs_share_a_tree_of_daemons() {
-    run(0..200, Plan::default());
+    run(0..200, Faults::default());
 }
 
 #[test]
 fn lost_daemons_take_their_own_elements_with_them_and_no_more() {
-    let plan = Plan {
+    let faults = Faults {
         losses: 4,
-        ..Plan::default()
+        ..Faults::default()
     };
-    run(0..200, plan);
+    run(0..200, faults);
 }
 
 #[test]
 fn slow_answers_hold_nobody_for_ever() {
-    let plan = Plan {
+    let faults = Faults {
         losses: 2,
         slow: 0.05,
-        ..Plan::default()
+        ..Faults::default()
     };
-    run(0..200, plan);
+    run(0..200, faults);
 }

@@ -22,7 +22,7 @@ const SIGSTOP: i32 = 19;
 
 /// What a run is made of.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan {
+pub struct Faults {
     pub nodes: usize,
     pub jobs: usize,
     /// Daemons that are lost or silent.
@@ -31,9 +31,9 @@ pub struct Plan {
     pub slow: f64,
 }
 
-impl Default for Plan {
-    fn default() -> Plan {
-        Plan {
+impl Default for Faults {
+    fn default() -> Faults {
+        Faults {
             nodes: 7,
             jobs: 30,
             losses: 0,
@@ -72,7 +72,7 @@ struct Daemon {
 
 /// What front ends know of a job.
 #[derive(Debug, Default)]
-struct Told {
+struct KnownJob {
     front: u64,
     user: u32,
     ended: Option<Ended>,
@@ -100,7 +100,7 @@ enum Event {
 type Step2 = u8;
 
 pub struct World {
-    plan: Plan,
+    faults: Faults,
     random: SplitMix64,
     now: Nanos,
     tie: u64,
@@ -111,7 +111,7 @@ pub struct World {
     daemons: Vec<Daemon>,
     root: Root,
     /// Jobs by their numbers, from 1.
-    told: BTreeMap<JobId, Told>,
+    told: BTreeMap<JobId, KnownJob>,
     started: JobId,
     last_front: u64,
     switched_at: Nanos,
@@ -124,7 +124,7 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(seed: u64, plan: Plan) -> World {
+    pub fn new(seed: u64, faults: Faults) -> World {
         let mut random = SplitMix64::new(seed);
         let form = [Form::Seven, Form::Two][random.below(2) as usize];
         let fan = 1 + random.below(3) as usize;
@@ -145,14 +145,14 @@ impl World {
             jobs: BTreeMap::new(),
         };
         let mut world = World {
-            plan,
+            faults,
             random,
             now: 0,
             tie: 0,
             events: BinaryHeap::new(),
             messages: BTreeMap::new(),
             links: BTreeMap::new(),
-            daemons: (0..plan.nodes).map(daemon).collect(),
+            daemons: (0..faults.nodes).map(daemon).collect(),
             root: Root::new(settings, 0),
             told: BTreeMap::new(),
             started: 0,
@@ -165,19 +165,19 @@ impl World {
             looked: BTreeMap::new(),
         };
         world.join(0);
-        for index in 1..plan.nodes {
+        for index in 1..faults.nodes {
             let at = match world.random.below(3) {
                 0 => world.random.below(BUSY / 2),
                 _ => index as u64,
             };
             world.at(at, Event::Join(index));
         }
-        for _ in 0..plan.losses.min(plan.nodes - 1) {
+        for _ in 0..faults.losses.min(faults.nodes - 1) {
             let at = world.random.below(BUSY);
-            let index = 1 + world.below(plan.nodes - 1);
+            let index = 1 + world.below(faults.nodes - 1);
             world.at(at, Event::Lose(index));
         }
-        for _ in 0..plan.jobs * 3 {
+        for _ in 0..faults.jobs * 3 {
             let at = world.random.below(BUSY);
             world.at(at, Event::Front);
         }
@@ -196,7 +196,7 @@ impl World {
     }
 
     fn delay(&mut self) -> Nanos {
-        match self.random.chance(self.plan.slow) {
+        match self.random.chance(self.faults.slow) {
             true => self.random.below(5 * SECOND),
             false => 10_000 + self.random.below(MS),
         }
@@ -574,13 +574,13 @@ impl World {
             let daemon = &mut self.daemons[index];
             daemon.is_alive = false;
             daemon.jobs.clear();
-            all.extend((0..self.plan.nodes).filter(|at| self.daemons[*at].parent == Some(index)));
+            all.extend((0..self.faults.nodes).filter(|at| self.daemons[*at].parent == Some(index)));
         }
     }
 
     fn notice(&mut self, index: usize) {
         let parent = self.daemons[index].parent.expect("never the root");
-        let below = (0..self.plan.nodes).filter(|at| self.is_below(*at, index));
+        let below = (0..self.faults.nodes).filter(|at| self.is_below(*at, index));
         let below: Vec<u16> = below.filter_map(|at| self.daemons[at].number).collect();
         self.end(index);
         let child = index as u64;

@@ -7,13 +7,13 @@ use crate::functions::{DescribeRequest, ListRequest, RegisterRequest};
 use crate::handles::{ArrayPart, HANDLES, HandleMessage, ListHandlesMessage, Pull};
 use crate::hello::DIRECTORY;
 use crate::ids::{HandleId, JobId};
-use crate::jobs::{CancelJobMessage, JOBS, JobDescription, JobMessage, ListJobsMessage};
+use crate::jobs::{CancelJobMessage, DurableDescription, JOBS, JobMessage, ListJobsMessage};
 use crate::kind::Subject;
 use crate::memory::MemoryMessage;
 use crate::message;
 use crate::names::{AskNameMessage, DataName, ListNamesMessage, NAMES, Name};
 use crate::objects::{KEPT_OBJECTS, NewRequest, ObjectRequest};
-use crate::operation::{DrainingMessage, StandingMessage};
+use crate::operation::{DrainingMessage, StatusMessage};
 use crate::reservations::{RESERVATIONS, ReservationRequest};
 use crate::{CallId, Kind, ProtocolError};
 use alloc::boxed::Box;
@@ -127,23 +127,23 @@ impl Connection {
         Ok(id)
     }
 
-    /// Asks about a submitted call.
+    /// Asks about a durable call.
     pub fn ask_job(&mut self, job: JobId) -> Result<CallId, ProtocolError> {
         self.ask(Kind::AskJob, &JobMessage { id: job })
     }
 
-    /// Asks for the results of a submitted call, whose stream will have `result_bytes` bytes. Its
+    /// Asks for the results of a durable call, whose stream will have `result_bytes` bytes. Its
     /// end is told as that of a call.
     pub fn fetch(&mut self, job: JobId, result_bytes: u64) -> Result<CallId, ProtocolError> {
         self.ask_for_data(Kind::Fetch, &JobMessage { id: job }, result_bytes)
     }
 
-    /// Ends a submitted call; with `forget`, the server keeps nothing of it.
+    /// Ends a durable call; with `forget`, the server keeps nothing of it.
     pub fn cancel_job(&mut self, job: JobId, forget: bool) -> Result<CallId, ProtocolError> {
         self.ask(Kind::CancelJob, &CancelJobMessage { id: job, forget })
     }
 
-    /// Asks for the submitted calls with numbers greater than `after`.
+    /// Asks for the durable calls with numbers greater than `after`.
     pub fn list_jobs(&mut self, after: u64) -> Result<CallId, ProtocolError> {
         self.ask(Kind::ListJobs, &ListJobsMessage { after })
     }
@@ -240,9 +240,9 @@ impl Core {
             Kind::Listing => Answer::Listing(message::parse(kind, payload)?),
             Kind::Interface => Answer::Interface(message::parse(kind, payload)?),
             Kind::Estimated => Answer::Estimated(message::parse(kind, payload)?),
-            Kind::Standing => {
-                let StandingMessage { text } = message::parse(kind, payload)?;
-                Answer::Standing(text)
+            Kind::StatusText => {
+                let StatusMessage { text } = message::parse(kind, payload)?;
+                Answer::StatusText(text)
             }
             Kind::Draining => {
                 let DrainingMessage { calls } = message::parse(kind, payload)?;
@@ -263,7 +263,7 @@ impl Core {
                 let JobMessage { id } = message::parse(kind, payload)?;
                 Answer::Submitted(id)
             }
-            Kind::Job => Answer::Job(Box::new(JobDescription::parse(payload)?)),
+            Kind::Job => Answer::Job(Box::new(DurableDescription::parse(payload)?)),
             Kind::Jobs => Answer::Jobs(message::parse(kind, payload)?),
             Kind::Handle => Answer::Handle(message::parse(kind, payload)?),
             Kind::Handles => Answer::Handles(message::parse(kind, payload)?),

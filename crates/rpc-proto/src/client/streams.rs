@@ -5,7 +5,7 @@ use crate::call::ResultMessage;
 use crate::failure::Failure;
 use crate::frame::{Header, append_control};
 use crate::handles::{ArrayPart, Put};
-use crate::jobs::Submission;
+use crate::jobs::SubmitRequest;
 use crate::message;
 use crate::receiver::{Chunk, Stream};
 use crate::sender::CREDIT;
@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 
 impl Connection {
     /// Submits a call, to a server with the feature [`JOBS`](crate::JOBS).
-    pub fn submit(&mut self, submission: &Submission) -> Result<CallId, ProtocolError> {
+    pub fn submit(&mut self, submission: &SubmitRequest) -> Result<CallId, ProtocolError> {
         let id = self.open(Request::Submitting)?;
         let mut opening = Vec::new();
         append_control(&mut opening, Kind::Submit, id, |out| submission.encode(out));

@@ -1,9 +1,9 @@
-//! Submitted calls, which outlive the connection.
+//! Durable calls, which outlive the connection.
 
 use super::{Connection, Core, Event, State};
 use crate::ids::JobId;
 use crate::jobs::{
-    CancelJobMessage, JobDescription, JobMessage, JobPage, ListJobsMessage, Submission,
+    CancelJobMessage, DurableDescription, DurablePage, JobMessage, ListJobsMessage, SubmitRequest,
 };
 use crate::message;
 use crate::{CallId, Kind, Nanos, ProtocolError};
@@ -18,20 +18,20 @@ impl Connection {
         }
     }
 
-    /// Answers a question about a submitted call.
-    pub fn job(&mut self, request: CallId, job: &JobDescription) {
+    /// Answers a question about a durable call.
+    pub fn job(&mut self, request: CallId, job: &DurableDescription) {
         self.core.calls.remove(&request);
         job.append(&mut self.core.sender.control, request);
     }
 
-    /// Answers a request for submitted calls.
-    pub fn jobs(&mut self, request: CallId, page: &JobPage) {
+    /// Answers a request for durable calls.
+    pub fn jobs(&mut self, request: CallId, page: &DurablePage) {
         message::append(&mut self.core.sender.control, Kind::Jobs, request, page);
     }
 }
 
 impl Core {
-    /// A request about submitted calls.
+    /// A request about durable calls.
     pub(super) fn about_jobs(
         &mut self,
         kind: Kind,
@@ -41,7 +41,7 @@ impl Core {
     ) -> Result<Event, ProtocolError> {
         match kind {
             Kind::Submit => {
-                let submission = message::parse_with(kind, Submission::decode(payload))?;
+                let submission = message::parse_with(kind, SubmitRequest::decode(payload))?;
                 self.open(id, State::offered(submission.call.data_bytes, now))?;
                 Ok(Event::Submit(id, submission))
             }

@@ -2,16 +2,16 @@
 
 use super::{Connection, Event};
 use crate::message;
-use crate::operation::{DrainingMessage, StandingMessage};
+use crate::operation::{DrainingMessage, StatusMessage};
 use crate::{CallId, Kind, ProtocolError};
 use alloc::string::String;
 
 impl Connection {
     /// Answers a status request with a JSON object.
-    pub fn standing(&mut self, request: CallId, text: String) {
-        let message = StandingMessage { text };
+    pub fn status_text(&mut self, request: CallId, text: String) {
+        let message = StatusMessage { text };
         let out = &mut self.core.sender.control;
-        message::append(out, Kind::Standing, request, &message);
+        message::append(out, Kind::StatusText, request, &message);
     }
 
     /// Answers a drain request: so many calls are to end before the server does.

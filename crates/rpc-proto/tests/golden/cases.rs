@@ -12,10 +12,10 @@ mod operation;
 mod reservations;
 
 use farcall_rpc_proto::{
-    ArrayPart, Call, Callback, CallbackAnswer, DataName, Estimate, Failure, HandleId, HandlePage,
-    HandleRecord, Header, Hello, JobDescription, JobId, JobPage, Kind, Limits, Listing, Name,
+    ArrayPart, Call, Callback, CallbackAnswer, DataName, DurableDescription, DurablePage, Estimate,
+    Failure, HandleId, HandlePage, HandleRecord, Header, Hello, JobId, Kind, Limits, Listing, Name,
     NamePage, NameRecord, ObjectPage, ObjectRequest, Pull, Put, ReservationPage,
-    ReservationRequest, Submission,
+    ReservationRequest, SubmitRequest,
 };
 
 /// One conversation.
@@ -54,7 +54,7 @@ pub(crate) enum Request {
     Directory(Kind, Vec<u8>),
     /// Says what became of a call, which has no answer, and asks for a function.
     ObserveAndFind(Vec<u8>, Vec<u8>),
-    Submit(Submission, Vec<Elements>),
+    Submit(SubmitRequest, Vec<Elements>),
     AskJob(JobId),
     /// With the length of the results.
     Fetch(JobId, u64),
@@ -93,20 +93,20 @@ pub(crate) enum Answer {
     Interface(u64, String, Option<String>),
     Estimate(Estimate),
     Created,
-    Standing(&'static str),
+    StatusText(&'static str),
     Draining(u64),
     Directory(Kind, Vec<u8>),
     Result(Vec<Elements>),
     Submitted(JobId),
-    Job(JobDescription),
-    Jobs(JobPage),
+    Job(DurableDescription),
+    Jobs(DurablePage),
     Handle(HandleRecord),
     Handles(HandlePage),
     Named(NameRecord),
     Names(NamePage),
     Objects(ObjectPage),
     Reservations(ReservationPage),
-    /// The results of a submitted call.
+    /// The results of a durable call.
     Delivered(Vec<Elements>),
     /// Calls the client back, and answers with the result when it has the answer.
     CallsBack(Callback, CallbackAnswer, Vec<Elements>),

@@ -3,8 +3,8 @@
 use super::cases::{Answer, Case, Request, case};
 use farcall_directory::message::{
     Booked, Choose, Chosen, DataFound, DataListed, Datum, Find, FindData, Found, Function, Hold,
-    Job, Join, Leave, ListData, ListedDatum, Message, Need, Noted, Observe, Offer, Phase, Rate,
-    Report, Terms, Times, Transfer,
+    Join, Leave, ListData, ListedDatum, Message, Need, Noted, Observe, Offer, Phase, QueuedCall,
+    Rate, Report, TimeParts, Times, Transfer,
 };
 use farcall_directory::{Directory, Record, Settings, Viewer, digest};
 use farcall_rpc_proto::{DIRECTORY, Hello, Kind, NAMES};
@@ -89,7 +89,7 @@ fn atoms() -> Datum {
         owner: "alice".into(),
         written: 1_700_000_000_000,
         stamp: 7,
-        version: 2,
+        number: 2,
         shared: true,
         element: "double".into(),
         shape: vec![1000, 3],
@@ -157,7 +157,7 @@ fn report() -> Report {
         variance: 0.25,
         calls: 9,
     };
-    let job = Job {
+    let call = QueuedCall {
         phase: Phase::Running,
         pes: 2,
         seconds: 1.5,
@@ -175,7 +175,7 @@ fn report() -> Report {
         accepts: true,
         memory: 1 << 33,
         calls: 1,
-        jobs: vec![job],
+        queued: vec![call],
         learned: vec![Times {
             function: NAME.into(),
             rates: vec![rate],
@@ -219,7 +219,7 @@ fn wanted() -> Choose {
 }
 
 fn chosen(join: &Join) -> Chosen {
-    let terms = Terms {
+    let terms = TimeParts {
         up_s: 0.5,
         wait_s: 0.25,
         compute_s: 1.0,

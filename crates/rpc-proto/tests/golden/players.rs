@@ -247,7 +247,7 @@ fn check_told(told: client::Answer, answer: &Answer) {
             assert_eq!(told.library, *library);
         }
         (Told::Created, Answer::Created) => {}
-        (Told::Standing(text), Answer::Standing(expected)) => assert_eq!(text, *expected),
+        (Told::StatusText(text), Answer::StatusText(expected)) => assert_eq!(text, *expected),
         (Told::Draining(calls), Answer::Draining(expected)) => assert_eq!(calls, *expected),
         (Told::Directory(kind, bytes), Answer::Directory(expected, message)) => {
             assert_eq!((kind, &bytes), (*expected, message));
@@ -460,7 +460,7 @@ impl<'c> Server<'c> {
             }
             Answer::Estimate(estimate) => self.proto.estimated(id, estimate),
             Answer::Created => self.proto.created(id),
-            Answer::Standing(text) => self.proto.standing(id, text.to_string()),
+            Answer::StatusText(text) => self.proto.status_text(id, text.to_string()),
             Answer::Draining(calls) => self.proto.draining(id, *calls),
             Answer::Directory(kind, message) => self.proto.directory(id, *kind, message),
             Answer::Result(data) => self.complete(id, data),

@@ -11,7 +11,7 @@ pub struct Slot {
 
 /// Processor elements that are kept for others for a while.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Kept {
+pub struct BusyElements {
     /// How many, those included that the others use.
     pub pes: u32,
     /// Seconds from now on which it begins.
@@ -20,7 +20,7 @@ pub struct Kept {
     pub until_s: f64,
 }
 
-impl Kept {
+impl BusyElements {
     fn covers(&self, time_s: f64) -> bool {
         (self.from_s..self.until_s).contains(&time_s)
     }
@@ -35,7 +35,7 @@ pub struct Backlog {
     free_in: Vec<f64>,
     /// Jobs whose arguments are on the way, in the order in which they will be there.
     coming: Vec<Coming>,
-    kept: Vec<Kept>,
+    kept: Vec<BusyElements>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -58,7 +58,7 @@ impl Backlog {
     }
 
     /// Processor elements are kept for others.
-    pub fn keep(&mut self, kept: Kept) {
+    pub fn keep(&mut self, kept: BusyElements) {
         if kept.from_s.is_finite() && kept.until_s > 0.0 {
             self.kept.push(kept);
         }

@@ -4,7 +4,7 @@ use crate::forecast::Path;
 
 /// One direction between a client and a server, as a transfer sees it that is alone.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Way {
+pub struct PathDirection {
     /// Seconds before the first byte arrives.
     pub latency_s: f64,
     /// Bytes per second.
@@ -13,22 +13,22 @@ pub struct Way {
     pub factor: f64,
 }
 
-impl Way {
+impl PathDirection {
     /// Of which nothing was observed: a good local network, so that a new server is tried.
-    pub const UNKNOWN: Way = Way {
+    pub const UNKNOWN: PathDirection = PathDirection {
         latency_s: 1e-3,
         rate: 1.25e8,
         factor: 10.0,
     };
 
     /// What was learned of a path. Where either of latency and rate was never observed, it is that
-    /// of [`Way::UNKNOWN`].
-    pub fn of(path: &Path) -> Way {
+    /// of [`PathDirection::UNKNOWN`].
+    pub fn of(path: &Path) -> PathDirection {
         let (latency, rate) = (path.latency(), path.rate());
-        Way {
-            latency_s: latency.map_or(Way::UNKNOWN.latency_s, |known| known.value),
-            rate: rate.map_or(Way::UNKNOWN.rate, |known| known.value),
-            factor: rate.map_or(Way::UNKNOWN.factor, |known| known.factor),
+        PathDirection {
+            latency_s: latency.map_or(PathDirection::UNKNOWN.latency_s, |known| known.value),
+            rate: rate.map_or(PathDirection::UNKNOWN.rate, |known| known.value),
+            factor: rate.map_or(PathDirection::UNKNOWN.factor, |known| known.factor),
         }
     }
 
@@ -42,9 +42,9 @@ impl Way {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Route {
     /// From the client.
-    pub up: Way,
+    pub up: PathDirection,
     /// To the client.
-    pub down: Way,
+    pub down: PathDirection,
 }
 
 /// A link that several transfers share, each an equal part of it: one direction of a host's

@@ -2,8 +2,8 @@ use super::*;
 
 const MB: u64 = 1_000_000;
 
-fn way(rate: f64) -> Way {
-    Way {
+fn way(rate: f64) -> PathDirection {
+    PathDirection {
         latency_s: 0.01,
         rate,
         factor: 1.1,
@@ -176,7 +176,7 @@ fn a_moldable_call_has_as_many_processor_elements_as_are_free() {
     };
     let client = Link::unlimited();
     let plan = explain(&moldable, candidates(&servers, &client));
-    let terms = |plan: &[(u64, Result<Terms, Unfit>)], place: usize| {
+    let terms = |plan: &[(u64, Result<TimeParts, Unfit>)], place: usize| {
         plan[place].1.expect("all servers fit")
     };
     assert_eq!((plan[0].0, terms(&plan, 0).pes), (0, 8));
@@ -223,7 +223,7 @@ fn a_job_that_comes_later_leaves_what_is_free_sooner_to_others() {
 #[test]
 fn a_job_starts_where_it_is_not_in_the_way_of_what_is_kept() {
     let mut backlog = Backlog::new(2);
-    let kept = |pes, from_s, until_s| Kept {
+    let kept = |pes, from_s, until_s| BusyElements {
         pes,
         from_s,
         until_s,
@@ -252,7 +252,7 @@ fn a_job_starts_where_it_is_not_in_the_way_of_what_is_kept() {
 fn a_call_goes_past_a_server_that_is_booked() {
     let mut servers = [known(2, 1e9, 1.0), known(2, 1e9, 1.5)];
     let keep = |known: &mut Known, from_s| {
-        known.server.backlog.keep(Kept {
+        known.server.backlog.keep(BusyElements {
             pes: 2,
             from_s,
             until_s: 60.0,

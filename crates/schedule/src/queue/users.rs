@@ -1,6 +1,6 @@
 //! Who waits, in which order, and what each user has used.
 
-use super::{Nanos, Standing};
+use super::{Nanos, UserShare};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ const MAX_EXPONENT: f64 = 256.0;
 
 /// Where a job waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct QueuePosition {
     pub(super) priority: i32,
     /// Processor elements by which jobs are told apart; 0 where it does not matter.
     pub(super) width: u32,
@@ -67,7 +67,14 @@ impl Users {
     }
 
     /// A job begins to wait.
-    pub(super) fn enter(&mut self, key: u64, id: u64, place: Place, now: Nanos, starts: u64) {
+    pub(super) fn enter(
+        &mut self,
+        key: u64,
+        id: u64,
+        place: QueuePosition,
+        now: Nanos,
+        starts: u64,
+    ) {
         let user = self.users.entry(key).or_default();
         if user.arrivals.is_empty() {
             user.since = Some((now, starts));
@@ -84,7 +91,7 @@ impl Users {
     }
 
     /// A job waits no longer.
-    pub(super) fn leave(&mut self, key: u64, place: &Place, now: Nanos, starts: u64) {
+    pub(super) fn leave(&mut self, key: u64, place: &QueuePosition, now: Nanos, starts: u64) {
         let Some(user) = self.users.get_mut(&key) else {
             return;
         };
@@ -224,9 +231,9 @@ impl Users {
         })
     }
 
-    pub(super) fn standings(&self, now: Nanos) -> impl Iterator<Item = Standing> {
+    pub(super) fn standings(&self, now: Nanos) -> impl Iterator<Item = UserShare> {
         let fade = (-self.exponent(now)).exp2();
-        self.users.iter().map(move |(key, user)| Standing {
+        self.users.iter().map(move |(key, user)| UserShare {
             user: *key,
             waiting: user.arrivals.len(),
             running: user.running,

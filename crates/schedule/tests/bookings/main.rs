@@ -6,7 +6,7 @@ mod machine;
 
 use farcall_random::SplitMix64;
 use farcall_schedule::Policy;
-use farcall_schedule::placement::{Backlog, Kept};
+use farcall_schedule::placement::{Backlog, BusyElements};
 use farcall_schedule::queue::{Nanos, Patience, Queue, Request, Settings, Start};
 use farcall_schedule::reservation::Booking;
 use machine::{Kind, Load, Machine, SECOND};
@@ -173,7 +173,7 @@ fn busy_machine(random: &mut SplitMix64, pes: u32) -> Busy {
             ..Booking::default()
         };
         if queue.reserve(booking, 0).is_ok() {
-            backlog.keep(Kept {
+            backlog.keep(BusyElements {
                 pes: booking.pes,
                 from_s: booking.from as f64 * 1e-9,
                 until_s: booking.until as f64 * 1e-9,

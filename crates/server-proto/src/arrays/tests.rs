@@ -61,16 +61,19 @@ fn uses(id: HandleId, writes: bool) -> Vec<Use> {
 fn readers_go_together_and_a_writer_alone_in_their_order() {
     let mut store = store(9, 1 << 30);
     let id = add(&mut store, 1, 10);
-    let jobs = [(1, false), (2, false), (3, true), (4, false), (5, true)];
-    let jobs = jobs.map(|(number, writes)| (call(number), writes));
-    for (job, writes) in jobs {
-        store.line_up(job, &uses(id, writes));
+    let calls = [(1, false), (2, false), (3, true), (4, false), (5, true)];
+    let calls = calls.map(|(number, writes)| (call(number), writes));
+    for (call, writes) in calls {
+        store.line_up(call, &uses(id, writes));
     }
     let now = |store: &Store| -> Vec<CallKey> {
-        let turn = |(job, writes): &(CallKey, bool)| store.turn(*job, &uses(id, *writes));
-        let mut ready: Vec<_> = jobs.iter().filter(|job| turn(job) == Turn::Now).collect();
-        ready.retain(|(job, _)| store.get(id).unwrap().jobs.iter().any(|(j, _)| j == job));
-        ready.iter().map(|(job, _)| *job).collect()
+        let turn = |(call, writes): &(CallKey, bool)| store.turn(*call, &uses(id, *writes));
+        let mut ready: Vec<_> = calls
+            .iter()
+            .filter(|call| turn(call) == Turn::Now)
+            .collect();
+        ready.retain(|(call, _)| store.get(id).unwrap().calls.iter().any(|(j, _)| j == call));
+        ready.iter().map(|(call, _)| *call).collect()
     };
     assert_eq!(now(&store), [1, 2].map(call));
     store.finish(call(2), &uses(id, false), None);
@@ -213,14 +216,14 @@ proptest! {
             }
             all
         }).collect();
-        for (job, uses) in wanted.iter().enumerate() {
-            store.line_up(call(job), uses);
+        for (number, uses) in wanted.iter().enumerate() {
+            store.line_up(call(number), uses);
         }
         let mut left: Vec<usize> = (0..wanted.len()).collect();
         let mut picks = picks.iter().cycle();
         while !left.is_empty() {
             let ready: Vec<usize> = left.iter().copied()
-                .filter(|job| store.turn(call(*job), &wanted[*job]) == Turn::Now).collect();
+                .filter(|number| store.turn(call(*number), &wanted[*number]) == Turn::Now).collect();
             prop_assert!(!ready.is_empty());
             for (index, a) in ready.iter().enumerate() {
                 for b in &ready[index + 1..] {
@@ -230,9 +233,9 @@ proptest! {
                     }
                 }
             }
-            let job = ready[picks.next().unwrap().index(ready.len())];
-            store.finish(call(job), &wanted[job], None);
-            left.retain(|other| *other != job);
+            let number = ready[picks.next().unwrap().index(ready.len())];
+            store.finish(call(number), &wanted[number], None);
+            left.retain(|other| *other != number);
         }
     }
 }

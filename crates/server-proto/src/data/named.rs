@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::keys::{CallKey, ConnectionKey};
 use crate::names::DataFile;
 use farcall_rpc_proto::{
-    CallId, DataName, Edition, Failure, FailureKind, HandleId, Name, NameRecord, User,
+    CallId, DataName, DataVersion, Failure, FailureKind, HandleId, Name, NameRecord, User,
 };
 
 /// Files that are read at the same time.
@@ -61,11 +61,11 @@ impl Data {
             let text = format!("the contents of the array {id} are undefined: {why}");
             return Err(Failure::new(FailureKind::BadArgument, text));
         }
-        let edition = match name.copy {
-            Some(edition) => edition,
-            None => self.next_edition(cx, user, name),
+        let version = match name.copy {
+            Some(version) => version,
+            None => self.next_version(cx, user, name),
         };
-        let given = (edition, name.shared);
+        let given = (version, name.shared);
         let before = self.names.put(user, &name.name, (id, &form), given)?;
         if self.names.is_named(id) {
             self.arrays.keep(id);
@@ -80,7 +80,7 @@ impl Data {
         Ok(self.names.find(&own, user)?.record)
     }
 
-    fn next_edition(&mut self, cx: &mut Context, user: &User, name: &Name) -> Edition {
+    fn next_version(&mut self, cx: &mut Context, user: &User, name: &Name) -> DataVersion {
         let random = cx.ids.next();
         let random = random.iter().take(8);
         let stamp = random.fold(0, |stamp, byte| stamp << 8 | u64::from(*byte));

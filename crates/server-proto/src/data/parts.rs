@@ -4,8 +4,8 @@
 use super::Data;
 use crate::action::Action;
 use crate::arrays::{Location, Use};
+use crate::call::{ActiveCall, Task};
 use crate::context::{Context, Step};
-use crate::job::{Job, Task};
 use crate::keys::{CallKey, ConnectionKey};
 use farcall_rpc_proto::{ArrayPart, CallId, Failure, FailureKind};
 
@@ -44,7 +44,7 @@ impl Data {
     ) {
         let wanted = self.use_of_part(cx, key, &part).and_then(|wanted| {
             if self.names.is_named(part.id) {
-                let text = "the data have a name, and do not change: put a new edition";
+                let text = "the data have a name, and do not change: put a new version";
                 return Err(Failure::new(FailureKind::BadArgument, text));
             }
             let is_here = self.arrays.get(part.id).is_some_and(|array| {
@@ -59,21 +59,21 @@ impl Data {
             Err(failure) => return cx.clients[key].proto.fail(id, &failure),
         };
         let user = cx.clients[key].user.clone();
-        let mut job = Job::part(user, (key, id), part, wanted, Task::PutPart(part));
-        job.held.data = self.arrays.memory(&job.uses);
+        let mut call = ActiveCall::part(user, (key, id), part, wanted, Task::PutPart(part));
+        call.memory.data = self.arrays.memory(&call.uses);
         let now = cx.now();
-        job.times.accepted = now;
-        let job = cx.calls.insert(job);
-        cx.clients[key].calls.insert(id, job);
-        self.arrays.line_up(job, &[wanted]);
+        call.times.accepted = now;
+        let call = cx.calls.insert(call);
+        cx.clients[key].calls.insert(id, call);
+        self.arrays.line_up(call, &[wanted]);
         cx.clients[key].proto.accept(id, now);
     }
 
     /// All of a part has come.
     pub(crate) fn part_arrived(&mut self, cx: &mut Context, key: CallKey, part: ArrayPart) {
-        let job = &cx.calls[key];
+        let call = &cx.calls[key];
         if let Some(array) = self.arrays.get(part.id)
-            && let (true, Some(memory)) = (job.streams.swap, job.held.data.first().copied())
+            && let (true, Some(memory)) = (call.streams.swap, call.memory.data.first().copied())
         {
             let unit = array.form.ty().map_or(1, farcall_idl::Type::swap_unit) as usize;
             // No call uses the array, and who fills the same part twice at once gets what he asks
@@ -85,7 +85,7 @@ impl Data {
                 unit: unit.max(1),
             });
         }
-        let (connection, request) = (job.connection, job.call);
+        let (connection, request) = (call.connection, call.id);
         cx.step(Step::Release(key));
         if let (Some(connection), Some(record)) = (connection, self.arrays.record(part.id)) {
             cx.clients[connection].proto.handle(request, &record);
@@ -106,10 +106,10 @@ impl Data {
             Err(failure) => return cx.clients[key].proto.fail(request, &failure),
         };
         let user = cx.clients[key].user.clone();
-        let job = Job::part(user, (key, request), part, wanted, Task::GetPart);
-        let job = cx.calls.insert(job);
-        cx.clients[key].calls.insert(request, job);
-        self.arrays.line_up(job, &[wanted]);
-        self.await_turn(cx, job);
+        let call = ActiveCall::part(user, (key, request), part, wanted, Task::GetPart);
+        let call = cx.calls.insert(call);
+        cx.clients[key].calls.insert(request, call);
+        self.arrays.line_up(call, &[wanted]);
+        self.await_turn(cx, call);
     }
 }

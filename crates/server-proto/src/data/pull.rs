@@ -6,7 +6,7 @@ use crate::connection::Offer;
 use crate::context::Context;
 use crate::keys::{ConnectionKey, MemoryKey};
 use crate::map::Map;
-use crate::memory::Room;
+use crate::memory::MemoryGrant;
 use farcall_rpc_proto::{CallId, Failure, FailureKind, HandleId, Pull, Put, User};
 
 /// Arrays that come at the same time.
@@ -59,7 +59,7 @@ impl Data {
             stays: pull.stays,
         };
         match self.room_for(cx, &put, &user) {
-            Room::Here((_, memory)) => {
+            MemoryGrant::Here((_, memory)) => {
                 let waiting = Waiting {
                     connection: Some(key),
                     request: id,
@@ -69,8 +69,8 @@ impl Data {
                 };
                 self.start_pull(cx, waiting, pull.address, pull.loan);
             }
-            Room::Later => cx.await_room(key, id, Offer::Pull(pull)),
-            Room::Never(failure) => cx.refuse(key, id, &failure),
+            MemoryGrant::Later => cx.await_room(key, id, Offer::Pull(pull)),
+            MemoryGrant::Never(failure) => cx.refuse(key, id, &failure),
         }
     }
 

@@ -4,15 +4,15 @@
 use super::Data;
 use crate::action::{Action, Transfer};
 use crate::arrays::{Array, Location, Turn, Use};
+use crate::call::{self, ActiveCall, Task};
 use crate::connection::Offer;
 use crate::context::{Context, Step};
 use crate::disk::Purpose;
 use crate::flaw::{Flaw, has};
-use crate::job::{self, Job, Task};
 use crate::keys::{CallKey, ConnectionKey, Key, MemoryKey};
-use crate::memory::{NoMemory, Room};
+use crate::memory::{MemoryGrant, NoMemory};
 use crate::record::{Content, DiskError, Stored};
-use farcall_idl::{ArrayLayout, Interface, Layout, Mode, Order, Place};
+use farcall_idl::{ArrayLayout, Interface, Layout, Mode, Order, SharedRange};
 use farcall_rpc_proto::{
     Call, CallId, Failure, FailureKind, HandleId, HandleRecord, JobId, Nanos, Pieces, Put, Times,
     User,
@@ -32,7 +32,7 @@ impl Data {
         layout: &Layout,
         call: &Call,
         user: &User,
-        places: &mut Vec<Option<Place>>,
+        places: &mut Vec<Option<SharedRange>>,
     ) -> Result<Vec<Use>, Failure> {
         let mut uses: Vec<Use> = Vec::new();
         for (index, id) in &call.handles {
@@ -59,7 +59,7 @@ impl Data {
             if writes && self.names.is_named(*id) && !has(Flaw::WritesNamed) {
                 let text = format!(
                     "array `{name}` is written, and the data have a name: those do not change; \
-                     put a new edition"
+                     put a new version"
                 );
                 return Err(bad(text));
             }
@@ -74,7 +74,7 @@ impl Data {
                 replaces: array.mode == Mode::Out && array.is_full(),
                 array: index,
             });
-            places[index] = Some(Place {
+            places[index] = Some(SharedRange {
                 segment: LATER,
                 offset: 0,
             });
@@ -82,7 +82,7 @@ impl Data {
         Ok(uses)
     }
 
-    /// A client puts an array here: it gets memory, waits for some, or is refused. Returns the job
+    /// A client puts an array here: it gets memory, waits for some, or is refused. Returns the call
     /// of one that is there already.
     pub(crate) fn offer_put(
         &mut self,
@@ -93,16 +93,18 @@ impl Data {
     ) -> Option<CallKey> {
         let user = cx.clients[key].user.clone();
         match self.room_for(cx, &put, &user) {
-            Room::Here((bytes, buffer)) => {
+            MemoryGrant::Here((bytes, buffer)) => {
                 self.arrays.reserve(&user, bytes);
-                let job = cx.calls.insert(Job::put((key, id), put, user, buffer));
+                let call = cx
+                    .calls
+                    .insert(ActiveCall::put((key, id), put, user, buffer));
                 let now = cx.now();
                 let connection = &mut cx.clients[key];
-                connection.calls.insert(id, job);
-                return connection.proto.accept(id, now).then_some(job);
+                connection.calls.insert(id, call);
+                return connection.proto.accept(id, now).then_some(call);
             }
-            Room::Later => cx.await_room(key, id, Offer::Put(put)),
-            Room::Never(failure) => cx.refuse(key, id, &failure),
+            MemoryGrant::Later => cx.await_room(key, id, Offer::Put(put)),
+            MemoryGrant::Never(failure) => cx.refuse(key, id, &failure),
         }
         None
     }
@@ -113,19 +115,19 @@ impl Data {
         cx: &mut Context,
         put: &Put,
         user: &User,
-    ) -> Room<(u64, MemoryKey)> {
+    ) -> MemoryGrant<(u64, MemoryKey)> {
         if cx.is_ending().is_some() {
             let text = "the server is draining; connect anew";
-            return Room::Never(Failure::new(FailureKind::Draining, text));
+            return MemoryGrant::Never(Failure::new(FailureKind::Draining, text));
         }
         let bytes = match self.arrays.check(put, user) {
             Ok(bytes) => bytes,
-            Err(failure) => return Room::Never(failure),
+            Err(failure) => return MemoryGrant::Never(failure),
         };
         self.spill(cx, bytes);
         if !self.arrays.has_room(bytes) {
             if self.arrays.leaving > 0 {
-                return Room::Later;
+                return MemoryGrant::Later;
             }
             let disk = match &self.refused {
                 Some((_, why)) => format!("; the disk takes none: {why}"),
@@ -135,12 +137,12 @@ impl Data {
                 "{bytes} bytes are needed and arrays that stay hold the memory for them \
                  (data.memory in the server's configuration); drop some{disk}"
             );
-            return Room::Never(Failure::new(FailureKind::Busy, text));
+            return MemoryGrant::Never(Failure::new(FailureKind::Busy, text));
         }
         match cx.memory.hold(bytes, user, &mut cx.out) {
-            Ok(memory) => Room::Here((bytes, memory)),
-            Err(NoMemory::Wait) => Room::Later,
-            Err(refusal) => Room::Never(cx.no_room(bytes, refusal)),
+            Ok(memory) => MemoryGrant::Here((bytes, memory)),
+            Err(NoMemory::Wait) => MemoryGrant::Later,
+            Err(refusal) => MemoryGrant::Never(cx.no_room(bytes, refusal)),
         }
     }
 
@@ -170,13 +172,13 @@ impl Data {
 
     /// All of an array has come.
     pub(crate) fn put_arrived(&mut self, cx: &mut Context, key: CallKey) {
-        let job = &mut cx.calls[key];
-        let task = std::mem::replace(&mut job.task, Task::Call);
-        let (Task::Put(put, user), Some(buffer)) = (task, job.held.buffer.take()) else {
+        let call = &mut cx.calls[key];
+        let task = std::mem::replace(&mut call.task, Task::Call);
+        let (Task::Put(put, user), Some(buffer)) = (task, call.memory.buffer.take()) else {
             return;
         };
-        let (connection, request) = (job.connection, job.call);
-        let is_swapped = job.streams.swap;
+        let (connection, request) = (call.connection, call.id);
+        let is_swapped = call.streams.swap;
         if is_swapped {
             let unit = put.form.ty().map_or(1, farcall_idl::Type::swap_unit) as usize;
             cx.out.push(Action::SwapMemory {
@@ -213,20 +215,20 @@ impl Data {
 
     /// All of a call has come that uses arrays which stay.
     pub(crate) fn await_turn(&mut self, cx: &mut Context, key: CallKey) {
-        cx.calls[key].enter(job::State::Waiting);
+        cx.calls[key].enter(call::State::Waiting);
         self.candidates.push_back(key);
     }
 
-    /// Goes on with jobs whose turn has come.
+    /// Goes on with calls whose turn has come.
     pub(crate) fn serve_candidates(&mut self, cx: &mut Context) {
         while let Some(key) = self.candidates.pop_front() {
-            let Some(job) = cx.calls.get(key) else {
+            let Some(call) = cx.calls.get(key) else {
                 continue;
             };
-            if job.state != job::State::Waiting {
+            if call.state != call::State::Waiting {
                 continue;
             }
-            match self.arrays.turn(key, &job.uses) {
+            match self.arrays.turn(key, &call.uses) {
                 Turn::Later => {}
                 Turn::Never(failure) => cx.fail(key, failure.kind, &failure.message),
                 Turn::Read(id) => self.unspill(cx, key, id),
@@ -236,36 +238,36 @@ impl Data {
     }
 
     fn take_turn(&mut self, cx: &mut Context, key: CallKey) {
-        let job = &mut cx.calls[key];
-        job.held.data = self.arrays.memory(&job.uses);
-        if matches!(job.task, Task::Get | Task::GetPart) {
-            let (bytes, request) = (job.layout.bytes, job.call);
-            let Some(connection) = job.connection else {
+        let call = &mut cx.calls[key];
+        call.memory.data = self.arrays.memory(&call.uses);
+        if matches!(call.task, Task::Get | Task::GetPart) {
+            let (bytes, request) = (call.layout.bytes, call.id);
+            let Some(connection) = call.connection else {
                 return cx.step(Step::Release(key));
             };
-            job.enter(job::State::Sending);
+            call.enter(call::State::Sending);
             let now = cx.now();
             cx.clients[connection].sending.push(key);
             let proto = &mut cx.clients[connection].proto;
             proto.deliver(request, bytes, Times::default(), now);
             return cx.answered(connection);
         }
-        let Ok(mut call) = Call::decode(&job.message) else {
+        let Ok(mut request) = Call::decode(&call.message) else {
             let text = "cannot be read again";
             return cx.fail(key, FailureKind::Internal, text);
         };
-        for (wanted, memory) in job.uses.iter().zip(&job.held.data) {
-            if let Some(Some(place)) = call.places.get_mut(wanted.array) {
+        for (wanted, memory) in call.uses.iter().zip(&call.memory.data) {
+            if let Some(Some(place)) = request.places.get_mut(wanted.array) {
                 place.segment = memory.number();
             }
         }
-        job.message.clear();
-        call.encode(&mut job.message);
-        job.enter(job::State::Queued);
+        call.message.clear();
+        request.encode(&mut call.message);
+        call.enter(call::State::Queued);
         cx.step(Step::Enqueue(key));
     }
 
-    /// An array that a job waits for comes back from the disk.
+    /// An array that a call waits for comes back from the disk.
     fn unspill(&mut self, cx: &mut Context, key: CallKey, id: HandleId) {
         if self
             .arrays
@@ -279,7 +281,7 @@ impl Data {
         let user = cx.calls[key].user.clone();
         let buffer = cx.memory.hold(bytes, &user, &mut cx.out);
         let Ok(buffer) = buffer else {
-            // What leaves makes room, and has the job looked at again.
+            // What leaves makes room, and has the call looked at again.
             if self.arrays.leaving == 0 {
                 let text = format!("has no memory for the array {id} now; try again");
                 cx.fail(key, FailureKind::Busy, &text);
@@ -360,16 +362,16 @@ impl Data {
         }
     }
 
-    /// A job is done with its arrays; `failed` is why what it was to write is undefined.
+    /// A call is done with its arrays; `failed` is why what it was to write is undefined.
     pub(crate) fn end_uses(&mut self, cx: &mut Context, key: CallKey, failed: Option<&str>) {
-        let Some(job) = cx.calls.get_mut(key) else {
+        let Some(call) = cx.calls.get_mut(key) else {
             return;
         };
-        if job.uses.is_empty() {
+        if call.uses.is_empty() {
             return;
         }
-        let uses = std::mem::take(&mut job.uses);
-        job.held.data.clear();
+        let uses = std::mem::take(&mut call.uses);
+        call.memory.data.clear();
         let (waiting, freed) = self.arrays.finish(key, &uses, failed);
         self.candidates.extend(waiting);
         for memory in freed {
@@ -397,12 +399,12 @@ impl Data {
                     replaces: false,
                     array: 0,
                 };
-                let job = cx
+                let call = cx
                     .calls
-                    .insert(Job::get(user, (key, request), bytes, wanted));
-                cx.clients[key].calls.insert(request, job);
-                self.arrays.line_up(job, &[wanted]);
-                self.await_turn(cx, job);
+                    .insert(ActiveCall::get(user, (key, request), bytes, wanted));
+                cx.clients[key].calls.insert(request, call);
+                self.arrays.line_up(call, &[wanted]);
+                self.await_turn(cx, call);
             }
             Err(failure) => cx.clients[key].proto.fail(request, &failure),
         }

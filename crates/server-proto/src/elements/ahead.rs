@@ -7,9 +7,9 @@
 use super::Elements;
 use super::dispatch::need;
 use crate::action::Action;
+use crate::call;
 use crate::context::{Context, Step};
 use crate::event::Withdrawal;
-use crate::job;
 use crate::keys::{CallKey, Key, WorkerKey};
 use crate::worker::{AHEAD_BYTES, Worker};
 use farcall_rpc_proto::{FailureKind, Nanos};
@@ -17,18 +17,19 @@ use farcall_rpc_proto::{FailureKind, Nanos};
 impl Elements {
     /// What a call takes that may be posted before or behind others; none where it may not.
     pub(crate) fn goes_ahead(cx: &Context, key: CallKey) -> Option<Nanos> {
-        let job = &cx.calls[key];
-        let function = cx.functions.get(job.function).ok()?;
+        let call = &cx.calls[key];
+        let function = cx.functions.get(call.function).ok()?;
         let exec = function.brief().filter(|_| function.only_computes())?;
-        let is_plain = job.run.object.is_none() && job.printing.is_none() && job.kept().is_none();
-        (is_plain && job.message.len() <= AHEAD_BYTES).then_some(exec)
+        let is_plain =
+            call.run.object.is_none() && call.printing.is_none() && call.job_id().is_none();
+        (is_plain && call.message.len() <= AHEAD_BYTES).then_some(exec)
     }
 
-    /// The worker behind whose calls a job may be posted.
+    /// The worker behind whose calls a call may be posted.
     pub(crate) fn worker_ahead(&self, cx: &Context, key: CallKey) -> Option<WorkerKey> {
         let exec = Elements::goes_ahead(cx, key)?;
-        let job = &cx.calls[key];
-        let need = need(job, cx.functions.get(job.function).ok()?);
+        let call = &cx.calls[key];
+        let need = need(call, cx.functions.get(call.function).ok()?);
         let now = cx.now();
         let mut workers = self.workers.iter();
         workers
@@ -36,15 +37,15 @@ impl Elements {
             .map(|(key, _)| key)
     }
 
-    /// Posts a job that has processor elements behind those of a worker, whose it takes.
-    pub(crate) fn post_behind(&mut self, cx: &mut Context, job: CallKey, worker: WorkerKey) {
+    /// Posts a call that has processor elements behind those of a worker, whose it takes.
+    pub(crate) fn post_behind(&mut self, cx: &mut Context, call: CallKey, worker: WorkerKey) {
         if let Some(last) = self.workers[worker].last_call() {
             self.queue.pause(last.number(), cx.now());
         }
-        self.launch(cx, job, worker);
+        self.launch(cx, call, worker);
     }
 
-    /// Posts jobs that wait for processor elements behind those that have some and end soon, as
+    /// Posts calls that wait for processor elements behind those that have some and end soon, as
     /// long as these are next.
     pub(crate) fn post_waiting(&mut self, cx: &mut Context, now: Nanos) {
         let workers: Vec<WorkerKey> = self.workers.keys().collect();
@@ -55,20 +56,20 @@ impl Elements {
             {
                 self.queue.pause(last.number(), now);
                 let next = self.queue.choose(now).map(CallKey::of_number);
-                let fits = next.is_some_and(|job| self.worker_ahead(cx, job) == Some(worker));
+                let fits = next.is_some_and(|call| self.worker_ahead(cx, call) == Some(worker));
                 let start = fits.then(|| self.queue.next(now)).flatten();
                 let Some(start) = start else {
                     self.queue.resume(last.number(), now);
                     break;
                 };
-                let job = CallKey::of_number(start.id);
-                cx.calls[job].run.pes = start.pes;
-                self.launch(cx, job, worker);
+                let call = CallKey::of_number(start.id);
+                cx.calls[call].run.pes = start.pes;
+                self.launch(cx, call, worker);
             }
         }
     }
 
-    /// The job posted last has the processor elements of its worker.
+    /// The call posted last has the processor elements of its worker.
     pub(crate) fn pass_elements(&mut self, cx: &mut Context, worker: WorkerKey) {
         let worker = self.workers.get(worker);
         if let Some(last) = worker.and_then(Worker::last_call) {
@@ -85,10 +86,10 @@ impl Elements {
         key: CallKey,
         withdrawal: Withdrawal,
     ) {
-        let Some(job) = cx.calls.get(key) else {
+        let Some(call) = cx.calls.get(key) else {
             return;
         };
-        let is_unwanted = job.connection.is_none() && job.kept().is_none();
+        let is_unwanted = call.connection.is_none() && call.job_id().is_none();
         match withdrawal {
             Withdrawal::Done => {
                 if let Some(known) = self.workers.get_mut(worker) {
@@ -141,14 +142,14 @@ impl Elements {
         }
     }
 
-    /// A job that its worker has not begun with waits for its turn again.
+    /// A call that its worker has not begun with waits for its turn again.
     pub(crate) fn requeue(&mut self, cx: &mut Context, key: CallKey) {
         let now = cx.now();
         self.queue.remove(key.number(), now);
         if cx.calls[key].connection.is_none() {
             return cx.step(Step::Release(key));
         }
-        cx.calls[key].enter(job::State::Queued);
+        cx.calls[key].enter(call::State::Queued);
         let start = self.queue.push(self.queued(cx, key), now);
         self.admit_job(cx, start);
     }

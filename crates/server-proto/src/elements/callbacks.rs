@@ -2,9 +2,9 @@
 
 use super::Elements;
 use crate::action::Action;
+use crate::call;
 use crate::context::Context;
-use crate::event::Said;
-use crate::job;
+use crate::event::WorkerReport;
 use crate::keys::{ConnectionKey, Key, WorkerKey};
 use crate::worker::State;
 use farcall_rpc_proto::{CallId, CallbackAnswer, FailureKind};
@@ -15,7 +15,7 @@ const MOST_WAITING: usize = 64;
 
 impl Elements {
     /// A worker that runs a call says something.
-    pub(crate) fn worker_says(&mut self, cx: &mut Context, key: WorkerKey, said: Said) {
+    pub(crate) fn worker_says(&mut self, cx: &mut Context, key: WorkerKey, said: WorkerReport) {
         let now = cx.now();
         let Some(worker) = self.workers.get_mut(key) else {
             return;
@@ -29,26 +29,27 @@ impl Elements {
             return self.workers.end(cx, key, FailureKind::LibraryCrashed, text);
         }
         let callback = match said {
-            Said::Callback(callback) => callback,
-            Said::Problem(problem) => {
+            WorkerReport::Callback(callback) => callback,
+            WorkerReport::Problem(problem) => {
                 return self
                     .workers
                     .end(cx, key, FailureKind::LibraryCrashed, &problem);
             }
         };
         worker.waits(now);
-        let job = &cx.calls[call];
+        let number = call.number();
+        let call = &cx.calls[call];
         // A call without a connection was given up, and its worker is about to end.
-        if let Some(connection) = job.connection {
+        if let Some(connection) = call.connection {
             let proto = &mut cx.clients[connection].proto;
-            proto.call_back(job.call, &callback);
+            proto.call_back(call.id, &callback);
             cx.answered(connection);
         }
         // While it waits another call can compute.
         let workers = self.workers.values();
         let waiting = workers.filter(|worker| worker.waits_since().is_some());
         if waiting.count() <= MOST_WAITING {
-            self.queue.pause(call.number(), now);
+            self.queue.pause(number, now);
         }
         self.dispatch(cx);
     }
@@ -65,7 +66,7 @@ impl Elements {
         let Some(call) = cx.clients[key].calls.get(&call) else {
             return;
         };
-        let job::State::Running { worker } = cx.calls[*call].state else {
+        let call::State::Running { worker } = cx.calls[*call].state else {
             return;
         };
         self.queue.resume(call.number(), now);

@@ -1,12 +1,12 @@
-//! Which job computes next, and where.
+//! Which call computes next, and where.
 
 use super::Elements;
 use crate::action::Action;
+use crate::call;
+use crate::call::ActiveCall;
 use crate::context::{Context, Step};
 use crate::flaw::{Flaw, has};
 use crate::functions::Function;
-use crate::job;
-use crate::job::Job;
 use crate::keys::{CallKey, Key, WorkerKey};
 use crate::lifecycle::Change;
 use crate::map::Set;
@@ -24,45 +24,46 @@ const MOST_NAMES: usize = 10_000;
 const LEAST_IDLE: usize = 8;
 
 impl Elements {
-    /// A job has all its arguments: it waits for its processor elements.
-    pub(crate) fn enqueue(&mut self, cx: &mut Context, job: CallKey) {
+    /// A call has all its arguments: it waits for its processor elements.
+    pub(crate) fn enqueue(&mut self, cx: &mut Context, call: CallKey) {
         let now = cx.now();
-        cx.calls[job].enter(job::State::Queued);
-        cx.calls[job].times.queued = now;
-        if !self.takes_turn(cx, job) {
+        cx.calls[call].enter(call::State::Queued);
+        cx.calls[call].times.queued = now;
+        if !self.takes_turn(cx, call) {
             return;
         }
-        let request = self.queued(cx, job);
-        self.name_user(cx, request.user, job);
+        let request = self.queued(cx, call);
+        self.name_user(cx, request.user, call);
         let start = self.queue.push(request, now);
         self.admit_job(cx, start);
         self.dispatch(cx);
     }
 
-    /// What a job asks the queue for.
+    /// What a call asks the queue for.
     pub(crate) fn queued(&self, cx: &Context, key: CallKey) -> queue::Request {
-        let job = &cx.calls[key];
-        let [fewest, most] = [job.layout.fewest_elements, job.layout.processor_elements];
+        let call = &cx.calls[key];
+        let [fewest, most] = [call.layout.fewest_elements, call.layout.processor_elements];
         let elements = |wanted: Option<i64>| match wanted {
             Some(wanted) => u32::try_from(wanted).unwrap_or(u32::MAX),
             None => cx.settings.elements,
         };
         let fewest = elements(fewest);
-        let function = cx.functions.get(job.function).ok();
+        let function = cx.functions.get(call.function).ok();
         let on = fewest.min(self.queue.settings().pes);
         queue::Request {
             id: key.number(),
-            user: share_of(cx, job),
+            user: share_of(cx, call),
             fewest,
             most: elements(most),
-            seconds: function.and_then(|function| Some(function.predict(&job.layout, on)?.seconds)),
+            seconds: function
+                .and_then(|function| Some(function.predict(&call.layout, on)?.seconds)),
             priority: function.map_or(0, |function| function.priority),
-            reservation: job.run.reservation,
+            reservation: call.run.reservation,
         }
     }
 
     /// Remembers who has a share, for the status.
-    fn name_user(&mut self, cx: &mut Context, share: u64, job: CallKey) {
+    fn name_user(&mut self, cx: &mut Context, share: u64, call: CallKey) {
         if self.user_names.contains_key(&share) {
             return;
         }
@@ -70,26 +71,26 @@ impl Elements {
             let known: Set<u64> = self.queue.users(cx.now()).map(|u| u.user).collect();
             self.user_names.retain(|share, _| known.contains(share));
         }
-        let job = &cx.calls[job];
-        let connection = job.connection.and_then(|key| cx.clients.get(key));
+        let call = &cx.calls[call];
+        let connection = call.connection.and_then(|key| cx.clients.get(key));
         let host = connection.and_then(|connection| connection.peer.host);
-        let name = match host.filter(|_| job.user.is_anonymous()) {
-            Some(host) => format!("{} of {host}", job.user),
-            None => job.user.to_string(),
+        let name = match host.filter(|_| call.user.is_anonymous()) {
+            Some(host) => format!("{} of {host}", call.user),
+            None => call.user.to_string(),
         };
         self.user_names.insert(share, name);
     }
 
     pub(crate) fn admit_job(&mut self, cx: &mut Context, start: Option<Start>) -> bool {
         if let Some(Start { id, pes }) = start {
-            let job = CallKey::of_number(id);
-            cx.calls[job].run.pes = pes;
-            self.admitted.push_back(job);
+            let call = CallKey::of_number(id);
+            cx.calls[call].run.pes = pes;
+            self.admitted.push_back(call);
         }
         start.is_some()
     }
 
-    /// Gives jobs that have their processor elements to workers. A brief one rather waits for a
+    /// Gives calls that have their processor elements to workers. A brief one rather waits for a
     /// worker that will be idle soon than to wake another. Where no worker of the library is idle
     /// that may serve the user one is started, unless enough of them will soon be idle.
     pub(crate) fn dispatch(&mut self, cx: &mut Context) {
@@ -108,36 +109,36 @@ impl Elements {
         let starting = workers.filter(|(_, w)| w.object.is_none() && w.state == State::Starting);
         let mut starting: Vec<WorkerKey> = starting.map(|(key, _)| key).collect();
         let mut waiting = VecDeque::new();
-        while let Some(job) = self.admitted.pop_front() {
-            if let Some(worker) = cx.calls[job]
+        while let Some(call) = self.admitted.pop_front() {
+            if let Some(worker) = cx.calls[call]
                 .run
                 .object
                 .filter(|_| !has(Flaw::StraysMethods))
             {
                 // One that has just been started is not idle yet.
                 match self.workers[worker].is_idle() {
-                    true => self.hand_over(cx, job, worker),
-                    false => waiting.push_back(job),
+                    true => self.hand_over(cx, call, worker),
+                    false => waiting.push_back(call),
                 }
                 continue;
             }
-            if let Some(worker) = self.worker_ahead(cx, job) {
-                self.post_behind(cx, job, worker);
+            if let Some(worker) = self.worker_ahead(cx, call) {
+                self.post_behind(cx, call, worker);
                 continue;
             }
-            let Ok(function) = cx.functions.get(cx.calls[job].function) else {
+            let Ok(function) = cx.functions.get(cx.calls[call].function) else {
                 continue;
             };
-            let need = need(&cx.calls[job], function);
+            let need = need(&cx.calls[call], function);
             if function.brief().is_some()
                 && let Some(soon) = self.workers.idle_soon(cx, &need)
             {
                 self.held_until = Some(soon);
-                waiting.push_back(job);
+                waiting.push_back(call);
                 continue;
             }
             if let Some(worker) = self.workers.idle(&need) {
-                self.hand_over(cx, job, worker);
+                self.hand_over(cx, call, worker);
                 continue;
             }
             let serves = |key: &WorkerKey| self.workers[*key].serves(&need);
@@ -149,7 +150,7 @@ impl Elements {
                 } = need;
                 self.start_one_more(cx, library, processes);
             }
-            waiting.push_back(job);
+            waiting.push_back(call);
         }
         waiting.append(&mut self.admitted);
         self.admitted = waiting;
@@ -173,7 +174,7 @@ impl Elements {
     }
 
     fn hand_over(&mut self, cx: &mut Context, key: CallKey, worker: WorkerKey) {
-        match cx.calls[key].kept() {
+        match cx.calls[key].job_id() {
             Some(id) => self.book(cx, key, id, worker),
             None => self.launch(cx, key, worker),
         }
@@ -183,24 +184,24 @@ impl Elements {
         let now = cx.now();
         let alone = Elements::goes_ahead(cx, key).is_none();
         let time_limit = cx.settings.time_limit();
-        let job = &mut cx.calls[key];
-        job.times.started = now;
-        job.run.alone = alone;
-        let Ok(function) = cx.functions.get(job.function) else {
+        let call = &mut cx.calls[key];
+        call.times.started = now;
+        call.run.alone = alone;
+        let Ok(function) = cx.functions.get(call.function) else {
             return;
         };
         let Some(known) = self.workers.get_mut(worker) else {
             return;
         };
-        known.user.get_or_insert_with(|| job.user.clone());
+        known.user.get_or_insert_with(|| call.user.clone());
         let posting = Posting {
-            function: job.function,
+            function: call.function,
             alone,
             is_brief: function.brief().is_some(),
             time_limit,
         };
         known.post(key, posting, now);
-        job.enter(job::State::Running { worker });
+        call.enter(call::State::Running { worker });
         cx.out.push(Action::Run { worker, call: key });
         if has(Flaw::BooksTwice) {
             self.queue.pause(key.number(), now);
@@ -222,21 +223,21 @@ impl Elements {
     /// A worker could not bind its library: calls that wait for one like it fail, because the
     /// next would fare no better.
     pub(crate) fn fail_waiting(&mut self, cx: &mut Context, library: usize, cause: &str) {
-        let of_library = |job: &CallKey| {
-            let function = cx.functions.get(cx.calls[*job].function);
+        let of_library = |call: &CallKey| {
+            let function = cx.functions.get(cx.calls[*call].function);
             function.is_ok_and(|function| function.entry.file == library)
         };
         let queued = self.queue.waiting().map(CallKey::of_number);
         let admitted = self.admitted.iter().copied();
         let waiting: Vec<CallKey> = queued.chain(admitted).filter(of_library).collect();
-        self.admitted.retain(|job| !waiting.contains(job));
+        self.admitted.retain(|call| !waiting.contains(call));
         // The end of one lets others go on: none of these.
-        for job in &waiting {
-            self.queue.remove(job.number(), cx.now());
+        for call in &waiting {
+            self.queue.remove(call.number(), cx.now());
         }
-        for job in waiting {
+        for call in waiting {
             let text = format!("has no worker: it {cause}");
-            cx.fail(job, FailureKind::Internal, &text);
+            cx.fail(call, FailureKind::Internal, &text);
         }
     }
 
@@ -244,7 +245,7 @@ impl Elements {
     /// take it for a call that was not begun.
     pub(crate) fn book(&mut self, cx: &mut Context, key: CallKey, id: JobId, worker: WorkerKey) {
         self.workers[worker].state = State::Booked { call: key };
-        cx.calls[key].enter(job::State::Running { worker });
+        cx.calls[key].enter(call::State::Running { worker });
         cx.step(Step::Record(id, Change::Start, Outcome::default()));
         if has(Flaw::StartsEarly) {
             self.launch(cx, key, worker);
@@ -256,7 +257,7 @@ impl Elements {
         if cx.stopping.is_some() {
             return;
         }
-        if let job::State::Running { worker } = cx.calls[key].state
+        if let call::State::Running { worker } = cx.calls[key].state
             && self.workers[worker].state == (State::Booked { call: key })
         {
             self.launch(cx, key, worker);
@@ -271,11 +272,11 @@ impl Elements {
     /// A call that is in memory is over before its time.
     pub(crate) fn tear_down(&mut self, cx: &mut Context, key: CallKey) {
         match cx.calls[key].state {
-            job::State::Queued => {
+            call::State::Queued => {
                 self.leave(key);
                 cx.step(Step::Release(key));
             }
-            job::State::Running { worker } => match self.workers[worker].state {
+            call::State::Running { worker } => match self.workers[worker].state {
                 State::Booked { .. } => {
                     self.workers[worker].rest(cx.clock.nanos);
                     cx.step(Step::Release(key));
@@ -291,13 +292,13 @@ impl Elements {
     }
 }
 
-/// What a job needs of its worker.
-pub(super) fn need<'n>(job: &'n Job, function: &Function) -> Need<'n> {
+/// What a call needs of its worker.
+pub(super) fn need<'n>(call: &'n ActiveCall, function: &Function) -> Need<'n> {
     Need {
         library: function.entry.file,
-        user: &job.user,
+        user: &call.user,
         processes: match function.interface.is_parallel() {
-            true => job.run.pes,
+            true => call.run.pes,
             false => 1,
         },
     }
@@ -305,11 +306,11 @@ pub(super) fn need<'n>(job: &'n Job, function: &Function) -> Need<'n> {
 
 /// Whose share a call counts towards: the user's; of those who prove nothing, that of their
 /// host.
-fn share_of(cx: &Context, job: &Job) -> u64 {
+fn share_of(cx: &Context, call: &ActiveCall) -> u64 {
     let mut hasher = DefaultHasher::new();
-    job.user.hash(&mut hasher);
-    if job.user.is_anonymous() {
-        let connection = job.connection.and_then(|key| cx.clients.get(key));
+    call.user.hash(&mut hasher);
+    if call.user.is_anonymous() {
+        let connection = call.connection.and_then(|key| cx.clients.get(key));
         connection
             .and_then(|known| known.peer.host)
             .hash(&mut hasher);

@@ -4,11 +4,11 @@ use super::Elements;
 use crate::context::Context;
 use crate::event::Death;
 use crate::keys::{CallKey, WorkerKey};
-use crate::worker::Held;
+use crate::worker::ObjectState;
 use farcall_rpc_proto::{Failure, FailureKind};
 
 impl Elements {
-    /// Whether it is the job's turn to ask for processor elements: what waits for its object takes
+    /// Whether it is the call's turn to ask for processor elements: what waits for its object takes
     /// none. Else it waits behind the others.
     pub(crate) fn takes_turn(&mut self, cx: &mut Context, key: CallKey) -> bool {
         let Some(held) = self.held(cx, key) else {
@@ -22,14 +22,14 @@ impl Elements {
         held.turn == Some(key)
     }
 
-    /// A job of an object is over, or given up: the next one has its turn.
+    /// A call of an object is over, or given up: the next one has its turn.
     pub(crate) fn passes_turn(&mut self, cx: &mut Context, key: CallKey, worker: WorkerKey) {
         let held = self.workers.get_mut(worker);
         let Some(held) = held.and_then(|worker| worker.object.as_mut()) else {
             return;
         };
         if held.turn != Some(key) {
-            return held.behind.retain(|job| *job != key);
+            return held.behind.retain(|call| *call != key);
         }
         held.turn = held.behind.pop_front();
         if let Some(next) = held.turn {
@@ -37,8 +37,8 @@ impl Elements {
         }
     }
 
-    /// What is known of the object whose method the job is.
-    fn held(&mut self, cx: &Context, key: CallKey) -> Option<&mut Held> {
+    /// What is known of the object whose method the call is.
+    fn held(&mut self, cx: &Context, key: CallKey) -> Option<&mut ObjectState> {
         let worker = cx.calls[key].run.object?;
         self.workers.get_mut(worker)?.object.as_mut()
     }
@@ -48,12 +48,12 @@ impl Elements {
     pub(super) fn object_died(
         &mut self,
         cx: &mut Context,
-        held: &mut Held,
+        held: &mut ObjectState,
         death: &Death,
     ) -> Failure {
         let cause = &death.cause;
         let text = format!("was called on an object that is lost: its process {cause}");
-        let kind = match (held.owner, held.kept) {
+        let kind = match (held.owner, held.persistent) {
             (None, None) => death.kind,
             _ => FailureKind::ObjectLost,
         };

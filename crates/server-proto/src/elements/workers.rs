@@ -6,7 +6,7 @@ use crate::event::Death;
 use crate::flaw::{Flaw, has};
 use crate::keys::{CallKey, WorkerKey};
 use crate::output;
-use crate::worker::{Held, State, Worker};
+use crate::worker::{ObjectState, State, Worker};
 use farcall_rpc_proto::Failure;
 
 /// What has ended with a worker.
@@ -14,7 +14,7 @@ pub(crate) enum Loss {
     /// Only itself.
     Worker,
     /// The object that it held, and why calls of it fail.
-    Object(Held, Failure),
+    Object(ObjectState, Failure),
     /// It could not bind its library.
     Library(usize),
 }
@@ -73,18 +73,18 @@ impl Elements {
     }
 
     /// Whether the call of a worker that has ended is to wait for its turn again; else it is over.
-    fn outlives(cx: &mut Context, call: CallKey, may_begin_again: bool, death: &Death) -> bool {
-        let Some(job) = cx.calls.get_mut(call) else {
+    fn outlives(cx: &mut Context, key: CallKey, may_begin_again: bool, death: &Death) -> bool {
+        let Some(call) = cx.calls.get_mut(key) else {
             return false;
         };
-        if job.connection.is_none() && job.kept().is_none() {
-            cx.step(Step::Release(call));
+        if call.connection.is_none() && call.job_id().is_none() {
+            cx.step(Step::Release(key));
             return false;
         }
-        if may_begin_again && !std::mem::replace(&mut job.run.again, true) {
+        if may_begin_again && !std::mem::replace(&mut call.run.again, true) {
             return true;
         }
-        cx.fail(call, death.kind, &death.cause);
+        cx.fail(key, death.kind, &death.cause);
         false
     }
 }

@@ -2,25 +2,25 @@
 
 use super::Engine;
 use crate::action::Action;
+use crate::call::{ActiveCall, Durability, GivenUp, State, Task};
 use crate::event::Finished;
 use crate::flaw::{Flaw, has};
-use crate::job::{Durability, GivenUp, Job, State, Task};
 use crate::keys::{CallKey, ConnectionKey, Key, MemoryKey};
 use crate::segments;
 use crate::submissions::record_failure;
 use farcall_rpc_proto::{CallId, Failure, FailureKind};
 
 impl Engine {
-    /// All arguments of a job are there.
+    /// All arguments of a call are there.
     pub(super) fn received(&mut self, key: CallKey) {
         let cx = &mut self.cx;
-        let job = &cx.calls[key];
-        match (&job.durability, &job.task) {
+        let call = &cx.calls[key];
+        match (&call.durability, &call.task) {
             (_, Task::Put(..)) => self.data.put_arrived(cx, key),
             (_, Task::PutPart(part)) => self.data.part_arrived(cx, key, *part),
             (Durability::Submitting(..), _) => self.submissions.store_arguments(cx, key),
-            _ if !job.uses.is_empty() => self.data.await_turn(cx, key),
-            (Durability::None | Durability::Kept(_), _) => self.elements.enqueue(cx, key),
+            _ if !call.uses.is_empty() => self.data.await_turn(cx, key),
+            (Durability::None | Durability::Recorded(_), _) => self.elements.enqueue(cx, key),
         }
     }
 
@@ -34,29 +34,29 @@ impl Engine {
             return self.fail(key, failure.kind, &failure.message);
         }
         let (now, exec) = (cx.now(), outcome.exec_nanos);
-        let job = &mut cx.calls[key];
-        let (function, pes) = (job.function, job.run.pes);
-        cx.functions.observe(function, &job.layout, pes, exec);
+        let call = &mut cx.calls[key];
+        let (function, pes) = (call.function, call.run.pes);
+        cx.functions.observe(function, &call.layout, pes, exec);
         if cx.settings.has_state {
             cx.learned_since.get_or_insert(now);
         }
         self.elements.queue.remove(key.number(), now);
-        if job.kept().is_some() {
+        if call.job_id().is_some() {
             return self.submissions.store_result(cx, key, exec);
         }
         self.data.end_uses(cx, key, None);
-        let job = &mut cx.calls[key];
-        let Some(client) = job.connection else {
+        let call = &mut cx.calls[key];
+        let Some(client) = call.connection else {
             return self.release(key);
         };
-        job.enter(State::Sending);
-        job.streams.moved = now;
-        (job.times.ended, job.times.exec) = (now, exec);
+        call.enter(State::Sending);
+        call.streams.moved = now;
+        (call.times.ended, call.times.exec) = (now, exec);
         let connection = &mut cx.clients[client];
-        let bytes = job.layout.returned_bytes();
-        connection.proto.complete(job.call, bytes, exec, now);
+        let bytes = call.layout.returned_bytes();
+        connection.proto.complete(call.id, bytes, exec, now);
         connection.sending.push(key);
-        let object = job.run.object;
+        let object = call.run.object;
         cx.answered(client);
         if let Some(worker) = object {
             self.elements.passes_turn(cx, key, worker);
@@ -65,7 +65,7 @@ impl Engine {
 
     /// The system has refused memory: what was to have it fails.
     pub(super) fn no_memory(&mut self, memory: MemoryKey, why: &str) {
-        let has_it = |(_, job): &(CallKey, &Job)| job.held.buffer == Some(memory);
+        let has_it = |(_, call): &(CallKey, &ActiveCall)| call.memory.buffer == Some(memory);
         let found = self.cx.calls.iter().find(has_it).map(|(key, _)| key);
         if let Some(call) = found {
             self.fail(call, FailureKind::Busy, &format!("has no memory: {why}"));
@@ -73,19 +73,21 @@ impl Engine {
         self.cx.memory.lost(memory, &mut self.cx.out);
     }
 
-    /// Fails a job that no worker has (any more), unless it is over.
+    /// Fails a call that no worker has (any more), unless it is over.
     pub(super) fn fail(&mut self, key: CallKey, kind: FailureKind, cause: &str) {
         let cx = &mut self.cx;
-        let Some(job) = cx.calls.get(key) else { return };
-        let function = job.function;
+        let Some(call) = cx.calls.get(key) else {
+            return;
+        };
+        let function = call.function;
         let name = match cx.functions.get(function) {
             Ok(function) => function.interface.qualified_name().into_owned(),
             Err(_) => "the function".to_string(),
         };
         let failure = Failure::new(kind, format!("{name} {cause}"));
-        let (connection, call, kept) = (job.connection, job.call, job.kept());
+        let (connection, call, kept) = (call.connection, call.id, call.job_id());
         cx.totals.count_failure(function, &mut cx.functions);
-        cx.audit_job(key, kind.name());
+        cx.audit_call(key, kind.name());
         self.data.end_uses(cx, key, Some(&failure.message));
         self.release(key);
         tracing::warn!("call failed: {failure}");
@@ -99,8 +101,8 @@ impl Engine {
     /// A client gave a request up that was accepted.
     pub(super) fn cancelled(&mut self, key: ConnectionKey, id: CallId) {
         self.forget_held(key, id);
-        if let Some(job) = self.cx.clients[key].calls.remove(&id) {
-            self.abandon(job);
+        if let Some(call) = self.cx.clients[key].calls.remove(&id) {
+            self.abandon(call);
         }
         self.submissions.stop_fetching(&mut self.cx, key, Some(id));
     }
@@ -108,13 +110,13 @@ impl Engine {
     /// The client no longer wants the call.
     pub(super) fn abandon(&mut self, key: CallKey) {
         let cx = &mut self.cx;
-        cx.audit_job(key, "given up");
-        let Some(job) = cx.calls.get_mut(key) else {
+        cx.audit_call(key, "given up");
+        let Some(call) = cx.calls.get_mut(key) else {
             return;
         };
-        let connection = job.connection.take();
+        let connection = call.connection.take();
         let is_open = connection.is_some_and(|key| cx.clients.is_open(key));
-        match (job.state.given_up(), job.state) {
+        match (call.state.given_up(), call.state) {
             (GivenUp::Withdraws, State::Running { worker }) => {
                 cx.out.push(Action::Withdraw { worker, call: key });
             }
@@ -127,33 +129,33 @@ impl Engine {
         }
     }
 
-    /// Ends a job and hands on what it held.
+    /// Ends a call and hands on what it held.
     pub(crate) fn release(&mut self, key: CallKey) {
         let cx = &mut self.cx;
         let given_up = "the call that was to write it was given up";
         self.data.end_uses(cx, key, Some(given_up));
-        let Some(job) = cx.calls.remove(key) else {
+        let Some(call) = cx.calls.remove(key) else {
             return;
         };
         self.elements.queue.remove(key.number(), cx.now());
-        if let Some(connection) = job.connection.and_then(|key| cx.clients.get_mut(key)) {
-            connection.calls.remove(&job.call);
+        if let Some(connection) = call.connection.and_then(|key| cx.clients.get_mut(key)) {
+            connection.calls.remove(&call.id);
         }
-        let (durability, bytes) = (&job.durability, job.layout.bytes);
+        let (durability, bytes) = (&call.durability, call.layout.bytes);
         self.submissions.leave_memory(cx, durability, bytes);
-        for segment in job.held.segments {
+        for segment in call.memory.segments {
             segments::give_up(cx, segment);
         }
-        match (job.task, job.held.buffer) {
+        match (call.task, call.memory.buffer) {
             (Task::Put(put, user), Some(buffer)) => self.data.forget_put(cx, &put, &user, buffer),
-            (_, Some(_)) if has(Flaw::LeaksMemory) && job.connection.is_none() => {}
+            (_, Some(_)) if has(Flaw::LeaksMemory) && call.connection.is_none() => {}
             (_, Some(buffer)) => {
                 cx.memory.give_back(buffer);
                 cx.has_room = true;
             }
             (_, None) => {}
         }
-        if let Some(worker) = job.run.object {
+        if let Some(worker) = call.run.object {
             self.elements.passes_turn(cx, key, worker);
         }
     }

@@ -1,10 +1,10 @@
 //! How connections begin and end, alone or all together with the server.
 
 use super::Engine;
-use crate::action::{Action, Way};
+use crate::action::{Action, Direction};
+use crate::call::State;
 use crate::event::Identity;
 use crate::flaw::{Flaw, has};
-use crate::job::State;
 use crate::keys::ConnectionKey;
 use crate::objects::Objects;
 use crate::segments;
@@ -110,21 +110,21 @@ impl Engine {
         let latest = cx.now().saturating_sub(nanos(bound));
         let mut silent = Vec::new();
         let mut deaf = Vec::new();
-        for (key, job) in cx.calls.iter() {
-            let moved = job.streams.moved.max(job.times.accepted);
-            let Some(connection) = job.connection.filter(|_| (1..latest).contains(&moved)) else {
+        for (key, call) in cx.calls.iter() {
+            let moved = call.streams.moved.max(call.times.accepted);
+            let Some(connection) = call.connection.filter(|_| (1..latest).contains(&moved)) else {
                 continue;
             };
             // Who waits for his turn is not to blame.
-            let way = match job.state {
-                State::Receiving => Way::Up,
-                _ => Way::Down,
+            let direction = match call.state {
+                State::Receiving => Direction::Up,
+                _ => Direction::Down,
             };
-            if self.lanes.waits(connection, way) {
+            if self.lanes.waits(connection, direction) {
                 continue;
             }
             let known = &cx.clients[connection];
-            match job.state {
+            match call.state {
                 State::Receiving if known.takes_input() => silent.push(key),
                 State::Sending if known.taken < latest => deaf.push(connection),
                 _ => {}

@@ -7,19 +7,19 @@
 use super::Engine;
 use crate::action::{Action, Segment};
 use crate::arrays::Use;
+use crate::call::{ActiveCall, Durability, Printing};
 use crate::connection::Offer;
 use crate::flaw::{Flaw, has};
-use crate::job::{Durability, Job, Printing};
 use crate::keys::{ConnectionKey, Key, MemoryKey, WorkerKey};
 use crate::map::Map;
-use crate::memory::{Memory, NoMemory, Room};
+use crate::memory::{Memory, MemoryGrant, NoMemory};
 use crate::worker::TEXT_BYTES;
-use farcall_idl::{Interface, Layout, Mode, Place};
+use farcall_idl::{Interface, Layout, Mode, SharedRange};
 use farcall_rpc_proto::{Call, CallId, Failure, FailureKind};
 use std::rc::Rc;
 
 /// The places of a call's arrays, and the memory they are in.
-type Placed = (Vec<Option<Place>>, Vec<Rc<Segment>>);
+type Placed = (Vec<Option<SharedRange>>, Vec<Rc<Segment>>);
 
 /// A call that was checked.
 pub(super) struct Checked {
@@ -60,7 +60,7 @@ impl Engine {
         let offer = match offer {
             Offer::Put(put) => {
                 let arrived = self.data.offer_put(&mut self.cx, key, id, put);
-                return arrived.into_iter().for_each(|job| self.received(job));
+                return arrived.into_iter().for_each(|call| self.received(call));
             }
             Offer::Pull(pull) => return self.data.offer_pull(&mut self.cx, key, id, pull),
             offer => offer,
@@ -75,9 +75,9 @@ impl Engine {
             }
         };
         match self.buffer_for(key, &admissible.checked.layout, call.data_bytes) {
-            Room::Here(buffer) => self.take(key, id, call, admissible, buffer),
-            Room::Later => self.cx.await_room(key, id, offer),
-            Room::Never(failure) => self.cx.clients[key].proto.fail(id, &failure),
+            MemoryGrant::Here(buffer) => self.take(key, id, call, admissible, buffer),
+            MemoryGrant::Later => self.cx.await_room(key, id, offer),
+            MemoryGrant::Never(failure) => self.cx.clients[key].proto.fail(id, &failure),
         }
     }
 
@@ -105,7 +105,7 @@ impl Engine {
         &mut self,
         key: ConnectionKey,
         id: CallId,
-        call: &Call,
+        request: &Call,
         admissible: Admissible,
         buffer: Option<MemoryKey>,
     ) {
@@ -113,18 +113,24 @@ impl Engine {
         let now = cx.now();
         let user = cx.clients[key].user.clone();
         let client = Some((key, id));
-        let mut job = Job::new(user, client, call.function, checked.message, checked.layout);
-        job.held.buffer = buffer;
-        job.held.segments = checked.segments;
-        if call.output && cx.clients[key].proto.takes_output() {
-            job.printing = Some(Printing::new(now));
+        let mut call = ActiveCall::new(
+            user,
+            client,
+            request.function,
+            checked.message,
+            checked.layout,
+        );
+        call.memory.buffer = buffer;
+        call.memory.segments = checked.segments;
+        if request.output && cx.clients[key].proto.takes_output() {
+            call.printing = Some(Printing::new(now));
         }
-        job.run.object = admissible.object;
-        job.run.reservation = call.reservation;
-        job.durability = admissible.durability;
-        job.times.accepted = now;
+        call.run.object = admissible.object;
+        call.run.reservation = request.reservation;
+        call.durability = admissible.durability;
+        call.times.accepted = now;
         if let Some(memory) = buffer {
-            for (offset, bytes) in job.gaps() {
+            for (offset, bytes) in call.gaps() {
                 cx.out.push(Action::ClearMemory {
                     memory,
                     offset,
@@ -132,17 +138,17 @@ impl Engine {
                 });
             }
         }
-        let job = cx.calls.insert(job);
-        cx.clients[key].calls.insert(id, job);
-        if let Err(failure) = self.submissions.reserve(cx, job) {
-            cx.calls[job].durability = Durability::None;
-            self.release(job);
+        let call = cx.calls.insert(call);
+        cx.clients[key].calls.insert(id, call);
+        if let Err(failure) = self.submissions.reserve(cx, call) {
+            cx.calls[call].durability = Durability::None;
+            self.release(call);
             return self.cx.clients[key].proto.fail(id, &failure);
         }
-        self.data.arrays.line_up(job, &checked.uses);
-        cx.calls[job].uses = checked.uses;
+        self.data.arrays.line_up(call, &checked.uses);
+        cx.calls[call].uses = checked.uses;
         if cx.clients[key].proto.accept(id, now) {
-            self.received(job);
+            self.received(call);
         }
     }
 
@@ -219,9 +225,9 @@ impl Engine {
             return Ok(());
         }
         let (mut calls, mut bytes) = (1, layout.bytes);
-        for job in self.cx.calls.values().filter(|job| job.user == *user) {
+        for call in self.cx.calls.values().filter(|call| call.user == *user) {
             calls += 1;
-            bytes = bytes.saturating_add(job.layout.bytes);
+            bytes = bytes.saturating_add(call.layout.bytes);
         }
         let exceeded = |text: String| Err(Failure::new(FailureKind::QuotaExceeded, text));
         if most_calls > 0 && calls > most_calls {
@@ -245,10 +251,10 @@ impl Engine {
         key: ConnectionKey,
         layout: &Layout,
         sent: u64,
-    ) -> Room<Option<MemoryKey>> {
+    ) -> MemoryGrant<Option<MemoryKey>> {
         let (cx, bytes) = (&mut self.cx, layout.bytes);
         if bytes == 0 {
-            return Room::Here(None);
+            return MemoryGrant::Here(None);
         }
         // Others come first, unless calls behind this one on the wire are to be completed, or it is
         // small.
@@ -256,13 +262,13 @@ impl Engine {
         let waits = cx.clients[key].proto.waits_for_grant(sent);
         let is_first = is_small || (cx.clients.is_receiving(key, &cx.calls) && !waits);
         if !is_first && cx.clients.starved.iter().any(|other| *other != key) {
-            return Room::Later;
+            return MemoryGrant::Later;
         }
         let user = &cx.clients[key].user;
         match cx.memory.take(bytes, user, &mut cx.out) {
-            Ok(buffer) => Room::Here(Some(buffer)),
-            Err(NoMemory::Wait) => Room::Later,
-            Err(refusal) => Room::Never(cx.no_room(bytes, refusal)),
+            Ok(buffer) => MemoryGrant::Here(Some(buffer)),
+            Err(NoMemory::Wait) => MemoryGrant::Later,
+            Err(refusal) => MemoryGrant::Never(cx.no_room(bytes, refusal)),
         }
     }
 
@@ -360,7 +366,7 @@ fn places(
         if !used.iter().any(|used| used.memory == segment.memory) {
             used.push(segment.clone());
         }
-        places.push(Some(Place {
+        places.push(Some(SharedRange {
             segment: segment.memory.number(),
             ..*place
         }));

@@ -3,11 +3,11 @@
 use super::Engine;
 use crate::account::Totals;
 use crate::action::Request;
+use crate::call::State;
 use crate::functions::{Function, Functions};
-use crate::job::State;
 use crate::keys::{CallKey, ConnectionKey, Key, WorkerKey};
 use crate::links::Links;
-use farcall_rpc_proto::{JobState, User};
+use farcall_rpc_proto::{DurableState, User};
 use serde_json::{Value, json};
 
 /// Functions of which a status tells, those with most calls.
@@ -50,8 +50,8 @@ pub struct Figures {
     pub array_resident_bytes: u64,
     /// Calls by what they do, in the order of [`STATES`].
     pub calls: [usize; 6],
-    /// Submitted calls that are recorded, by the index of their state in [`JobState::ALL`].
-    pub submitted: [usize; JobState::ALL.len()],
+    /// Durable calls that are recorded, by the index of their state in [`DurableState::ALL`].
+    pub submitted: [usize; DurableState::ALL.len()],
     /// Seconds until processor elements are free for one more call.
     pub backlog_s: f64,
 }
@@ -83,8 +83,8 @@ impl<'s> Overview<'s> {
 
     fn calls_by_state(&self) -> [usize; 6] {
         let mut counts = [0; 6];
-        for job in self.0.cx.calls.values() {
-            let index = match job.state {
+        for call in self.0.cx.calls.values() {
+            let index = match call.state {
                 State::Receiving => 0,
                 State::Waiting => 1,
                 State::Queued => 2,
@@ -97,9 +97,9 @@ impl<'s> Overview<'s> {
         counts
     }
 
-    /// Submitted calls that are recorded, by their states.
+    /// Durable calls that are recorded, by their states.
     fn submitted_by_state(&self) -> impl Iterator<Item = (&'static str, usize)> {
-        let names = JobState::ALL.iter().map(|state| state.name());
+        let names = DurableState::ALL.iter().map(|state| state.name());
         names.zip(self.0.submissions.counts())
     }
 
@@ -109,7 +109,7 @@ impl<'s> Overview<'s> {
         let connection = &self.0.cx.clients[key];
         let (user, is_operator) = (&connection.user, connection.peer.is_operator);
         let settings = self.0.elements.queue.settings();
-        let jobs: serde_json::Map<String, Value> = STATES
+        let calls: serde_json::Map<String, Value> = STATES
             .into_iter()
             .zip(self.calls_by_state())
             .map(|(state, count)| (state.to_string(), count.into()))
@@ -148,7 +148,7 @@ impl<'s> Overview<'s> {
             "pes_used": self.0.elements.queue.used(),
             "connections": self.0.cx.clients.len(),
             "workers": self.0.elements.workers.len(),
-            "jobs": jobs,
+            "jobs": calls,
             "memory": memory,
             "submitted": submitted,
             "arrays": { "count": arrays, "bytes": bytes, "resident_bytes": resident,
@@ -168,17 +168,17 @@ impl<'s> Overview<'s> {
 
     /// What a worker is to compute; none where the call is gone.
     pub fn request(self, call: CallKey) -> Option<Request<'s>> {
-        let job = self.0.cx.calls.get(call)?;
-        let function = self.0.cx.functions.get(job.function).ok()?;
+        let call = self.0.cx.calls.get(call)?;
+        let function = self.0.cx.functions.get(call.function).ok()?;
         Some(Request {
             function: function.entry.function,
-            buffer: job.held.buffer,
-            segments: &job.held.segments,
-            arrays: &job.held.data,
-            swap: job.streams.swap,
-            pes: job.run.pes,
-            alone: job.run.alone,
-            message: &job.message,
+            buffer: call.memory.buffer,
+            segments: &call.memory.segments,
+            arrays: &call.memory.data,
+            swap: call.streams.swap,
+            pes: call.run.pes,
+            alone: call.run.alone,
+            message: &call.message,
         })
     }
 
@@ -194,7 +194,7 @@ impl<'s> Overview<'s> {
     pub fn prints(self, key: WorkerKey) -> bool {
         let worker = self.0.elements.workers.get(key);
         let call = worker.and_then(|worker| self.0.cx.calls.get(worker.call()?));
-        call.is_some_and(|job| job.printing.is_some())
+        call.is_some_and(|call| call.printing.is_some())
     }
 
     /// The functions served.
@@ -214,21 +214,16 @@ impl<'s> Overview<'s> {
 
     fn users(&self, user: &User, all: bool) -> Vec<Value> {
         let own = user.to_string();
-        let known = self
-            .0
-            .elements
-            .queue
-            .users(self.0.cx.now())
-            .map(|standing| {
-                let name = self.0.elements.user_name(standing.user);
-                let shown = json!({
-                    "user": name,
-                    "waiting": standing.waiting,
-                    "running": standing.running,
-                    "pe_seconds": standing.usage,
-                });
-                (name == own, shown)
+        let known = self.0.elements.queue.users(self.0.cx.now()).map(|status| {
+            let name = self.0.elements.user_name(status.user);
+            let shown = json!({
+                "user": name,
+                "waiting": status.waiting,
+                "running": status.running,
+                "pe_seconds": status.usage,
             });
+            (name == own, shown)
+        });
         let seen = known.filter(|(is_own, _)| all || *is_own);
         seen.map(|(_, shown)| shown).take(MOST_USERS).collect()
     }

@@ -36,7 +36,7 @@ impl Engine {
             },
             Event::Status(request) => {
                 let text = Overview(self).status(key);
-                self.cx.clients[key].proto.standing(request, text);
+                self.cx.clients[key].proto.status_text(request, text);
             }
             Event::Drain(request) => self.drain_for(key, request),
             Event::Directory(request, ..) => {
@@ -64,7 +64,7 @@ impl Engine {
             }
             Event::Call(id, call) => self.offer_in_turn(key, id, Offer::Call(call)),
             Event::Submit(id, submission) => {
-                self.offer_in_turn(key, id, Offer::Submission(submission));
+                self.offer_in_turn(key, id, Offer::SubmitRequest(submission));
             }
             Event::Put(id, put) => self.offer_in_turn(key, id, Offer::Put(put)),
             Event::Ready(id) => {

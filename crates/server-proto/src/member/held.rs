@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 
 /// What a server holds, and what of it was told.
 #[derive(Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct HeldData {
     all: BTreeMap<DatumName, Datum>,
     told: BTreeMap<DatumName, (u64, u64)>,
     /// Whether the metaserver knows nothing yet.
     is_new: bool,
 }
 
-impl Held {
+impl HeldData {
     /// The server holds this now.
     pub(crate) fn set(&mut self, data: Vec<Datum>) {
         self.all = data.into_iter().map(|datum| (datum.key(), datum)).collect();
@@ -27,7 +27,7 @@ impl Held {
     /// What is to be told next, if anything is.
     pub(crate) fn next(&self, server: u64) -> Option<Hold> {
         let is_told =
-            |(key, datum): &(&DatumName, &Datum)| self.told.get(key) == Some(&datum.edition());
+            |(key, datum): &(&DatumName, &Datum)| self.told.get(key) == Some(&datum.version());
         let untold = self.all.iter().filter(|one| !is_told(one));
         let held: Vec<Datum> = untold
             .take(MOST_HELD)
@@ -52,7 +52,7 @@ impl Held {
         }
         let held = hold.held.iter();
         self.told
-            .extend(held.map(|datum| (datum.key(), datum.edition())));
+            .extend(held.map(|datum| (datum.key(), datum.version())));
     }
 }
 
@@ -66,7 +66,7 @@ mod tests {
             owner: "alice".to_string(),
             written: 1,
             stamp,
-            version: 1,
+            number: 1,
             shared: false,
             element: "double".to_string(),
             shape: vec![1],
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn what_has_changed_is_told_and_nothing_else() {
-        let mut held = Held::default();
+        let mut held = HeldData::default();
         assert_eq!(held.next(7), None);
         held.begin_anew();
         held.set((0..MOST_HELD + 3).map(|number| datum(number, 1)).collect());

@@ -1,4 +1,4 @@
-//! Names of data: editions, owners, files, bounds.
+//! Names of data: versions, owners, files, bounds.
 
 use super::*;
 
@@ -23,16 +23,16 @@ fn file(name: &str, changed: u64) -> DataFile {
 
 fn put(names: &mut Names, user: &str, name: &str, id: u8, shared: bool) -> Option<HandleId> {
     let user = User::named(user);
-    let edition = names.next(&user, name, 0, 1000, u64::from(id));
+    let version = names.next(&user, name, 0, 1000, u64::from(id));
     let id = (HandleId([id; 16]), &form());
-    names.put(&user, name, id, (edition, shared)).unwrap()
+    names.put(&user, name, id, (version, shared)).unwrap()
 }
 
 fn find(names: &Names, user: &str, name: &str) -> Result<(u8, u64), FailureKind> {
     let name = name.parse().unwrap();
     let found = names.find(&name, &User::named(user));
     let found = found.map_err(|failure| failure.kind)?.record;
-    Ok((found.id.map_or(0, |id| id.0[0]), found.edition.version))
+    Ok((found.id.map_or(0, |id| id.0[0]), found.version.number))
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn a_name_stands_for_the_last_array_that_was_put() {
     assert_eq!(find(&names, "alice", "atoms"), Ok((2, 2)));
     let why = names.replaced(HandleId([1; 16])).unwrap();
     assert!(why.message.contains("put again"), "{why}");
-    // What goes late is not taken for the edition that took its place.
+    // What goes late is not taken for the version that took its place.
     names.forget(HandleId([1; 16]));
     assert_eq!(find(&names, "alice", "atoms"), Ok((2, 2)));
     names.forget(HandleId([2; 16]));
@@ -80,14 +80,14 @@ fn nobody_reads_what_another_does_not_share() {
 }
 
 #[test]
-fn a_copy_takes_no_name_from_a_newer_edition() {
+fn a_copy_takes_no_name_from_a_newer_version() {
     let mut names = Names::new(10);
     let alice = User::named("alice");
     put(&mut names, "alice", "atoms", 1, false);
-    let old = Edition {
+    let old = DataVersion {
         written: 10,
         stamp: 7,
-        version: 9,
+        number: 9,
     };
     let copy = (HandleId([2; 16]), &form());
     assert_eq!(
@@ -95,7 +95,7 @@ fn a_copy_takes_no_name_from_a_newer_edition() {
         None
     );
     assert_eq!(find(&names, "alice", "atoms"), Ok((1, 1)));
-    let new = Edition {
+    let new = DataVersion {
         written: 2000,
         ..old
     };
@@ -137,12 +137,12 @@ fn there_are_no_more_names_than_there_may_be() {
     put(&mut names, "alice", "a", 1, false);
     put(&mut names, "alice", "b", 2, false);
     let user = User::named("alice");
-    let edition = names.next(&user, "c", 0, 1, 1);
-    let refused = names.put(&user, "c", (HandleId([3; 16]), &form()), (edition, false));
+    let version = names.next(&user, "c", 0, 1, 1);
+    let refused = names.put(&user, "c", (HandleId([3; 16]), &form()), (version, false));
     assert_eq!(refused.unwrap_err().kind, FailureKind::QuotaExceeded);
     names.set_files(vec![file("x", 1)]);
     assert_eq!(names.len(), 2);
-    // Another edition needs no more room.
+    // Another version needs no more room.
     put(&mut names, "alice", "b", 4, false);
     assert_eq!(find(&names, "alice", "b"), Ok((4, 2)));
 }
@@ -171,9 +171,9 @@ fn all_are_listed_page_by_page() {
         ]);
         let user = User::named("alice");
         let name = format!("n{number}");
-        let edition = names.next(&user, &name, 0, 1, 1);
+        let version = names.next(&user, &name, 0, 1, 1);
         names
-            .put(&user, &name, (id, &form()), (edition, false))
+            .put(&user, &name, (id, &form()), (version, false))
             .unwrap();
     }
     let (mut seen, mut after) = (0, None);

@@ -1,22 +1,22 @@
-//! What clients ask about submitted calls.
+//! What clients ask about durable calls.
 
 use super::{Submissions, not_there};
 use crate::action::Transfer;
+use crate::call::ActiveCall;
 use crate::context::{Context, Step};
 use crate::disk::{Fetch, Purpose};
-use crate::durable::{Asked, Durable, Kept};
-use crate::job::Job;
+use crate::durable::{Asked, Durable, DurableCall};
 use crate::keys::{ConnectionKey, MemoryKey};
 use crate::lifecycle::Change;
 use crate::memory::NoMemory;
 use crate::record::{Content, DiskError, Outcome, Record};
 use farcall_rpc_proto::server::Event;
 use farcall_rpc_proto::{
-    Call, CallId, Failure, FailureKind, JobDescription, JobId, JobState, Pieces,
+    Call, CallId, DurableDescription, DurableState, Failure, FailureKind, JobId, Pieces,
 };
 
 impl Submissions {
-    /// A client wants something of submitted calls.
+    /// A client wants something of durable calls.
     pub(crate) fn ask(&mut self, cx: &mut Context, key: ConnectionKey, event: Event) {
         match event {
             Event::AskJob(request, id) => self.tell_of_job(cx, key, request, id),
@@ -39,15 +39,15 @@ impl Submissions {
             request,
             id,
         } = fetch;
-        let kept = self.durable.as_ref().and_then(|durable| durable.get(id));
-        let bytes = kept.map(|kept| kept.record.result.bytes);
+        let durable_call = self.durable.as_ref().and_then(|durable| durable.get(id));
+        let bytes = durable_call.map(|durable_call| durable_call.record.result.bytes);
         let failure = match (read, bytes) {
             (Ok(()), Some(bytes)) => {
                 let user = cx.clients[connection].user.clone();
-                let job = Job::delivery(user, (connection, request), bytes, memory);
-                let job = cx.calls.insert(job);
-                cx.clients[connection].calls.insert(request, job);
-                cx.clients[connection].sending.push(job);
+                let call = ActiveCall::delivery(user, (connection, request), bytes, memory);
+                let call = cx.calls.insert(call);
+                cx.clients[connection].calls.insert(request, call);
+                cx.clients[connection].sending.push(call);
                 return self.deliver(cx, fetch);
             }
             (Ok(()), None) => not_there(id),
@@ -70,19 +70,19 @@ impl Submissions {
     ) {
         let user = cx.clients[key].user.clone();
         let described = self.durable().and_then(|durable| {
-            let kept = durable.of_user(id, &user)?;
+            let durable_call = durable.of_user(id, &user)?;
             let Record {
                 interface, call, ..
-            } = &kept.record;
+            } = &durable_call.record;
             let call = Call::decode(call)
                 .map_err(|error| Failure::new(FailureKind::StorageFault, error.to_string()))?;
-            Ok(JobDescription {
-                record: kept.describe(),
+            Ok(DurableDescription {
+                record: durable_call.describe(),
                 call: Some((interface.clone(), call)),
             })
         });
         match described {
-            Ok(job) => cx.clients[key].proto.job(request, &job),
+            Ok(call) => cx.clients[key].proto.job(request, &call),
             Err(failure) => cx.clients[key].proto.fail(request, &failure),
         }
     }
@@ -139,14 +139,14 @@ impl Submissions {
             request,
             forget,
         } = asked;
-        let Some(record) = durable.get(id).map(Kept::describe) else {
+        let Some(record) = durable.get(id).map(DurableCall::describe) else {
             return cx.refuse(connection, request, &not_there(id));
         };
-        let job = JobDescription { record, call: None };
+        let call = DurableDescription { record, call: None };
         if forget {
             durable.forget(id, &mut cx.disk, &mut cx.out);
         }
-        cx.clients[connection].proto.job(request, &job);
+        cx.clients[connection].proto.job(request, &call);
         cx.answered(connection);
     }
 
@@ -200,10 +200,10 @@ impl Submissions {
         let Some(durable) = &mut self.durable else {
             return;
         };
-        let Some(Kept { record, .. }) = durable.get(id) else {
+        let Some(DurableCall { record, .. }) = durable.get(id) else {
             return cx.refuse(connection, request, &not_there(id));
         };
-        if record.state != JobState::Done {
+        if record.state != DurableState::Done {
             let failure = record.failure.clone().unwrap_or_else(|| {
                 let text = format!("{} was cancelled by its user", record.function);
                 Failure::new(FailureKind::Cancelled, text)
@@ -253,10 +253,10 @@ impl Submissions {
             request,
             id,
         } = fetch;
-        let Some(kept) = self.durable.as_ref().and_then(|durable| durable.get(id)) else {
+        let Some(durable_call) = self.durable.as_ref().and_then(|durable| durable.get(id)) else {
             return;
         };
-        let (bytes, times) = (kept.record.result.bytes, kept.times());
+        let (bytes, times) = (durable_call.record.result.bytes, durable_call.times());
         let proto = &mut cx.clients[connection].proto;
         proto.deliver(request, bytes, times, now);
         cx.answered(connection);

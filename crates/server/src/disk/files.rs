@@ -1,4 +1,4 @@
-//! Arguments and results of submitted calls as files, written and read by threads of their own.
+//! Arguments and results of durable calls as files, written and read by threads of their own.
 //!
 //! A file appears whole or not at all: it is written under another name, brought to the disk,
 //! renamed, and the folder is brought to the disk. Its length and checksum stand in the journal.
@@ -60,7 +60,7 @@ pub(crate) enum Task {
     },
 }
 
-/// The folder with the data of submitted calls.
+/// The folder with the data of durable calls.
 #[derive(Clone)]
 pub(super) struct Folder {
     path: PathBuf,

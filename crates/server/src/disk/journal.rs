@@ -1,11 +1,11 @@
-//! What is known of each submitted call, in a database that survives the server at any moment.
+//! What is known of each durable call, in a database that survives the server at any moment.
 //!
 //! One thread applies all changes in their order, many in one transaction, and answers each when it
 //! is on the disk. The state in the database decides: a change that does not apply to it
 //! (`lifecycle`) is answered as such.
 
 use super::{Reply, unix_ms};
-use farcall_rpc_proto::{Failure, FailureKind, JobId, JobState};
+use farcall_rpc_proto::{DurableState, Failure, FailureKind, JobId};
 use farcall_server_proto::lifecycle::{Change, next};
 use farcall_server_proto::{Changed, JournalEntry as Entry, Outcome, Record, Stored};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
@@ -161,7 +161,7 @@ fn read(row: &Row<'_>) -> Result<Record, JournalError> {
     };
     let state = u8::try_from(number("state")?)
         .ok()
-        .and_then(JobState::from_repr);
+        .and_then(DurableState::from_repr);
     let state = state.ok_or_else(|| damaged("a state that is not known"))?;
     let failure = match (
         optional("failure_kind")?,
@@ -236,7 +236,7 @@ fn apply(
         .query_row([id.0], |row| row.get(0))
         .optional()?;
     let Some(known) = known else { return Ok(None) };
-    let from = u8::try_from(known).ok().and_then(JobState::from_repr);
+    let from = u8::try_from(known).ok().and_then(DurableState::from_repr);
     let from = from.ok_or_else(|| damaged("a state that is not known"))?;
     let at = unix_ms();
     let Some(to) = next(from, change) else {
@@ -262,7 +262,7 @@ fn apply(
         .execute(params![
             id.0,
             to as i64,
-            time.filter(|_| to == JobState::Running),
+            time.filter(|_| to == DurableState::Running),
             time.filter(|_| to.is_over()),
             outcome.result.map(|result| result.bytes as i64),
             outcome.result.map(|result| result.sum),
@@ -396,7 +396,7 @@ impl Recorder {
 
     /// The disk did not take a batch: new calls are refused, the rest is tried again.
     fn refuse(&mut self, batch: &mut Vec<Entry>, error: &JournalError) {
-        tracing::error!("the journal of submitted calls cannot be written: {error}");
+        tracing::error!("the journal of durable calls cannot be written: {error}");
         let mut replies = Vec::new();
         batch.retain(|entry| {
             let Entry::Insert(record) = entry else {

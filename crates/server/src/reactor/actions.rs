@@ -26,7 +26,7 @@ impl Reactor {
             }
             Action::Flush(connection) => self.sockets.unflushed.push(connection),
             Action::Resume(connection) => self.sockets.make_ready(connection),
-            Action::Serve(connection, way) => self.serve_way(connection, way),
+            Action::Serve(connection, direction) => self.serve_way(connection, direction),
             Action::BoundAhead(connection, bytes) => {
                 if let Some(socket) = self.sockets.open.get(connection) {
                     socket.bound_ahead(bytes);

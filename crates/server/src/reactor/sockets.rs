@@ -5,7 +5,7 @@ use crate::listen::{Accepted, Listener};
 use crate::poll::Source;
 use crate::socket::{Socket, Step, TURN_BYTES};
 use farcall_server_proto as proto;
-use farcall_server_proto::{ConnectionKey, Event, Way};
+use farcall_server_proto::{ConnectionKey, Direction, Event};
 use rustix::event::epoll::EventFlags;
 use std::io::{self, Read};
 use std::time::Instant;
@@ -76,7 +76,7 @@ impl Reactor {
         let ways = is_far.then(|| {
             let listeners = self.listeners.open.iter();
             let ways = listeners.flat_map(|listener| listener.ways(is_tls));
-            let ways = ways.take(MOST_WAYS).map(|way| way.to_string());
+            let ways = ways.take(MOST_WAYS).map(|direction| direction.to_string());
             ways.collect::<Vec<String>>()
         });
         let known = proto::Accepted {
@@ -142,18 +142,21 @@ impl Reactor {
 
     /// Takes input from a connection, for one turn.
     fn serve(&mut self, key: ConnectionKey) {
-        let granted = self.server.lanes().grant(key, Way::Up, self.clock.nanos());
+        let granted = self
+            .server
+            .lanes()
+            .grant(key, Direction::Up, self.clock.nanos());
         self.take_input(key);
-        self.server.settle(key, Way::Up, granted);
+        self.server.settle(key, Direction::Up, granted);
         self.act();
         self.flush(key);
     }
 
     /// It is a connection's turn to move bytes at a reserved rate.
-    pub(super) fn serve_way(&mut self, key: ConnectionKey, way: Way) {
-        match way {
-            Way::Up => self.serve(key),
-            Way::Down => {
+    pub(super) fn serve_way(&mut self, key: ConnectionKey, direction: Direction) {
+        match direction {
+            Direction::Up => self.serve(key),
+            Direction::Down => {
                 self.flush(key);
                 self.sockets.make_ready(key);
             }
@@ -197,10 +200,13 @@ impl Reactor {
             return;
         };
         let clock = self.clock;
-        let granted = self.server.lanes().grant(key, Way::Down, clock.nanos());
+        let granted = self
+            .server
+            .lanes()
+            .grant(key, Direction::Down, clock.nanos());
         let clock = move || clock.nanos();
         let flushed = socket.flush(&mut self.server, &self.memories, clock);
-        self.server.settle(key, Way::Down, granted);
+        self.server.settle(key, Direction::Down, granted);
         match flushed {
             Ok(true) => {
                 self.server.set_time(self.clock.now());
@@ -218,13 +224,13 @@ impl Reactor {
         let Some(socket) = self.sockets.open.get_mut(key) else {
             return;
         };
-        let reads =
-            self.server.clients().takes_input(key) && !self.server.lanes().waits(key, Way::Up);
+        let reads = self.server.clients().takes_input(key)
+            && !self.server.lanes().waits(key, Direction::Up);
         let mut interest = match reads {
             true => EventFlags::IN,
             false => EventFlags::RDHUP,
         };
-        let writes = !socket.is_flushed() && !self.server.lanes().waits(key, Way::Down);
+        let writes = !socket.is_flushed() && !self.server.lanes().waits(key, Direction::Down);
         interest.set(EventFlags::OUT, writes);
         if interest == socket.interest {
             return;

@@ -2,8 +2,8 @@
 
 use super::Reactor;
 use farcall_rpc_proto::FailureKind;
-use farcall_server_proto::{CallKey, Event, Finished, Key, Ready, Said, WorkerKey};
-use farcall_worker::{Done, MOST_READS, Word};
+use farcall_server_proto::{CallKey, Event, Finished, Key, Ready, WorkerKey, WorkerReport};
+use farcall_worker::{Done, MOST_READS, WorkerMessage};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 
@@ -104,13 +104,13 @@ impl Reactor {
             }
         } else if let Some(word) = worker.read_word() {
             let said = match word {
-                Word::Callback(bytes) => match worker.take_callback(bytes) {
-                    Ok(callback) => Said::Callback(callback),
-                    Err(error) => Said::Problem(format!("has spoilt a callback: {error}")),
+                WorkerMessage::Callback(bytes) => match worker.take_callback(bytes) {
+                    Ok(callback) => WorkerReport::Callback(callback),
+                    Err(error) => WorkerReport::Problem(format!("has spoilt a callback: {error}")),
                 },
-                Word::Problem(problem) => Said::Problem(problem),
+                WorkerMessage::Problem(problem) => WorkerReport::Problem(problem),
             };
-            return self.tell(Event::Said(key, said));
+            return self.tell(Event::WorkerReport(key, said));
         }
         self.worker_died(key);
     }

@@ -14,7 +14,7 @@ const ACKNOWLEDGE: u64 = 256;
 
 /// When and where a control message came.
 #[derive(Clone, Copy)]
-struct Came {
+struct Arrival {
     now: Nanos,
     /// At the machine.
     arrived: Nanos,
@@ -48,7 +48,7 @@ impl Trunk {
         match shim.kind {
             Kind::Data => self.handle_data(now, link, source, &shim, payload),
             Kind::Control => {
-                let came = Came { now, arrived, link };
+                let came = Arrival { now, arrived, link };
                 self.handle_control(came, source, &shim, payload);
             }
         }
@@ -156,8 +156,8 @@ impl Trunk {
         debug_assert!(peer.resequencer.held_bytes() <= before);
     }
 
-    fn handle_control(&mut self, came: Came, source: Mac, shim: &Shim, payload: &Bytes) {
-        let Came { now, link, .. } = came;
+    fn handle_control(&mut self, came: Arrival, source: Mac, shim: &Shim, payload: &Bytes) {
+        let Arrival { now, link, .. } = came;
         let length = usize::from(shim.protocol);
         let Some((header, body)) = payload.split_at_checked(SHIM_BYTES) else {
             return;
@@ -224,8 +224,14 @@ impl Trunk {
         fresh
     }
 
-    fn handle_heartbeat(&mut self, came: Came, index: usize, shim: &Shim, heartbeat: &Heartbeat) {
-        let Came { now, arrived, link } = came;
+    fn handle_heartbeat(
+        &mut self,
+        came: Arrival,
+        index: usize,
+        shim: &Shim,
+        heartbeat: &Heartbeat,
+    ) {
+        let Arrival { now, arrived, link } = came;
         let Some(peer) = &mut self.peers[index] else {
             return;
         };

@@ -3,49 +3,49 @@
 use crate::interfaces::Contents;
 use std::collections::BTreeMap;
 
-/// Editions of named data.
+/// Versions of named data.
 #[derive(Debug, Default)]
-pub(crate) struct Editions {
+pub(crate) struct Versions {
     /// What a user has put under a name, or tried to.
     put: BTreeMap<(u8, String), Vec<Contents>>,
-    /// What a server has said that an edition is.
+    /// What a server has said that an version is.
     known: BTreeMap<(u64, u64), (u8, String, Contents)>,
 }
 
-impl Editions {
+impl Versions {
     /// A user puts something under a name.
     pub(crate) fn puts(&mut self, user: u8, name: &str, contents: Contents) {
         let all = self.put.entry((user, name.to_string())).or_default();
         all.push(contents);
     }
 
-    /// A server has given it its name, in this edition.
+    /// A server has given it its name, in this version.
     pub(crate) fn named(
         &mut self,
-        edition: (u64, u64),
+        version: (u64, u64),
         user: u8,
         name: &str,
         contents: Contents,
     ) -> Result<(), String> {
         let now = (user, name.to_string(), contents);
-        match self.known.insert(edition, now.clone()) {
+        match self.known.insert(version, now.clone()) {
             Some(before) if before != now => Err(format!(
-                "the edition {edition:x?} is {before:?} and {now:?}: two writers have it"
+                "the version {version:x?} is {before:?} and {now:?}: two writers have it"
             )),
             _ => Ok(()),
         }
     }
 
-    /// A user has found a name, in this edition, and got these bytes.
+    /// A user has found a name, in this version, and got these bytes.
     pub(crate) fn found(
         &self,
-        edition: (u64, u64),
+        version: (u64, u64),
         user: u8,
         name: &str,
         bytes: &[u8],
     ) -> Result<(), String> {
         let is_it = |contents: &Contents| contents.bytes() == bytes;
-        let is_right = match self.known.get(&edition) {
+        let is_right = match self.known.get(&version) {
             Some((owner, known, contents)) => {
                 (*owner, known.as_str()) == (user, name) && is_it(contents)
             }
@@ -58,7 +58,7 @@ impl Editions {
         match is_right {
             true => Ok(()),
             false => Err(format!(
-                "the data `{name}` of user {user} in the edition {edition:x?} are other bytes \
+                "the data `{name}` of user {user} in the version {version:x?} are other bytes \
                  than were put"
             )),
         }

@@ -2,7 +2,7 @@
 
 use super::Checker;
 use crate::machine::BANDWIDTH;
-use farcall_server_proto::Way;
+use farcall_server_proto::Direction;
 use std::collections::BTreeMap;
 
 /// What may pass at once is what passes in this part of a second, and at least so many bytes.
@@ -70,8 +70,8 @@ impl Lanes {
 
 impl Checker {
     /// A server has moved bytes of a connection that crosses its link.
-    pub(crate) fn moved(&mut self, client: (u64, u64), way: Way, bytes: u64) {
-        let (now, life, way) = (self.now, client.0, way as usize);
+    pub(crate) fn moved(&mut self, client: (u64, u64), direction: Direction, bytes: u64) {
+        let (now, life, direction) = (self.now, client.0, direction as usize);
         let Checker {
             reservations,
             lanes,
@@ -80,9 +80,9 @@ impl Checker {
         let (mut reserved, mut own) = (0, None);
         let attached = lanes.attached.get(&client).copied();
         for (id, booked) in reservations.rates(life, now) {
-            reserved += booked.rates[way];
+            reserved += booked.rates[direction];
             if attached == Some(Some(id)) {
-                own = Some((id, booked.rates[way]));
+                own = Some((id, booked.rates[direction]));
             }
         }
         let (id, rate) = match (attached, own) {
@@ -92,10 +92,10 @@ impl Checker {
             (None, _) => (0, BANDWIDTH.saturating_sub(reserved)),
         };
         if reserved == 0 || rate == 0 {
-            lanes.buckets.remove(&(life, 0, way));
+            lanes.buckets.remove(&(life, 0, direction));
             return;
         }
-        let bucket = lanes.buckets.entry((life, id, way));
+        let bucket = lanes.buckets.entry((life, id, direction));
         let bucket = bucket.or_insert_with(|| Bucket::new(rate, now));
         if bucket.rate != rate {
             *bucket = Bucket::new(rate, now);

@@ -2,7 +2,7 @@
 
 use crate::interfaces::{Contents, user_name};
 use farcall_random::SplitMix64;
-use farcall_rpc_proto::{DataName, Edition, HandleId, NamePage, NameRecord};
+use farcall_rpc_proto::{DataName, DataVersion, HandleId, NamePage, NameRecord};
 use std::collections::BTreeMap;
 
 /// Data to which a user gives a name, or a file of the data folder.
@@ -17,7 +17,7 @@ struct Datum {
     is_shared: bool,
     /// When its user was told that it has the name.
     told: Option<u64>,
-    edition: Option<Edition>,
+    version: Option<DataVersion>,
     /// Its user wants it to go.
     is_dropped: bool,
     /// It was used then, or later.
@@ -105,7 +105,7 @@ impl Names {
             contents,
             is_shared,
             told: None,
-            edition: None,
+            version: None,
             is_dropped: false,
             used: since,
         });
@@ -201,16 +201,16 @@ impl Names {
         let is_right = record.form.shape == [datum.contents.count]
             && record.shared == datum.is_shared
             && record.own == (datum.owner == reader);
-        if !is_right || datum.edition.is_some_and(|known| known != record.edition) {
+        if !is_right || datum.version.is_some_and(|known| known != record.version) {
             return Err(format!("{record:?} is not what was put"));
         }
-        datum.edition = Some(record.edition);
+        datum.version = Some(record.version);
         let (name, owner) = (datum.name.clone(), datum.owner);
         let newer = self.data.iter().filter(|other| {
             (other.life, other.owner) == (life, owner)
                 && other.name == name
                 && other.told.is_some_and(|told| told <= since)
-                && other.edition.is_some_and(|known| known > record.edition)
+                && other.version.is_some_and(|known| known > record.version)
                 && !other.is_dropped
                 && !self.may_be_expired(other, now)
         });
@@ -245,7 +245,7 @@ impl Names {
             ));
         }
         let mut files = self.file_since(life, &record.name.name, since);
-        let file = files.find(|file| file.written == record.edition.written);
+        let file = files.find(|file| file.written == record.version.written);
         let contents = file.and_then(|file| file.contents);
         let (Some(contents), Some(id)) = (contents, record.id) else {
             return Err(format!("{record:?} is no file of the data folder"));
@@ -258,7 +258,7 @@ impl Names {
             contents,
             is_shared: true,
             told: Some(now),
-            edition: Some(record.edition),
+            version: Some(record.version),
             is_dropped: false,
             used: since,
         });

@@ -95,7 +95,7 @@ impl Reservations {
             let (mut pes, mut rates) = (0, [0, 0]);
             for (_, other) in active {
                 pes += other.pes;
-                rates = [0, 1].map(|way| rates[way] + other.rates[way]);
+                rates = [0, 1].map(|direction| rates[direction] + other.rates[direction]);
             }
             if pes > PES {
                 return Err(format!(

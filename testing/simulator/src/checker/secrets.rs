@@ -12,7 +12,7 @@ const MOST: usize = 16;
 pub(crate) enum Secret {
     Array(HandleId),
     Object(HandleId),
-    Job(JobId),
+    QueuedCall(JobId),
     Reservation(u64),
 }
 
@@ -25,7 +25,7 @@ impl Secrets {
         let kind = match secret {
             Secret::Array(_) => 0,
             Secret::Object(_) => 1,
-            Secret::Job(_) => 2,
+            Secret::QueuedCall(_) => 2,
             Secret::Reservation(_) => 3,
         };
         self.0[kind].push_back((secret, owner));

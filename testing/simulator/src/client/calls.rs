@@ -5,7 +5,7 @@ use crate::checker::Checker;
 use crate::interfaces::{
     ADD, AGAIN, ASK, ASKED, Contents, LOOK, LOOKED, MAKE, NAMES, ONCE, Tag, WIDE, look, next, state,
 };
-use farcall_idl::{Place, Scalar};
+use farcall_idl::{Scalar, SharedRange};
 use farcall_rpc_proto::{Call, CallId, Failure, FailureKind, HandleId};
 
 /// A call that was made, and what must come of it.
@@ -225,7 +225,7 @@ impl Client {
                 let segment = &mut self.segments[index];
                 segment.fill(&sends, &made.expected, function);
                 let request = segment.request;
-                call.places = vec![Some(Place {
+                call.places = vec![Some(SharedRange {
                     segment: request,
                     offset: 0,
                 })];

@@ -1,14 +1,14 @@
-//! Submitted calls, whose outcome is asked for twice.
+//! Durable calls, whose outcome is asked for twice.
 
 use super::calls::Expected;
 use super::{Client, Purpose, Scene};
-use crate::checker::{Secret, Told};
+use crate::checker::{KnownOutcome, Secret};
 use crate::interfaces::{AGAIN, LOOK, MAKE, ONCE, Tag, WIDE};
-use farcall_rpc_proto::{Failure, FailureKind, JobId, Submission};
+use farcall_rpc_proto::{Failure, FailureKind, JobId, SubmitRequest};
 
-/// A submitted call that the server keeps.
+/// A durable call that the server keeps.
 #[derive(Clone, Debug)]
-pub(super) struct Kept {
+pub(super) struct StoredCall {
     pub(super) tag: Tag,
     expected: Expected,
     bytes: u64,
@@ -16,7 +16,7 @@ pub(super) struct Kept {
     pub(super) asks: u32,
 }
 
-/// What is asked about a submitted call.
+/// What is asked about a durable call.
 #[derive(Clone, Debug)]
 pub(super) enum Asked {
     Submit {
@@ -34,7 +34,7 @@ impl Asked {
         match self {
             Asked::Submit { tag, .. } => format!("submit call {tag}"),
             Asked::Fetch(tag, _) => format!("fetch call {tag}"),
-            Asked::Cancel => "cancel a submitted call".to_string(),
+            Asked::Cancel => "cancel a durable call".to_string(),
         }
     }
 }
@@ -56,7 +56,7 @@ impl Client {
             bytes: Client::returned(function, count),
         };
         if let Some(connection) = &mut self.connection {
-            let id = connection.submit(&Submission { call, keep: None });
+            let id = connection.submit(&SubmitRequest { call, keep: None });
             self.asked(id, Purpose::Submitted(asked), sends, scene.now);
         }
     }
@@ -75,8 +75,8 @@ impl Client {
         scene
             .checker
             .secrets
-            .add(Secret::Job(id), (self.life, self.user));
-        let kept = Kept {
+            .add(Secret::QueuedCall(id), (self.life, self.user));
+        let kept = StoredCall {
             tag,
             expected,
             bytes,
@@ -125,7 +125,7 @@ impl Client {
         }
     }
 
-    /// The results of a submitted call are here.
+    /// The results of a durable call are here.
     pub(super) fn fetched(&mut self, asked: Asked, received: Vec<u8>, scene: &mut Scene<'_>) {
         let Asked::Fetch(tag, id) = asked else {
             return;
@@ -139,14 +139,14 @@ impl Client {
                 Expected::Changed(..) | Expected::State => true,
             };
             if !is_right {
-                let text = format!("submitted call {tag} has wrong results");
+                let text = format!("durable call {tag} has wrong results");
                 scene.checker.fail(text);
             }
         }
-        scene.checker.told(tag, Told::Done(received));
+        scene.checker.told(tag, KnownOutcome::Done(received));
     }
 
-    /// A request about a submitted call has failed. Returns whether that may be.
+    /// A request about a durable call has failed. Returns whether that may be.
     pub(super) fn submitted_failed(
         &mut self,
         asked: Asked,
@@ -170,7 +170,7 @@ impl Client {
                     kept.asks += 1;
                 }
                 if is_over && !is_passing {
-                    scene.checker.told(tag, Told::Failed(kind));
+                    scene.checker.told(tag, KnownOutcome::Failed(kind));
                 }
                 true
             }

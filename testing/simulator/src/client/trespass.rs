@@ -20,8 +20,8 @@ impl Client {
             (Secret::Array(id), false) => connection.drop_handle(id),
             (Secret::Object(id), true) => connection.objects(ObjectRequest::Attach(id)),
             (Secret::Object(id), false) => connection.objects(ObjectRequest::Drop(id)),
-            (Secret::Job(id), true) => connection.ask_job(id),
-            (Secret::Job(id), false) => connection.cancel_job(id, true),
+            (Secret::QueuedCall(id), true) => connection.ask_job(id),
+            (Secret::QueuedCall(id), false) => connection.cancel_job(id, true),
             (Secret::Reservation(id), true) => {
                 connection.reservations(ReservationRequest::Attach(id))
             }

@@ -5,7 +5,7 @@ use crate::checker::Checker;
 use crate::client::Client;
 use crate::interfaces::{self, Contents, LOOK, LOOKED, MAKE, NAMES, Tag, user_name};
 use crate::options::Options;
-use farcall_directory::client::{Course, Known, Next, Place, Trouble};
+use farcall_directory::client::{ChosenServer, Course, Known, Next, Trouble};
 use farcall_directory::message::{Choose, Chosen, Find, Found, Message, Observe, Transfer};
 use farcall_idl::Scalar;
 use farcall_random::SplitMix64;
@@ -273,7 +273,8 @@ impl Caller {
         let Some(call) = self.calls.get_mut(&tag) else {
             return;
         };
-        let place = chosen.and_then(|chosen| Place::of(call.course.wanted(), chosen, is_own));
+        let place =
+            chosen.and_then(|chosen| ChosenServer::of(call.course.wanted(), chosen, is_own));
         match place {
             Err(refusal) => self.end(tag, Err(refusal.into()), checker),
             Ok(place) => {
@@ -416,7 +417,7 @@ impl Caller {
         checker.ended(tag, result.err().map(|failure| failure.kind));
     }
 
-    fn observe(&mut self, now: f64, place: &Place, observed: &Observe) {
+    fn observe(&mut self, now: f64, place: &ChosenServer, observed: &Observe) {
         let Some(told) = self.known.observe(now, place, observed) else {
             return;
         };

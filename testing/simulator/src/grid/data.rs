@@ -35,9 +35,9 @@ pub(super) struct Dealing {
     stage: Stage,
     /// Servers that may have the data, or take them.
     holders: VecDeque<(u64, String)>,
-    /// The version that is known, and the edition that is read.
+    /// The version that is known, and the version that is read.
     after: u64,
-    edition: (u64, u64),
+    version: (u64, u64),
 }
 
 impl Dealing {
@@ -63,7 +63,7 @@ impl Caller {
         };
         let puts = random.chance(0.5).then_some(contents);
         if let Some(contents) = puts {
-            checker.editions.puts(self.user, &name, contents);
+            checker.versions.puts(self.user, &name, contents);
         }
         let dealing = Dealing {
             name,
@@ -73,7 +73,7 @@ impl Caller {
             stage: Stage::Finding(0),
             holders: VecDeque::new(),
             after: 0,
-            edition: (0, 0),
+            version: (0, 0),
         };
         self.dealt += 1;
         self.dealings.insert(self.dealt, dealing);
@@ -113,7 +113,7 @@ impl Caller {
         let holders = found.iter().flat_map(|one| &one.holders);
         let address = |server: &u64| Some((*server, directory.address(*server)?.to_string()));
         dealing.holders = holders.filter_map(address).collect();
-        dealing.after = found.first().map_or(0, |one| one.datum.version);
+        dealing.after = found.first().map_or(0, |one| one.datum.number);
         if dealing.puts.is_some() {
             let room = room.map(|offer| (offer.server, offer.address));
             dealing.holders.extend(room);
@@ -226,14 +226,14 @@ impl Caller {
                 copy: None,
             }),
             (Ok(Answer::Named(record)), Some(contents)) => {
-                let edition = (record.edition.written, record.edition.stamp);
+                let version = (record.version.written, record.version.stamp);
                 let name = std::mem::take(&mut dealing.name);
                 self.dealings.remove(&id);
-                let named = checker.editions.named(edition, self.user, &name, contents);
+                let named = checker.versions.named(version, self.user, &name, contents);
                 return named.unwrap_or_else(|text| checker.fail(text));
             }
             (Ok(Answer::Named(record)), None) => {
-                dealing.edition = (record.edition.written, record.edition.stamp);
+                dealing.version = (record.version.written, record.version.stamp);
                 let bytes = record.form.bytes().unwrap_or(0);
                 match record.id {
                     Some(array) => line.proto.get(array, bytes),
@@ -244,11 +244,11 @@ impl Caller {
                 let Some(dealing) = self.dealings.remove(&id) else {
                     return;
                 };
-                let (edition, bytes) = (dealing.edition, &dealing.received);
+                let (version, bytes) = (dealing.version, &dealing.received);
                 checker.received(self.user, bytes);
                 let found = checker
-                    .editions
-                    .found(edition, self.user, &dealing.name, bytes);
+                    .versions
+                    .found(version, self.user, &dealing.name, bytes);
                 self.tell(|| format!("data `{}` are found: {found:?}", dealing.name));
                 return found.unwrap_or_else(|text| checker.fail(text));
             }

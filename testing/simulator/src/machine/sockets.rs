@@ -3,7 +3,7 @@
 
 use super::Machine;
 use farcall_rpc_proto::Transmit;
-use farcall_server_proto::{ConnectionKey, Way};
+use farcall_server_proto::{ConnectionKey, Direction};
 use std::collections::VecDeque;
 
 /// Bytes that are read, or collected to be written, at once.
@@ -35,7 +35,7 @@ impl Socket {
 impl Machine {
     /// Reads from a connection, as far as it may. Returns how many bytes.
     fn read(&mut self, key: ConnectionKey, pending: u64) -> usize {
-        let allowance = self.server.lanes().allowance(key, Way::Up);
+        let allowance = self.server.lanes().allowance(key, Direction::Up);
         let (Some(allowance), Some(socket)) = (allowance, self.sockets.get_mut(&key)) else {
             return 0;
         };
@@ -52,8 +52,8 @@ impl Machine {
 
     /// Whether there is something on a connection that can be taken now.
     pub(crate) fn is_readable(&mut self, key: ConnectionKey) -> bool {
-        let waits =
-            self.server.lanes().waits(key, Way::Up) || !self.server.clients().takes_input(key);
+        let waits = self.server.lanes().waits(key, Direction::Up)
+            || !self.server.clients().takes_input(key);
         let socket = self.sockets.get(&key);
         socket.is_some_and(|socket| !socket.unread.is_empty() && !waits)
     }
@@ -120,7 +120,7 @@ impl Machine {
                 self.server.flushed(key);
                 break;
             }
-            let Some(allowance) = self.server.lanes().allowance(key, Way::Down) else {
+            let Some(allowance) = self.server.lanes().allowance(key, Direction::Down) else {
                 break;
             };
             let most = allowance.of(unsent.len() as u64);
@@ -141,7 +141,7 @@ impl Machine {
     }
 
     /// What stands still on connections, for people.
-    pub(crate) fn standing(&self) -> Vec<String> {
+    pub(crate) fn status(&self) -> Vec<String> {
         let sockets = self.sockets.iter();
         let stands = sockets.filter(|(_, one)| one.unread.len() + one.unsent.len() > 0);
         let words = stands.map(|(key, one)| {
@@ -163,7 +163,7 @@ impl Machine {
 
     /// Collects what there is to be written. Returns whether there is anything.
     fn collect(&mut self, key: ConnectionKey, out: &mut Vec<u8>, now: u64) -> bool {
-        let left = self.server.lanes().allowance(key, Way::Down);
+        let left = self.server.lanes().allowance(key, Direction::Down);
         let left = left.map_or(0, |allowance| allowance.left());
         let bound = left.clamp(1, AT_ONCE as u64) as usize;
         while out.len() < bound {

@@ -4,9 +4,9 @@ use super::links::{Maker, To};
 use super::{Happening, MS, S, World};
 use crate::grid::meta::Meta;
 use farcall_directory::message::{Leave, Message, Noted};
-use farcall_rpc_proto::client::{Answer as Told, Connection, Event};
+use farcall_rpc_proto::client::{Answer as KnownOutcome, Connection, Event};
 use farcall_rpc_proto::{DIRECTORY, FailureKind, Hello, Kind, Limits, NAMES, Nanos, Transmit};
-use farcall_server_proto::Standing;
+use farcall_server_proto::ServerStatus;
 use farcall_server_proto::member::{Answer, Ask, Member};
 
 /// How often a metaserver looks at leases and at its store.
@@ -32,7 +32,7 @@ pub(crate) struct MetaHost {
 pub(crate) struct Membership {
     member: Member,
     /// One report that waits until the metaserver has answered.
-    waits: Option<(Nanos, Standing)>,
+    waits: Option<(Nanos, ServerStatus)>,
     line: Option<(usize, Connection)>,
     /// Counts what was asked: patience with something else ends too late.
     asked: u64,
@@ -177,17 +177,17 @@ impl World {
         let Some(machine) = &mut at.machine else {
             return;
         };
-        let Some(standing) = machine.server.poll_report() else {
+        let Some(status) = machine.server.poll_report() else {
             return;
         };
         let mut all = true;
         for member in &mut at.members {
             match member.waits {
                 Some(_) => all = false,
-                None => member.waits = Some((now, standing.clone())),
+                None => member.waits = Some((now, status.clone())),
             }
         }
-        machine.server.reported(&standing, all);
+        machine.server.reported(&status, all);
         for meta in 0..self.metas.len() {
             self.member_turns(host, meta);
         }
@@ -201,9 +201,9 @@ impl World {
                 return;
             };
             if !known.is_busy()
-                && let Some((at, standing)) = known.waits.take()
+                && let Some((at, status)) = known.waits.take()
             {
-                known.member.take(at, standing);
+                known.member.take(at, status);
             }
             let Some(ask) = known.member.poll(now) else {
                 break;
@@ -309,7 +309,7 @@ impl World {
             };
             bytes = &bytes[taken..];
             let answer = match event {
-                Some(Event::Answered(_, Told::Directory(Kind::Noted, message))) => {
+                Some(Event::Answered(_, KnownOutcome::Directory(Kind::Noted, message))) => {
                     let Ok(noted) = Noted::from_bytes(&message) else {
                         return false;
                     };

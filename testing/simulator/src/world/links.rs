@@ -7,7 +7,7 @@ use crate::grid::caller::Whom;
 use crate::interfaces::user_name;
 use crate::machine::{Machine, Memory, Socket};
 use farcall_rpc_proto::User;
-use farcall_server_proto::{Accepted, ConnectionKey, Event, Way};
+use farcall_server_proto::{Accepted, ConnectionKey, Direction, Event};
 use std::collections::VecDeque;
 
 /// Who has made a connection.
@@ -96,10 +96,10 @@ impl World {
             let Some(machine) = self.machine(host) else {
                 return;
             };
-            if let Some((key, way)) = machine.served.pop_front() {
-                match way {
-                    Way::Up => self.take_input(host, key),
-                    Way::Down => {
+            if let Some((key, direction)) = machine.served.pop_front() {
+                match direction {
+                    Direction::Up => self.take_input(host, key),
+                    Direction::Down => {
                         machine.resumed.push(key);
                         self.flush(host, key);
                     }
@@ -123,7 +123,7 @@ impl World {
         let Some(machine) = self.machine(host) else {
             return;
         };
-        let granted = machine.server.lanes().grant(key, Way::Up, now);
+        let granted = machine.server.lanes().grant(key, Direction::Up, now);
         loop {
             let now = self.clock(host);
             let Some(machine) = self.machine(host) else {
@@ -132,7 +132,7 @@ impl World {
             machine.server.set_time(now);
             let (has_taken, passed) = machine.take_input(key);
             if passed > 0 {
-                self.passes(host, key, Way::Up, passed);
+                self.passes(host, key, Direction::Up, passed);
             }
             if !has_taken {
                 break;
@@ -144,7 +144,7 @@ impl World {
             }
         }
         if let Some(machine) = self.machine(host) {
-            machine.server.settle(key, Way::Up, granted);
+            machine.server.settle(key, Direction::Up, granted);
             // What was not read is found out again.
             if machine.is_readable(key) {
                 machine.resumed.push(key);
@@ -155,7 +155,7 @@ impl World {
     }
 
     /// Bytes of a connection pass the link of a server.
-    fn passes(&mut self, host: usize, key: ConnectionKey, way: Way, bytes: u64) {
+    fn passes(&mut self, host: usize, key: ConnectionKey, direction: Direction, bytes: u64) {
         let life = self.life(host);
         let link = self
             .machine(host)
@@ -170,7 +170,7 @@ impl World {
             && link.is_open
             && !link.is_unix
         {
-            self.checker.moved((life, client as u64), way, bytes);
+            self.checker.moved((life, client as u64), direction, bytes);
         }
     }
 
@@ -182,16 +182,16 @@ impl World {
         let Some(link) = machine.sockets.get(&key).map(|socket| socket.link) else {
             return;
         };
-        let granted = machine.server.lanes().grant(key, Way::Down, now);
+        let granted = machine.server.lanes().grant(key, Direction::Down, now);
         let bytes = machine.output(key, now);
-        machine.server.settle(key, Way::Down, granted);
-        self.passes(host, key, Way::Down, bytes.len() as u64);
+        machine.server.settle(key, Direction::Down, granted);
+        self.passes(host, key, Direction::Down, bytes.len() as u64);
         self.act(host);
         self.send(link, bytes, 1);
     }
 
     /// Sends bytes over a link: to the server (0) or from it (1).
-    pub(super) fn send(&mut self, link: usize, bytes: Vec<u8>, way: usize) {
+    pub(super) fn send(&mut self, link: usize, bytes: Vec<u8>, direction: usize) {
         // Of a link that was reset nothing arrives any more: what came after it would have a hole.
         if bytes.is_empty() || !self.links[link].is_open || self.links[link].is_broken {
             return;
@@ -212,9 +212,9 @@ impl World {
             };
             let (part, left) = rest.split_at(count);
             rest = left;
-            let arrives = self.links[link].arrives[way].max(self.now + delay) + 1;
-            self.links[link].arrives[way] = arrives;
-            let happening = match way {
+            let arrives = self.links[link].arrives[direction].max(self.now + delay) + 1;
+            self.links[link].arrives[direction] = arrives;
+            let happening = match direction {
                 0 => Happening::ToServer(link, part.to_vec()),
                 _ => Happening::ToClient(link, part.to_vec()),
             };
@@ -455,9 +455,9 @@ impl World {
     }
 
     /// Until when bytes or word that go this way over a link wait.
-    pub(super) fn pause(&self, link: usize, way: usize) -> u64 {
+    pub(super) fn pause(&self, link: usize, direction: usize) -> u64 {
         let link = &self.links[link];
-        match (way, link.to, &link.maker) {
+        match (direction, link.to, &link.maker) {
             (0, To::Host(host), _) => self.hosts[host].paused,
             (1, _, Maker::Member(host, ..)) => self.hosts[*host].paused,
             _ => 0,
@@ -479,7 +479,7 @@ impl World {
         };
         socket.unread.extend(bytes);
         // Who waits for his turn is not read before.
-        if !machine.server.lanes().waits(key, Way::Up) {
+        if !machine.server.lanes().waits(key, Direction::Up) {
             self.take_input(host, key);
         }
         self.go_on(host);

@@ -7,7 +7,7 @@ use crate::interfaces;
 use crate::machine::Memory;
 use farcall_idl::Scalar;
 use farcall_rpc_proto::{Callback, CallbackAnswer, Failure, FailureKind, HandleId};
-use farcall_server_proto::{Action, DataFile, Event, MemoryKey, Said, WorkerKey};
+use farcall_server_proto::{Action, DataFile, Event, MemoryKey, WorkerKey, WorkerReport};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -23,7 +23,9 @@ impl World {
     pub(super) fn execute_service(&mut self, host: usize, action: Action) -> Option<Event> {
         let machine = self.hosts[host].machine.as_mut()?;
         match action {
-            Action::Serve(connection, way) => machine.served.push_back((connection, way)),
+            Action::Serve(connection, direction) => {
+                machine.served.push_back((connection, direction))
+            }
             Action::ShareMemory {
                 memory,
                 bytes,
@@ -82,7 +84,10 @@ impl World {
         };
         self.checker.waits((host, worker), call);
         self.trace(|| format!("call {tag} calls back"));
-        self.tell(host, Event::Said(worker, Said::Callback(callback)));
+        self.tell(
+            host,
+            Event::WorkerReport(worker, WorkerReport::Callback(callback)),
+        );
     }
 
     /// A function has the answer of its caller.

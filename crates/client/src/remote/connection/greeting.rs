@@ -132,11 +132,12 @@ impl Connection {
     }
 
     /// Other addresses at which the server listens.
-    pub(crate) fn ways(&self) -> Vec<SocketAddr> {
+    pub(crate) fn paths(&self) -> Vec<SocketAddr> {
         let state = self.lock();
-        let ways = state.peer.ways.iter().filter_map(|way| way.parse().ok());
+        let paths = state.peer.paths.iter().filter_map(|way| way.parse().ok());
         let peer = self.socket.peer();
-        ways.filter(|way| Some(*way) != peer)
+        paths
+            .filter(|way| Some(*way) != peer)
             .take(MOST_WAYS)
             .collect()
     }

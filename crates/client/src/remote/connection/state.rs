@@ -97,7 +97,7 @@ pub(crate) struct Peer {
     /// The Unix socket on which a server on this host listens too.
     pub(crate) local: Option<String>,
     /// Other addresses at which it listens.
-    pub(crate) ways: Vec<String>,
+    pub(crate) paths: Vec<String>,
 }
 
 impl Peer {
@@ -107,7 +107,7 @@ impl Peer {
             features: hello.features,
             agent: hello.agent,
             local: hello.local,
-            ways: hello.ways.unwrap_or_default(),
+            paths: hello.ways.unwrap_or_default(),
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::argument::Argument;
 use crate::error::Error;
 use crate::remote::connection::{Connection, Request, Transfer, answered};
 use farcall_idl::Layout;
-use farcall_rpc_proto::{FailureKind, JOBS, JobDescription, JobId, JobPage, Submission};
+use farcall_rpc_proto::{DurableDescription, DurablePage, FailureKind, JOBS, JobId, SubmitRequest};
 use std::sync::Arc;
 
 /// Whether the server keeps submitted calls; the error says that it does not.
@@ -25,7 +25,7 @@ pub(crate) fn check_jobs(connection: &Connection) -> Result<(), Error> {
 /// As [`Connection::call`].
 pub(crate) unsafe fn submit(
     connection: &Arc<Connection>,
-    submission: &Submission,
+    submission: &SubmitRequest,
     arguments: &mut [Argument<'_>],
     layout: Arc<Layout>,
 ) -> Result<JobId, Error> {
@@ -54,7 +54,7 @@ pub(crate) unsafe fn fetch(
 }
 
 /// Asks about a submitted call.
-pub(crate) fn job(connection: &Arc<Connection>, job: JobId) -> Result<JobDescription, Error> {
+pub(crate) fn job(connection: &Arc<Connection>, job: JobId) -> Result<DurableDescription, Error> {
     check_jobs(connection)?;
     let told = connection.ask(|proto| proto.ask_job(job), answered!(Job))?;
     Ok(*told)
@@ -65,14 +65,14 @@ pub(crate) fn cancel_job(
     connection: &Arc<Connection>,
     job: JobId,
     forget: bool,
-) -> Result<JobDescription, Error> {
+) -> Result<DurableDescription, Error> {
     check_jobs(connection)?;
     let told = connection.ask(|proto| proto.cancel_job(job, forget), answered!(Job))?;
     Ok(*told)
 }
 
 /// Asks for a page of submitted calls.
-pub(crate) fn jobs(connection: &Arc<Connection>, after: u64) -> Result<JobPage, Error> {
+pub(crate) fn jobs(connection: &Arc<Connection>, after: u64) -> Result<DurablePage, Error> {
     check_jobs(connection)?;
     connection.ask(|proto| proto.list_jobs(after), answered!(Jobs))
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// How the server stands, as a JSON object.
 pub(crate) fn status(connection: &Arc<Connection>) -> Result<String, Error> {
     check_operation(connection)?;
-    connection.ask(client::Connection::status, answered!(Standing))
+    connection.ask(client::Connection::status, answered!(StatusText))
 }
 
 /// Has the server take no more calls and end; how many are still to end.

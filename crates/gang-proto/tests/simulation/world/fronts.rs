@@ -17,7 +17,7 @@ impl World {
             return self.run_job();
         }
         let id = jobs[self.below(jobs.len())];
-        let Told { front, user, .. } = self.told[&id];
+        let KnownJob { front, user, .. } = self.told[&id];
         let other = self.random.below(10) == 0;
         let user = if other { user + 1 } else { user };
         match self.random.below(12) {
@@ -50,13 +50,13 @@ impl World {
     }
 
     fn run_job(&mut self) {
-        if self.started as usize >= self.plan.jobs {
+        if self.started as usize >= self.faults.jobs {
             return;
         }
         self.last_front += 1;
         let front = self.last_front;
         let user = 1 + self.random.below(3) as u32;
-        let elements = 1 + self.random.below(2 + 2 * self.plan.nodes as u64) as u16;
+        let elements = 1 + self.random.below(2 + 2 * self.faults.nodes as u64) as u16;
         let waits = self.random.below(6) == 0;
         let spec = JobSpec {
             elements,
@@ -74,7 +74,7 @@ impl World {
         }
         if self.root.handle_run(front, spec).is_ok() {
             self.started = id;
-            let told = Told {
+            let told = KnownJob {
                 front,
                 user,
                 ended: None,

@@ -1,9 +1,10 @@
-//! Submitted calls.
+//! Durable calls.
 
 use super::calls::{DGESV, dgesv_values};
 use super::{Answer, Case, Elements, Request, case};
 use farcall_rpc_proto::{
-    Failure, FailureKind, JOBS, JobDescription, JobId, JobPage, JobRecord, JobState, Submission,
+    DurableDescription, DurablePage, DurableRecord, DurableState, Failure, FailureKind, JOBS,
+    JobId, SubmitRequest,
 };
 
 const JOB: JobId = JobId(*b"0123456789abcdef");
@@ -11,34 +12,34 @@ const JOB: JobId = JobId(*b"0123456789abcdef");
 pub(super) fn jobs() -> Case {
     let about = "Submits the call of dgesv to be kept for an hour, asks about it, fetches what it\n\
                  has come to, lists the calls there are, and has it forgotten. Bit 8 of the\n\
-                 features says that both sides have submitted calls.";
+                 features says that both sides have durable calls.";
     let (call, data) = dgesv_values();
     let id = JOB;
     let record = job_record();
-    let queued = JobRecord {
-        state: JobState::Queued,
+    let queued = DurableRecord {
+        state: DurableState::Queued,
         started: None,
         ended: None,
         expires: None,
         ..record.clone()
     };
-    let failed = JobRecord {
+    let failed = DurableRecord {
         id: JobId(*b"fedcba9876543210"),
         number: 8,
-        state: JobState::Failed,
+        state: DurableState::Failed,
         failure: Some(Failure::new(FailureKind::OutcomeUnknown, "outcome unknown")),
         ..record.clone()
     };
     let (submitted, keep) = (call.clone(), Some(3600));
-    let described = JobDescription {
+    let described = DurableDescription {
         record: queued,
         call: Some((DGESV.to_string(), call.clone())),
     };
-    let forgotten = JobDescription {
+    let forgotten = DurableDescription {
         record: record.clone(),
         call: None,
     };
-    let page = JobPage {
+    let page = DurablePage {
         jobs: vec![record, failed],
         next: Some(8),
     };
@@ -48,7 +49,7 @@ pub(super) fn jobs() -> Case {
         Elements::Doubles(vec![1.0, 2.0]),
         Elements::Ints(vec![0]),
     ];
-    let submission = Submission {
+    let submission = SubmitRequest {
         call: submitted,
         keep,
     };
@@ -62,12 +63,12 @@ pub(super) fn jobs() -> Case {
     case("jobs", about, exchanges).offering(JOBS)
 }
 
-fn job_record() -> JobRecord {
-    JobRecord {
+fn job_record() -> DurableRecord {
+    DurableRecord {
         id: JOB,
         number: 7,
         function: "lapack/dgesv".to_string(),
-        state: JobState::Done,
+        state: DurableState::Done,
         submitted: 1_700_000_000_000,
         started: Some(1_700_000_000_010),
         ended: Some(1_700_000_000_020),

@@ -2,14 +2,15 @@
 
 use super::{Answer, Case, Request, case};
 use farcall_rpc_proto::{
-    ArrayForm, Edition, Failure, FailureKind, HANDLES, HandleId, NAMES, Name, NamePage, NameRecord,
+    ArrayForm, DataVersion, Failure, FailureKind, HANDLES, HandleId, NAMES, Name, NamePage,
+    NameRecord,
 };
 
 pub(super) fn names() -> Case {
     let about = "Gives an array a name, asks for data by name and lists them; those of another\n\
                  user are not found. Bit 18 of the features says that both sides have names.";
     let [own, file] = named();
-    let (id, edition) = (HandleId(*b"0123456789abcdef"), own.edition);
+    let (id, version) = (HandleId(*b"0123456789abcdef"), own.version);
     let name = Name {
         id,
         name: "runs/atoms".to_string(),
@@ -19,7 +20,7 @@ pub(super) fn names() -> Case {
     };
     let copy = Name {
         after: 0,
-        copy: Some(edition),
+        copy: Some(version),
         ..name.clone()
     };
     let absent = Failure::new(
@@ -57,14 +58,14 @@ fn named() -> [NameRecord; 2] {
         shape: vec![3, 2],
         column_major: true,
     };
-    let edition = Edition {
+    let version = DataVersion {
         written: 1_700_000_000_000,
         stamp: 0x1122_3344_5566_7788,
-        version: 2,
+        number: 2,
     };
     let own = NameRecord {
         name: "runs/atoms@alice".parse().unwrap(),
-        edition,
+        version,
         shared: true,
         id: Some(id),
         form: form.clone(),
@@ -72,9 +73,9 @@ fn named() -> [NameRecord; 2] {
     };
     let file = NameRecord {
         name: "table.npy@folder".parse().unwrap(),
-        edition: Edition {
-            version: 1,
-            ..edition
+        version: DataVersion {
+            number: 1,
+            ..version
         },
         shared: true,
         id: None,

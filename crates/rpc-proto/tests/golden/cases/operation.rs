@@ -8,7 +8,7 @@ pub(super) fn operation() -> Case {
                  features says that both sides have these requests.";
     let status = r#"{"schema":1,"state":"serving","pes":8,"pes_used":3}"#;
     let exchanges = vec![
-        (Request::Status, Answer::Standing(status)),
+        (Request::Status, Answer::StatusText(status)),
         (Request::Drain, Answer::Draining(2)),
     ];
     case("operation", about, exchanges).offering(OPERATION)

@@ -14,7 +14,7 @@ fn record(byte: u8) -> Record {
         call: vec![1, 2, byte],
         repeatable: byte.is_multiple_of(2),
         big_endian: false,
-        state: JobState::Queued,
+        state: DurableState::Queued,
         submitted: 1000,
         started: None,
         ended: None,
@@ -67,16 +67,16 @@ fn what_is_recorded_is_read_again() {
     let changed = within(&mut database, |t| {
         apply(t, id, Change::Finish, outcome.clone())
     });
-    assert!(changed.is_some_and(|changed| changed.applied && changed.state == JobState::Done));
+    assert!(changed.is_some_and(|changed| changed.applied && changed.state == DurableState::Done));
     let late = within(&mut database, |t| {
         apply(t, id, Change::Cancel, Outcome::default())
     });
-    assert!(late.is_some_and(|changed| !changed.applied && changed.state == JobState::Done));
+    assert!(late.is_some_and(|changed| !changed.applied && changed.state == DurableState::Done));
     within(&mut database, |t| Ok(forget(t, JobId([2; 16]))?));
     drop(database);
     let (mut database, records) = open(&path).unwrap();
     assert_eq!(records.len(), 1);
-    assert_eq!(records[0].state, JobState::Done);
+    assert_eq!(records[0].state, DurableState::Done);
     assert_eq!(
         (records[0].result, records[0].exec),
         (Stored { bytes: 7, sum: 8 }, Some(9))
@@ -105,10 +105,14 @@ fn after_a_restart_a_call_runs_again_if_it_may() {
     }
     drop(database);
     let (_, records) = open(&path).unwrap();
-    let states: Vec<JobState> = records.iter().map(|record| record.state).collect();
+    let states: Vec<DurableState> = records.iter().map(|record| record.state).collect();
     assert_eq!(
         states,
-        [JobState::Failed, JobState::Queued, JobState::Queued]
+        [
+            DurableState::Failed,
+            DurableState::Queued,
+            DurableState::Queued
+        ]
     );
     let failure = records[0].failure.as_ref().unwrap();
     assert_eq!(failure.kind, FailureKind::OutcomeUnknown);

@@ -7,8 +7,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What was found holds for so long.
+/// How long it holds that several connections pay.
 const HOLDS: Duration = Duration::from_secs(300);
+/// How long it holds that one connection is enough. Asking again costs little, and it may have been
+/// measured while the machine was busy.
+const HOLDS_FOR_ONE: Duration = Duration::from_secs(30);
 /// How long another address of the server may take to answer.
 const REACH: Duration = Duration::from_millis(500);
 
@@ -19,9 +22,9 @@ pub(super) enum Direction {
     Back,
 }
 
-/// What is known of the ways to a server.
+/// What is known of the paths to a server.
 #[derive(Default)]
-pub(super) struct Ways {
+pub(super) struct Paths {
     /// Connections beside the first, in the order in which they join, and how each was reached.
     others: Vec<(Option<SocketAddr>, Arc<Connection>)>,
     unreachable: Vec<SocketAddr>,
@@ -31,12 +34,13 @@ pub(super) struct Ways {
     paying: [Option<(usize, Instant)>; 2],
 }
 
-impl Ways {
+impl Paths {
     /// How many connections pay, where that was found.
     pub(super) fn found(&self, direction: Direction) -> Option<usize> {
         let found = self.paying[direction as usize];
-        let found = found.filter(|(_, when)| when.elapsed() < HOLDS);
-        found.map(|(count, _)| count)
+        let (count, when) = found?;
+        let holds = if count > 1 { HOLDS } else { HOLDS_FOR_ONE };
+        (when.elapsed() < holds).then_some(count)
     }
 
     /// So many pay.
@@ -85,7 +89,7 @@ impl Ways {
             return Some(known.clone());
         }
         let mut candidates: Vec<Option<SocketAddr>> = vec![None];
-        candidates.extend(first.ways().into_iter().map(Some));
+        candidates.extend(first.paths().into_iter().map(Some));
         candidates.retain(|way| way.is_none_or(|way| !self.unreachable.contains(&way)));
         let uses = |way: &Option<SocketAddr>| {
             let others = self.others.iter().filter(|(known, _)| known == way).count();

@@ -10,7 +10,7 @@ use farcall_rpc_proto::{
 };
 use std::rc::Rc;
 
-/// Where a job is.
+/// Where a call is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// Its arguments are arriving.
@@ -33,7 +33,7 @@ const RUNNING: State = State::Running {
     worker: WorkerKey::NONE,
 };
 
-/// From a state to the next. What is not listed does not happen; a job may end in every state.
+/// From a state to the next. What is not listed does not happen; a call may end in every state.
 const TABLE: [(State, State); 13] = {
     use State::*;
     [
@@ -58,7 +58,7 @@ const TABLE: [(State, State); 13] = {
     ]
 };
 
-/// What becomes of a job whose client gives it up, by cancelling it or by going.
+/// What becomes of a call whose client gives it up, by cancelling it or by going.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GivenUp {
     /// It ends at once.
@@ -82,26 +82,26 @@ const GIVEN_UP: [(State, GivenUp); 6] = [
 ];
 
 impl State {
-    /// What becomes of a job in this state that its client gives up.
+    /// What becomes of a call in this state that its client gives up.
     pub(crate) fn given_up(&self) -> GivenUp {
         let mut rows = GIVEN_UP.iter();
         let row = rows.find(|(state, _)| state.is_like(self));
         row.map_or(GivenUp::Ends, |(_, becomes)| *becomes)
     }
 
-    /// Whether both are one state, whatever worker has the job.
+    /// Whether both are one state, whatever worker has the call.
     fn is_like(&self, other: &State) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 
-    /// Whether a job may go from this state to that one, whatever worker has it.
+    /// Whether a call may go from this state to that one, whatever worker has it.
     fn leads_to(&self, next: &State) -> bool {
         let mut rows = TABLE.iter();
         rows.any(|(from, to)| from.is_like(self) && to.is_like(next))
     }
 }
 
-/// What a job is for.
+/// What a call is for.
 pub(crate) enum Task {
     /// A call.
     Call,
@@ -122,21 +122,21 @@ pub(crate) enum Durability {
     /// It is being submitted.
     Submitting(Box<Record>, User),
     /// It is recorded.
-    Kept(JobId),
+    Recorded(JobId),
 }
 
 /// One call.
-pub(crate) struct Job {
+pub(crate) struct ActiveCall {
     pub(crate) user: User,
     /// Who waits for it; none when the client has gone.
     pub(crate) connection: Option<ConnectionKey>,
-    pub(crate) call: CallId,
+    pub(crate) id: CallId,
     /// Number of the function in the table.
     pub(crate) function: u64,
     /// The encoded call, for the worker.
     pub(crate) message: Vec<u8>,
     pub(crate) layout: Layout,
-    pub(crate) held: Held,
+    pub(crate) memory: CallMemory,
     pub(crate) state: State,
     pub(crate) run: Run,
     /// Where the client wants what the function prints.
@@ -149,17 +149,17 @@ pub(crate) struct Job {
     pub(crate) streams: Streams,
 }
 
-/// The memory that a job has.
+/// The memory that a call has.
 #[derive(Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct CallMemory {
     pub(crate) buffer: Option<MemoryKey>,
     /// Shared memory with arrays of the call.
     pub(crate) segments: Vec<Rc<Segment>>,
-    /// That of the arrays it uses, once it is this job's turn.
+    /// That of the arrays it uses, once it is this call's turn.
     pub(crate) data: Vec<MemoryKey>,
 }
 
-/// Where and how a job computes.
+/// Where and how a call computes.
 #[derive(Debug)]
 pub(crate) struct Run {
     /// Processor elements it has, once it may start.
@@ -174,7 +174,7 @@ pub(crate) struct Run {
     pub(crate) alone: bool,
 }
 
-/// The arguments and results of a job on their way.
+/// The arguments and results of a call on their way.
 #[derive(Debug)]
 pub(crate) struct Streams {
     incoming: Pieces,
@@ -187,7 +187,7 @@ pub(crate) struct Streams {
     pub(crate) moved: Nanos,
 }
 
-/// When a job went from one state to the next, as far as it has come.
+/// When a call went from one state to the next, as far as it has come.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Times {
     /// The server took the call.
@@ -245,7 +245,7 @@ impl Printing {
     }
 }
 
-impl Job {
+impl ActiveCall {
     /// A call of the function with that number, as the client of a connection numbers it.
     pub(crate) fn new(
         user: User,
@@ -253,7 +253,7 @@ impl Job {
         function: u64,
         message: Vec<u8>,
         layout: Layout,
-    ) -> Job {
+    ) -> ActiveCall {
         let streams = Streams {
             incoming: Pieces::new(&layout, Direction::Sent, Side::Buffer),
             arrived: 0,
@@ -261,14 +261,14 @@ impl Job {
             swap: false,
             moved: 0,
         };
-        Job {
+        ActiveCall {
             user,
             connection: client.map(|(connection, _)| connection),
-            call: client.map_or(0, |(_, call)| call),
+            id: client.map_or(0, |(_, id)| id),
             function,
             message,
             layout,
-            held: Held::default(),
+            memory: CallMemory::default(),
             state: State::Receiving,
             run: Run {
                 pes: 0,
@@ -287,7 +287,7 @@ impl Job {
     }
 
     /// One that moves a stream which lies in one piece at the start of its memory.
-    fn of_one_piece(user: User, client: (ConnectionKey, CallId), bytes: u64) -> Job {
+    fn of_one_piece(user: User, client: (ConnectionKey, CallId), bytes: u64) -> ActiveCall {
         let layout = Layout {
             arrays: Vec::new(),
             bytes,
@@ -295,21 +295,21 @@ impl Job {
             processor_elements: None,
             fewest_elements: None,
         };
-        Job::new(user, Some(client), 0, Vec::new(), layout)
+        ActiveCall::new(user, Some(client), 0, Vec::new(), layout)
     }
 
-    /// The results of a submitted call, on their way to a client that fetches them.
+    /// The results of a durable call, on their way to a client that fetches them.
     pub(crate) fn delivery(
         user: User,
         client: (ConnectionKey, CallId),
         bytes: u64,
         buffer: MemoryKey,
-    ) -> Job {
-        let mut job = Job::of_one_piece(user, client, bytes);
-        job.held.buffer = Some(buffer);
-        job.streams.outgoing = Pieces::whole(bytes);
-        job.enter(State::Sending);
-        job
+    ) -> ActiveCall {
+        let mut call = ActiveCall::of_one_piece(user, client, bytes);
+        call.memory.buffer = Some(buffer);
+        call.streams.outgoing = Pieces::whole(bytes);
+        call.enter(State::Sending);
+        call
     }
 
     /// An array that comes and is to stay.
@@ -318,21 +318,26 @@ impl Job {
         put: Put,
         user: User,
         buffer: MemoryKey,
-    ) -> Job {
-        let mut job = Job::of_one_piece(user.clone(), client, put.data_bytes);
-        job.held.buffer = Some(buffer);
-        job.streams.incoming = Pieces::whole(put.data_bytes);
-        job.task = Task::Put(put, user);
-        job
+    ) -> ActiveCall {
+        let mut call = ActiveCall::of_one_piece(user.clone(), client, put.data_bytes);
+        call.memory.buffer = Some(buffer);
+        call.streams.incoming = Pieces::whole(put.data_bytes);
+        call.task = Task::Put(put, user);
+        call
     }
 
     /// An array that stays, to be sent when it is its turn.
-    pub(crate) fn get(user: User, client: (ConnectionKey, CallId), bytes: u64, of: Use) -> Job {
-        let mut job = Job::of_one_piece(user, client, bytes);
-        job.streams.outgoing = Pieces::whole(bytes);
-        job.task = Task::Get;
-        job.uses.push(of);
-        job
+    pub(crate) fn get(
+        user: User,
+        client: (ConnectionKey, CallId),
+        bytes: u64,
+        of: Use,
+    ) -> ActiveCall {
+        let mut call = ActiveCall::of_one_piece(user, client, bytes);
+        call.streams.outgoing = Pieces::whole(bytes);
+        call.task = Task::Get;
+        call.uses.push(of);
+        call
     }
 
     /// A part of an array that comes, or is to be sent.
@@ -342,16 +347,16 @@ impl Job {
         part: ArrayPart,
         of: Use,
         task: Task,
-    ) -> Job {
-        let mut job = Job::of_one_piece(user, client, part.bytes);
-        job.streams.incoming = Pieces::part(part.offset, part.bytes);
-        job.streams.outgoing = job.streams.incoming.clone();
-        job.task = task;
-        job.uses.push(of);
-        job
+    ) -> ActiveCall {
+        let mut call = ActiveCall::of_one_piece(user, client, part.bytes);
+        call.streams.incoming = Pieces::part(part.offset, part.bytes);
+        call.streams.outgoing = call.streams.incoming.clone();
+        call.task = task;
+        call.uses.push(of);
+        call
     }
 
-    /// The job goes to the next state.
+    /// The call goes to the next state.
     pub(crate) fn enter(&mut self, state: State) {
         debug_assert!(
             self.state.leads_to(&state),
@@ -361,10 +366,10 @@ impl Job {
         self.state = state;
     }
 
-    /// The id of a submitted call that is recorded.
-    pub(crate) fn kept(&self) -> Option<JobId> {
+    /// The id of a durable call that is recorded.
+    pub(crate) fn job_id(&self) -> Option<JobId> {
         match self.durability {
-            Durability::Kept(id) => Some(id),
+            Durability::Recorded(id) => Some(id),
             Durability::None | Durability::Submitting(..) => None,
         }
     }
@@ -391,7 +396,7 @@ impl Job {
 
     /// Where the pieces of its streams lie.
     pub(crate) fn memory(&self) -> Option<MemoryKey> {
-        self.held.buffer.or(self.held.data.first().copied())
+        self.memory.buffer.or(self.memory.data.first().copied())
     }
 }
 

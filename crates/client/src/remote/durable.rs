@@ -2,34 +2,34 @@
 
 use crate::address::Address;
 use crate::argument::Argument;
-use crate::call::{self, Way};
+use crate::call::{self, Travel};
 use crate::error::{Error, Failure};
 use crate::remote::attempt::Attempt;
 use crate::remote::pages;
 use crate::remote::requests::jobs;
 use crate::remote::server::Server;
 use farcall_idl::{Interface, Layout, Scalar};
-use farcall_rpc_proto::{JobDescription, JobId, JobRecord, JobState};
+use farcall_rpc_proto::{DurableDescription, DurableRecord, DurableState, JobId};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A submitted call, by its id alone: it may have been submitted by another program.
 #[derive(Clone)]
-pub struct Job {
+pub struct DurableCall {
     server: Server,
     id: JobId,
 }
 
 /// What is known of a submitted call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JobStatus {
+pub struct DurableStatus {
     /// Its id.
     pub id: JobId,
     /// Qualified name of the function.
     pub function: String,
     /// Where it is.
-    pub state: JobState,
+    pub state: DurableState,
     /// When it was accepted.
     pub submitted: SystemTime,
     /// When it began to run.
@@ -45,15 +45,15 @@ pub struct JobStatus {
 }
 
 /// A submitted call as it was made, which is what it takes to fetch its results.
-pub struct Submitted {
-    job: Job,
-    status: JobStatus,
+pub struct SubmittedCall {
+    job: DurableCall,
+    status: DurableStatus,
     interface: Interface,
     scalars: Vec<Option<Scalar>>,
     layout: Arc<Layout>,
 }
 
-impl Job {
+impl DurableCall {
     /// Its id.
     pub fn id(&self) -> JobId {
         self.id
@@ -65,14 +65,14 @@ impl Job {
     }
 
     /// Asks where it is.
-    pub fn status(&self) -> Result<JobStatus, Error> {
+    pub fn status(&self) -> Result<DurableStatus, Error> {
         let description = jobs::job(&self.server.connection()?, self.id)?;
-        Ok(JobStatus::new(description.record))
+        Ok(DurableStatus::new(description.record))
     }
 
     /// Asks how the call was made, to fetch its results.
-    pub fn describe(&self) -> Result<Submitted, Error> {
-        let JobDescription { record, call } = jobs::job(&self.server.connection()?, self.id)?;
+    pub fn describe(&self) -> Result<SubmittedCall, Error> {
+        let DurableDescription { record, call } = jobs::job(&self.server.connection()?, self.id)?;
         let unreadable = |reason: String| Error::Interface {
             address: self.server.address().clone(),
             function: record.function.clone(),
@@ -83,9 +83,9 @@ impl Job {
         let interface = interface.map_err(|error| unreadable(error.to_string()))?;
         let layout = interface.layout(&call.scalars, &call.elements);
         let layout = layout.map_err(|error| unreadable(error.to_string()))?;
-        Ok(Submitted {
+        Ok(SubmittedCall {
             job: self.clone(),
-            status: JobStatus::new(record),
+            status: DurableStatus::new(record),
             interface,
             scalars: call.scalars,
             layout: Arc::new(layout),
@@ -94,21 +94,21 @@ impl Job {
 
     /// Ends it, if it has not ended: then it is cancelled, and the library is stopped. Returns what
     /// it has come to.
-    pub fn cancel(&self) -> Result<JobStatus, Error> {
+    pub fn cancel(&self) -> Result<DurableStatus, Error> {
         let description = jobs::cancel_job(&self.server.connection()?, self.id, false)?;
-        Ok(JobStatus::new(description.record))
+        Ok(DurableStatus::new(description.record))
     }
 
     /// The same, and the server keeps nothing of it.
-    pub fn forget(&self) -> Result<JobStatus, Error> {
+    pub fn forget(&self) -> Result<DurableStatus, Error> {
         let description = jobs::cancel_job(&self.server.connection()?, self.id, true)?;
-        Ok(JobStatus::new(description.record))
+        Ok(DurableStatus::new(description.record))
     }
 }
 
-impl Submitted {
+impl SubmittedCall {
     /// Its status when it was asked for.
-    pub fn status(&self) -> &JobStatus {
+    pub fn status(&self) -> &DurableStatus {
         &self.status
     }
 
@@ -134,8 +134,9 @@ impl Submitted {
     /// not touched.
     pub(crate) unsafe fn begin(&self, arguments: &mut [Argument<'_>]) -> Result<Attempt, Error> {
         let start = Instant::now();
-        let checked = call::check_count(self.interface.params.len(), arguments)
-            .and_then(|()| call::check_arrays(&self.interface, &self.layout, arguments, Way::Back));
+        let checked = call::check_count(self.interface.params.len(), arguments).and_then(|()| {
+            call::check_arrays(&self.interface, &self.layout, arguments, Travel::Back)
+        });
         checked.map_err(|source| Error::Argument {
             function: self.status.function.clone(),
             source,
@@ -150,25 +151,25 @@ impl Submitted {
 
 impl Server {
     /// The submitted call of that id. Nothing is asked of the server yet.
-    pub(crate) fn job(&self, id: JobId) -> Job {
-        Job {
+    pub(crate) fn job(&self, id: JobId) -> DurableCall {
+        DurableCall {
             server: self.clone(),
             id,
         }
     }
 
-    pub(crate) fn jobs(&self) -> Result<Vec<JobStatus>, Error> {
+    pub(crate) fn jobs(&self) -> Result<Vec<DurableStatus>, Error> {
         pages::all(|after| {
             let page = jobs::jobs(&self.connection()?, after)?;
-            Ok((page.jobs.into_iter().map(JobStatus::new), page.next))
+            Ok((page.jobs.into_iter().map(DurableStatus::new), page.next))
         })
     }
 }
 
-impl JobStatus {
-    pub(crate) fn new(record: JobRecord) -> JobStatus {
+impl DurableStatus {
+    pub(crate) fn new(record: DurableRecord) -> DurableStatus {
         let time = |ms: u64| UNIX_EPOCH.checked_add(Duration::from_millis(ms));
-        JobStatus {
+        DurableStatus {
             id: record.id,
             function: record.function,
             state: record.state,
@@ -182,7 +183,7 @@ impl JobStatus {
     }
 }
 
-impl fmt::Debug for Job {
+impl fmt::Debug for DurableCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Job({} at {})", self.id, self.server.address())
     }

@@ -1,7 +1,7 @@
 //! What a call would take, told before it is made.
 
 use farcall_idl::Layout;
-use farcall_rpc_proto::Estimate;
+use farcall_rpc_proto::Estimate as ServerEstimate;
 use std::fmt;
 use std::hint::black_box;
 use std::sync::OnceLock;
@@ -10,7 +10,7 @@ use std::time::Instant;
 /// What a call would take. Times are in seconds; those that are missing are not known yet: no call
 /// of the function, or no transfer of a megabyte, was seen by the server.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Plan {
+pub struct Estimate {
     /// Bytes of arrays that go to the server.
     pub sent_bytes: u64,
     /// Bytes of arrays that come back.
@@ -37,8 +37,13 @@ pub struct Plan {
     pub pes: Option<u32>,
 }
 
-impl Plan {
-    pub(crate) fn new(layout: &Layout, estimate: &Estimate, round_trip: f64, shares: bool) -> Plan {
+impl Estimate {
+    pub(crate) fn new(
+        layout: &Layout,
+        estimate: &ServerEstimate,
+        round_trip: f64,
+        shares: bool,
+    ) -> Estimate {
         let seconds = |nanos: u64| nanos as f64 * 1e-9;
         let transfer = |bytes: u64, rate: Option<u64>| match (bytes, shares, rate) {
             (0, _, _) => Some(0.0),
@@ -46,7 +51,7 @@ impl Plan {
             (bytes, false, rate) => rate.map(|rate| bytes as f64 / rate.max(1) as f64),
         };
         let (sent, returned) = (layout.sent_bytes(), layout.returned_bytes());
-        Plan {
+        Estimate {
             sent_bytes: sent,
             returned_bytes: returned,
             memory_bytes: layout.bytes,
@@ -74,7 +79,7 @@ impl Plan {
     }
 }
 
-impl fmt::Display for Plan {
+impl fmt::Display for Estimate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unknown = "not known yet";
         let time = |seconds: Option<f64>| match seconds {

@@ -1,7 +1,7 @@
 //! What metaservers are told: the functions, and how the server stands, whenever it has changed.
 
 use super::Overview;
-use crate::job::{Job, State};
+use crate::call::{ActiveCall, State};
 use crate::map::Map;
 use farcall_directory::message::{
     self, Booked, Datum, Function, MOST_BOOKED, MOST_JOBS, MOST_LEARNED, Phase, Report, Times,
@@ -11,12 +11,12 @@ use farcall_schedule::Profile;
 
 /// Time between two reports, at least.
 const PAUSE: Nanos = 20_000_000;
-/// Seconds that a job is taken to compute of which nothing is known.
+/// Seconds that a call is taken to compute of which nothing is known.
 const UNKNOWN_S: f64 = 0.1;
 
 /// How a server stands.
 #[derive(Clone, Debug)]
-pub struct Standing {
+pub struct ServerStatus {
     /// Processor elements.
     pub pes: u32,
     /// Bytes for calls.
@@ -32,7 +32,7 @@ pub struct Standing {
 /// What of the server's state a report tells; another one calls for another report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Signature {
-    jobs: usize,
+    calls: usize,
     running: usize,
     waiting: usize,
     pes: u32,
@@ -72,7 +72,7 @@ impl Reports {
 
     /// How the server stands, if that is to be told now. What becomes of it is to be
     /// [said](Reports::reported).
-    pub(crate) fn poll(&mut self, server: Overview<'_>) -> Option<Standing> {
+    pub(crate) fn poll(&mut self, server: Overview<'_>) -> Option<ServerStatus> {
         let now = server.0.cx.now();
         if self.next(server).is_none_or(|next| now < next) {
             return None;
@@ -80,7 +80,7 @@ impl Reports {
         let signature = server.signature();
         let is_new = self.functions != signature.functions;
         self.next = now + PAUSE;
-        Some(Standing {
+        Some(ServerStatus {
             pes: server.0.elements.queue.settings().pes,
             memory: server.0.cx.memory.limit(),
             data: (self.names != signature.names).then(|| server.0.data.names.all()),
@@ -90,11 +90,11 @@ impl Reports {
     }
 
     /// Whether all who want to know have taken the report that was polled last.
-    pub(crate) fn reported(&mut self, server: Overview<'_>, standing: &Standing, all: bool) {
+    pub(crate) fn reported(&mut self, server: Overview<'_>, status: &ServerStatus, all: bool) {
         let signature = server.signature();
         if all {
             // More than one report can tell of is told with the next.
-            let is_complete = standing.report.learned.len() < MOST_LEARNED;
+            let is_complete = status.report.learned.len() < MOST_LEARNED;
             self.said = is_complete.then_some(signature);
             self.functions = signature.functions;
             self.names = signature.names;
@@ -108,7 +108,7 @@ impl Reports {
 impl Overview<'_> {
     fn signature(&self) -> Signature {
         Signature {
-            jobs: self.0.cx.calls.len(),
+            calls: self.0.cx.calls.len(),
             running: self
                 .0
                 .elements
@@ -143,9 +143,14 @@ impl Overview<'_> {
     }
 
     fn report_of_jobs(&self, told: &mut Map<String, u64>) -> Report {
-        let jobs = self.0.cx.calls.values().filter_map(|job| self.tell_of(job));
-        let jobs: Vec<message::Job> = jobs.take(MOST_JOBS).collect();
-        let held: u64 = self.0.cx.calls.values().map(|job| job.layout.bytes).sum();
+        let calls = self
+            .0
+            .cx
+            .calls
+            .values()
+            .filter_map(|call| self.tell_of(call));
+        let calls: Vec<message::QueuedCall> = calls.take(MOST_JOBS).collect();
+        let held: u64 = self.0.cx.calls.values().map(|call| call.layout.bytes).sum();
         let changed = self
             .0
             .cx
@@ -167,7 +172,7 @@ impl Overview<'_> {
             memory: self.0.cx.memory.limit().saturating_sub(held),
             calls: u32::try_from(self.0.cx.calls.len()).unwrap_or(u32::MAX),
             learned: learned.collect(),
-            jobs,
+            queued: calls,
             booked: self.booked(),
         }
     }
@@ -195,26 +200,26 @@ impl Overview<'_> {
         (!booked.is_empty()).then_some(booked)
     }
 
-    fn tell_of(&self, job: &Job) -> Option<message::Job> {
-        let phase = match job.state {
+    fn tell_of(&self, call: &ActiveCall) -> Option<message::QueuedCall> {
+        let phase = match call.state {
             State::Receiving => Phase::Coming,
             State::Waiting | State::Queued => Phase::Waiting,
             State::Running { .. } => Phase::Running,
             State::Sending => Phase::Returning,
             State::OnDisk => return None,
         };
-        let most = job.layout.processor_elements;
+        let most = call.layout.processor_elements;
         let most = most.map_or(self.0.cx.settings.elements, |most| {
             u32::try_from(most).unwrap_or(u32::MAX)
         });
-        let pes = match job.run.pes {
+        let pes = match call.run.pes {
             0 => most.clamp(1, self.0.elements.queue.settings().pes),
             pes => pes,
         };
-        let function = self.0.cx.functions.get(job.function).ok();
-        let predicted = function.and_then(|function| function.predict(&job.layout, pes));
+        let function = self.0.cx.functions.get(call.function).ok();
+        let predicted = function.and_then(|function| function.predict(&call.layout, pes));
         let seconds = predicted.map_or(UNKNOWN_S, |known| known.seconds);
-        let done = match job.state {
+        let done = match call.state {
             State::Running { worker } => {
                 self.0.elements.workers.get(worker).map_or(0.0, |worker| {
                     worker.running_for(self.0.cx.now()) as f64 * 1e-9
@@ -222,7 +227,7 @@ impl Overview<'_> {
             }
             _ => 0.0,
         };
-        Some(message::Job {
+        Some(message::QueuedCall {
             phase,
             pes,
             // What takes longer than predicted takes a while yet.
@@ -231,15 +236,17 @@ impl Overview<'_> {
                 _ => (seconds - done).max(0.1 * seconds).min(1e9),
             },
             up: if phase == Phase::Coming {
-                job.layout.sent_bytes().saturating_sub(job.streams.arrived)
+                call.layout
+                    .sent_bytes()
+                    .saturating_sub(call.streams.arrived)
             } else {
                 0
             },
-            down: job.layout.returned_bytes(),
+            down: call.layout.returned_bytes(),
             reserved: self
                 .0
                 .elements
-                .is_reserved(job, self.0.cx.now())
+                .is_reserved(call, self.0.cx.now())
                 .then_some(true),
         })
     }
