@@ -1,8 +1,10 @@
 """What the reference pages are made of: a C header, and Python docstrings, which are Markdown."""
 
+import inspect
 import pathlib
 import re
 
+import farcall
 from docutils.utils import new_document
 from myst_parser.parsers.sphinx_ import MystParser
 from sphinx.util.docutils import SphinxDirective
@@ -59,6 +61,34 @@ class CHeader(SphinxDirective):
         return self.parse_text_to_nodes("\n".join(lines))
 
 
+class PythonNames(SphinxDirective):
+    """Shows names of the Python package with their docstrings, as `c-header` does for C."""
+
+    optional_arguments = 1
+
+    def run(self):
+        """Has autodoc document each name."""
+        shown = self.env.temp_data.setdefault("python_names", set())
+        lines = []
+        for name in farcall.__all__:
+            if name in shown or not re.fullmatch(*(self.arguments or [r"[^_].*"]), name):
+                continue
+            shown.add(name)
+            value = getattr(farcall, name)
+            if inspect.isroutine(value):
+                lines.append(f".. autofunction:: farcall.{name}")
+            elif not inspect.isclass(value):
+                lines.append(f".. autodata:: farcall.{name}")
+            elif issubclass(value, Exception):
+                lines.append(f".. autoexception:: farcall.{name}")
+            else:
+                # Without a signature: classes are made by functions.
+                lines.append(f".. autoclass:: farcall.{name}()")
+        if self.arguments and not lines:
+            raise self.error(f"no name of farcall matches {self.arguments[0]}")
+        return self.parse_text_to_nodes("\n".join(["```{eval-rst}", *lines, "```"]))
+
+
 class Docstring(SphinxDirective):
     """Parses a docstring as Markdown."""
 
@@ -81,5 +111,6 @@ def setup(app):
     """Called by Sphinx."""
     app.add_directive("c-header", CHeader)
     app.add_directive("docstring", Docstring)
+    app.add_directive("python-names", PythonNames)
     app.connect("autodoc-process-docstring", as_markdown)
     return {"parallel_read_safe": True}
